@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// base - what every room stands on: status and error text, log, counted allocation, arenas, strings,
+// checked arithmetic, Philox random numbers, hashes, clock, thread pool, fault points.
+// Invariant: nothing here knows a tensor, a file format or a device.
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spillway/status.h"
+
+#define SW_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define SW_CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define SW_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* ---- errors: SW_FAIL writes the message once, SW_TRY passes it on and adds a frame ---- */
+
+sw_status sw_fail_at(const char *file, int line, sw_status code, const char *fmt, ...)
+    SW_PRINTF(4, 5);
+sw_status sw_frame_at(const char *file, int line, sw_status code);
+/* Puts "text: " in front of the current message (a caller that knows the file, key or rank). */
+sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
+
+#define SW_FAIL(code, ...) sw_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__)
+#define SW_TRY(call)                                                                               \
+    do {                                                                                           \
+        const sw_status sw_try_st = (call);                                                        \
+        if (sw_try_st < 0) {                                                                       \
+            return sw_frame_at(__FILE__, __LINE__, sw_try_st);                                     \
+        }                                                                                          \
+    } while (0)
+/* Same, for functions that own something: sets the local `st` and jumps to the clean-up label. */
+#define SW_TRY_OR(label, call)                                                                     \
+    do {                                                                                           \
+        st = (call);                                                                               \
+        if (st < 0) {                                                                              \
+            sw_frame_at(__FILE__, __LINE__, st);                                                   \
+            goto label;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+/* For our own mistakes only: prints and aborts, in every build. */
+_Noreturn void sw_assert_failed(const char *file, int line, const char *text);
+#define SW_ASSERT(cond) ((cond) ? (void)0 : sw_assert_failed(__FILE__, __LINE__, #cond))
+
+/* ---- log: stderr, one event a line, lower case; level from sw_log_set_level ---- */
+
+enum sw_log_level { SW_LOG_ERROR, SW_LOG_WARN, SW_LOG_INFO, SW_LOG_DEBUG, SW_LOG_TRACE };
+void sw_log(enum sw_log_level level, const char *fmt, ...) SW_PRINTF(2, 3);
+void sw_log_set_level(enum sw_log_level level); /* default SW_LOG_WARN */
+/* Receives every line instead of stderr; NULL restores stderr. `text` is borrowed for the call. */
+typedef void (*sw_log_sink_fn)(void *ctx, enum sw_log_level level, const char *text);
+void sw_log_set_sink(sw_log_sink_fn sink, void *ctx);
+
+/* ---- counted allocation: `tag` is a string literal naming the owner ---- */
+
+void *sw_alloc(const char *tag, size_t bytes);                 /* NULL when out of memory; bytes 0 gives a valid pointer */
+void *sw_alloc_zero(const char *tag, size_t count, size_t bytes); /* checked product, zeroed */
+void *sw_realloc(const char *tag, void *mem, size_t bytes);    /* mem keeps its contents on failure */
+void *sw_alloc_aligned(const char *tag, size_t align, size_t bytes); /* align: a power of two */
+char *sw_strdup(const char *tag, const char *text);
+void sw_free(void *mem); /* frees what any of the above returned; NULL is fine */
+
+struct sw_alloc_stats {
+    int64_t live_bytes, live_blocks; /* now */
+    int64_t peak_bytes;              /* high-water mark of live_bytes */
+    int64_t n_calls;                 /* successful requests since start: a step must not move it */
+};
+void sw_alloc_get_stats(struct sw_alloc_stats *out);
+/* Makes the n-th following request (1 = the next) fail once; 0 switches it off. For tests. */
+void sw_alloc_fail_nth(int64_t n);
+
+/* Sets st and returns from a function that returns sw_status when ptr is NULL. */
+#define SW_TRY_ALLOC(ptr, what)                                                                    \
+    do {                                                                                           \
+        if (!(ptr)) {                                                                              \
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for %s", (what));                       \
+        }                                                                                          \
+    } while (0)
+
+/* ---- arena: freed whole; blocks are zeroed and 16-byte aligned ---- */
+
+struct sw_arena {
+    struct sw_arena_chunk *head;
+    const char *tag;
+};
+void sw_arena_init(struct sw_arena *arena, const char *tag);
+void sw_arena_fini(struct sw_arena *arena);
+void *sw_arena_alloc(struct sw_arena *arena, size_t bytes); /* NULL when out of memory */
+void *sw_arena_array(struct sw_arena *arena, size_t count, size_t bytes);
+char *sw_arena_strdup(struct sw_arena *arena, const char *text);
+char *sw_arena_strndup(struct sw_arena *arena, const char *text, size_t len);
+char *sw_arena_printf(struct sw_arena *arena, const char *fmt, ...) SW_PRINTF(2, 3);
+
+/* ---- growing string; all zero is an empty string. After a failed append `failed` is set, the
+ * contents stay valid, further appends do nothing: check once at the end. ---- */
+
+struct sw_str {
+    char *ptr; /* NUL-terminated, or NULL when nothing was appended */
+    size_t len, cap;
+    bool failed;
+};
+void sw_str_append(struct sw_str *str, const char *text, size_t len);
+void sw_str_puts(struct sw_str *str, const char *text);
+void sw_str_putc(struct sw_str *str, char c);
+void sw_str_printf(struct sw_str *str, const char *fmt, ...) SW_PRINTF(2, 3);
+const char *sw_str_text(const struct sw_str *str); /* never NULL */
+void sw_str_clear(struct sw_str *str);             /* keeps the memory */
+void sw_str_fini(struct sw_str *str);
+
+/* Levenshtein distance, for "did you mean"; -1 when out of memory. */
+int sw_edit_distance(const char *a, const char *b);
+/* The candidate nearest to `word` when it is near enough to be a slip, else NULL. */
+const char *sw_nearest(const char *word, const char *const *candidates, size_t n_candidates);
+/* Formats bytes for people: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
+const char *sw_format_bytes(char *buf, size_t cap, double bytes);
+
+/* ---- whole small files ---- */
+
+/* Reads a regular file; *out is NUL-terminated, the caller's (sw_free). SW_E_IO names path and errno. */
+sw_status sw_file_read(const char *path, char **out, size_t *out_len);
+/* Temporary file in the same folder, fsync, rename, fsync of the folder. */
+sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
+/* mkdir -p. */
+sw_status sw_mkdirs(const char *path);
+
+/* ---- checked arithmetic: false when the result does not fit ---- */
+
+static inline bool sw_mul_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool sw_add_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool sw_mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool sw_add_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline size_t sw_round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+static inline int64_t sw_min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t sw_max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t sw_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* ---- random numbers: Philox4x32-10 (Salmon et al. 2011), a pure function of key and counter ---- */
+
+void sw_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
+/* Uniform in [0,1) with 24 bits; in (0,1) for logarithms. */
+static inline float sw_u32_unit(uint32_t u)
+{
+    return (float)(u >> 8) * 0x1p-24f;
+}
+/* Element i of a standard normal stream (Box-Muller on Philox, double arithmetic): the value depends
+ * on (seed, stream, i) only. */
+double sw_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);
+/* Element i of a uniform u64 stream. */
+uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
+
+/* ---- hashes ---- */
+
+/* FNV-1a 64; start with SW_HASH_INIT. For names and fingerprints, not for integrity of files. */
+#define SW_HASH_INIT UINT64_C(14695981039346656037)
+uint64_t sw_hash(uint64_t h, const void *data, size_t len);
+uint64_t sw_hash_str(uint64_t h, const char *text); /* includes the NUL, so that fields do not run together */
+
+/* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
+struct sw_digest; /* streaming state */
+sw_status sw_digest_open(struct sw_digest **out);
+void sw_digest_update(struct sw_digest *digest, const void *data, size_t len);
+void sw_digest_hex(const struct sw_digest *digest, char out[33]);
+void sw_digest_close(struct sw_digest *digest);
+const char *sw_digest_name(void); /* "xxh3-128" or "crc32c" */
+
+/* ---- clock ---- */
+
+int64_t sw_now_ns(void); /* monotonic */
+double sw_now_s(void);
+
+/* ---- thread pool: one driver thread calls, the pool's threads and the caller do the items ---- */
+
+struct sw_pool;
+typedef void (*sw_pool_fn)(void *ctx, int64_t i_item, int i_worker);
+/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. */
+sw_status sw_pool_open(int n_threads, struct sw_pool **out);
+int sw_pool_threads(const struct sw_pool *pool);
+/* Runs fn(ctx, i, worker) for i in 0 .. n_items-1, each once, in any order; returns when all are
+ * done. What an item computes must not depend on the worker. pool may be NULL: runs inline. */
+void sw_pool_run(struct sw_pool *pool, int64_t n_items, sw_pool_fn fn, void *ctx);
+void sw_pool_close(struct sw_pool *pool);
+/* Processors this process may use (affinity mask, cgroup quota). */
+int sw_cpu_count(void);
+
+/* ---- fault points: named places where tests make the program fail ----
+ * SPILLWAY_FAULT="name:n:action[,...]": at the n-th pass through `name` (1 = first) do: eio, enospc,
+ * kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was called. */
+enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
+enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
+sw_status sw_fault_set(const char *spec);              /* NULL switches all off */

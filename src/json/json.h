@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// json - reader that knows line and column, and writer. Two dialects: strict (RFC 8259, what file
+// formats use) and tolerant (hjson as DeepSpeed reads ds_config.json: comments, trailing or missing
+// commas at line ends, unquoted keys and strings, single quotes, no outer braces, byte order mark).
+// Duplicate keys are an error in both. Nodes live in the document's arena.
+#pragma once
+
+#include "base/base.h"
+
+enum sw_json_type {
+    SW_JSON_NULL,
+    SW_JSON_BOOL,
+    SW_JSON_INT,   /* fits int64_t, was written as a whole number (tolerant: any spelling below 1e10) */
+    SW_JSON_FLOAT, /* everything else numeric */
+    SW_JSON_STRING,
+    SW_JSON_ARRAY,
+    SW_JSON_OBJECT
+};
+
+enum sw_json_dialect { SW_JSON_STRICT, SW_JSON_TOLERANT };
+
+struct sw_json {
+    enum sw_json_type type;
+    int line, column;      /* of the value's first character, 1-based; 0 for nodes made by code */
+    int key_line, key_column; /* of its key, when it is a member of an object */
+    const char *key;       /* NULL unless member of an object; UTF-8, may hold NUL: key_len counts */
+    size_t key_len;
+    bool boolean;
+    int64_t integer;       /* INT; for FLOAT the truncated value */
+    double number;         /* INT and FLOAT */
+    const char *string;    /* STRING: unescaped UTF-8, NUL-terminated */
+    size_t string_len;
+    const char *raw;       /* the number or string as written, for messages; NUL-terminated */
+    struct sw_json *parent, *first, *last, *next; /* children in order of the text */
+    int64_t n_children;
+};
+
+struct sw_json_doc; /* owns the nodes */
+
+/*
+ * sw_json_parse - read one document from text.
+ *
+ * name         for messages: a path, or "--set"; borrowed for the call
+ * text         [len] need not be NUL-terminated
+ *
+ * SW_E_FORMAT  "name:line:column: what was expected and what was found"
+ */
+sw_status sw_json_parse(const char *name, const char *text, size_t len,
+                        enum sw_json_dialect dialect, struct sw_json_doc **out);
+sw_status sw_json_read(const char *path, enum sw_json_dialect dialect, struct sw_json_doc **out);
+/* An empty object to build on. */
+sw_status sw_json_new(const char *name, struct sw_json_doc **out);
+void sw_json_close(struct sw_json_doc *doc);
+struct sw_json *sw_json_root(struct sw_json_doc *doc);
+const char *sw_json_name(const struct sw_json_doc *doc);
+
+/* Member of an object by key (hash index for large objects); NULL if absent or not an object. */
+struct sw_json *sw_json_get(const struct sw_json *object, const char *key);
+/* "a.b.c" from object. */
+struct sw_json *sw_json_path(const struct sw_json *object, const char *path);
+const char *sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
+
+/* Typed look-up with default for optional members; *found may be NULL. Wrong type = SW_E_FORMAT that
+ * names file, line, key, wanted and found. `doc` is for messages. */
+sw_status sw_json_get_i64(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, int64_t fallback, int64_t *out);
+sw_status sw_json_get_f64(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, double fallback, double *out);
+sw_status sw_json_get_bool(const struct sw_json_doc *doc, const struct sw_json *object,
+                           const char *key, bool fallback, bool *out);
+/* JSON null counts as absent. out is borrowed from the document. */
+sw_status sw_json_get_str(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, const char *fallback, const char **out);
+
+/* Building and editing: returns the new or replaced member, NULL when out of memory. key NULL appends
+ * to an array. */
+struct sw_json *sw_json_put(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                            enum sw_json_type type);
+struct sw_json *sw_json_put_i64(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                                int64_t value);
+struct sw_json *sw_json_put_f64(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                                double value);
+struct sw_json *sw_json_put_bool(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                                 bool value);
+struct sw_json *sw_json_put_str(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                                const char *value);
+/* Deep copy of `value` (of any document) under parent. */
+struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
+                                 const struct sw_json *value);
+void sw_json_remove(struct sw_json *parent, struct sw_json *child);
+
+/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal. */
+void sw_json_write(const struct sw_json *value, int indent, struct sw_str *out);
+/* One string as JSON, quotes included; invalid UTF-8 becomes U+FFFD. */
+void sw_json_write_string(const char *text, size_t len, struct sw_str *out);
+void sw_json_write_f64(double value, struct sw_str *out);

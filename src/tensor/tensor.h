@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// tensor - dtype, shape, view, conversions of elements. No memory, no device.
+#pragma once
+
+#include "base/base.h"
+#include "spillway/tensor.h"
+
+size_t sw_dtype_bytes(enum sw_dtype dtype);
+const char *sw_dtype_name(enum sw_dtype dtype); /* "f32", "bf16", .. */
+bool sw_dtype_is_float(enum sw_dtype dtype);
+/* From "fp32", "float32", "f32", "bf16", "bfloat16", "fp16", "float16", "half", ..; false if unknown. */
+bool sw_dtype_parse(const char *text, enum sw_dtype *out);
+
+struct sw_shape sw_shape_of(int rank, const int64_t *dims);
+#define SW_SHAPE(...)                                                                              \
+    sw_shape_of((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+bool sw_shape_equal(const struct sw_shape *a, const struct sw_shape *b);
+/* Product of all dims; 1 for rank 0. Shapes in the graph were checked when made, so no overflow. */
+int64_t sw_shape_elems(const struct sw_shape *shape);
+/* Product of all dims but the last (1 for rank 0 and 1); the last dim (1 for rank 0). */
+int64_t sw_shape_rows(const struct sw_shape *shape);
+int64_t sw_shape_last(const struct sw_shape *shape);
+/* False when a dim is negative or the product of dims and `elem_bytes` overflows int64_t. */
+bool sw_shape_check(const struct sw_shape *shape, size_t elem_bytes);
+/* "[2, 3]" into buf; returns buf. */
+const char *sw_shape_format(const struct sw_shape *shape, char *buf, size_t cap);
+
+/* ---- element conversions: round to nearest, ties to even; NaN stays (quiet) NaN ---- */
+
+uint16_t sw_f32_to_bf16(float x);
+float sw_bf16_to_f32(uint16_t x);
+uint16_t sw_f32_to_f16(float x);
+float sw_f16_to_f32(uint16_t x);
+/* n elements, any float dtype to any float dtype; src and dst do not overlap unless equal in size. */
+void sw_convert(enum sw_dtype dst_dtype, void *dst, enum sw_dtype src_dtype, const void *src,
+                int64_t n);
+double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
+void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
+
+/* The split bf16 master (architecture 5a): hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16) as a
+ * signed 16-bit number. Lossless for every finite value and for infinities; NaN becomes the quiet NaN
+ * 0x7fc0 (sign kept) with lo 0. */
+void sw_master_split(float master, uint16_t *hi, int16_t *lo);
+float sw_master_join(uint16_t hi, int16_t lo);
