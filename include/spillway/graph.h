@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Describing a model: only its forward computation, as a graph of values and operations.
+//
+// Builder calls return the new value. After a failure (wrong shapes, out of memory) they return
+// SW_NO_VALUE, accept SW_NO_VALUE as input and do nothing further: write the whole forward straight
+// through and ask sw_graph_status once at the end.
+//
+// Shape letters: B micro-batch, T tokens, C model width, V vocabulary, N rows (leading dims flattened).
+#pragma once
+
+#include <stdbool.h>
+
+#include "spillway/status.h"
+#include "spillway/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_graph sw_graph;
+typedef int32_t sw_value; /* index in its graph */
+#define SW_NO_VALUE ((sw_value)-1)
+
+enum sw_act {
+    SW_ACT_NONE,
+    SW_ACT_GELU,      /* 0.5 x (1 + erf(x / sqrt 2)) */
+    SW_ACT_GELU_TANH, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    SW_ACT_RELU,
+    SW_ACT_SILU,
+    SW_ACT_TANH,
+    SW_ACT_SIGMOID,
+    SW_ACT_QUICK_GELU /* x sigmoid(1.702 x) */
+};
+
+enum sw_init_kind { SW_INIT_ZERO, SW_INIT_ONE, SW_INIT_NORMAL };
+struct sw_init {
+    enum sw_init_kind kind;
+    double std; /* NORMAL: mean 0 */
+};
+
+/* The first failure while building, or SW_OK. */
+SW_API sw_status sw_graph_status(const sw_graph *graph);
+/* dtype that parameters and activations compute in (f32, bf16, f16; f64 for checks). */
+SW_API enum sw_dtype sw_graph_dtype(const sw_graph *graph);
+/* True in training programs: dropout draws. False in evaluation: dropout is left out. */
+SW_API bool sw_graph_training(const sw_graph *graph);
+
+/* ---- leaves ---- */
+
+/* Given anew for each micro-batch, by name. */
+SW_API sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape);
+/* A trainable tensor, by its full name ("transformer.h.0.ln_1.weight"). The same name again is the
+ * same parameter; each use is a gradient stream of its own. */
+SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init);
+/* The value stays readable by this name after the program ran. */
+SW_API void sw_output(sw_graph *g, const char *name, sw_value value);
+
+/* ---- scopes: the unit of recomputation, gathering, tiling and profiling; they nest ---- */
+
+SW_API void sw_scope_push(sw_graph *g, const char *name);
+/* The same, for a repeated block whose inside may be recomputed in backward. */
+SW_API void sw_scope_push_block(sw_graph *g, const char *name);
+SW_API void sw_scope_pop(sw_graph *g);
+
+/* ---- operations ---- */
+
+/* table [V,C], ids i32 [..] -> [..,C]; the gradient is row-sparse. padding_id: a row that gets no
+ * gradient, -1 for none. */
+SW_API sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding_id);
+/* a [..,K] (leading dims are rows) times b [K,N]; trans_b: b is [N,K]; trans_a: a is [K,M], one matrix.
+ * -> [..,N] or [M,N]. Sums in fp32 (f64 in f64 graphs), rounded once. */
+SW_API sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans_b);
+/* x [..,I]; weight [O,I], or [I,O] with in_out (GPT-2's Conv1D); bias [O] or SW_NO_VALUE -> [..,O] */
+SW_API sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out);
+/* b has a's shape, or a suffix of it (then it repeats over the leading dims). */
+SW_API sw_value sw_add(sw_graph *g, sw_value a, sw_value b);
+SW_API sw_value sw_scale(sw_graph *g, sw_value x, double factor);
+SW_API sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act);
+/* x [..,C], weight and bias [C]; statistics in fp32, biased variance, eps inside the root. */
+SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps);
+SW_API sw_value sw_dropout(sw_graph *g, sw_value x, double p);
+
+struct sw_attention_spec {
+    int64_t heads, kv_heads; /* kv_heads 0 = heads */
+    double scale;            /* of the scores, for example 1/sqrt(D) */
+    bool causal;
+    int64_t window; /* 0 = none; else key j is visible to query i only if j > i - window */
+    double dropout; /* of the probabilities, in training */
+    sw_value mask;     /* i32 [B,S], 1 = a real token; SW_NO_VALUE for none */
+    sw_value position; /* i32 [1], absolute index of query 0 (keys count from 0); SW_NO_VALUE = 0 */
+};
+/* qkv [B,T,(H + 2 KV) D], queries then keys then values, heads contiguous inside -> [B,T,H D].
+ * Streams over key blocks: no T x T matrix is stored. A query that sees no key gives zeros. */
+SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec);
+/* q [B,T,H D], k and v [B,S,KV D] -> [B,T,H D] */
+SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
+                             const struct sw_attention_spec *spec);
+
+/* Views: no bytes move. A strided view that a consumer cannot read is copied once before it. */
+SW_API sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape);
+SW_API sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b);
+SW_API sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len);
+
+/* ids i32 [B,T] -> i32 [B]: place of the last id that is not pad (0 if all are); pad < 0: T-1. */
+SW_API sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad);
+/* x [B,T,C], index i32 [B] -> [B,C] */
+SW_API sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index);
+
+/* Mean cross entropy over the labels that are not -100; labels i32 with one label per row of the first
+ * argument. -> f32 [1]; 0 when no label counts. */
+SW_API sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels);
+/* The same of logits = h weight^T without ever holding them: h [..,C], weight [V,C]; runs over chunks
+ * of the vocabulary. */
+SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels);
+
+/* ---- an operation of your own ---- */
+
+struct sw_user_call; /* what a kernel is given: sw_user_in, sw_user_out below */
+struct sw_user_op {
+    const char *name; /* for printing; part of the math fingerprint */
+    int n_in, n_out;
+    double param[4]; /* yours; part of the math fingerprint */
+    /* Shapes and dtypes of the outputs from those of the inputs. */
+    sw_status (*infer)(const struct sw_user_op *op, const struct sw_view *in, struct sw_view *out);
+    /* Emits operations for the gradients of the inputs: d_out[i] is SW_NO_VALUE when output i got
+     * none; set d_in[j] for inputs that have one. NULL: not differentiable. */
+    void (*gradient)(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
+                     const sw_value *out, const sw_value *d_out, sw_value *d_in);
+    /* Runs on the CPU; views are row-major. Deterministic, thread-safe, allocates nothing. */
+    void (*kernel)(const struct sw_user_op *op, const struct sw_view *in, const struct sw_view *out);
+};
+/* op is borrowed for the life of the engine. out_values [op->n_out]. */
+SW_API void sw_user(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
+                    sw_value *out_values);
+
+#ifdef __cplusplus
+}
+#endif

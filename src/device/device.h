@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// device - memory, streams, events, and kernels by op kind. Constant tables; the front functions below
+// check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C reference),
+// mock (an address space of its own, poison after release, copies as late as the order allows).
+#pragma once
+
+#include "base/base.h"
+#include "graph/graph.h"
+#include "tensor/tensor.h"
+
+struct sw_device;
+struct sw_stream_queue; /* an ordered queue of work */
+struct sw_event;
+struct sw_kernel; /* prepared: one op with its shapes, ready to launch */
+
+enum sw_mem { SW_MEM_DEVICE, SW_MEM_HOST, SW_MEM_COUNT };
+
+enum sw_device_cap {
+    SW_DEVICE_HOST_VISIBLE = 1, /* SW_MEM_DEVICE can be read and written by the host directly */
+};
+
+struct sw_device_ops {
+    const char *name;
+    void (*close)(struct sw_device *dev);
+    sw_status (*mem_alloc)(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out);
+    void (*mem_free)(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes);
+    sw_status (*stream_open)(struct sw_device *dev, struct sw_stream_queue **out);
+    void (*stream_close)(struct sw_device *dev, struct sw_stream_queue *stream);
+    sw_status (*stream_wait)(struct sw_device *dev, struct sw_stream_queue *stream); /* host waits */
+    sw_status (*copy)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
+                      size_t bytes);
+    sw_status (*fill)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
+                      size_t bytes);
+    sw_status (*event_open)(struct sw_device *dev, struct sw_event **out);
+    void (*event_close)(struct sw_device *dev, struct sw_event *event);
+    sw_status (*event_record)(struct sw_device *dev, struct sw_event *event,
+                              struct sw_stream_queue *on);
+    /* Work queued on `on` afterwards starts after the event. */
+    sw_status (*event_wait)(struct sw_device *dev, struct sw_event *event,
+                            struct sw_stream_queue *on);
+    /* Can this op run, with how much workspace? Never fails: supported = false. */
+    void (*query)(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out);
+    /* When the plan is made: creates primitives, picks algorithms. */
+    sw_status (*prepare)(struct sw_device *dev, const struct sw_op_desc *desc,
+                         struct sw_kernel **out);
+    void (*release)(struct sw_device *dev, struct sw_kernel *kernel);
+    /* in [desc n_in], out [desc n_out]: device addresses of element 0 of each view (NULL = absent);
+     * workspace: as query said, 64-byte aligned; scalars: [SW_SCALAR_COUNT] on the device. */
+    sw_status (*launch)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
+                        void *const *in, void *const *out, void *workspace, double *scalars);
+};
+
+struct sw_device { /* base; first member of every implementation */
+    const struct sw_device_ops *ops;
+    unsigned caps;
+    int64_t live_bytes[SW_MEM_COUNT], peak_bytes[SW_MEM_COUNT], n_allocs;
+};
+
+struct sw_cpu_options {
+    int n_threads;       /* 0 = all this process may use */
+    bool reference;      /* plain C kernels only */
+    const char *max_isa; /* NULL = what the CPU has; "portable", "avx2", "avx512", for tests */
+};
+
+sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out);
+/* Wraps the reference kernels. */
+sw_status sw_device_open_mock(int n_threads, struct sw_device **out);
+void sw_device_close(struct sw_device *dev);
+
+/* Front functions: same meaning as the slots. Device memory is aligned to 4096 bytes, not zeroed. */
+sw_status sw_device_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out);
+void sw_device_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes);
+sw_status sw_device_copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst,
+                         const void *src, size_t bytes);
+sw_status sw_device_fill(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
+                         size_t bytes);
+void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
+                     struct sw_kernel_info *out);
+sw_status sw_device_prepare(struct sw_device *dev, const struct sw_op_desc *desc,
+                            struct sw_kernel **out);
+sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
+                           struct sw_kernel *kernel, void *const *in, void *const *out,
+                           void *workspace, double *scalars);
+
+/* Which kernel set is in use, all that can change a bit: "cpu avx512 onednn-2.6.3 bf16:native ..".
+ * Part of the math fingerprint. Static for the device's life. */
+const char *sw_device_kernel_set(struct sw_device *dev);
+
+/* ---- for `doctor` ---- */
+struct sw_cpu_report {
+    char cpu[128];        /* model name */
+    char isa[256];        /* what was found, what is used */
+    int n_threads;
+    struct {
+        enum sw_dtype dtype;
+        double register_gflops; /* measured, one thread, matrix units or FMA out of registers */
+        double product_gflops;  /* measured, all threads, 1024x1024x1024 through our MATMUL */
+        char path[128];         /* how a product of this dtype is computed */
+    } peak[3]; /* f32, bf16, f16 */
+    double copy_gb_s; /* memcpy, all threads, read + written */
+};
+sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out);
