@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu - what the CPU back end's files share: the call, the kernel rows, the draw of dropout.
+// Every op kind has a reference row (plain C, any float dtype, f64 too); fast rows are tried first and
+// say through query whether they take an op. A kernel's result depends on shapes, dtypes and the
+// kernel set only: never on the number of threads or on which worker ran an item.
+#pragma once
+
+#include "device/device.h"
+
+enum cpu_isa { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16 };
+
+struct cpu_device {
+    struct sw_device super;
+    struct sw_pool *pool;
+    bool reference;
+    enum cpu_isa isa; /* highest to use */
+    bool has_amx_bf16; /* and the kernel granted the tiles */
+    bool native_bf16;  /* products of bf16 run without conversion to f32 tiles */
+    char kernel_set[192];
+};
+
+struct cpu_call {
+    const struct sw_op_desc *desc;
+    void *const *in;
+    void *const *out;
+    void *workspace;
+    double *scalars;
+    struct sw_pool *pool;
+    void *prepared;
+};
+
+struct cpu_kernel {
+    const char *name; /* "ref", "avx512", "dnnl" */
+    /* Sets supported, workspace_bytes and path; leaves supported false to pass the op on. */
+    void (*query)(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out);
+    sw_status (*prepare)(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                         void **prepared);  /* NULL: nothing to prepare */
+    void (*release)(void *prepared);        /* NULL with prepare */
+    void (*run)(const struct cpu_call *call);
+};
+
+/* Rows for one op kind, best first, NULL-terminated; the last is the reference row. */
+extern const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4]; /* may be all NULL */
+extern const struct cpu_kernel cpu_reference_rows[SW_OP_COUNT];
+
+/*
+ * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global sample
+ * s = MICRO * B + b. Kept when the 32-bit word is >= p * 2^32. One Philox block gives four elements:
+ * key = seed ^ path, counter = (e / 4, s), word e % 4. Attention's probabilities use
+ * e = ((h * T) + i) * S + j with i the absolute query (position + row).
+ */
+struct cpu_draw {
+    uint32_t key[2];
+    uint64_t sample;
+    uint32_t threshold;
+};
+void cpu_draw_init(struct cpu_draw *draw, const double *scalars, uint64_t path, double p,
+                   int64_t batch, int64_t i_batch);
+static inline bool cpu_draw_keep(const struct cpu_draw *draw, uint64_t element)
+{
+    uint32_t words[4];
+    const uint64_t block = element / 4;
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)draw->sample,
+                                 (uint32_t)(draw->sample >> 32)};
+    sw_philox(draw->key, counter, words);
+    return words[element % 4] >= draw->threshold;
+}
