@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text in and token ids out (tokenizers), and the numbered samples of a training run (datasets).
+//
+// A tokenizer is a byte-level BPE read from a folder of the hub, or the characters of a text.
+// A dataset is a pure function of (files, tokenizer, seed, sample number): what sample s holds does
+// not depend on ranks, on the order of calls or on what was fetched before, so the number of the
+// next sample is the whole position of a run.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "spillway/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A growing array of token ids; all zero is an empty one. */
+struct sw_ids {
+    int32_t *ptr; /* [len] */
+    int64_t len, cap;
+};
+SW_API sw_status sw_ids_push(struct sw_ids *ids, int32_t id);
+SW_API void sw_ids_clear(struct sw_ids *ids); /* keeps the memory */
+SW_API void sw_ids_fini(struct sw_ids *ids);
+
+/* ---- tokenizers ---- */
+
+typedef struct sw_tokenizer sw_tokenizer;
+
+enum sw_prefix_space { SW_PREFIX_AS_FILE, SW_PREFIX_OFF, SW_PREFIX_ON };
+
+/* All zero: as the files say. */
+struct sw_tokenizer_options {
+    enum sw_prefix_space prefix_space; /* a space before the text, in place of what the file says */
+};
+
+/*
+ * sw_tokenizer_open - read a tokenizer.
+ *
+ * path         a folder with tokenizer.json, or vocab.json and merges.txt, or encoder.json and
+ *              vocab.bpe, or chars.json (looked for in this order); or one of those files
+ * options      NULL: as the files say
+ *
+ * SW_E_UNSUP   the file asks for a component that is not built (named), or a library is missing
+ * SW_E_FORMAT  a file is not what it claims
+ */
+SW_API sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options *options,
+                                   struct sw_tokenizer **out);
+
+/*
+ * sw_tokenizer_open_chars - the character vocabulary of a text: its code points in rising order.
+ *
+ * name         of the text, for messages
+ *
+ * SW_E_FORMAT  not UTF-8 (with the byte offset), or empty
+ */
+SW_API sw_status sw_tokenizer_open_chars(const char *name, const char *text, size_t len,
+                                         struct sw_tokenizer **out);
+/* The same over all text of data files (paths or globs; plain text and JSONL). */
+SW_API sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files,
+                                            struct sw_tokenizer **out);
+SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
+
+/*
+ * sw_tokenizer_encode - append the ids of a text.
+ *
+ * Tokens written out in the text (`<|endoftext|>`) become their ids, as in the reference.
+ *
+ * thread       one thread at a time for one tokenizer (it remembers words)
+ *
+ * text         [len] UTF-8, may hold NUL
+ * add_special  put the tokens around the text that the tokenizer's template asks for
+ * ids          appended to; as before on failure
+ *
+ * SW_E_FORMAT  not UTF-8, or a character outside the vocabulary: the message has the byte offset
+ */
+SW_API sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                     bool add_special, struct sw_ids *ids);
+/* Two texts by the template for pairs. types (0 or 1 per id) may be NULL. */
+SW_API sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *first,
+                                          size_t first_len, const char *second, size_t second_len,
+                                          bool add_special, struct sw_ids *ids,
+                                          struct sw_ids *types);
+
+/*
+ * sw_tokenizer_decode - the text of ids.
+ *
+ * Bytes that are not UTF-8 become U+FFFD, and so does an id without a token.
+ *
+ * out_text     NUL-terminated, the caller's: sw_tokenizer_free_text
+ * out_len      may be NULL
+ */
+SW_API sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_t *ids,
+                                     int64_t n_ids, bool skip_special, char **out_text,
+                                     size_t *out_len);
+SW_API void sw_tokenizer_free_text(char *text);
+
+/* Rows an embedding needs: the highest id plus one. */
+SW_API int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer);
+/* -1 where the tokenizer has none. */
+SW_API int32_t sw_tokenizer_eos(const struct sw_tokenizer *tokenizer);
+SW_API int32_t sw_tokenizer_bos(const struct sw_tokenizer *tokenizer);
+SW_API int32_t sw_tokenizer_pad(const struct sw_tokenizer *tokenizer);
+/* A token as the vocabulary spells it (byte-level BPE: in the byte alphabet), borrowed; NULL if the id has none. */
+SW_API const char *sw_tokenizer_token(const struct sw_tokenizer *tokenizer, int32_t id,
+                                      size_t *out_len);
+/* The id of a token as the vocabulary spells it; -1 if there is none. */
+SW_API int32_t sw_tokenizer_find(const struct sw_tokenizer *tokenizer, const char *token);
+/* "byte-level BPE", "characters". */
+SW_API const char *sw_tokenizer_kind(const struct sw_tokenizer *tokenizer);
+/* Writes the files it was read from into a folder that exists, so that sw_tokenizer_open reads them
+ * again; chars.json for characters. */
+SW_API sw_status sw_tokenizer_save(const struct sw_tokenizer *tokenizer, const char *folder);
+
+/* What `spillway tokenize` does with a stream. All zero: one line of ids for each line of text. */
+struct sw_tokenize_options {
+    bool decode;      /* lines of ids to lines of text */
+    bool json;        /* JSON lines: {"text": ..} or {"pair": [.., ..]} to {"ids": [..]}, and back */
+    bool special;     /* template tokens when encoding; special tokens kept when decoding */
+    const char *name; /* of the input, for messages; NULL: "standard input" */
+};
+SW_API sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
+                                    const struct sw_tokenize_options *options, FILE *in, FILE *out);
+
+/* ---- datasets ---- */
+
+typedef struct sw_dataset sw_dataset;
+
+enum { SW_IGNORED_LABEL = -100 }; /* a position without a loss */
+#define SW_VAL_FRACTION 0.1       /* the usual part held back for validation */
+
+enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
+
+/*
+ * What to read. Files are paths or globs; by content and ending they are
+ *   *.jsonl      one JSON object a line: {"text"}, or {"prompt", "completion"} in every line
+ *   *.bin        token shards: llm.c's (by its magic numbers), else nanoGPT's headerless u16
+ *   all other    plain text, one document a file
+ * Documents are joined by the end-of-text token, if the tokenizer has one, and cut in windows of
+ * seq_len inputs and as many labels, each label the token after its input. Prompt and completion
+ * make one row each, padded on the right, with labels on the completion only.
+ */
+struct sw_dataset_options {
+    const char *const *files;
+    int n_files;
+    const char *const *val_files; /* none: the last val_fraction of the windows or rows */
+    int n_val_files;
+    double val_fraction;          /* 0 .. 1, 0: no validation samples; not used with val_files */
+    struct sw_tokenizer *tokenizer; /* borrowed for the call; NULL is fine for shards */
+    int64_t vocab_size;           /* of the model: ids at or above it are refused. 0: the tokenizer's */
+    int64_t seq_len;              /* T */
+    uint64_t seed;                /* of the order of the training samples */
+};
+
+SW_API sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out);
+SW_API void sw_dataset_close(struct sw_dataset *dataset);
+
+/* Samples of one epoch. */
+SW_API int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split split);
+/* Tokens of both splits together; for prompts and completions without padding. */
+SW_API int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset);
+
+/*
+ * sw_dataset_fetch - the rows of samples first .. first + n_rows - 1.
+ *
+ * Training samples are numbered without end: sample s is in epoch s / n, and each epoch is shuffled
+ * by (seed, epoch). Validation samples keep the order of the files; rows past the last one are
+ * blank (id 0, no labels), so that a last short batch has the shape of the others.
+ *
+ * thread       any number at once
+ *
+ * ids          [n_rows, T]
+ * labels       [n_rows, T] the next token, SW_IGNORED_LABEL where there is no loss
+ * mask         [n_rows, T] 1 for a token, 0 for padding; may be NULL
+ *
+ * SW_E_FORMAT  a shard holds an id that is not below vocab_size: file and position in the message
+ */
+SW_API sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split,
+                                  int64_t first, int64_t n_rows, int32_t *ids, int32_t *labels,
+                                  int32_t *mask);
+
+#ifdef __cplusplus
+}
+#endif

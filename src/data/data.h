@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// data - tokenizers and datasets for the other rooms: what users see (spillway/data.h) and the few
+// calls that speak the strings of base.
+#pragma once
+
+#include "base/base.h"
+
+#include "spillway/data.h"
+
+/* As sw_tokenizer_decode, appended to out. */
+sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
+                                  int64_t n_ids, bool skip_special, struct sw_str *out);
