@@ -53,6 +53,7 @@ struct sw_device_ops {
 struct sw_device { /* base; first member of every implementation */
     const struct sw_device_ops *ops;
     unsigned caps;
+    const char *kernel_set; /* see sw_device_kernel_set; the implementation's */
     int64_t live_bytes[SW_MEM_COUNT], peak_bytes[SW_MEM_COUNT], n_allocs;
 };
 

@@ -40,9 +40,13 @@ struct cpu_kernel {
     void (*run)(const struct cpu_call *call);
 };
 
-/* Rows for one op kind, best first, NULL-terminated; the last is the reference row. */
+/* Rows for one op kind, best first, NULL-terminated; the reference row is tried after them. */
 extern const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4]; /* may be all NULL */
 extern const struct cpu_kernel cpu_reference_rows[SW_OP_COUNT];
+
+/* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to the
+ * kernel set; empty when nothing does. At most cap bytes with the NUL. */
+void cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
 /*
  * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global sample
