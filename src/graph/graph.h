@@ -126,13 +126,16 @@ struct sw_update_attrs {
     int n_states; /* values after the parameter that the rule updates in place */
 };
 
+enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
+
 struct sw_attrs {
     bool ta, tb;               /* MATMUL */
     enum sw_act act;           /* MATMUL, ACT, ACT_GRAD */
     bool packed, causal;       /* ATTENTION */
     bool has_mask, has_position;
     bool has_bias;             /* MATMUL */
-    int dim;                   /* SLICE_GRAD */
+    enum sw_view_kind view;    /* VIEW */
+    int dim, dim_b;            /* VIEW, SLICE_GRAD */
     int64_t heads, kv_heads, window; /* ATTENTION */
     int64_t n;                 /* see the list */
     double alpha, eps, p;
@@ -187,6 +190,7 @@ struct sw_scope {
     const char *name; /* full: "transformer.h.3.attn" */
     int32_t parent;   /* -1 for the root */
     bool is_block;
+    uint16_t n_kinds[SW_OP_COUNT]; /* forward ops of each kind so far: the ordinal in a path */
 };
 
 /* One use of a parameter, and its gradient. */
@@ -219,7 +223,6 @@ struct sw_graph {
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;           /* current */
-    uint64_t n_paths;        /* counter behind paths, per scope name */
     const char *const *frozen; /* name patterns of parameters without gradient, borrowed */
     int n_frozen;
 };
@@ -255,6 +258,10 @@ sw_value sw_graph_add_out(struct sw_graph *g, int32_t i_op, enum sw_dtype dtype,
                           struct sw_shape shape);
 /* An output that lives in the storage of `of` (whole). */
 sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of);
+/* An output that this op has by its kind but nobody wants. */
+void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op);
+/* x itself when row-major, else one copy of it (op CONTIGUOUS). */
+sw_value sw_graph_dense(struct sw_graph *g, sw_value x);
 /* A persistent tensor, by name; param may be SW_NO_VALUE. The same name again is the same value. */
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,
                         struct sw_shape shape, sw_value param);

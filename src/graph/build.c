@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations: shape rules. Each function checks its operands once, here, with the shapes in the
+// message; nobody after it checks again.
+#include <string.h>
+
+#include "graph/graph.h"
+
+static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
+{
+    return &g->values[v];
+}
+
+static bool usable(sw_graph *g, sw_value v, const char *what)
+{
+    if (g->status < 0) {
+        return false;
+    }
+    if (v < 0 || v >= g->n_values) {
+        sw_graph_fail(g, SW_E_ARG, "%s: no such value in this graph", what);
+        return false;
+    }
+    return true;
+}
+
+static sw_value bad_shapes(sw_graph *g, const char *op, sw_value a, sw_value b, const char *wanted)
+{
+    char text_a[96], text_b[96] = "";
+    sw_shape_format(&info_of(g, a)->shape, text_a, sizeof text_a);
+    if (b >= 0) {
+        sw_shape_format(&info_of(g, b)->shape, text_b, sizeof text_b);
+    }
+    sw_graph_fail(g, SW_E_ARG, "%s: %s; got %s %s %s", op, wanted, text_a, b >= 0 ? "and" : "",
+                  text_b);
+    return SW_NO_VALUE;
+}
+
+static sw_value bad_dtype(sw_graph *g, const char *op, sw_value v, const char *wanted)
+{
+    sw_graph_fail(g, SW_E_ARG, "%s: wants %s, got %s", op, wanted,
+                  sw_dtype_name(info_of(g, v)->dtype));
+    return SW_NO_VALUE;
+}
+
+/* Sums and statistics are kept in this dtype. */
+static enum sw_dtype stat_dtype(enum sw_dtype of)
+{
+    return of == SW_F64 ? SW_F64 : SW_F32;
+}
+
+
+sw_value sw_graph_dense(struct sw_graph *g, sw_value x)
+{
+    if (x < 0 || g->status < 0 || info_of(g, x)->contiguous) {
+        return x;
+    }
+    const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &x, 1, NULL);
+    return op < 0 ? SW_NO_VALUE
+                  : sw_graph_add_out(g, op, info_of(g, x)->dtype, info_of(g, x)->shape);
+}
+
+static struct sw_shape with_last(const struct sw_shape *shape, int64_t last)
+{
+    struct sw_shape out = *shape;
+    out.dims[out.rank - 1] = last;
+    return out;
+}
+
+/* ---- elementwise and norms ---- */
+
+static sw_value unary(sw_graph *g, enum sw_op_kind kind, sw_value x, const struct sw_attrs *attrs)
+{
+    if (!usable(g, x, "unary op")) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype)) {
+        return bad_dtype(g, "unary op", x, "a float tensor");
+    }
+    x = sw_graph_dense(g, x);
+    const int32_t op = sw_graph_add_op(g, kind, &x, 1, attrs);
+    return op < 0 ? SW_NO_VALUE
+                  : sw_graph_add_out(g, op, info_of(g, x)->dtype, info_of(g, x)->shape);
+}
+
+static bool is_suffix(const struct sw_shape *suffix, const struct sw_shape *of)
+{
+    if (suffix->rank > of->rank) {
+        return false;
+    }
+    for (int d = 1; d <= suffix->rank; d++) {
+        if (suffix->dims[suffix->rank - d] != of->dims[of->rank - d]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+sw_value sw_add(sw_graph *g, sw_value a, sw_value b)
+{
+    if (!usable(g, a, "add") || !usable(g, b, "add")) {
+        return SW_NO_VALUE;
+    }
+    if (!is_suffix(&info_of(g, b)->shape, &info_of(g, a)->shape) ||
+        info_of(g, a)->dtype != info_of(g, b)->dtype) {
+        return bad_shapes(g, "add", a, b, "wants equal shapes and dtypes, or b a suffix of a");
+    }
+    const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
+    const int32_t op = sw_graph_add_op(g, SW_OP_ADD, in, 2, NULL);
+    return op < 0 ? SW_NO_VALUE
+                  : sw_graph_add_out(g, op, info_of(g, a)->dtype, info_of(g, a)->shape);
+}
+
+sw_value sw_scale(sw_graph *g, sw_value x, double factor)
+{
+    const struct sw_attrs attrs = {.alpha = factor};
+    return unary(g, SW_OP_SCALE, x, &attrs);
+}
+
+sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act)
+{
+    if (act == SW_ACT_NONE) {
+        return x;
+    }
+    const struct sw_attrs attrs = {.act = act};
+    return unary(g, SW_OP_ACT, x, &attrs);
+}
+
+sw_value sw_dropout(sw_graph *g, sw_value x, double p)
+{
+    if (!usable(g, x, "dropout")) {
+        return SW_NO_VALUE;
+    }
+    if (!(p >= 0 && p < 1)) {
+        sw_graph_fail(g, SW_E_ARG, "dropout: probability %g is not in [0, 1)", p);
+        return SW_NO_VALUE;
+    }
+    if (p == 0 || !g->training) {
+        return x;
+    }
+    const struct sw_attrs attrs = {.p = p};
+    return unary(g, SW_OP_DROPOUT, x, &attrs);
+}
+
+sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps)
+{
+    if (!usable(g, x, "layer norm") || !usable(g, weight, "layer norm") ||
+        !usable(g, bias, "layer norm")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *shape = &info_of(g, x)->shape;
+    const struct sw_shape wanted = SW_SHAPE(sw_shape_last(shape));
+    if (shape->rank < 1 || !sw_shape_equal(&info_of(g, weight)->shape, &wanted) ||
+        !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
+        return bad_shapes(g, "layer norm", x, weight, "weight and bias must be as long as x's rows");
+    }
+    const struct sw_attrs attrs = {.eps = eps};
+    const sw_value in[3] = {sw_graph_dense(g, x), weight, bias};
+    const int32_t op = sw_graph_add_op(g, SW_OP_LAYER_NORM, in, 3, &attrs);
+    if (op < 0) {
+        return SW_NO_VALUE;
+    }
+    const enum sw_dtype dtype = info_of(g, x)->dtype;
+    struct sw_shape rows = info_of(g, x)->shape;
+    rows.rank -= 1;
+    const sw_value y = sw_graph_add_out(g, op, dtype, info_of(g, x)->shape);
+    sw_graph_add_out(g, op, stat_dtype(dtype), rows);
+    sw_graph_add_out(g, op, stat_dtype(dtype), rows);
+    return y;
+}
+
+/* ---- products ---- */
+
+/* A transposed view of a matrix is read as the matrix with the flag turned. */
+static sw_value peel_transpose(sw_graph *g, sw_value x, bool *trans)
+{
+    const struct sw_value_info *info = info_of(g, x);
+    if (info->contiguous || info->producer < 0 || info->shape.rank != 2) {
+        return x;
+    }
+    const struct sw_op *op = &g->ops[info->producer];
+    if (op->kind == SW_OP_VIEW && op->attrs.view == SW_VIEW_TRANSPOSE &&
+        info_of(g, op->in[0])->contiguous) {
+        *trans = !*trans;
+        return op->in[0];
+    }
+    return x;
+}
+
+sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans_b)
+{
+    if (!usable(g, a, "matmul") || !usable(g, b, "matmul")) {
+        return SW_NO_VALUE;
+    }
+    struct sw_attrs attrs = {.ta = trans_a, .tb = trans_b};
+    a = sw_graph_dense(g, peel_transpose(g, a, &attrs.ta));
+    b = sw_graph_dense(g, peel_transpose(g, b, &attrs.tb));
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape sa = info_of(g, a)->shape, sb = info_of(g, b)->shape;
+    const enum sw_dtype dtype = info_of(g, a)->dtype;
+    if (sa.rank < 2 || sb.rank < 2) {
+        return bad_shapes(g, "matmul", a, b, "wants two matrices");
+    }
+    const int64_t k_a = attrs.ta ? sw_shape_rows(&sa) : sw_shape_last(&sa);
+    const int64_t k_b = attrs.tb ? sw_shape_last(&sb) : sw_shape_rows(&sb);
+    const int64_t n = attrs.tb ? sw_shape_rows(&sb) : sw_shape_last(&sb);
+    if (k_a != k_b) {
+        return bad_shapes(g, "matmul", a, b, "inner dimensions differ");
+    }
+    if (dtype != info_of(g, b)->dtype) {
+        return bad_dtype(g, "matmul", b, sw_dtype_name(dtype));
+    }
+    const sw_value in[2] = {a, b};
+    const int32_t op = sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs);
+    const struct sw_shape out =
+        attrs.ta ? SW_SHAPE(sw_shape_last(&sa), n) : with_last(&sa, n);
+    return sw_graph_add_out(g, op, dtype, out);
+}
+
+sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out)
+{
+    if (!usable(g, x, "linear") || !usable(g, weight, "linear")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *sw = &info_of(g, weight)->shape;
+    if (sw->rank != 2 || sw_shape_last(&info_of(g, x)->shape) != sw->dims[in_out ? 0 : 1]) {
+        return bad_shapes(g, "linear", x, weight,
+                          in_out ? "wants weight [in, out]" : "wants weight [out, in]");
+    }
+    const sw_value y = sw_matmul(g, x, false, weight, !in_out);
+    return bias < 0 ? y : sw_add(g, y, bias);
+}
+
+/* ---- look-ups ---- */
+
+sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding_id)
+{
+    if (!usable(g, table, "embedding") || !usable(g, ids, "embedding")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *st = &info_of(g, table)->shape;
+    struct sw_shape out = info_of(g, ids)->shape;
+    if (st->rank != 2 || out.rank >= SW_MAX_RANK) {
+        return bad_shapes(g, "embedding", table, ids, "wants a table [V, C] and ids");
+    }
+    if (info_of(g, ids)->dtype != SW_I32) {
+        return bad_dtype(g, "embedding", ids, "i32 ids");
+    }
+    out.dims[out.rank++] = st->dims[1];
+    const enum sw_dtype dtype = info_of(g, table)->dtype;
+    const struct sw_attrs attrs = {.n = padding_id};
+    const sw_value in[2] = {sw_graph_dense(g, table), sw_graph_dense(g, ids)};
+    const int32_t op = sw_graph_add_op(g, SW_OP_EMBEDDING, in, 2, &attrs);
+    return sw_graph_add_out(g, op, dtype, out);
+}
+
+sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad)
+{
+    if (!usable(g, ids, "last index")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape shape = info_of(g, ids)->shape;
+    if (shape.rank != 2 || info_of(g, ids)->dtype != SW_I32) {
+        return bad_shapes(g, "last index", ids, SW_NO_VALUE, "wants i32 ids [B, T]");
+    }
+    const struct sw_attrs attrs = {.n = pad};
+    const int32_t op = sw_graph_add_op(g, SW_OP_LAST_INDEX, &ids, 1, &attrs);
+    return sw_graph_add_out(g, op, SW_I32, SW_SHAPE(shape.dims[0]));
+}
+
+sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
+{
+    if (!usable(g, x, "select rows") || !usable(g, index, "select rows")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape shape = info_of(g, x)->shape;
+    const struct sw_shape *si = &info_of(g, index)->shape;
+    if (shape.rank != 3 || si->rank != 1 || si->dims[0] != shape.dims[0] ||
+        info_of(g, index)->dtype != SW_I32) {
+        return bad_shapes(g, "select rows", x, index, "wants x [B, T, C] and i32 index [B]");
+    }
+    const sw_value in[2] = {sw_graph_dense(g, x), index};
+    const enum sw_dtype dtype = info_of(g, x)->dtype;
+    const int32_t op = sw_graph_add_op(g, SW_OP_SELECT_ROWS, in, 2, NULL);
+    return sw_graph_add_out(g, op, dtype, SW_SHAPE(shape.dims[0], shape.dims[2]));
+}
+
+/* ---- attention ---- */
+
+static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
+                          const struct sw_attention_spec *spec)
+{
+    for (int i = 0; i < n_qkv; i++) {
+        if (!usable(g, qkv[i], "attention")) {
+            return SW_NO_VALUE;
+        }
+    }
+    struct sw_attrs attrs = {
+        .packed = n_qkv == 1,
+        .causal = spec->causal,
+        .heads = spec->heads,
+        .kv_heads = spec->kv_heads > 0 ? spec->kv_heads : spec->heads,
+        .window = spec->window,
+        .alpha = spec->scale,
+        .p = g->training ? spec->dropout : 0,
+        .has_mask = spec->mask >= 0,
+        .has_position = spec->position >= 0,
+    };
+    const struct sw_shape sq = info_of(g, qkv[0])->shape;
+    const struct sw_shape sk = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
+    const int64_t h = attrs.heads, kv = attrs.kv_heads;
+    const int64_t width = attrs.packed ? h + 2 * kv : h;
+    if (sq.rank != 3 || sk.rank != 3 || h < 1 || kv < 1 || h % kv != 0 ||
+        sq.dims[2] % width != 0 || sk.dims[0] != sq.dims[0]) {
+        return bad_shapes(g, "attention", qkv[0], n_qkv == 1 ? SW_NO_VALUE : qkv[1],
+                          "wants [B, T, heads x width] with heads a multiple of kv_heads");
+    }
+    const int64_t d = sq.dims[2] / width;
+    if (!attrs.packed &&
+        (sk.dims[2] != kv * d || !sw_shape_equal(&info_of(g, qkv[2])->shape, &sk))) {
+        return bad_shapes(g, "attention", qkv[0], qkv[1], "keys and values must be [B, S, kv x D]");
+    }
+    if (!(attrs.p >= 0 && attrs.p < 1)) {
+        sw_graph_fail(g, SW_E_ARG, "attention: dropout %g is not in [0, 1)", attrs.p);
+        return SW_NO_VALUE;
+    }
+    sw_value in[5];
+    int n_in = 0;
+    for (int i = 0; i < n_qkv; i++) {
+        /* Kernels walk rows, so only the last dim must be dense. */
+        in[n_in++] = info_of(g, qkv[i])->strides[2] == 1 ? qkv[i] : sw_graph_dense(g, qkv[i]);
+    }
+    if (attrs.has_mask) {
+        const struct sw_shape wanted = SW_SHAPE(sk.dims[0], sk.dims[1]);
+        if (!sw_shape_equal(&info_of(g, spec->mask)->shape, &wanted) ||
+            info_of(g, spec->mask)->dtype != SW_I32) {
+            return bad_shapes(g, "attention", qkv[0], spec->mask, "wants an i32 mask [B, keys]");
+        }
+        in[n_in++] = spec->mask;
+    }
+    if (attrs.has_position) {
+        in[n_in++] = spec->position;
+    }
+    const enum sw_dtype dtype = info_of(g, qkv[0])->dtype;
+    const int32_t op = sw_graph_add_op(g, SW_OP_ATTENTION, in, n_in, &attrs);
+    const sw_value out = sw_graph_add_out(g, op, dtype, with_last(&sq, h * d));
+    sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(sq.dims[0], h, sq.dims[1]));
+    return out;
+}
+
+sw_value sw_attention_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec)
+{
+    return attention(g, &qkv, 1, spec);
+}
+
+sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
+                      const struct sw_attention_spec *spec)
+{
+    const sw_value qkv[3] = {q, k, v};
+    return attention(g, qkv, 3, spec);
+}
+
+/* ---- views ---- */
+
+/* Adds the VIEW op; the caller sets strides and offset of the new value. */
+static sw_value view_of(sw_graph *g, sw_value x, const struct sw_attrs *attrs,
+                        struct sw_shape shape)
+{
+    const int32_t op = sw_graph_add_op(g, SW_OP_VIEW, &x, 1, attrs);
+    const sw_value v = sw_graph_add_out(g, op, info_of(g, x)->dtype, shape);
+    if (v >= 0) {
+        struct sw_value_info *info = &g->values[v];
+        info->base = sw_graph_root(g, x);
+        info->base_offset = g->values[x].base_offset;
+    }
+    return v;
+}
+
+static void settle_contiguous(struct sw_value_info *info)
+{
+    int64_t stride = 1;
+    info->contiguous = true;
+    for (int d = info->shape.rank - 1; d >= 0; d--) {
+        if (info->shape.dims[d] != 1 && info->strides[d] != stride) {
+            info->contiguous = false;
+        }
+        stride *= info->shape.dims[d];
+    }
+}
+
+sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape)
+{
+    if (!usable(g, x, "reshape")) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_shape_check(&shape, 8) ||
+        sw_shape_elems(&shape) != sw_shape_elems(&info_of(g, x)->shape)) {
+        char a[96], b[96];
+        sw_graph_fail(g, SW_E_ARG, "reshape: %s does not have the elements of %s",
+                      sw_shape_format(&shape, a, sizeof a),
+                      sw_shape_format(&info_of(g, x)->shape, b, sizeof b));
+        return SW_NO_VALUE;
+    }
+    const struct sw_attrs attrs = {.view = SW_VIEW_RESHAPE};
+    x = sw_graph_dense(g, x);
+    return x < 0 ? x : view_of(g, x, &attrs, shape);
+}
+
+sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b)
+{
+    if (!usable(g, x, "transpose")) {
+        return SW_NO_VALUE;
+    }
+    struct sw_shape shape = info_of(g, x)->shape;
+    if (dim_a < 0 || dim_b < 0 || dim_a >= shape.rank || dim_b >= shape.rank) {
+        return bad_shapes(g, "transpose", x, SW_NO_VALUE, "no such dimension");
+    }
+    shape.dims[dim_a] = info_of(g, x)->shape.dims[dim_b];
+    shape.dims[dim_b] = info_of(g, x)->shape.dims[dim_a];
+    const struct sw_attrs attrs = {.view = SW_VIEW_TRANSPOSE, .dim = dim_a, .dim_b = dim_b};
+    const sw_value v = view_of(g, x, &attrs, shape);
+    if (v >= 0) {
+        struct sw_value_info *info = &g->values[v];
+        memcpy(info->strides, g->values[x].strides, sizeof info->strides);
+        info->strides[dim_a] = g->values[x].strides[dim_b];
+        info->strides[dim_b] = g->values[x].strides[dim_a];
+        settle_contiguous(info);
+    }
+    return v;
+}
+
+sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
+{
+    if (!usable(g, x, "slice")) {
+        return SW_NO_VALUE;
+    }
+    struct sw_shape shape = info_of(g, x)->shape;
+    if (dim < 0 || dim >= shape.rank || start < 0 || len < 0 || start > shape.dims[dim] - len) {
+        return bad_shapes(g, "slice", x, SW_NO_VALUE, "the range is outside the tensor");
+    }
+    shape.dims[dim] = len;
+    const struct sw_attrs attrs = {.view = SW_VIEW_SLICE, .dim = dim, .n = start};
+    const sw_value v = view_of(g, x, &attrs, shape);
+    if (v >= 0) {
+        struct sw_value_info *info = &g->values[v];
+        memcpy(info->strides, g->values[x].strides, sizeof info->strides);
+        info->base_offset += start * info->strides[dim];
+        settle_contiguous(info);
+    }
+    return v;
+}
+
+/* ---- losses ---- */
+
+static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)
+{
+    const sw_value in[2] = {sum, count};
+    /* Under the token mean a micro-batch is weighed by what all of them share, its rows; the count of
+     * targets of the whole global batch enters once, at the boundary. */
+    const struct sw_attrs attrs = {.alpha = g->token_mean ? 1.0 / (double)rows : 0};
+    const int32_t op = sw_graph_add_op(g, SW_OP_LOSS_MEAN, in, 2, &attrs);
+    return op < 0 ? SW_NO_VALUE : sw_graph_add_out(g, op, info_of(g, sum)->dtype, SW_SHAPE(1));
+}
+
+static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
+{
+    if (info_of(g, labels)->dtype != SW_I32) {
+        bad_dtype(g, op, labels, "i32 labels");
+        return false;
+    }
+    if (sw_shape_elems(&info_of(g, labels)->shape) != sw_shape_rows(&info_of(g, x)->shape)) {
+        bad_shapes(g, op, x, labels, "wants one label per row");
+        return false;
+    }
+    return true;
+}
+
+static sw_value loss_outputs(sw_graph *g, int32_t op, enum sw_dtype dtype, int64_t rows)
+{
+    const sw_value sum = sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(1));
+    const sw_value count = sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(1));
+    sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(rows));
+    return g->status < 0 ? SW_NO_VALUE : mean_of(g, sum, count, rows);
+}
+
+sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
+{
+    if (!usable(g, logits, "cross entropy") || !usable(g, labels, "cross entropy") ||
+        !labels_fit(g, "cross entropy", logits, labels)) {
+        return SW_NO_VALUE;
+    }
+    const enum sw_dtype dtype = info_of(g, logits)->dtype;
+    const int64_t rows = sw_shape_rows(&info_of(g, logits)->shape);
+    const sw_value in[2] = {sw_graph_dense(g, logits), sw_graph_dense(g, labels)};
+    return loss_outputs(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY, in, 2, NULL), dtype, rows);
+}
+
+sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels)
+{
+    if (!usable(g, h, "linear cross entropy") || !usable(g, weight, "linear cross entropy") ||
+        !usable(g, labels, "linear cross entropy") ||
+        !labels_fit(g, "linear cross entropy", h, labels)) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *sw = &info_of(g, weight)->shape;
+    if (sw->rank != 2 || sw->dims[1] != sw_shape_last(&info_of(g, h)->shape)) {
+        return bad_shapes(g, "linear cross entropy", h, weight, "wants h [.., C], weight [V, C]");
+    }
+    const enum sw_dtype dtype = info_of(g, h)->dtype;
+    const int64_t rows = sw_shape_rows(&info_of(g, h)->shape);
+    const struct sw_attrs attrs = {.n = sw_min_i64(g->loss_chunk, sw->dims[0])};
+    const sw_value in[3] = {sw_graph_dense(g, h), sw_graph_dense(g, weight), sw_graph_dense(g, labels)};
+    return loss_outputs(g, sw_graph_add_op(g, SW_OP_LINEAR_CE, in, 3, &attrs), dtype, rows);
+}
+
+/* ---- user ops ---- */
+
+void sw_user(sw_graph *g, const struct sw_user_op *op, const sw_value *in, sw_value *out_values)
+{
+    for (int i = 0; i < op->n_out; i++) {
+        out_values[i] = SW_NO_VALUE;
+    }
+    sw_value inputs[SW_OP_MAX_IN];
+    struct sw_view in_views[SW_OP_MAX_IN], out_views[SW_OP_MAX_OUT];
+    memset(in_views, 0, sizeof in_views);
+    memset(out_views, 0, sizeof out_views);
+    if (g->status >= 0 && (op->n_in > SW_OP_MAX_IN || op->n_out > SW_OP_MAX_OUT)) {
+        sw_graph_fail(g, SW_E_ARG, "%s: at most %d inputs and %d outputs", op->name, SW_OP_MAX_IN,
+                      SW_OP_MAX_OUT);
+    }
+    for (int i = 0; i < op->n_in; i++) {
+        if (!usable(g, in[i], op->name)) {
+            return;
+        }
+        inputs[i] = sw_graph_dense(g, in[i]);
+        in_views[i].dtype = info_of(g, in[i])->dtype;
+        in_views[i].shape = info_of(g, in[i])->shape;
+    }
+    if (g->status < 0) {
+        return;
+    }
+    if (op->infer(op, in_views, out_views) < 0) {
+        sw_graph_fail(g, SW_E_ARG, "%s: its shape rule refused the inputs: %s", op->name,
+                      sw_error_message());
+        return;
+    }
+    const int32_t i_op = sw_graph_add_op(g, SW_OP_USER, inputs, op->n_in, NULL);
+    if (i_op < 0) {
+        return;
+    }
+    g->ops[i_op].user = op;
+    for (int i = 0; i < op->n_out; i++) {
+        out_values[i] = sw_graph_add_out(g, i_op, out_views[i].dtype, out_views[i].shape);
+    }
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reverse-mode differentiation by gradient rules that emit ops. One rule per op kind; the driver walks
+// the forward in reverse, adds the gradients of activations that were used several times, and records
+// each use of a parameter as a stream of its own.
+#include <string.h>
+
+#include "graph/graph.h"
+
+typedef void (*grad_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                        sw_value *d_in);
+
+static const struct sw_value_info *info_of(const struct sw_graph *g, sw_value v)
+{
+    return &g->values[v];
+}
+
+static bool wants(const struct sw_graph *g, sw_value v)
+{
+    return v >= 0 && g->values[v].needs_grad;
+}
+
+/* Gradients of parameters, and of views of them, are rounded to the communication dtype. */
+static enum sw_dtype grad_dtype(const struct sw_graph *g, sw_value v)
+{
+    return info_of(g, sw_graph_root(g, v))->role == SW_ROLE_PARAM ? g->grad_dtype
+                                                                  : info_of(g, v)->dtype;
+}
+
+/* One output shaped like `like`, or an absent one when nobody wants its gradient. */
+static sw_value out_like(struct sw_graph *g, int32_t op, sw_value like)
+{
+    if (!wants(g, like)) {
+        sw_graph_add_out_absent(g, op);
+        return SW_NO_VALUE;
+    }
+    return sw_graph_add_out(g, op, grad_dtype(g, like), info_of(g, like)->shape);
+}
+
+static sw_value product(struct sw_graph *g, sw_value a, bool ta, sw_value b, bool tb, sw_value like)
+{
+    const struct sw_attrs attrs = {.ta = ta, .tb = tb};
+    const sw_value in[2] = {a, b};
+    return out_like(g, sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs), like);
+}
+
+static void grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                        sw_value *d_in)
+{
+    const sw_value a = op->in[0], b = op->in[1], dy = d_out[0];
+    const bool ta = op->attrs.ta, tb = op->attrs.tb;
+    if (wants(g, a)) {
+        d_in[0] = ta ? product(g, b, tb, dy, true, a) : product(g, dy, false, b, !tb, a);
+    }
+    if (wants(g, b)) {
+        d_in[1] = tb ? product(g, dy, true, a, ta, b) : product(g, a, !ta, dy, false, b);
+    }
+}
+
+static void grad_add(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                     sw_value *d_in)
+{
+    const sw_value b = op->in[1];
+    d_in[0] = d_out[0];
+    if (!wants(g, b)) {
+        return;
+    }
+    if (sw_shape_equal(&info_of(g, op->in[0])->shape, &info_of(g, b)->shape)) {
+        d_in[1] = d_out[0];
+    } else {
+        d_in[1] = out_like(g, sw_graph_add_op(g, SW_OP_SUM_ROWS, d_out, 1, NULL), b);
+    }
+}
+
+static void grad_scale(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
+{
+    d_in[0] = sw_scale(g, d_out[0], op->attrs.alpha);
+}
+
+static void grad_act(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                     sw_value *d_in)
+{
+    const sw_value in[2] = {op->in[0], d_out[0]};
+    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_ACT_GRAD, in, 2, &op->attrs), op->in[0]);
+}
+
+static void grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                         sw_value *d_in)
+{
+    const int32_t i = sw_graph_add_op(g, SW_OP_DROPOUT, d_out, 1, &op->attrs);
+    if (i >= 0) {
+        g->ops[i].path = op->path; /* the same draw */
+    }
+    d_in[0] = out_like(g, i, op->in[0]);
+}
+
+static void grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                            sw_value *d_in)
+{
+    const sw_value in[5] = {d_out[0], op->in[0], op->in[1], op->out[1], op->out[2]};
+    const int32_t i = sw_graph_add_op(g, SW_OP_LAYER_NORM_GRAD, in, 5, &op->attrs);
+    for (int k = 0; k < 3; k++) {
+        d_in[k] = out_like(g, i, op->in[k]);
+    }
+}
+
+static void grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                           sw_value *d_in)
+{
+    const sw_value table = op->in[0];
+    if (!wants(g, table)) {
+        return;
+    }
+    if (info_of(g, table)->role != SW_ROLE_PARAM) {
+        sw_graph_fail(g, SW_E_UNSUP, "embedding: only a parameter can be a table with a gradient");
+        return;
+    }
+    const sw_value in[2] = {d_out[0], op->in[1]};
+    const int64_t n = sw_shape_elems(&info_of(g, op->in[1])->shape);
+    const int64_t width = sw_shape_last(&info_of(g, table)->shape);
+    const int32_t i = sw_graph_add_op(g, SW_OP_EMBEDDING_GRAD, in, 2, &op->attrs);
+    d_in[0] = sw_graph_add_out(g, i, g->grad_dtype, SW_SHAPE(n, width));
+    const sw_value index = sw_graph_add_out(g, i, SW_I32, SW_SHAPE(n));
+    if (index >= 0) {
+        g->values[d_in[0]].sparse_index = index;
+    }
+}
+
+static void grad_select_rows(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                             sw_value *d_in)
+{
+    const sw_value in[2] = {d_out[0], op->in[1]};
+    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SELECT_ROWS_GRAD, in, 2, NULL), op->in[0]);
+}
+
+static void grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                           sw_value *d_in)
+{
+    sw_value in[SW_OP_MAX_IN] = {d_out[0], op->out[0], op->out[1]};
+    for (int k = 0; k < op->n_in; k++) {
+        in[3 + k] = op->in[k];
+    }
+    const int32_t i = sw_graph_add_op(g, SW_OP_ATTENTION_GRAD, in, 3 + op->n_in, &op->attrs);
+    if (i >= 0) {
+        g->ops[i].path = op->path; /* the same draw of its probabilities */
+    }
+    const int n_qkv = op->attrs.packed ? 1 : 3;
+    for (int k = 0; k < n_qkv; k++) {
+        d_in[k] = out_like(g, i, op->in[k]);
+    }
+}
+
+static void grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                      sw_value *d_in)
+{
+    const sw_value x = op->in[0];
+    switch (op->attrs.view) {
+    case SW_VIEW_RESHAPE:
+        d_in[0] = sw_reshape(g, d_out[0], info_of(g, x)->shape);
+        break;
+    case SW_VIEW_TRANSPOSE:
+        d_in[0] = sw_transpose(g, d_out[0], op->attrs.dim, op->attrs.dim_b);
+        break;
+    case SW_VIEW_SLICE: {
+        const struct sw_attrs attrs = {.dim = op->attrs.dim, .n = op->attrs.n};
+        d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, d_out, 1, &attrs), x);
+        break;
+    }
+    }
+}
+
+static void grad_pass(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                      sw_value *d_in)
+{
+    (void)g;
+    (void)op;
+    d_in[0] = d_out[0];
+}
+
+static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
+{
+    if (x < 0 || info_of(g, x)->dtype == dtype) {
+        return x;
+    }
+    x = sw_graph_dense(g, x);
+    const int32_t i = sw_graph_add_op(g, SW_OP_CAST, &x, 1, NULL);
+    return i < 0 ? SW_NO_VALUE : sw_graph_add_out(g, i, dtype, info_of(g, x)->shape);
+}
+
+static void grad_cast(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                      sw_value *d_in)
+{
+    d_in[0] = cast(g, d_out[0], grad_dtype(g, op->in[0]));
+}
+
+static void grad_loss_mean(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                           sw_value *d_in)
+{
+    const sw_value in[2] = {d_out[0], op->in[1]};
+    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_LOSS_MEAN_GRAD, in, 2, &op->attrs), op->in[0]);
+}
+
+static void grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                               sw_value *d_in)
+{
+    if (d_out[0] < 0) {
+        return;
+    }
+    const sw_value in[4] = {d_out[0], op->in[0], op->in[1], op->out[2]};
+    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY_GRAD, in, 4, NULL), op->in[0]);
+}
+
+static void grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                           sw_value *d_in)
+{
+    if (d_out[0] < 0) {
+        return;
+    }
+    const sw_value in[5] = {d_out[0], op->in[0], op->in[1], op->in[2], op->out[2]};
+    const int32_t i = sw_graph_add_op(g, SW_OP_LINEAR_CE_GRAD, in, 5, &op->attrs);
+    d_in[0] = out_like(g, i, op->in[0]);
+    d_in[1] = out_like(g, i, op->in[1]);
+}
+
+static void grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                      sw_value *d_in)
+{
+    if (!op->user->gradient) {
+        sw_graph_fail(g, SW_E_UNSUP, "op %s has no gradient rule", op->user->name);
+        return;
+    }
+    op->user->gradient(g, op->user, op->in, op->out, d_out, d_in);
+}
+
+/* Kinds without a row are not differentiable: integers, or made by this file itself. */
+static const grad_fn rules[SW_OP_COUNT] = {
+    [SW_OP_VIEW] = grad_view,
+    [SW_OP_CONTIGUOUS] = grad_pass,
+    [SW_OP_CAST] = grad_cast,
+    [SW_OP_EMBEDDING] = grad_embedding,
+    [SW_OP_MATMUL] = grad_matmul,
+    [SW_OP_ADD] = grad_add,
+    [SW_OP_SCALE] = grad_scale,
+    [SW_OP_ACT] = grad_act,
+    [SW_OP_LAYER_NORM] = grad_layer_norm,
+    [SW_OP_DROPOUT] = grad_dropout,
+    [SW_OP_ATTENTION] = grad_attention,
+    [SW_OP_SELECT_ROWS] = grad_select_rows,
+    [SW_OP_CROSS_ENTROPY] = grad_cross_entropy,
+    [SW_OP_LINEAR_CE] = grad_linear_ce,
+    [SW_OP_LOSS_MEAN] = grad_loss_mean,
+    [SW_OP_USER] = grad_user,
+};
+
+/* ---- driver ---- */
+
+static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
+{
+    if (info_of(g, grad)->sparse_index < 0) {
+        grad = cast(g, sw_graph_dense(g, grad), g->grad_dtype);
+    }
+    if (grad < 0) {
+        return;
+    }
+    if (g->n_streams == g->cap_streams) {
+        const int32_t cap = g->cap_streams ? g->cap_streams * 2 : 64;
+        void *mem = sw_realloc("graph", g->streams, (size_t)cap * sizeof *g->streams);
+        if (!mem) {
+            sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+            return;
+        }
+        g->streams = mem;
+        g->cap_streams = cap;
+    }
+    struct sw_value_info *info = &g->values[grad];
+    if (info->role == SW_ROLE_TRANSIENT && info->base < 0) {
+        info->role = SW_ROLE_GRAD;
+        info->param = param;
+    }
+    g->streams[g->n_streams++] = (struct sw_stream){param, grad};
+}
+
+static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_value grad)
+{
+    if (grad < 0 || !wants(g, to) || g->status < 0) {
+        return;
+    }
+    if (info_of(g, to)->role == SW_ROLE_PARAM) {
+        add_stream(g, to, grad);
+    } else {
+        grads[to] = grads[to] < 0 ? grad : sw_add(g, grads[to], grad);
+    }
+}
+
+static void differentiate(struct sw_graph *g, sw_value *grads, int32_t i_op)
+{
+    const struct sw_op op = g->ops[i_op]; /* a copy: the array moves while rules add ops */
+    sw_value d_out[SW_OP_MAX_OUT], d_in[SW_OP_MAX_IN];
+    bool any = false;
+    g->scope = op.scope;
+    for (int i = 0; i < op.n_out; i++) {
+        d_out[i] = op.out[i] < 0 ? SW_NO_VALUE : grads[op.out[i]];
+        any |= d_out[i] >= 0;
+    }
+    if (!any) {
+        return;
+    }
+    bool any_input = false;
+    for (int i = 0; i < op.n_in; i++) {
+        d_in[i] = SW_NO_VALUE;
+        any_input |= wants(g, op.in[i]);
+    }
+    if (!any_input) {
+        return;
+    }
+    if (!rules[op.kind]) {
+        sw_graph_fail(g, SW_E_UNSUP, "op %s has no gradient rule", sw_op_name(&op));
+        return;
+    }
+    for (int i = 0; i < op.n_out; i++) {
+        if (d_out[i] >= 0 && op.kind != SW_OP_VIEW && op.kind != SW_OP_CONTIGUOUS) {
+            d_out[i] = sw_graph_dense(g, d_out[i]);
+        }
+    }
+    rules[op.kind](g, &op, d_out, d_in);
+    for (int i = op.n_in - 1; i >= 0; i--) {
+        contribute(g, grads, op.in[i], d_in[i]);
+    }
+}
+
+sw_status sw_graph_backward(struct sw_graph *g, sw_value loss)
+{
+    SW_TRY(sw_graph_status(g));
+    if (loss < 0 || loss >= g->n_values || sw_shape_elems(&info_of(g, loss)->shape) != 1) {
+        return SW_FAIL(SW_E_ARG, "backward needs a loss of one element");
+    }
+    if (!wants(g, loss)) {
+        return SW_FAIL(SW_E_ARG, "the loss depends on no parameter that is trained");
+    }
+    const int32_t n_forward = g->n_ops, n_values = g->n_values;
+    sw_value *grads = sw_alloc("graph", (size_t)n_values * sizeof *grads);
+    SW_TRY_ALLOC(grads, "the backward pass");
+    for (int32_t i = 0; i < n_values; i++) {
+        grads[i] = SW_NO_VALUE;
+    }
+    g->phase = SW_PHASE_BACKWARD;
+    g->scope = 0;
+    const int32_t seed = sw_graph_add_op(g, SW_OP_SEED, NULL, 0, NULL);
+    if (seed >= 0) {
+        grads[loss] = sw_graph_add_out(g, seed, info_of(g, loss)->dtype, SW_SHAPE(1));
+    }
+    for (int32_t i = n_forward - 1; i >= 0 && g->status >= 0; i--) {
+        differentiate(g, grads, i);
+    }
+    g->scope = 0;
+    sw_free(grads);
+    for (int32_t i = 0, j = g->n_streams - 1; i < j; i++, j--) { /* into forward order */
+        const struct sw_stream tmp = g->streams[i];
+        g->streams[i] = g->streams[j];
+        g->streams[j] = tmp;
+    }
+    return sw_graph_status(g);
+}

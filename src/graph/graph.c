@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph as a container: values, ops, scopes, leaves, outputs. Shape rules of the operations are in
+// build.c, gradient rules in grad.c.
+// Invariant: after the first failure nothing is added any more, and the first message is kept.
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool grow(struct sw_graph *g, void **array, int32_t *cap, int32_t need, size_t elem_bytes)
+{
+    if (need <= *cap) {
+        return true;
+    }
+    const int32_t new_cap = need < 64 ? 64 : need * 2;
+    void *mem = sw_realloc("graph", *array, (size_t)new_cap * elem_bytes);
+    if (!mem) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return false;
+    }
+    *array = mem;
+    *cap = new_cap;
+    return true;
+}
+
+sw_status sw_graph_open(const struct sw_graph_options *options, struct sw_graph **out)
+{
+    struct sw_graph *g = sw_alloc_zero("graph", 1, sizeof *g);
+    SW_TRY_ALLOC(g, "the graph");
+    sw_arena_init(&g->arena, "graph");
+    g->dtype = options->dtype;
+    g->grad_dtype = options->grad_dtype;
+    g->training = options->training;
+    g->token_mean = options->token_mean;
+    g->loss_chunk = options->loss_chunk > 0 ? options->loss_chunk : SW_LOSS_CHUNK;
+    g->frozen = options->frozen;
+    g->n_frozen = options->n_frozen;
+    g->scope = -1;
+    sw_scope_push(g, "");
+    if (g->status < 0) {
+        const sw_status st = g->status;
+        sw_graph_close(g);
+        return st;
+    }
+    *out = g;
+    return SW_OK;
+}
+
+void sw_graph_close(struct sw_graph *g)
+{
+    if (!g) {
+        return;
+    }
+    sw_free(g->values);
+    sw_free(g->ops);
+    sw_free(g->scopes);
+    sw_free(g->streams);
+    sw_free(g->outputs);
+    sw_free(g->params);
+    sw_arena_fini(&g->arena);
+    sw_free(g);
+}
+
+void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...)
+{
+    if (g->status < 0) {
+        return;
+    }
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    g->status = code;
+    const char *scope = g->n_scopes > 0 && g->scope >= 0 ? g->scopes[g->scope].name : "";
+    g->error = scope[0] ? sw_arena_printf(&g->arena, "%s: %s", scope, text)
+                        : sw_arena_strdup(&g->arena, text);
+}
+
+sw_status sw_graph_status(const sw_graph *g)
+{
+    if (g->status < 0) {
+        return SW_FAIL(g->status, "%s", g->error ? g->error : "the graph could not be built");
+    }
+    return SW_OK;
+}
+
+enum sw_dtype sw_graph_dtype(const sw_graph *g)
+{
+    return g->dtype;
+}
+
+bool sw_graph_training(const sw_graph *g)
+{
+    return g->training;
+}
+
+/* ---- values ---- */
+
+static void row_major(struct sw_value_info *info)
+{
+    int64_t stride = 1;
+    for (int d = info->shape.rank - 1; d >= 0; d--) {
+        info->strides[d] = stride;
+        stride *= info->shape.dims[d];
+    }
+    info->contiguous = true;
+}
+
+static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
+                          const struct sw_shape *shape)
+{
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_shape_check(shape, sw_dtype_bytes(dtype))) {
+        char text[96];
+        sw_graph_fail(g, SW_E_ARG, "shape %s is negative or too large",
+                      sw_shape_format(shape, text, sizeof text));
+        return SW_NO_VALUE;
+    }
+    if (!grow(g, (void **)&g->values, &g->cap_values, g->n_values + 1, sizeof *g->values)) {
+        return SW_NO_VALUE;
+    }
+    struct sw_value_info *info = &g->values[g->n_values];
+    memset(info, 0, sizeof *info);
+    info->role = role;
+    info->dtype = dtype;
+    info->shape = *shape;
+    info->producer = -1;
+    info->base = SW_NO_VALUE;
+    info->sparse_index = SW_NO_VALUE;
+    info->param = SW_NO_VALUE;
+    row_major(info);
+    return g->n_values++;
+}
+
+static sw_value new_named(struct sw_graph *g, enum sw_role role, const char *name,
+                          enum sw_dtype dtype, const struct sw_shape *shape)
+{
+    const sw_value v = new_value(g, role, dtype, shape);
+    if (v < 0) {
+        return v;
+    }
+    g->values[v].name = sw_arena_strdup(&g->arena, name);
+    if (!g->values[v].name) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return SW_NO_VALUE;
+    }
+    return v;
+}
+
+sw_value sw_graph_find(const struct sw_graph *g, enum sw_role role, const char *name)
+{
+    for (sw_value v = 0; v < g->n_values; v++) {
+        const struct sw_value_info *info = &g->values[v];
+        if (info->role == role && info->producer < 0 && info->name &&
+            strcmp(info->name, name) == 0) {
+            return v;
+        }
+    }
+    return SW_NO_VALUE;
+}
+
+sw_value sw_graph_root(const struct sw_graph *g, sw_value v)
+{
+    return g->values[v].base >= 0 ? g->values[v].base : v;
+}
+
+size_t sw_value_bytes(const struct sw_value_info *info)
+{
+    return (size_t)sw_shape_elems(&info->shape) * sw_dtype_bytes(info->dtype);
+}
+
+/* ---- leaves ---- */
+
+sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape)
+{
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const sw_value known = sw_graph_find(g, SW_ROLE_INPUT, name);
+    if (known >= 0) {
+        if (g->values[known].dtype != dtype || !sw_shape_equal(&g->values[known].shape, &shape)) {
+            sw_graph_fail(g, SW_E_ARG, "input %s asked for twice with different shapes", name);
+            return SW_NO_VALUE;
+        }
+        return known;
+    }
+    return new_named(g, SW_ROLE_INPUT, name, dtype, &shape);
+}
+
+bool sw_glob_match(const char *pattern, const char *text)
+{
+    const char *star = NULL, *resume = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            resume = text;
+        } else if (*pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') {
+        pattern++;
+    }
+    return *pattern == 0;
+}
+
+static bool is_frozen(const struct sw_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_frozen; i++) {
+        if (sw_glob_match(g->frozen[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
+{
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    for (int32_t i = 0; i < g->n_params; i++) {
+        struct sw_value_info *info = &g->values[g->params[i]];
+        if (strcmp(info->name, name) == 0) {
+            if (!sw_shape_equal(&info->shape, &shape)) {
+                char a[96], b[96];
+                sw_graph_fail(g, SW_E_ARG, "parameter %s asked for as %s and as %s", name,
+                              sw_shape_format(&info->shape, a, sizeof a),
+                              sw_shape_format(&shape, b, sizeof b));
+                return SW_NO_VALUE;
+            }
+            return g->params[i];
+        }
+    }
+    const sw_value v = new_named(g, SW_ROLE_PARAM, name, g->dtype, &shape);
+    if (v < 0 || !grow(g, (void **)&g->params, &g->cap_params, g->n_params + 1, sizeof(sw_value))) {
+        return SW_NO_VALUE;
+    }
+    g->params[g->n_params++] = v;
+    g->values[v].init = init;
+    g->values[v].needs_grad = !is_frozen(g, name);
+    return v;
+}
+
+sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,
+                        struct sw_shape shape, sw_value param)
+{
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const sw_value known = sw_graph_find(g, SW_ROLE_STATE, name);
+    if (known >= 0) {
+        return known;
+    }
+    const sw_value v = new_named(g, SW_ROLE_STATE, name, dtype, &shape);
+    if (v >= 0) {
+        g->values[v].param = param;
+    }
+    return v;
+}
+
+void sw_output(sw_graph *g, const char *name, sw_value value)
+{
+    if (g->status < 0 || value < 0) {
+        return;
+    }
+    if (!grow(g, (void **)&g->outputs, &g->cap_outputs, g->n_outputs + 1, sizeof *g->outputs)) {
+        return;
+    }
+    char *copy = sw_arena_strdup(&g->arena, name);
+    if (!copy) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return;
+    }
+    g->values[value].is_output = true;
+    g->outputs[g->n_outputs++] = (struct sw_named){copy, value};
+}
+
+sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
+{
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        if (strcmp(g->outputs[i].name, name) == 0) {
+            return g->outputs[i].value;
+        }
+    }
+    return SW_NO_VALUE;
+}
+
+/* ---- scopes ---- */
+
+static void push(struct sw_graph *g, const char *name, bool is_block)
+{
+    if (g->status < 0) {
+        return;
+    }
+    const char *parent = g->scope >= 0 ? g->scopes[g->scope].name : "";
+    char *full = parent[0] ? sw_arena_printf(&g->arena, "%s.%s", parent, name)
+                           : sw_arena_strdup(&g->arena, name);
+    if (!full || !grow(g, (void **)&g->scopes, &g->cap_scopes, g->n_scopes + 1, sizeof *g->scopes)) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return;
+    }
+    /* Entering a scope again continues it, so that the ordinals in paths go on counting. */
+    for (int32_t i = 0; i < g->n_scopes; i++) {
+        if (g->scopes[i].parent == g->scope && strcmp(g->scopes[i].name, full) == 0) {
+            g->scope = i;
+            return;
+        }
+    }
+    struct sw_scope *scope = &g->scopes[g->n_scopes];
+    memset(scope, 0, sizeof *scope);
+    scope->name = full;
+    scope->parent = g->scope;
+    scope->is_block = is_block;
+    g->scope = g->n_scopes++;
+}
+
+void sw_scope_push(sw_graph *g, const char *name)
+{
+    push(g, name, false);
+}
+
+void sw_scope_push_block(sw_graph *g, const char *name)
+{
+    push(g, name, true);
+}
+
+void sw_scope_pop(sw_graph *g)
+{
+    if (g->status < 0) {
+        return;
+    }
+    if (g->scope <= 0) {
+        sw_graph_fail(g, SW_E_ARG, "a scope was popped that was never pushed");
+        return;
+    }
+    g->scope = g->scopes[g->scope].parent;
+}
+
+/* ---- ops ---- */
+
+int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
+                        const struct sw_attrs *attrs)
+{
+    if (g->status < 0) {
+        return -1;
+    }
+    if (n_in > SW_OP_MAX_IN) {
+        sw_graph_fail(g, SW_E_ARG, "an op with %d inputs; %d is the limit", n_in, SW_OP_MAX_IN);
+        return -1;
+    }
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] < 0 || in[i] >= g->n_values) {
+            sw_graph_fail(g, SW_E_ARG, "input %d of an op is no value of this graph", i);
+            return -1;
+        }
+    }
+    if (!grow(g, (void **)&g->ops, &g->cap_ops, g->n_ops + 1, sizeof *g->ops)) {
+        return -1;
+    }
+    struct sw_op *op = &g->ops[g->n_ops];
+    memset(op, 0, sizeof *op);
+    op->kind = kind;
+    op->phase = g->phase;
+    op->n_in = n_in;
+    if (n_in > 0) {
+        memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    }
+    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+        op->out[i] = SW_NO_VALUE;
+    }
+    if (attrs) {
+        op->attrs = *attrs;
+    }
+    op->scope = g->scope;
+    struct sw_scope *scope = &g->scopes[g->scope];
+    uint64_t path = sw_hash_str(SW_HASH_INIT, scope->name);
+    path = sw_hash_str(path, sw_op_name(op));
+    const uint16_t ordinal = scope->n_kinds[kind]++;
+    op->path = sw_hash(path, &ordinal, sizeof ordinal);
+    return g->n_ops++;
+}
+
+static sw_value add_out(struct sw_graph *g, int32_t i_op, sw_value v)
+{
+    if (v < 0) {
+        return v;
+    }
+    struct sw_op *op = &g->ops[i_op];
+    SW_ASSERT(op->n_out < SW_OP_MAX_OUT);
+    op->out[op->n_out++] = v;
+    g->values[v].producer = i_op;
+    for (int i = 0; i < op->n_in; i++) {
+        g->values[v].needs_grad |= g->values[op->in[i]].needs_grad;
+    }
+    return v;
+}
+
+sw_value sw_graph_add_out(struct sw_graph *g, int32_t i_op, enum sw_dtype dtype,
+                          struct sw_shape shape)
+{
+    if (i_op < 0 || g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    return add_out(g, i_op, new_value(g, SW_ROLE_TRANSIENT, dtype, &shape));
+}
+
+void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op)
+{
+    if (i_op >= 0 && g->status >= 0) {
+        SW_ASSERT(g->ops[i_op].n_out < SW_OP_MAX_OUT);
+        g->ops[i_op].out[g->ops[i_op].n_out++] = SW_NO_VALUE;
+    }
+}
+
+sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of)
+{
+    if (i_op < 0 || g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_value_info src = g->values[of];
+    const sw_value v = add_out(g, i_op, new_value(g, src.role, src.dtype, &src.shape));
+    if (v >= 0) {
+        struct sw_value_info *info = &g->values[v];
+        info->name = src.name;
+        info->param = src.param;
+        info->base = sw_graph_root(g, of);
+        info->base_offset = src.base_offset;
+        memcpy(info->strides, src.strides, sizeof info->strides);
+        info->contiguous = src.contiguous;
+    }
+    return v;
+}
+
+void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out)
+{
+    memset(out, 0, sizeof *out);
+    out->op = op;
+    for (int side = 0; side < 2; side++) {
+        const int n = side == 0 ? op->n_in : op->n_out;
+        for (int i = 0; i < n; i++) {
+            const sw_value v = side == 0 ? op->in[i] : op->out[i];
+            struct sw_view *view = side == 0 ? &out->in[i] : &out->out[i];
+            if (v < 0) {
+                view->shape.rank = -1;
+                continue;
+            }
+            const struct sw_value_info *info = &g->values[v];
+            view->dtype = info->dtype;
+            view->shape = info->shape;
+            memcpy(view->strides, info->strides, sizeof view->strides);
+        }
+    }
+}
