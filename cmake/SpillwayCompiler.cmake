@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language, warnings, sanitizers, instruction sets.
+#
+# sw_compile carries what every file of ours is compiled with. Contraction of a*b+c into one rounding
+# is off everywhere: the bits of a result may depend on the kernel that was chosen, never on what the
+# optimizer made of an expression. Kernels that want a fused multiply-add write it.
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set_property(GLOBAL PROPERTY USE_FOLDERS ON)
+
+find_program(SPILLWAY_CCACHE ccache)
+mark_as_advanced(SPILLWAY_CCACHE)
+if(SPILLWAY_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER "${SPILLWAY_CCACHE}")
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(sw_compile INTERFACE)
+target_compile_definitions(sw_compile INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64
+    SPILLWAY_VERSION="${PROJECT_VERSION}")
+target_compile_options(sw_compile INTERFACE
+    -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
+    -ffp-contract=off -fno-math-errno
+    $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
+target_link_libraries(sw_compile INTERFACE Threads::Threads m)
+
+set(san_flags "")
+if(SPILLWAY_SAN)
+    set(san_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+elseif(SPILLWAY_TSAN)
+    set(san_flags -fsanitize=thread -fno-omit-frame-pointer)
+endif()
+target_compile_options(sw_compile INTERFACE ${san_flags})
+target_link_options(sw_compile INTERFACE ${san_flags})
+
+# A kernel file is compiled for the instruction set its name ends in; the device room asks the
+# processor before it calls into one. Elsewhere than on x86-64 such a file compiles to nothing: its
+# body is inside #if defined(__AVX512F__) (or __AVX2__).
+function(sw_isa_flags)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+        return()
+    endif()
+    set(avx2 -mavx2 -mfma -mf16c)
+    set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+    foreach(source IN LISTS ARGN)
+        if(source MATCHES "_avx2\\.c$")
+            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx2}")
+        elseif(source MATCHES "_avx512\\.c$")
+            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512}")
+        elseif(source MATCHES "_avx512bf16\\.c$")
+            set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512bf16")
+        endif()
+    endforeach()
+endfunction()

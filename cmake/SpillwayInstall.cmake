@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake --install: program, libraries, public headers, pkg-config file, CMake package.
+
+if(NOT TARGET spillway)
+    return()
+endif()
+include(CMakePackageConfigHelpers)
+
+install(TARGETS spillway EXPORT spillwayTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS spillway_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET spillway_program)
+    install(TARGETS spillway_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+# Relative to the place of spillway.pc, so that an installed tree may be moved.
+set(pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+string(REGEX REPLACE "[^/]+" ".." pc_up "${pc_dir}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/spillway.pc.in" "${PROJECT_BINARY_DIR}/spillway.pc"
+    @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/spillway.pc" DESTINATION ${pc_dir})
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/spillway")
+install(EXPORT spillwayTargets NAMESPACE spillway:: DESTINATION ${package_dir}
+    FILE spillwayTargets.cmake)
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/spillwayConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/spillwayConfig.cmake" INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/spillwayConfig.cmake"
+    "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake" DESTINATION ${package_dir})

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a user may set with -D, in one place.
+
+option(SPILLWAY_MINIMAL "Build with no optional dependency at all" OFF)
+option(SPILLWAY_WERROR "Treat warnings as errors" OFF)
+option(SPILLWAY_SAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
+option(SPILLWAY_EXAMPLES "Build the example programs" ON)
+
+# AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
+foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC XXHASH HWLOC CMOCKA)
+    set(SPILLWAY_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")
+    set_property(CACHE SPILLWAY_${dep} PROPERTY STRINGS AUTO ON OFF)
+endforeach()
+
+if(SPILLWAY_SAN AND SPILLWAY_TSAN)
+    message(FATAL_ERROR "SPILLWAY_SAN and SPILLWAY_TSAN exclude each other: use two build folders")
+endif()
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING
+        "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()

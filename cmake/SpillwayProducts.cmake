@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# What is installed and run: libspillway.so and .a of the same objects, the program, benches, examples.
+
+get_property(room_objects GLOBAL PROPERTY SPILLWAY_OBJECTS)
+get_property(room_external GLOBAL PROPERTY SPILLWAY_EXTERNAL)
+set(object_files "")
+foreach(objects IN LISTS room_objects)
+    list(APPEND object_files $<TARGET_OBJECTS:${objects}>)
+endforeach()
+
+if(object_files)
+    add_library(spillway SHARED ${object_files})
+    add_library(spillway_static STATIC ${object_files})
+    set_target_properties(spillway PROPERTIES VERSION ${PROJECT_VERSION}
+        SOVERSION ${PROJECT_VERSION_MAJOR})
+    set_target_properties(spillway_static PROPERTIES OUTPUT_NAME spillway)
+    foreach(product IN ITEMS spillway spillway_static)
+        set_target_properties(${product} PROPERTIES LINKER_LANGUAGE C)
+        target_include_directories(${product} PUBLIC
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        target_link_libraries(${product} PRIVATE
+            $<BUILD_INTERFACE:sw_compile> Threads::Threads m)
+        foreach(ext IN LISTS room_external)
+            target_link_libraries(${product} PRIVATE $<BUILD_INTERFACE:${ext}>)
+        endforeach()
+        add_library(spillway::${product} ALIAS ${product})
+    endforeach()
+endif()
+
+if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.c" AND TARGET spillway_static)
+    add_executable(spillway_program "${PROJECT_SOURCE_DIR}/src/cli/main.c")
+    set_target_properties(spillway_program PROPERTIES OUTPUT_NAME spillway)
+    if(TARGET sw_cli_objects)
+        target_sources(spillway_program PRIVATE $<TARGET_OBJECTS:sw_cli_objects>)
+    endif()
+    target_include_directories(spillway_program PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(spillway_program PRIVATE spillway_static sw_compile ${room_external})
+endif()
+
+# bench/<x>.c: one program each, made by the target `bench` and by name.
+add_custom_target(bench)
+file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.c")
+foreach(source IN LISTS bench_sources)
+    get_filename_component(stem "${source}" NAME_WE)
+    add_executable(bench_${stem} EXCLUDE_FROM_ALL "${source}")
+    set_target_properties(bench_${stem} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+    target_link_libraries(bench_${stem} PRIVATE sw_engine)
+    add_dependencies(bench bench_${stem})
+endforeach()
+
+# examples/<x>.c see what a user sees: the public headers and the shared library.
+if(SPILLWAY_EXAMPLES AND TARGET spillway)
+    file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
+    foreach(source IN LISTS example_sources)
+        get_filename_component(stem "${source}" NAME_WE)
+        add_executable(example_${stem} "${source}")
+        set_target_properties(example_${stem} PROPERTIES OUTPUT_NAME ${stem}
+            RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+        target_link_libraries(example_${stem} PRIVATE spillway sw_compile)
+        if(BUILD_TESTING)
+            add_test(NAME example/${stem} COMMAND example_${stem}
+                WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+            set_tests_properties(example/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
+                LABELS example)
+        endif()
+    endforeach()
+endif()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# One library per room. Who may link whom comes from the file LAYERS and from nowhere else.
+
+# Sets SPILLWAY_ROOMS and SPILLWAY_USES_<room> in the caller; refuses a table that is not layered.
+function(sw_read_layers path)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+    file(STRINGS "${path}" lines)
+    set(rooms "")
+    foreach(line IN LISTS lines)
+        string(REGEX REPLACE "#.*$" "" line "${line}")
+        string(STRIP "${line}" line)
+        if(line STREQUAL "")
+            continue()
+        endif()
+        string(REGEX REPLACE "[ \t]+" ";" words "${line}")
+        list(POP_FRONT words room floor)
+        if(words STREQUAL "-")
+            set(words "")
+        elseif(words STREQUAL "public")
+            set(words ${rooms})
+        endif()
+        foreach(used IN LISTS words)
+            if(NOT used IN_LIST rooms OR NOT floor_of_${used} LESS floor)
+                message(FATAL_ERROR "LAYERS: ${room} (floor ${floor}) may not use ${used}: "
+                    "it is unknown or not on a lower floor")
+            endif()
+        endforeach()
+        set(floor_of_${room} ${floor})
+        list(APPEND rooms ${room})
+        set(SPILLWAY_USES_${room} "${words}" PARENT_SCOPE)
+    endforeach()
+    set(SPILLWAY_ROOMS "${rooms}" PARENT_SCOPE)
+endfunction()
+
+# sw_room(<name> USES <rooms> EXTERNAL <dependency keys>)
+#
+# Compiles src/<name>/*.c and src/<name>/*/*.c, tests apart, once as objects (for the products) and
+# archives them as sw_<name> (for tests, which link their own room and those below). main.c of a room
+# is left to the program. A room without a source yet is an empty interface.
+function(sw_room name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;EXTERNAL")
+    set(root "${PROJECT_SOURCE_DIR}/src/${name}")
+    file(GLOB sources CONFIGURE_DEPENDS "${root}/*.c" "${root}/*/*.c")
+    list(FILTER sources EXCLUDE REGEX "/tests/[^/]*$")
+    list(FILTER sources EXCLUDE REGEX "/${name}/main\\.c$")
+
+    set(scope INTERFACE)
+    if(sources)
+        set(scope PUBLIC)
+        sw_isa_flags(${sources})
+        add_library(sw_${name}_objects OBJECT ${sources})
+        target_link_libraries(sw_${name}_objects PRIVATE sw_compile)
+        target_include_directories(sw_${name}_objects PRIVATE
+            "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+        foreach(key IN LISTS arg_EXTERNAL)
+            target_link_libraries(sw_${name}_objects PRIVATE sw_ext_${key})
+        endforeach()
+        add_library(sw_${name} STATIC $<TARGET_OBJECTS:sw_${name}_objects>)
+        set_target_properties(sw_${name} PROPERTIES LINKER_LANGUAGE C
+            ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/rooms")
+        if(NOT name STREQUAL "cli")
+            set_property(GLOBAL APPEND PROPERTY SPILLWAY_OBJECTS sw_${name}_objects)
+        endif()
+    else()
+        add_library(sw_${name} INTERFACE)
+    endif()
+    target_include_directories(sw_${name} ${scope}
+        "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+    foreach(used IN LISTS arg_USES)
+        target_link_libraries(sw_${name} ${scope} sw_${used})
+    endforeach()
+    foreach(key IN LISTS arg_EXTERNAL)
+        target_link_libraries(sw_${name} ${scope} sw_ext_${key})
+        set_property(GLOBAL APPEND PROPERTY SPILLWAY_EXTERNAL sw_ext_${key})
+    endforeach()
+    target_link_libraries(sw_${name} ${scope} sw_compile)
+
+    if(BUILD_TESTING)
+        sw_room_tests(${name})
+    endif()
+endfunction()

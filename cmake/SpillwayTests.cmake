@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: every <x>_test.c is one program and one ctest entry, found by its place.
+
+add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c")
+target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
+
+# sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
+# The program runs in the source root; exit 77 means skipped. A comment `// LABEL slow` near the top
+# of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit.
+function(sw_test label source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
+    get_filename_component(stem "${source}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" stem "${stem}")
+    set(target ${label}_${stem}_test)
+    add_executable(${target} "${source}")
+    set_target_properties(${target} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+    target_link_libraries(${target} PRIVATE ${arg_LINK} sw_test_support sw_compile)
+
+    file(STRINGS "${source}" head LIMIT_INPUT 2000)
+    set(labels ${label})
+    set(timeout 120)
+    foreach(line IN LISTS head)
+        if(line MATCHES "^// LABEL ([a-z]+)")
+            list(APPEND labels ${CMAKE_MATCH_1})
+        elseif(line MATCHES "^// TIMEOUT ([0-9]+)")
+            set(timeout ${CMAKE_MATCH_1})
+        endif()
+    endforeach()
+    add_test(NAME ${label}/${stem} COMMAND ${target}
+        WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
+        LABELS "${labels}"
+        ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+    if(SPILLWAY_SAN OR SPILLWAY_TSAN)
+        math(EXPR timeout "${timeout} * 5")
+        set_tests_properties(${label}/${stem} PROPERTIES TIMEOUT ${timeout})
+    endif()
+    add_dependencies(${label}_tests ${target})
+endfunction()
+
+# src/<room>/tests/*_test.c, linked to the room and those below; other .c files there are helpers
+# shared by all of the room's tests.
+function(sw_room_tests name)
+    set(root "${PROJECT_SOURCE_DIR}/src/${name}/tests")
+    file(GLOB sources CONFIGURE_DEPENDS "${root}/*.c")
+    set(helpers ${sources})
+    list(FILTER sources INCLUDE REGEX "_test\\.c$")
+    list(FILTER helpers EXCLUDE REGEX "_test\\.c$")
+    add_custom_target(${name}_tests)
+    set(link sw_${name})
+    if(helpers)
+        add_library(sw_${name}_test_helpers STATIC ${helpers})
+        target_link_libraries(sw_${name}_test_helpers PUBLIC sw_${name} sw_test_support)
+        list(PREPEND link sw_${name}_test_helpers)
+    endif()
+    foreach(source IN LISTS sources)
+        sw_test(${name} "${source}" LINK ${link})
+    endforeach()
+endfunction()
+
+# tests/*_test.c: journeys through several rooms, linked to everything but the program.
+function(sw_project_tests)
+    add_custom_target(project_tests)
+    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.c")
+    foreach(source IN LISTS sources)
+        sw_test(project "${source}" LINK sw_cli)
+        if(TARGET spillway_program)
+            add_dependencies(project_tests spillway_program)
+        endif()
+    endforeach()
+endfunction()
