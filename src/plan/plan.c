@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building a plan: the passes in their order, one place for every parameter and state, the budgets.
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *sw_tier_name(enum sw_tier tier)
+{
+    static const char *const names[SW_TIER_COUNT] = {"device", "host", "disk"};
+    return names[tier];
+}
+
+const char *sw_queue_name(enum sw_queue queue)
+{
+    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "disk"};
+    return names[queue];
+}
+
+const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name)
+{
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        if (strcmp(plan->persistent[i].name, name) == 0) {
+            return &plan->persistent[i];
+        }
+    }
+    return NULL;
+}
+
+size_t sw_program_address(const struct sw_program *program, sw_value v)
+{
+    const struct sw_value_info *info = &program->graph->values[v];
+    const int32_t buffer = program->buffer_of[sw_graph_root(program->graph, v)];
+    SW_ASSERT(buffer >= 0);
+    return program->buffers[buffer].offset +
+           (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
+}
+
+static bool is_persistent(const struct sw_value_info *info)
+{
+    return info->producer < 0 && info->base < 0 &&
+           (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
+}
+
+/* Gives `info` its place in the plan, the same for every program that knows the name. */
+static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
+                       const struct sw_value_info *info)
+{
+    const struct sw_persistent *known = sw_plan_find(plan, info->name);
+    if (known) {
+        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
+            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
+                           info->name);
+        }
+        return SW_OK;
+    }
+    struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
+    *item = (struct sw_persistent){
+        .name = info->name,
+        .role = info->role,
+        .dtype = info->dtype,
+        .shape = info->shape,
+        .init = info->init,
+        .param = info->param >= 0 ? g->values[info->param].name : NULL,
+        .offset = plan->persistent_bytes,
+        .bytes = sw_value_bytes(info),
+    };
+    plan->persistent_bytes += sw_round_up(item->bytes, SW_PLAN_ALIGN);
+    return SW_OK;
+}
+
+static sw_status place_persistent(struct sw_plan *plan)
+{
+    size_t most = 1;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_graph *g = plan->programs[i].graph;
+        for (sw_value v = 0; v < g->n_values; v++) {
+            most += is_persistent(&g->values[v]);
+        }
+    }
+    plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
+    SW_TRY_ALLOC(plan->persistent, "the plan");
+    /* Parameters first: the part that every program of this model shares stays together. */
+    for (int role = 0; role < 2; role++) {
+        for (int i = 0; i < plan->n_programs; i++) {
+            const struct sw_graph *g = plan->programs[i].graph;
+            for (sw_value v = 0; v < g->n_values; v++) {
+                const struct sw_value_info *info = &g->values[v];
+                if (is_persistent(info) && (info->role == SW_ROLE_PARAM) == (role == 0)) {
+                    SW_TRY(place(plan, g, info));
+                }
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
+{
+    const struct sw_graph *g = program->graph;
+    const size_t most = (size_t)g->n_values + (size_t)program->n_instrs + 1;
+    program->buffers = sw_alloc_zero("plan", most, sizeof *program->buffers);
+    program->buffer_of = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *program->buffer_of);
+    SW_TRY_ALLOC(program->buffers, "the plan");
+    SW_TRY_ALLOC(program->buffer_of, "the plan");
+    for (sw_value v = 0; v < g->n_values; v++) {
+        program->buffer_of[v] = -1;
+        if (is_persistent(&g->values[v])) {
+            const struct sw_persistent *item = sw_plan_find(plan, g->values[v].name);
+            program->buffer_of[v] = program->n_buffers;
+            program->buffers[program->n_buffers++] = (struct sw_buffer){
+                .value = v,
+                .persistent = true,
+                .offset = item->offset,
+                .bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN),
+                .last = program->n_instrs,
+            };
+        }
+    }
+    SW_TRY(sw_pass_memory(program));
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        if (!program->buffers[i].persistent) {
+            program->buffers[i].offset += plan->persistent_bytes;
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- budgets ---- */
+
+static void describe_buffer(const struct sw_program *program, const struct sw_buffer *buffer,
+                            struct sw_str *out)
+{
+    const struct sw_graph *g = program->graph;
+    char bytes[32], shape[96];
+    sw_format_bytes(bytes, sizeof bytes, (double)buffer->bytes);
+    if (buffer->value < 0) {
+        const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
+        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op),
+                      g->scopes[op->scope].name);
+        return;
+    }
+    const struct sw_value_info *info = &g->values[buffer->value];
+    sw_shape_format(&info->shape, shape, sizeof shape);
+    if (info->name) {
+        sw_str_printf(out, "%s %s", bytes, info->name);
+    } else if (info->producer >= 0) {
+        const struct sw_op *op = &g->ops[info->producer];
+        sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape,
+                      info->role == SW_ROLE_GRAD ? " gradient" : "", sw_op_name(op),
+                      g->scopes[op->scope].name);
+    }
+}
+
+void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out)
+{
+    size_t below = SIZE_MAX;
+    int32_t last = -1;
+    for (int n = 0; n < most; n++) {
+        int32_t best = -1;
+        for (int32_t i = 0; i < program->n_buffers; i++) {
+            const struct sw_buffer *buffer = &program->buffers[i];
+            const bool live = buffer->persistent || (buffer->first <= program->peak_instr &&
+                                                     program->peak_instr <= buffer->last);
+            const bool after = buffer->bytes < below || (buffer->bytes == below && i > last);
+            if (live && after && (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
+                best = i;
+            }
+        }
+        if (best < 0) {
+            return;
+        }
+        sw_str_puts(out, n ? ", " : "");
+        describe_buffer(program, &program->buffers[best], out);
+        below = program->buffers[best].bytes;
+        last = best;
+    }
+}
+
+static const struct sw_program *largest_program(const struct sw_plan *plan)
+{
+    const struct sw_program *largest = &plan->programs[0];
+    for (int i = 1; i < plan->n_programs; i++) {
+        if (plan->programs[i].transient_bytes > largest->transient_bytes) {
+            largest = &plan->programs[i];
+        }
+    }
+    return largest;
+}
+
+static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
+                             enum sw_tier tier)
+{
+    const struct sw_program *program = largest_program(plan);
+    char need[32], have[32], missing[32], fixed[32], live[32];
+    struct sw_str largest = {0};
+    sw_plan_largest(program, 4, &largest);
+    sw_format_bytes(need, sizeof need, (double)plan->tier_bytes[tier]);
+    sw_format_bytes(have, sizeof have, (double)plan->tier_budget[tier]);
+    sw_format_bytes(missing, sizeof missing,
+                    (double)(plan->tier_bytes[tier] - plan->tier_budget[tier]));
+    sw_format_bytes(fixed, sizeof fixed, (double)plan->persistent_bytes);
+    sw_format_bytes(live, sizeof live, (double)program->transient_bytes);
+    const struct sw_op *op = &program->graph->ops[program->instrs[program->peak_instr].op];
+    const sw_status st = SW_FAIL(
+        SW_E_NOMEM,
+        "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
+        "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
+        "largest: %s; what would help: %sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
+        "smaller spillway.loss_chunk%s",
+        sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
+        plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
+        sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
+        options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
+        plan->persistent_bytes > plan->tier_budget[tier]
+            ? " (not enough alone: parameters and states by themselves exceed the budget)"
+            : "");
+    sw_str_fini(&largest);
+    return st;
+}
+
+/* ---- open, close ---- */
+
+static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
+{
+    uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
+    h = sw_hash_str(h, options->kernel_set ? options->kernel_set : "");
+    h = sw_hash(h, &options->micro_batches, sizeof options->micro_batches);
+    h = sw_hash(h, &options->clip, sizeof options->clip);
+    const int64_t fp16 = options->fp16;
+    h = sw_hash(h, &fp16, sizeof fp16);
+    if (options->rule) {
+        const struct sw_update_attrs *a = &options->rule->attrs;
+        const int64_t whole[] = {a->kind, a->decoupled, a->bias_correction, a->nesterov,
+                                 a->maximize, options->rule->decay_1d};
+        const double real[] = {a->eps, a->weight_decay, a->dampening, options->rule->momentum};
+        h = sw_hash(h, whole, sizeof whole);
+        h = sw_hash(h, real, sizeof real);
+    }
+    return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
+}
+
+static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        sw_pass_fuse(program->graph, options);
+        SW_TRY(sw_graph_status(program->graph));
+        if (i == 0) {
+            plan->fingerprint = fingerprint(program->graph, options);
+        }
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(sw_pass_recompute(program->graph, options->recompute_every));
+            SW_TRY(sw_pass_update(program->graph, options));
+        }
+        SW_TRY(sw_pass_schedule(program, options));
+    }
+    SW_TRY(place_persistent(plan));
+    size_t transient = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(settle_program(plan, &plan->programs[i]));
+        if (plan->programs[i].transient_bytes > transient) {
+            transient = plan->programs[i].transient_bytes;
+        }
+    }
+    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        plan->tier_budget[t] = options->budget[t];
+        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+            return over_budget(plan, options, (enum sw_tier)t);
+        }
+    }
+    return sw_plan_check(plan, options);
+}
+
+sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
+                       const struct sw_plan_options *options, struct sw_plan **out)
+{
+    SW_ASSERT(n_specs > 0);
+    struct sw_plan *plan = sw_alloc_zero("plan", 1, sizeof *plan);
+    struct sw_program *programs = sw_alloc_zero("plan", (size_t)n_specs, sizeof *programs);
+    if (!plan || !programs) {
+        sw_free(plan);
+        sw_free(programs);
+        for (int i = 0; i < n_specs; i++) {
+            sw_graph_close(specs[i].graph);
+        }
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    }
+    plan->programs = programs;
+    plan->n_programs = n_specs;
+    for (int i = 0; i < n_specs; i++) {
+        programs[i].kind = specs[i].kind;
+        programs[i].graph = specs[i].graph;
+    }
+    const sw_status st = run_passes(plan, options);
+    if (st < 0) {
+        sw_plan_close(plan);
+        return st;
+    }
+    *out = plan;
+    return SW_OK;
+}
+
+void sw_plan_close(struct sw_plan *plan)
+{
+    if (!plan) {
+        return;
+    }
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_graph_close(plan->programs[i].graph);
+        sw_free(plan->programs[i].instrs);
+        sw_free(plan->programs[i].buffers);
+        sw_free(plan->programs[i].buffer_of);
+    }
+    sw_free(plan->programs);
+    sw_free(plan->persistent);
+    sw_free(plan);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan - from the graph of a training step to a flat, printable list of instructions with an address
+// for every byte. Pure: no rank is talked to and no byte moves here.
+//
+// Passes, in order: fuse (after it the arithmetic is settled and the math fingerprint taken),
+// recompute, update, schedule, memory; check verifies every finished plan. All programs of one plan
+// share one arena: parameters and states have fixed places by name, transients of all programs overlay
+// each other.
+#pragma once
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "optim/optim.h"
+
+enum sw_tier { SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK, SW_TIER_COUNT };
+const char *sw_tier_name(enum sw_tier tier);
+
+enum sw_queue { SW_QUEUE_COMPUTE, SW_QUEUE_COMM, SW_QUEUE_H2D, SW_QUEUE_D2H, SW_QUEUE_DISK };
+const char *sw_queue_name(enum sw_queue queue);
+
+/* Segments run in this order within a step: forward and backward once a micro-batch, update once. */
+enum sw_segment { SW_SEGMENT_FORWARD, SW_SEGMENT_BACKWARD, SW_SEGMENT_UPDATE, SW_SEGMENT_COUNT };
+
+enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_PROGRAM_DECODE };
+
+/* Storage of one root value, or of an op's workspace. */
+struct sw_buffer {
+    sw_value value; /* SW_NO_VALUE: a workspace */
+    enum sw_tier tier;
+    bool persistent;
+    size_t offset, bytes; /* in the tier's arena; bytes rounded up to SW_PLAN_ALIGN */
+    int32_t first, last;  /* instructions during which it is in use; persistent: all */
+};
+enum { SW_PLAN_ALIGN = 64 };
+
+struct sw_instr {
+    int32_t op; /* in the program's graph */
+    enum sw_queue queue;
+    enum sw_segment segment;
+    int32_t waits[2];  /* the latest instruction of each other queue it depends on, -1 = none */
+    int32_t workspace; /* buffer, -1 = none */
+    struct sw_kernel_info kernel;
+};
+
+struct sw_program {
+    enum sw_program_kind kind;
+    struct sw_graph *graph;   /* owned */
+    struct sw_instr *instrs;  /* [n_instrs] */
+    struct sw_buffer *buffers; /* [n_buffers] */
+    int32_t *buffer_of;       /* [graph->n_values] buffer of the root value, -1 = never stored */
+    int32_t n_instrs, n_buffers;
+    int32_t segment_first[SW_SEGMENT_COUNT + 1];
+    size_t transient_bytes;   /* highest address used beyond the persistent part */
+    int32_t peak_instr;       /* where the sum of live bytes is largest */
+    size_t peak_live_bytes;   /* transients alive there */
+    int64_t flops;
+};
+
+/* A parameter or state: one place for all programs. */
+struct sw_persistent {
+    const char *name; /* borrowed from a graph */
+    enum sw_role role;
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+    struct sw_init init;
+    const char *param; /* states of a parameter: its name, else NULL */
+    size_t offset, bytes;
+};
+
+struct sw_plan {
+    struct sw_program *programs;
+    int n_programs;
+    struct sw_persistent *persistent;
+    int32_t n_persistent;
+    size_t persistent_bytes;
+    size_t tier_bytes[SW_TIER_COUNT];   /* what running this plan takes */
+    size_t tier_budget[SW_TIER_COUNT];  /* 0 = no budget */
+    uint64_t fingerprint;               /* of the first TRAIN program, else of the first */
+};
+
+typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
+                                 struct sw_kernel_info *out);
+
+struct sw_plan_options {
+    sw_plan_query_fn query; /* the device's kernel table */
+    void *query_ctx;
+    const char *kernel_set; /* part of the fingerprint */
+    int64_t micro_batches;  /* K of one optimizer step */
+    bool fp16;              /* overflow is looked for, and skips the update */
+    double clip;            /* 0 = none */
+    const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
+    int64_t recompute_every;           /* 0 = keep everything, n = keep the inputs of every n-th block */
+    bool keep_gradients;               /* streams stay readable after backward */
+    size_t budget[SW_TIER_COUNT];      /* 0 = none */
+    uint64_t extra_fingerprint;        /* what else may change a bit: seed, batch, .. */
+};
+
+/* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */
+struct sw_program_spec {
+    enum sw_program_kind kind;
+    struct sw_graph *graph; /* taken, also on failure */
+};
+
+/*
+ * sw_plan_open - run all passes, place every byte, verify.
+ *
+ * SW_E_NOMEM   a budget is smaller than the peak: the message has the missing bytes, the largest
+ *              values at the peak instruction, and what would help
+ * SW_E_UNSUP   no kernel for an op on this device
+ */
+sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
+                       const struct sw_plan_options *options, struct sw_plan **out);
+void sw_plan_close(struct sw_plan *plan);
+
+/* Verifies a finished plan: inputs written before they are read and not overwritten while in use, no
+ * two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every instruction. */
+sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
+
+/* Device address of element 0 of v, relative to the arena. */
+size_t sw_program_address(const struct sw_program *program, sw_value v);
+const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
+
+/* Instructions, bytes per tier, FLOPs, the peak with its largest values. */
+void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
+void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out);
+
+/* The `most` largest values that are alive at the peak of a program, as one line. */
+void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
+
+/* ---- passes; each is a pure function on its graph, tested alone ---- */
+
+void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
+sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
+sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options);
+sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* Places the transients; persistent values must have been placed. */
+sw_status sw_pass_memory(struct sw_program *program);

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan for people and for machines: what runs in which order, where its bytes are, what it costs.
+#include "plan/plan.h"
+
+static const char *const program_names[] = {"train", "eval", "logits", "decode"};
+static const char *const segment_names[] = {"forward", "backward", "update"};
+
+static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
+{
+    const struct sw_value_info *info = &program->graph->values[v];
+    if (info->name && info->producer < 0) {
+        sw_str_puts(out, info->name);
+    } else {
+        sw_str_printf(out, "@%zx", sw_program_address(program, v));
+    }
+}
+
+static void print_instr(const struct sw_program *program, int32_t i, struct sw_str *out)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[instr->op];
+    size_t bytes = 0;
+    sw_str_printf(out, "%6d  %-8s %-8s %-18s ", i, sw_queue_name(instr->queue),
+                  segment_names[instr->segment], sw_op_name(op));
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            sw_str_puts(out, k ? " " : "");
+            print_operand(program, op->out[k], out);
+            bytes += sw_value_bytes(&g->values[op->out[k]]);
+        }
+    }
+    sw_str_puts(out, " <-");
+    for (int k = 0; k < op->n_in; k++) {
+        sw_str_putc(out, ' ');
+        print_operand(program, op->in[k], out);
+    }
+    sw_str_printf(out, "  %zu B", bytes);
+    if (instr->workspace >= 0) {
+        sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
+    }
+    sw_str_printf(out, "  %.3g MFLOP  [%s] %s%s\n", (double)sw_op_flops(g, op) / 1e6,
+                  instr->kernel.path ? instr->kernel.path : "", g->scopes[op->scope].name,
+                  op->is_clone ? " (recomputed)" : "");
+}
+
+struct role_bytes {
+    size_t params, states, gradients;
+};
+
+static struct role_bytes count_roles(const struct sw_plan *plan)
+{
+    struct role_bytes sum = {0};
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        size_t *to = plan->persistent[i].role == SW_ROLE_PARAM ? &sum.params : &sum.states;
+        *to += plan->persistent[i].bytes;
+    }
+    const struct sw_program *program = &plan->programs[0];
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        if (buffer->value >= 0 && !buffer->persistent &&
+            program->graph->values[buffer->value].role == SW_ROLE_GRAD) {
+            sum.gradients += buffer->bytes;
+        }
+    }
+    return sum;
+}
+
+void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
+{
+    char text[4][32];
+    for (int p = 0; p < plan->n_programs; p++) {
+        const struct sw_program *program = &plan->programs[p];
+        sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP\n",
+                      program_names[program->kind], program->n_instrs, (double)program->flops / 1e9);
+        for (int32_t i = 0; instructions && i < program->n_instrs; i++) {
+            print_instr(program, i, out);
+        }
+        if (program->n_instrs > 0) {
+            const struct sw_op *op = &program->graph->ops[program->instrs[program->peak_instr].op];
+            sw_str_printf(out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
+                          sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
+                          sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
+                          program->peak_instr, sw_op_name(op),
+                          program->graph->scopes[op->scope].name);
+            sw_str_puts(out, "  largest there: ");
+            sw_plan_largest(program, 5, out);
+            sw_str_putc(out, '\n');
+        }
+    }
+    const struct role_bytes roles = count_roles(plan);
+    sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
+                  sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
+                  sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
+                  sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_str_printf(out, "%-7s peak %zu bytes (%s)", sw_tier_name((enum sw_tier)t),
+                      plan->tier_bytes[t],
+                      sw_format_bytes(text[0], sizeof text[0], (double)plan->tier_bytes[t]));
+        if (plan->tier_budget[t] > 0) {
+            sw_str_printf(out, " of a budget of %zu (%s)", plan->tier_budget[t],
+                          sw_format_bytes(text[1], sizeof text[1], (double)plan->tier_budget[t]));
+        }
+        sw_str_putc(out, '\n');
+    }
+    sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
+}
+
+void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
+{
+    const struct role_bytes roles = count_roles(plan);
+    sw_str_printf(out,
+                  "{\"fingerprint\":\"%016llx\",\"parameter_bytes\":%zu,\"state_bytes\":%zu,"
+                  "\"gradient_bytes\":%zu,\"persistent_bytes\":%zu",
+                  (unsigned long long)plan->fingerprint, roles.params, roles.states,
+                  roles.gradients, plan->persistent_bytes);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), plan->tier_bytes[t]);
+    }
+    sw_str_puts(out, ",\"programs\":[");
+    for (int p = 0; p < plan->n_programs; p++) {
+        const struct sw_program *program = &plan->programs[p];
+        sw_str_printf(out,
+                      "%s{\"kind\":\"%s\",\"instructions\":%d,\"flops\":%lld,"
+                      "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d}",
+                      p ? "," : "", program_names[program->kind], program->n_instrs,
+                      (long long)program->flops, program->transient_bytes,
+                      program->peak_live_bytes, program->peak_instr);
+    }
+    sw_str_puts(out, "]}");
+}

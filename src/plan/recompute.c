@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activation checkpointing (Chen et al. 2016): of every group of `every` blocks only what later blocks
+// read is kept; what its backward needs besides is computed again, by clones of its forward ops placed
+// before the first backward op that needs one. Clones keep the path of their original, so dropout
+// draws the same numbers and the bits are those of the plan that keeps everything.
+#include <string.h>
+
+#include "plan/plan.h"
+
+struct pass {
+    struct sw_graph *g;
+    int32_t n_forward;  /* ops before the first backward op */
+    int32_t *group_of;  /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
+    sw_value *clone_of; /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
+    bool *wanted;       /* [n_ops] forward ops of the present group that are to be cloned */
+    struct sw_op *order; /* the new op list */
+    int32_t n_order, cap_order;
+    int32_t n_values; /* before cloning */
+};
+
+/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of use. */
+static int32_t block_of(const struct sw_graph *g, const int32_t *block_number, int32_t scope)
+{
+    for (; scope >= 0; scope = g->scopes[scope].parent) {
+        if (block_number[scope] >= 0) {
+            return block_number[scope];
+        }
+    }
+    return -1;
+}
+
+static bool group_ops(struct pass *p, int64_t every)
+{
+    const struct sw_graph *g = p->g;
+    int32_t *number = sw_alloc("plan", (size_t)g->n_scopes * sizeof *number);
+    if (!number) {
+        return false;
+    }
+    int32_t n_blocks = 0;
+    for (int32_t i = 0; i < g->n_scopes; i++) {
+        number[i] = g->scopes[i].is_block ? n_blocks++ : -1;
+    }
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const int32_t block = block_of(g, number, g->ops[i].scope);
+        p->group_of[i] =
+            block < 0 || i >= p->n_forward ? -1 : (int32_t)(block / every);
+    }
+    sw_free(number);
+    return true;
+}
+
+/* Is v made by an op of this group, and read outside of the group's forward before backward begins?
+ * Then it is kept: it is the input of what follows. */
+static bool leaves_group(const struct pass *p, sw_value v, int32_t group)
+{
+    const struct sw_graph *g = p->g;
+    if (g->values[v].is_output) {
+        return true;
+    }
+    for (int32_t i = 0; i < p->n_forward; i++) {
+        if (g->ops[i].removed || p->group_of[i] == group) {
+            continue;
+        }
+        for (int k = 0; k < g->ops[i].n_in; k++) {
+            if (g->ops[i].in[k] == v) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Marks the ops of the group that must run again so that v exists in backward. */
+static void want(struct pass *p, const bool *kept, sw_value v, int32_t group)
+{
+    const int32_t producer = p->g->values[v].producer;
+    if (producer < 0 || producer >= p->n_forward || p->group_of[producer] != group || kept[v] ||
+        p->wanted[producer]) {
+        return;
+    }
+    p->wanted[producer] = true;
+    const struct sw_op *op = &p->g->ops[producer];
+    for (int k = 0; k < op->n_in; k++) {
+        want(p, kept, op->in[k], group);
+    }
+}
+
+static bool emit(struct pass *p, const struct sw_op *op)
+{
+    if (p->n_order == p->cap_order) {
+        const int32_t cap = p->cap_order * 2;
+        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
+        if (!mem) {
+            return false;
+        }
+        p->order = mem;
+        p->cap_order = cap;
+    }
+    p->order[p->n_order++] = *op;
+    return true;
+}
+
+/* A new value with the same type as v; views keep pointing into the clone of their base. */
+static sw_value clone_value(struct pass *p, sw_value v)
+{
+    struct sw_graph *g = p->g;
+    const struct sw_value_info info = g->values[v];
+    if (g->n_values == g->cap_values) {
+        const int32_t cap = g->cap_values * 2;
+        void *mem = sw_realloc("graph", g->values, (size_t)cap * sizeof *g->values);
+        if (!mem) {
+            return SW_NO_VALUE;
+        }
+        g->values = mem;
+        g->cap_values = cap;
+    }
+    struct sw_value_info *copy = &g->values[g->n_values];
+    *copy = info;
+    copy->is_output = false;
+    if (info.base >= 0 && info.base < p->n_values && p->clone_of[info.base] >= 0) {
+        copy->base = p->clone_of[info.base];
+    }
+    return g->n_values++;
+}
+
+static sw_value again(const struct pass *p, sw_value v)
+{
+    return v >= 0 && v < p->n_values && p->clone_of[v] >= 0 ? p->clone_of[v] : v;
+}
+
+static bool emit_clones(struct pass *p, const bool *kept)
+{
+    for (int32_t i = 0; i < p->n_forward; i++) {
+        if (!p->wanted[i]) {
+            continue;
+        }
+        struct sw_op op = p->g->ops[i];
+        op.is_clone = true;
+        op.phase = SW_PHASE_BACKWARD;
+        for (int k = 0; k < op.n_in; k++) {
+            op.in[k] = again(p, op.in[k]);
+        }
+        for (int k = 0; k < op.n_out; k++) {
+            if (op.out[k] < 0) {
+                continue;
+            }
+            const sw_value v = op.out[k];
+            const sw_value copy = clone_value(p, v);
+            if (copy < 0) {
+                return false;
+            }
+            op.out[k] = copy;
+            if (!kept[v]) {
+                p->clone_of[v] = copy;
+            }
+        }
+        if (!emit(p, &op)) {
+            return false;
+        }
+        p->wanted[i] = false;
+    }
+    return true;
+}
+
+/* Does backward op `op` read something of `group` that was not kept? */
+static bool reads_group(const struct pass *p, const struct sw_op *op, const bool *kept,
+                        int32_t group)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        const sw_value v = op->in[k];
+        const int32_t producer = p->g->values[v].producer;
+        if (v < p->n_values && producer >= 0 && producer < p->n_forward &&
+            p->group_of[producer] == group && !kept[v]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool rewrite(struct pass *p, const bool *kept, int32_t n_groups)
+{
+    struct sw_graph *g = p->g;
+    bool *done = sw_alloc_zero("plan", (size_t)n_groups, sizeof *done);
+    bool good = done != NULL;
+    for (int32_t i = 0; good && i < p->n_forward; i++) {
+        good = g->ops[i].removed || emit(p, &g->ops[i]);
+    }
+    const int32_t n_ops = g->n_ops;
+    for (int32_t i = p->n_forward; good && i < n_ops; i++) {
+        if (g->ops[i].removed) {
+            continue;
+        }
+        for (int32_t group = n_groups - 1; good && group >= 0; group--) {
+            if (done[group] || !reads_group(p, &g->ops[i], kept, group)) {
+                continue;
+            }
+            done[group] = true;
+            for (int32_t j = p->n_forward; j < n_ops; j++) {
+                for (int k = 0; !g->ops[j].removed && k < g->ops[j].n_in; k++) {
+                    want(p, kept, g->ops[j].in[k], group);
+                }
+            }
+            good = emit_clones(p, kept);
+        }
+        struct sw_op op = g->ops[i];
+        for (int k = 0; k < op.n_in; k++) {
+            op.in[k] = again(p, op.in[k]);
+        }
+        good = good && emit(p, &op);
+    }
+    sw_free(done);
+    return good;
+}
+
+static void install(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    sw_free(g->ops);
+    g->ops = p->order;
+    g->n_ops = p->n_order;
+    g->cap_ops = p->cap_order;
+    p->order = NULL;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; k < g->ops[i].n_out; k++) {
+            if (g->ops[i].out[k] >= 0) {
+                g->values[g->ops[i].out[k]].producer = i;
+            }
+        }
+    }
+}
+
+sw_status sw_pass_recompute(struct sw_graph *g, int64_t every)
+{
+    struct pass p = {.g = g, .n_values = g->n_values};
+    bool *kept = NULL;
+    bool good = false;
+    if (every <= 0) {
+        return SW_OK;
+    }
+    for (p.n_forward = 0; p.n_forward < g->n_ops; p.n_forward++) {
+        if (g->ops[p.n_forward].phase != SW_PHASE_FORWARD) {
+            break;
+        }
+    }
+    p.cap_order = g->n_ops * 2;
+    p.group_of = sw_alloc_zero("plan", (size_t)g->n_ops, sizeof *p.group_of);
+    p.wanted = sw_alloc_zero("plan", (size_t)g->n_ops, sizeof *p.wanted);
+    p.clone_of = sw_alloc("plan", (size_t)g->n_values * sizeof *p.clone_of);
+    kept = sw_alloc_zero("plan", (size_t)g->n_values, sizeof *kept);
+    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
+    if (p.group_of && p.wanted && p.clone_of && kept && p.order && group_ops(&p, every)) {
+        int32_t n_groups = 0;
+        for (int32_t i = 0; i < g->n_ops; i++) {
+            n_groups = p.group_of[i] >= n_groups ? p.group_of[i] + 1 : n_groups;
+        }
+        for (sw_value v = 0; v < g->n_values; v++) {
+            const int32_t producer = g->values[v].producer;
+            p.clone_of[v] = SW_NO_VALUE;
+            kept[v] = producer >= 0 && producer < p.n_forward && p.group_of[producer] >= 0 &&
+                      leaves_group(&p, v, p.group_of[producer]);
+        }
+        good = rewrite(&p, kept, n_groups);
+        if (good) {
+            install(&p);
+        }
+    }
+    sw_free(p.group_of);
+    sw_free(p.wanted);
+    sw_free(p.clone_of);
+    sw_free(kept);
+    sw_free(p.order);
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the ops of a graph to instructions: what nobody reads is left out, views vanish, each op gets a
+// queue, a segment and a kernel, and gradients are accumulated as soon as they are final.
+#include <string.h>
+
+#include "plan/plan.h"
+
+static bool has_effect(const struct sw_graph *g, const struct sw_op *op)
+{
+    if (op->kind == SW_OP_STATS_FINISH) {
+        return true; /* writes the scalar table */
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] < 0) {
+            continue;
+        }
+        const struct sw_value_info *info = &g->values[op->out[k]];
+        const enum sw_role role = g->values[sw_graph_root(g, op->out[k])].role;
+        if (info->is_output ||
+            (op->kind != SW_OP_VIEW && (role == SW_ROLE_PARAM || role == SW_ROLE_STATE))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* live[i]: op i has an effect, or feeds one that has. */
+static bool *find_live(const struct sw_graph *g)
+{
+    bool *live = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *live);
+    for (int32_t i = g->n_ops - 1; live && i >= 0; i--) {
+        if (g->ops[i].removed || (!live[i] && !has_effect(g, &g->ops[i]))) {
+            continue;
+        }
+        live[i] = true;
+        for (int k = 0; k < g->ops[i].n_in; k++) {
+            const int32_t producer = g->values[g->ops[i].in[k]].producer;
+            if (producer >= 0) {
+                live[producer] = true;
+            }
+        }
+    }
+    return live;
+}
+
+static sw_status add_instr(struct sw_program *program, const struct sw_plan_options *options,
+                           int32_t i_op)
+{
+    const struct sw_op *op = &program->graph->ops[i_op];
+    struct sw_instr *instr = &program->instrs[program->n_instrs];
+    *instr = (struct sw_instr){.op = i_op,
+                               .queue = SW_QUEUE_COMPUTE,
+                               .segment = (enum sw_segment)op->phase,
+                               .waits = {-1, -1},
+                               .workspace = -1};
+    struct sw_op_desc desc;
+    sw_graph_describe(program->graph, op, &desc);
+    options->query(options->query_ctx, &desc, &instr->kernel);
+    if (!instr->kernel.supported) {
+        return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_op_name(op),
+                       op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
+                       program->graph->scopes[op->scope].name);
+    }
+    program->flops += sw_op_flops(program->graph, op);
+    program->n_instrs++;
+    return SW_OK;
+}
+
+sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
+{
+    const struct sw_graph *g = program->graph;
+    sw_status st = SW_OK;
+    bool *live = find_live(g);
+    int32_t *after = sw_alloc("plan", ((size_t)g->n_ops + 1) * sizeof *after);
+    program->instrs = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *program->instrs);
+    if (!live || !after || !program->instrs) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+        goto done;
+    }
+    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free. */
+    memset(after, 0xff, ((size_t)g->n_ops + 1) * sizeof *after);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_ACCUMULATE && live[i]) {
+            const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
+            const int32_t producer = g->values[grad].producer;
+            if (producer >= 0 && after[producer] < 0) {
+                after[producer] = i;
+                live[i] = false; /* placed by its producer */
+            }
+        }
+    }
+    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
+        program->segment_first[segment] = program->n_instrs;
+        for (int32_t i = 0; i < g->n_ops; i++) {
+            if (!live[i] || g->ops[i].kind == SW_OP_VIEW || g->ops[i].phase != (enum sw_phase)segment) {
+                continue;
+            }
+            SW_TRY_OR(done, add_instr(program, options, i));
+            if (after[i] >= 0) {
+                SW_TRY_OR(done, add_instr(program, options, after[i]));
+            }
+        }
+    }
+    program->segment_first[SW_SEGMENT_COUNT] = program->n_instrs;
+done:
+    sw_free(live);
+    sw_free(after);
+    return st;
+}
