@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor. Opening turns the plan's offsets into addresses and its ops into prepared kernels; a
+// run walks the instructions of one segment in order.
+#include <stdio.h>
+#include <string.h>
+
+#include "run/run.h"
+
+struct step { /* one instruction, ready */
+    struct sw_kernel *kernel;
+    void *in[SW_OP_MAX_IN];
+    void *out[SW_OP_MAX_OUT];
+    void *workspace;
+    int64_t ns;
+};
+
+struct loaded { /* one program */
+    struct step *steps;
+};
+
+struct sw_executor {
+    const struct sw_plan *plan;
+    struct sw_device *dev;
+    struct sw_stream_queue *compute;
+    struct sw_executor_options options;
+    char *arena; /* device */
+    size_t arena_bytes, high_water;
+    double *scalars; /* device [SW_SCALAR_COUNT] */
+    double host_scalars[SW_SCALAR_COUNT];
+    struct loaded *programs;
+};
+
+static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                           struct step *step)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_op *op = &program->graph->ops[instr->op];
+    struct sw_op_desc desc;
+    sw_graph_describe(program->graph, op, &desc);
+    SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
+    for (int k = 0; k < op->n_in; k++) {
+        step->in[k] = ex->arena + sw_program_address(program, op->in[k]);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        step->out[k] = op->out[k] < 0 ? NULL : ex->arena + sw_program_address(program, op->out[k]);
+    }
+    if (instr->workspace >= 0) {
+        step->workspace = ex->arena + program->buffers[instr->workspace].offset;
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
+                           const struct sw_executor_options *options, struct sw_executor **out)
+{
+    sw_status st = SW_OK;
+    struct sw_executor *ex = sw_alloc_zero("run", 1, sizeof *ex);
+    SW_TRY_ALLOC(ex, "the executor");
+    ex->plan = plan;
+    ex->dev = dev;
+    ex->options = *options;
+    ex->arena_bytes = plan->tier_bytes[SW_TIER_DEVICE];
+    ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
+    void *arena = NULL, *scalars = NULL;
+    if (!ex->programs) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the executor");
+        goto close;
+    }
+    SW_TRY_OR(close, dev->ops->stream_open(dev, &ex->compute));
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, ex->arena_bytes, &arena));
+    ex->arena = arena;
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, sizeof ex->host_scalars, &scalars));
+    ex->scalars = scalars;
+    for (int p = 0; p < plan->n_programs; p++) {
+        const struct sw_program *program = &plan->programs[p];
+        ex->programs[p].steps =
+            sw_alloc_zero("run", (size_t)program->n_instrs + 1, sizeof(struct step));
+        if (!ex->programs[p].steps) {
+            st = SW_FAIL(SW_E_NOMEM, "out of host memory for the executor");
+            goto close;
+        }
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            SW_TRY_OR(close, load_step(ex, program, i, &ex->programs[p].steps[i]));
+        }
+    }
+    *out = ex;
+    return SW_OK;
+close:
+    sw_executor_close(ex);
+    return st;
+}
+
+void sw_executor_close(struct sw_executor *ex)
+{
+    if (!ex) {
+        return;
+    }
+    for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
+        for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
+            if (ex->programs[p].steps[i].kernel) {
+                ex->dev->ops->release(ex->dev, ex->programs[p].steps[i].kernel);
+            }
+        }
+        sw_free(ex->programs[p].steps);
+    }
+    sw_free(ex->programs);
+    if (ex->scalars) {
+        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, sizeof ex->host_scalars);
+    }
+    if (ex->arena) {
+        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->arena, ex->arena_bytes);
+    }
+    if (ex->compute) {
+        ex->dev->ops->stream_close(ex->dev, ex->compute);
+    }
+    sw_free(ex);
+}
+
+/* ---- verifying runs ---- */
+
+static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
+{
+    const size_t end = (size_t)((const char *)begin - ex->arena) + bytes;
+    ex->high_water = end > ex->high_water ? end : ex->high_water;
+}
+
+static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_op *op = &program->graph->ops[instr->op];
+    const struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
+    for (int k = 0; k < op->n_in; k++) {
+        const struct sw_value_info *info = &program->graph->values[op->in[k]];
+        if (info->contiguous) {
+            note_range(ex, step->in[k], sw_value_bytes(info));
+        }
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            note_range(ex, step->out[k], sw_value_bytes(&program->graph->values[op->out[k]]));
+        }
+    }
+    if (instr->workspace >= 0) {
+        note_range(ex, step->workspace, instr->kernel.workspace_bytes);
+    }
+}
+
+static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->last == i) {
+            SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arena + buffer->offset, 0xff,
+                                  buffer->bytes));
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- running ---- */
+
+static sw_status pull_scalars(struct sw_executor *ex)
+{
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars,
+                          sizeof ex->host_scalars));
+    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
+}
+
+static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
+    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
+                            step->workspace, ex->scalars));
+    if (ex->options.profile) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+        step->ns += sw_now_ns() - begin;
+    }
+    if (ex->options.verify) {
+        note_step(ex, program, i);
+        SW_TRY(poison_dead(ex, program, i));
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
+{
+    const struct sw_program *program = &ex->plan->programs[i_program];
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
+                          sizeof ex->host_scalars));
+    bool know_skip = false;
+    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1]; i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        if (op->unless_skipped) {
+            if (!know_skip) {
+                SW_TRY(pull_scalars(ex));
+                know_skip = true;
+            }
+            if (ex->host_scalars[SW_SCALAR_SKIP] != 0) {
+                continue;
+            }
+        }
+        const sw_status st = run_step(ex, program, i);
+        if (st < 0) {
+            return sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
+                                  program->graph->scopes[op->scope].name);
+        }
+    }
+    return pull_scalars(ex);
+}
+
+void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value)
+{
+    ex->host_scalars[scalar] = value;
+}
+
+double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
+{
+    return ex->host_scalars[scalar];
+}
+
+/* ---- bytes in and out ---- */
+
+static sw_status transfer(struct sw_executor *ex, void *dst, const void *src, size_t bytes)
+{
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, dst, src, bytes));
+    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
+}
+
+static sw_status check_bytes(const struct sw_program *program, sw_value v, size_t bytes)
+{
+    const size_t have = sw_value_bytes(&program->graph->values[v]);
+    if (have != bytes) {
+        return SW_FAIL(SW_E_ARG, "%s holds %zu bytes, %zu given",
+                       program->graph->values[v].name ? program->graph->values[v].name : "value",
+                       have, bytes);
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, const void *src,
+                            size_t bytes)
+{
+    const struct sw_program *program = &ex->plan->programs[i_program];
+    SW_TRY(check_bytes(program, v, bytes));
+    if (program->buffer_of[sw_graph_root(program->graph, v)] < 0) {
+        return SW_OK; /* an input that this program does not read */
+    }
+    return transfer(ex, ex->arena + sw_program_address(program, v), src, bytes);
+}
+
+sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
+                           size_t bytes)
+{
+    const struct sw_program *program = &ex->plan->programs[i_program];
+    SW_TRY(check_bytes(program, v, bytes));
+    return transfer(ex, dst, ex->arena + sw_program_address(program, v), bytes);
+}
+
+static sw_status check_range(const struct sw_persistent *item, size_t at, size_t bytes)
+{
+    if (at > item->bytes || bytes > item->bytes - at) {
+        return SW_FAIL(SW_E_ARG, "%s: bytes %zu to %zu of %zu", item->name, at, at + bytes,
+                       item->bytes);
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
+                           const void *src, size_t bytes)
+{
+    SW_TRY(check_range(item, at, bytes));
+    return transfer(ex, ex->arena + item->offset + at, src, bytes);
+}
+
+sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
+                           void *dst, size_t bytes)
+{
+    SW_TRY(check_range(item, at, bytes));
+    return transfer(ex, dst, ex->arena + item->offset + at, bytes);
+}
+
+sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
+{
+    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arena + item->offset, 0, item->bytes));
+    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
+}
+
+size_t sw_executor_high_water(const struct sw_executor *ex)
+{
+    return ex->high_water;
+}
+
+int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr)
+{
+    return ex->programs[i_program].steps[i_instr].ns;
+}
+
+void sw_executor_profile_reset(struct sw_executor *ex)
+{
+    for (int p = 0; p < ex->plan->n_programs; p++) {
+        for (int32_t i = 0; i < ex->plan->programs[p].n_instrs; i++) {
+            ex->programs[p].steps[i].ns = 0;
+        }
+    }
+}

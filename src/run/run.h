@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// run - the executor: runs a plan on a device. It makes no decision and, after opening, no allocation.
+#pragma once
+
+#include "device/device.h"
+#include "plan/plan.h"
+
+struct sw_executor;
+
+struct sw_executor_options {
+    /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
+     * were given; for tests. */
+    bool verify;
+    bool profile; /* measures each instruction; see sw_executor_profile */
+};
+
+/*
+ * sw_executor_open - one arena for all programs of the plan, every kernel prepared.
+ *
+ * plan, dev    borrowed; must outlive the executor
+ *
+ * SW_E_NOMEM   the device cannot give the arena
+ */
+sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
+                           const struct sw_executor_options *options, struct sw_executor **out);
+void sw_executor_close(struct sw_executor *ex);
+
+/* Runs one segment of a program, to its end. Values written before stay where the plan put them. */
+sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment);
+
+/* Scalars travel to the device with the next run; outputs are read back after one. */
+void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
+double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
+
+/* Whole values of a program: inputs before a run, outputs after. bytes must match. */
+sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, const void *src,
+                            size_t bytes);
+sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
+                           size_t bytes);
+/* Part of a parameter or state: `bytes` from byte `at`. */
+sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
+                           const void *src, size_t bytes);
+sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
+                           void *dst, size_t bytes);
+sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item);
+
+/* verify: highest byte of the arena that a kernel was given so far. */
+size_t sw_executor_high_water(const struct sw_executor *ex);
+/* profile: nanoseconds instruction i of a program took, summed over runs. */
+int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
+void sw_executor_profile_reset(struct sw_executor *ex);
