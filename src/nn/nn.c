@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers shared by the model families.
+#include "nn/nn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static sw_value leaf(sw_graph *g, const char *prefix, const char *suffix, struct sw_shape shape,
+                     struct sw_init init)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.%s", prefix, suffix);
+    return sw_param(g, name, shape, init);
+}
+
+/* The layer's own scope: the last component of its prefix. */
+static void enter(sw_graph *g, const char *prefix)
+{
+    const char *dot = strrchr(prefix, '.');
+    sw_scope_push(g, dot ? dot + 1 : prefix);
+}
+
+sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std)
+{
+    return leaf(g, prefix, "weight", SW_SHAPE(rows, width),
+                (struct sw_init){SW_INIT_NORMAL, std});
+}
+
+sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
+                      const struct sw_linear_spec *spec)
+{
+    enter(g, prefix);
+    const struct sw_shape shape =
+        spec->in_out ? SW_SHAPE(spec->in, spec->out) : SW_SHAPE(spec->out, spec->in);
+    const sw_value weight =
+        leaf(g, prefix, "weight", shape, (struct sw_init){SW_INIT_NORMAL, spec->std});
+    const sw_value bias = spec->no_bias ? SW_NO_VALUE
+                                        : leaf(g, prefix, "bias", SW_SHAPE(spec->out),
+                                               (struct sw_init){SW_INIT_ZERO, 0});
+    const sw_value y = sw_linear(g, x, weight, bias, spec->in_out);
+    sw_scope_pop(g);
+    return y;
+}
+
+sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps)
+{
+    enter(g, prefix);
+    const sw_value weight =
+        leaf(g, prefix, "weight", SW_SHAPE(width), (struct sw_init){SW_INIT_ONE, 0});
+    const sw_value bias =
+        leaf(g, prefix, "bias", SW_SHAPE(width), (struct sw_init){SW_INIT_ZERO, 0});
+    const sw_value y = sw_layer_norm(g, x, weight, bias, eps);
+    sw_scope_pop(g);
+    return y;
+}
