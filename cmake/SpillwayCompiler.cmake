@@ -26,7 +26,7 @@ target_compile_definitions(sw_compile INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64
     SPILLWAY_VERSION="${PROJECT_VERSION}")
 target_compile_options(sw_compile INTERFACE
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
-    -ffp-contract=off -fno-math-errno
+    -ffp-contract=off -fno-math-errno "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
     $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
 target_link_libraries(sw_compile INTERFACE Threads::Threads m)
 

@@ -56,9 +56,10 @@ void sw_log_set_sink(sw_log_sink_fn sink, void *ctx);
 
 /* ---- counted allocation: `tag` is a string literal naming the owner ---- */
 
-void *sw_alloc(const char *tag, size_t bytes);                 /* NULL when out of memory; bytes 0 gives a valid pointer */
+void *sw_alloc(const char *tag,
+               size_t bytes); /* NULL when out of memory; bytes 0 gives a valid pointer */
 void *sw_alloc_zero(const char *tag, size_t count, size_t bytes); /* checked product, zeroed */
-void *sw_realloc(const char *tag, void *mem, size_t bytes);    /* mem keeps its contents on failure */
+void *sw_realloc(const char *tag, void *mem, size_t bytes); /* mem keeps its contents on failure */
 void *sw_alloc_aligned(const char *tag, size_t align, size_t bytes); /* align: a power of two */
 char *sw_strdup(const char *tag, const char *text);
 void sw_free(void *mem); /* frees what any of the above returned; NULL is fine */
@@ -180,7 +181,8 @@ uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
 /* FNV-1a 64; start with SW_HASH_INIT. For names and fingerprints, not for integrity of files. */
 #define SW_HASH_INIT UINT64_C(14695981039346656037)
 uint64_t sw_hash(uint64_t h, const void *data, size_t len);
-uint64_t sw_hash_str(uint64_t h, const char *text); /* includes the NUL, so that fields do not run together */
+uint64_t sw_hash_str(uint64_t h,
+                     const char *text); /* includes the NUL, so that fields do not run together */
 
 /* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
 struct sw_digest; /* streaming state */
@@ -189,6 +191,11 @@ void sw_digest_update(struct sw_digest *digest, const void *data, size_t len);
 void sw_digest_hex(const struct sw_digest *digest, char out[33]);
 void sw_digest_close(struct sw_digest *digest);
 const char *sw_digest_name(void); /* "xxh3-128" or "crc32c" */
+/* The digest of that name, to check a file that another build wrote. SW_E_UNSUP: this build lacks
+ * the library; SW_E_FORMAT: no such digest. */
+sw_status sw_digest_open_named(const char *name, struct sw_digest **out);
+/* CRC-32C of crc's bytes followed by data; start with 0. */
+uint32_t sw_crc32c(uint32_t crc, const void *data, size_t len);
 
 /* ---- clock ---- */
 

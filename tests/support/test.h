@@ -34,19 +34,19 @@ struct CMUnitTest {
 
 #define cmocka_unit_test(f)                                                                        \
     {                                                                                              \
-        #f, f, NULL, NULL, NULL                                                                    \
+#f, f, NULL, NULL, NULL                                                                    \
     }
 #define cmocka_unit_test_setup_teardown(f, setup, teardown)                                        \
     {                                                                                              \
-        #f, f, setup, teardown, NULL                                                               \
+#f, f, setup, teardown, NULL                                                               \
     }
 #define cmocka_unit_test_prestate(f, state)                                                        \
     {                                                                                              \
-        #f, f, NULL, NULL, state                                                                   \
+#f, f, NULL, NULL, state                                                                   \
     }
 #define cmocka_unit_test_prestate_setup_teardown(f, setup, teardown, state)                        \
     {                                                                                              \
-        #f, f, setup, teardown, state                                                              \
+#f, f, setup, teardown, state                                                              \
     }
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
     test_run_group(#tests, (tests), sizeof(tests) / sizeof((tests)[0]), (setup), (teardown))
@@ -93,8 +93,7 @@ void test_check_range(const char *file, int line, uintmax_t value, uintmax_t low
 #define assert_string_equal(a, b) test_check_string(__FILE__, __LINE__, (a), (b), true)
 #define assert_string_not_equal(a, b) test_check_string(__FILE__, __LINE__, (a), (b), false)
 #define assert_memory_equal(a, b, n) test_check_memory(__FILE__, __LINE__, (a), (b), (n), true)
-#define assert_memory_not_equal(a, b, n)                                                           \
-    test_check_memory(__FILE__, __LINE__, (a), (b), (n), false)
+#define assert_memory_not_equal(a, b, n) test_check_memory(__FILE__, __LINE__, (a), (b), (n), false)
 #define assert_float_equal(a, b, eps)                                                              \
     test_check_float(__FILE__, __LINE__, (double)(a), (double)(b), (double)(eps), true)
 #define assert_float_not_equal(a, b, eps)                                                          \
