@@ -1,11 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// optim - update rules as graph builders, schedules, loss scaling.
+// optim - update rules as graph builders; learning-rate schedules; loss scaling.
+//
+// Schedules and the scaler are plain values and pure functions: they are saved in checkpoints, and
+// what they say goes into the table of scalars on the device.
 #pragma once
 
 #include "config/config.h"
 #include "graph/graph.h"
 
-/* ---- update rules ---- */
+/* ======== schedules (schedule.c) ======== */
+
+enum { SW_SCHEDULE_GROUPS = 16 };
+
+/* Everything the closed forms need; plain values. The parameter groups of an optimizer differ in
+ * the rates that a scheduler gives as lists. */
+struct sw_schedule {
+    enum sw_scheduler_type type;
+    int n_groups;
+    bool has_betas;      /* the optimizer has beta1 and beta2 */
+    double lr;           /* of the optimizer block */
+    double beta1, beta2; /* of the optimizer block */
+    /* Warmup*, OneCycle, LRRangeTest (min only) */
+    double min_lr[SW_SCHEDULE_GROUPS], max_lr[SW_SCHEDULE_GROUPS];
+    /* Warmup* */
+    bool linear;
+    double warmup_steps, total_steps, min_ratio, end_ratio;
+    /* OneCycle */
+    bool cycle_momentum;
+    double min_beta1[SW_SCHEDULE_GROUPS], max_beta1[SW_SCHEDULE_GROUPS];
+    double first_steps, second_steps;
+    int64_t first_stairs, second_stairs;
+    double decay_steps, decay_lr_rate, decay_beta1_rate;
+    /* LRRangeTest */
+    bool staircase;
+    double range_steps, range_rate;
+};
+
+struct sw_rates {
+    double lr, beta1, beta2;
+};
+
+/*
+ * sw_schedule_init - the schedule that a configuration describes, for a number of parameter groups.
+ *
+ * Without a scheduler block the rate is the optimizer's. A list in the block needs one value for
+ * each group.
+ *
+ * SW_E_CONFIG  no optimizer block, or a list of another length
+ * SW_E_UNSUP   a schedule that is known by name only
+ */
+sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config *config,
+                           int n_groups);
+
+/* Groups that the lists of the scheduler block ask for; 1 without lists. */
+int sw_schedule_groups(const struct sw_scheduler_config *scheduler);
+
+/* What optimizer step i_step uses: 0 is the first step that is applied; skipped steps do not count.
+ * DeepSpeed's schedules move after a step, so steps 0 and 1 of a warm-up have the same rate. */
+struct sw_rates sw_schedule_at(const struct sw_schedule *schedule, int i_group, int64_t i_step);
+
+/* ======== loss scaling (scaler.c) ======== */
+
+/* All of it goes into a checkpoint. */
+struct sw_scaler {
+    double scale; /* of the next backward; unscale with the value that backward used */
+    int64_t iteration, last_overflow, hysteresis_left;
+    bool dynamic;
+    /* settings */
+    int64_t window, hysteresis;
+    bool consecutive;
+    double min_scale;
+};
+
+/* Scale 1 for ever when fp16 is not enabled. */
+void sw_scaler_init(struct sw_scaler *scaler, const struct sw_fp16_config *fp16);
+
+/*
+ * sw_scaler_update - at each boundary, after it is known whether a gradient overflowed.
+ *
+ * The rule of DeepSpeed's ZeRO stages, at every stage. An overflow is a skipped step also when the
+ * scale is static.
+ *
+ * SW_E_CONFIG  overflow at the least scale, fp16.min_loss_scale; state unchanged
+ */
+sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
+
+/* ======== update rules (update.c) ======== */
 
 struct sw_update_rule {
     struct sw_update_attrs attrs; /* n_states is set per dtype when emitted */

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Combinations: a table of what cannot be (refused when the file is read), and a table of what can
+// be but is not built yet (refused by name before training). Switching something on later is
+// removing its row.
+#include "config/private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct rule {
+    const char *path; /* key that the message names */
+    bool (*broken)(const struct sw_config *config);
+    const char *text;
+};
+
+static sw_status refuse_rule(const struct sw_config *config, const struct rule *rule)
+{
+    const struct config_entry *entry = config_find_entry(config, rule->path);
+    return config_refuse(config->impl, entry ? entry->line : 0, rule->path, "%s", rule->text);
+}
+
+/* ---- what cannot be ---- */
+
+static bool both_precisions(const struct sw_config *c)
+{
+    return c->fp16.enabled && c->bf16.enabled;
+}
+
+static bool dynamic_without_window(const struct sw_config *c)
+{
+    return c->fp16.enabled && c->fp16.loss_scale == 0 && c->fp16.loss_scale_window <= 0;
+}
+
+static bool dynamic_without_minimum(const struct sw_config *c)
+{
+    return c->fp16.enabled && c->fp16.loss_scale == 0 && c->fp16.min_loss_scale <= 0;
+}
+
+static bool fp16_masters_without_zero(const struct sw_config *c)
+{
+    return c->fp16.master_weights_and_grads && c->zero.stage == 0;
+}
+
+static bool bf16_masters_without_zero(const struct sw_config *c)
+{
+    return c->bf16.master_weights_and_grads && c->zero.stage == 0;
+}
+
+static bool bf16_states_without_zero(const struct sw_config *c)
+{
+    return c->bf16.optimizer_states && c->zero.stage == 0;
+}
+
+static bool bf16_states_without_masters(const struct sw_config *c)
+{
+    return c->bf16.optimizer_states && !c->bf16.master_weights_and_grads;
+}
+
+static bool sum_at_stage_3(const struct sw_config *c)
+{
+    return c->zero.stage == 3 && config_choice_is(c, "gradient_allreduce_op", "sum");
+}
+
+static bool no_norm_elsewhere(const struct sw_config *c)
+{
+    return !c->zero.compute_grad_norm && c->zero.stage != 1 && c->zero.stage != 2;
+}
+
+static bool ratio_below_stage_3(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.ratio < 1 && c->zero.stage != 3;
+}
+
+static bool states_without_path(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME &&
+           c->zero.offload_optimizer.nvme_path.n == 0;
+}
+
+static bool params_without_path(const struct sw_config *c)
+{
+    return c->zero.offload_param.device == SW_OFFLOAD_NVME &&
+           c->zero.offload_param.nvme_path.n == 0;
+}
+
+static bool states_off_without_zero(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.device != SW_OFFLOAD_NONE && c->zero.stage == 0;
+}
+
+static bool states_on_disk_below_stage_3(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME && c->zero.stage != 3;
+}
+
+static bool params_off_below_stage_3(const struct sw_config *c)
+{
+    return c->zero.offload_param.device != SW_OFFLOAD_NONE && c->zero.stage != 3;
+}
+
+static bool bucket_without_old_form(const struct sw_config *c)
+{
+    const struct config_entry *size = config_find_entry(c, "allgather_size");
+    return size->value->type != SW_JSON_NULL && !c->impl->old_zero_form;
+}
+
+static bool bad_betas(const struct sw_config *c)
+{
+    const struct sw_config_numbers *betas = &c->optimizer.betas;
+    if (!config_find_entry(c, "optimizer.params.betas")) {
+        return false;
+    }
+    return betas->n != 2 || betas->items[0] >= 1 || betas->items[1] >= 1;
+}
+
+static bool nesterov_without_momentum(const struct sw_config *c)
+{
+    return c->optimizer.type == SW_OPTIMIZER_SGD && c->optimizer.nesterov &&
+           (c->optimizer.momentum <= 0 || c->optimizer.dampening != 0);
+}
+
+static bool boundary_without_whole_gradients(const struct sw_config *c)
+{
+    return c->spillway.reduce == SW_REDUCE_BOUNDARY && c->zero.stage >= 2;
+}
+
+static const struct rule impossible[] = {
+    {"bf16.enabled", both_precisions, "fp16 and bf16 both enabled"},
+    {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
+    {"fp16.min_loss_scale", dynamic_without_minimum, "must be > 0 with dynamic scaling"},
+    {"fp16.fp16_master_weights_and_grads", fp16_masters_without_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"bf16.bf16_master_weights_and_grads", bf16_masters_without_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"bf16.bf16_optimizer_states", bf16_states_without_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"bf16.bf16_optimizer_states", bf16_states_without_masters,
+     "needs bf16_master_weights_and_grads"},
+    {"gradient_allreduce_op", sum_at_stage_3, "sum of gradients is not for stage 3"},
+    {"zero_optimization.compute_grad_norm", no_norm_elsewhere,
+     "compute_grad_norm false only for stage 1 and 2"},
+    {"zero_optimization.offload_optimizer.ratio", ratio_below_stage_3,
+     "ratio below 1 only for stage 3"},
+    {"zero_optimization.offload_optimizer.nvme_path", states_without_path,
+     "is required with device nvme"},
+    {"zero_optimization.offload_param.nvme_path", params_without_path,
+     "is required with device nvme"},
+    {"zero_optimization.offload_optimizer.device", states_off_without_zero,
+     "offload of optimizer states needs ZeRO stage 1, 2 or 3"},
+    {"zero_optimization.offload_optimizer.device", states_on_disk_below_stage_3,
+     "nvme only for stage 3"},
+    {"zero_optimization.offload_param.device", params_off_below_stage_3,
+     "offload of parameters only for stage 3"},
+    {"allgather_size", bucket_without_old_form,
+     "belongs to \"zero_optimization\": true; today's key is "
+     "zero_optimization.allgather_bucket_size"},
+    {"optimizer.params.betas", bad_betas, "two numbers below 1 are wanted"},
+    {"optimizer.params.nesterov", nesterov_without_momentum,
+     "needs momentum above 0 and no dampening"},
+    {"spillway.reduce", boundary_without_whole_gradients,
+     "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
+};
+
+sw_status config_check(const struct sw_config *config)
+{
+    for (size_t i = 0; i < SW_LEN(impossible); i++) {
+        if (impossible[i].broken(config)) {
+            return refuse_rule(config, &impossible[i]);
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- what is not built yet ---- */
+
+static bool optimizer_not_built(const struct sw_config *c)
+{
+    return c->impl->optimizer && !c->impl->optimizer->built;
+}
+
+static bool scheduler_not_built(const struct sw_config *c)
+{
+    return c->impl->scheduler && !c->impl->scheduler->built;
+}
+
+static bool states_off(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
+}
+
+static bool params_off(const struct sw_config *c)
+{
+    return c->zero.offload_param.device != SW_OFFLOAD_NONE;
+}
+
+static bool coarse_accumulation(const struct sw_config *c)
+{
+    return c->data_types.grad_accum != SW_DTYPE_COUNT && c->data_types.grad_accum != SW_F32;
+}
+
+static bool other_clipping(const struct sw_config *c)
+{
+    return c->optimizer.max_grad_norm != 0 &&
+           c->optimizer.max_grad_norm != c->misc.gradient_clipping;
+}
+
+static const struct rule unbuilt[] = {
+    {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
+    {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
+    {"zero_optimization.offload_optimizer.device", states_off, "offload is not built yet"},
+    {"zero_optimization.offload_param.device", params_off, "offload is not built yet"},
+    {"data_types.grad_accum_dtype", coarse_accumulation,
+     "gradients are accumulated in fp32; another dtype is not built"},
+    {"optimizer.params.max_grad_norm", other_clipping,
+     "clipping by the optimizer is not built; gradient_clipping does it, and says something else"},
+};
+
+static bool is_true(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *node = object ? sw_json_get(object, key) : NULL;
+    return node && node->type == SW_JSON_BOOL && node->boolean;
+}
+
+/* Nothing is asked by null, false, an empty block, or one whose `enabled` is false. */
+static bool is_idle(const struct sw_json *value)
+{
+    switch (value->type) {
+    case SW_JSON_NULL:
+        return true;
+    case SW_JSON_BOOL:
+        return !value->boolean;
+    case SW_JSON_ARRAY:
+        return value->n_children == 0;
+    case SW_JSON_OBJECT: {
+        const struct sw_json *enabled = sw_json_get(value, "enabled");
+        return value->n_children == 0 ||
+               (enabled && enabled->type == SW_JSON_BOOL && !enabled->boolean);
+    }
+    default:
+        return false;
+    }
+}
+
+static bool is_default(const struct config_entry *entry)
+{
+    struct sw_json_doc *doc;
+    const char *text = entry->field->default_json;
+    if (sw_json_parse(entry->path, text, strlen(text), SW_JSON_STRICT, &doc) != SW_OK) {
+        return false;
+    }
+    const bool same = config_json_equal(entry->value, sw_json_root(doc));
+    sw_json_close(doc);
+    return same;
+}
+
+static bool asks(const struct config_entry *entry)
+{
+    if (entry->origin == SW_CONFIG_DEFAULT || entry->field->status == STATUS_BUILT ||
+        entry->field->status == STATUS_NEEDLESS) {
+        return false;
+    }
+    if (entry->section->flags & SECTION_GATED && !is_true(entry->value->parent, "enabled")) {
+        return false;
+    }
+    if (entry->field->type == FIELD_JSON && is_idle(entry->value)) {
+        return false;
+    }
+    return !is_default(entry);
+}
+
+struct report {
+    struct sw_str *out;
+    int n;
+};
+
+static void add(const struct sw_config *config, struct report *report,
+                const struct config_entry *entry, const char *path, const char *text,
+                const char *why)
+{
+    char where[512];
+    config_where(config->impl, entry ? entry->line : 0, where, sizeof where);
+    report->n++;
+    sw_str_printf(report->out, "%s: %s", where, path);
+    if (entry) {
+        sw_str_puts(report->out, " ");
+        sw_json_write(entry->value, 0, report->out);
+    }
+    sw_str_printf(report->out, ": %s%s%s\n", text, why ? "; " : "", why ? why : "");
+}
+
+static const char *refusal_of(const struct config_field *field)
+{
+    return field->status == STATUS_GONE ? "not built, and removed from DeepSpeed itself"
+                                        : "not built yet";
+}
+
+/* Blocks that ask by being there: named once, by their first row. */
+static void add_askers(const struct sw_config *config, struct report *report)
+{
+    const struct config_section *last = NULL;
+    for (int i = 0; i < config->impl->n_entries; i++) {
+        const struct config_entry *entry = &config->impl->entries[i];
+        if (entry->section->flags & SECTION_ASKS && entry->section != last) {
+            last = entry->section;
+            add(config, report, NULL, last->path, refusal_of(entry->field), NULL);
+        }
+    }
+}
+
+sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out)
+{
+    struct report report = {out, 0};
+    for (size_t i = 0; i < SW_LEN(unbuilt); i++) {
+        if (unbuilt[i].broken(config)) {
+            add(config, &report, config_find_entry(config, unbuilt[i].path), unbuilt[i].path,
+                unbuilt[i].text, NULL);
+        }
+    }
+    for (int i = 0; i < config->impl->n_entries; i++) {
+        const struct config_entry *entry = &config->impl->entries[i];
+        if (!(entry->section->flags & SECTION_ASKS) && asks(entry)) {
+            add(config, &report, entry, entry->path, refusal_of(entry->field), entry->field->why);
+        }
+    }
+    add_askers(config, &report);
+    return report.n ? SW_FAIL(SW_E_UNSUP, "%d keys ask for what is not built", report.n) : SW_OK;
+}
+
+sw_status sw_config_check_built(const struct sw_config *config)
+{
+    struct sw_str list = {0};
+    sw_status st = sw_config_list_unbuilt(config, &list);
+    if (st < 0) {
+        const char *text = sw_str_text(&list);
+        st = SW_FAIL(SW_E_UNSUP, "%.*s", (int)strcspn(text, "\n"), text);
+    }
+    sw_str_fini(&list);
+    return st;
+}
+
+/* ---- small questions about the whole ---- */
+
+/* Shell pattern with * and ?; a star backtracks to the last one only, which is enough. */
+static bool matches(const char *pattern, const char *text)
+{
+    const char *star = NULL, *retry = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            retry = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') {
+        pattern++;
+    }
+    return *pattern == '\0';
+}
+
+bool sw_config_is_frozen(const struct sw_config *config, const char *name)
+{
+    for (int i = 0; i < config->spillway.frozen.n; i++) {
+        if (matches(config->spillway.frozen.items[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t sw_config_recompute_every(const struct sw_config *config, int64_t n_blocks)
+{
+    if (config->spillway.recompute_every > 0 || config->activation.number_checkpoints == 0 ||
+        n_blocks <= 0) {
+        return config->spillway.recompute_every;
+    }
+    return sw_ceil_div(n_blocks, sw_min_i64(config->activation.number_checkpoints, n_blocks));
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// config - DeepSpeed's ds_config.json as field tables, and our own "spillway" block.
+//
+// Read once into plain structs; after that no room sees JSON, names as choices, or the environment.
+// A room takes its own section (`const struct sw_zero_config *`), never the whole. Every value
+// remembers where it came from: default, file and line, --set, or derived.
+//
+// Two kinds of refusal: sw_config_load refuses what is wrong (unknown key, wrong type, impossible
+// combination); sw_config_check_built refuses what is right but not built yet, by name.
+#pragma once
+
+#include "base/base.h"
+#include "tensor/tensor.h"
+
+struct sw_config_impl; /* entries, arena and documents behind the structs; private to this room */
+struct sw_json;
+
+/* Lists live as long as the configuration. */
+struct sw_config_strings {
+    const char *const *items;
+    int n;
+};
+struct sw_config_numbers {
+    const double *items;
+    int n;        /* 0: null or not given */
+    bool is_list; /* a bare number holds for every parameter group; a list has one for each */
+};
+
+/* As given; 0 = not given. sw_config_resolve fills what follows from the number of ranks. */
+struct sw_batch_config {
+    int64_t train_batch_size, micro_batch_size, accumulation_steps;
+    int64_t micro_batches; /* K: micro-batches of one global batch, over all ranks */
+    int ranks;             /* 0 until resolved */
+};
+
+enum sw_optimizer_type {
+    SW_OPTIMIZER_NONE, /* no optimizer block */
+    SW_OPTIMIZER_ADAM, /* Adam and AdamW: see adam_w_mode */
+    SW_OPTIMIZER_SGD,
+    SW_OPTIMIZER_LAMB,
+    SW_OPTIMIZER_ADAGRAD,
+    SW_OPTIMIZER_LION,
+    SW_OPTIMIZER_MUON,
+    SW_OPTIMIZER_OTHER /* known by name only */
+};
+
+struct sw_optimizer_config {
+    enum sw_optimizer_type type;
+    const char *name; /* as DeepSpeed spells it, "AdamW"; NULL without a block */
+    double lr, eps, weight_decay;
+    struct sw_config_numbers betas; /* two, or none for optimizers without */
+    bool bias_correction;           /* Adam, LAMB */
+    bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
+    double momentum, dampening;     /* SGD; momentum also Muon */
+    bool nesterov, maximize;
+    double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
+    bool eps_inside_sqrt;
+    double lr_decay, initial_accumulator_value; /* Adagrad */
+    double max_grad_norm;                       /* old place of gradient_clipping; 0 = not given */
+};
+
+enum sw_scheduler_type {
+    SW_SCHEDULER_NONE,
+    SW_SCHEDULER_WARMUP,
+    SW_SCHEDULER_WARMUP_DECAY,
+    SW_SCHEDULER_WARMUP_COSINE,
+    SW_SCHEDULER_ONE_CYCLE,
+    SW_SCHEDULER_LR_RANGE_TEST,
+    SW_SCHEDULER_OTHER /* known by name only */
+};
+enum sw_warmup_type { SW_WARMUP_LOG, SW_WARMUP_LINEAR };
+
+struct sw_scheduler_config {
+    enum sw_scheduler_type type;
+    const char *name;
+    /* Warmup*: max is empty when it follows the optimizer's rate */
+    struct sw_config_numbers warmup_min_lr, warmup_max_lr;
+    int64_t warmup_num_steps, total_num_steps;
+    int warmup_type; /* enum sw_warmup_type */
+    double warmup_min_ratio, cos_min_ratio;
+    /* OneCycle; second_* of -1 follow the first */
+    struct sw_config_numbers cycle_min_lr, cycle_max_lr, cycle_min_mom, cycle_max_mom;
+    double cycle_first_step_size, cycle_second_step_size;
+    int64_t cycle_first_stair_count, cycle_second_stair_count;
+    double decay_step_size, decay_lr_rate, decay_mom_rate;
+    bool cycle_momentum;
+    /* LRRangeTest */
+    struct sw_config_numbers range_min_lr;
+    int64_t range_step_size;
+    double range_step_rate;
+    bool range_staircase;
+};
+
+struct sw_fp16_config {
+    bool enabled, auto_cast;
+    double loss_scale; /* 0 = dynamic */
+    int64_t initial_scale_power, loss_scale_window, hysteresis, min_loss_scale;
+    bool consecutive_hysteresis, master_weights_and_grads;
+};
+
+struct sw_bf16_config {
+    bool enabled, immediate_grad_update, check_grad_overflow;
+    bool master_weights_and_grads, optimizer_states;
+};
+
+/* SW_DTYPE_COUNT = not given. */
+struct sw_data_types_config {
+    int grad_accum, param, buffer; /* enum sw_dtype */
+};
+
+enum sw_offload_device { SW_OFFLOAD_NONE, SW_OFFLOAD_CPU, SW_OFFLOAD_NVME };
+
+struct sw_offload_config {
+    int device; /* enum sw_offload_device */
+    struct sw_config_strings nvme_path;
+    int64_t buffer_count, buffer_size_elems, max_in_cpu_elems;
+    bool pin_memory, pipeline_read, pipeline_write, fast_init, super_offload;
+    double ratio, cpuadam_cores;
+};
+
+struct sw_zero_config {
+    int64_t stage;
+    bool contiguous_gradients, reduce_scatter, allgather_partitions, overlap_comm;
+    bool round_robin_gradients, ignore_unused_parameters, memory_efficient_linear;
+    bool load_from_fp32_weights, gather_16bit_weights_on_model_save, compute_grad_norm;
+    int64_t reduce_bucket_elems, allgather_bucket_elems, sub_group_elems;
+    int64_t prefetch_bucket_elems, param_persistence_elems, model_persistence_elems;
+    int64_t max_live_elems, max_reuse_elems;
+    struct sw_offload_config offload_param, offload_optimizer;
+};
+
+struct sw_activation_config {
+    bool partition_activations, cpu_checkpointing;
+    int64_t number_checkpoints; /* 0 = not given */
+};
+
+struct sw_aio_config {
+    int64_t block_size_bytes, queue_depth, intra_op_parallelism;
+    bool single_submit, overlap_events;
+};
+
+/* What has no block of its own. */
+struct sw_misc_config {
+    double gradient_clipping;    /* largest global norm; 0 = no clipping */
+    int communication_data_type; /* enum sw_dtype, SW_DTYPE_COUNT = the working dtype */
+    int64_t steps_per_print;     /* 0 = not given */
+    bool wall_clock_breakdown;
+    const char *log_level; /* NULL = not given */
+};
+
+enum sw_loss_mean {
+    SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
+    SW_LOSS_TOKENS      /* mean over all targets of the global batch */
+};
+enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
+enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
+
+/* Our own block. Bytes of 0 = no budget given. */
+struct sw_spillway_config {
+    int64_t micro_batches; /* K; 0 = from the batch keys and the ranks */
+    int loss;              /* enum sw_loss_mean */
+    bool decay_1d;         /* false: no weight decay on parameters of one dimension */
+    struct sw_config_strings frozen; /* name patterns with * and ? */
+    int64_t threads;                 /* 0 = all processors available to the process */
+    int64_t seed;
+    int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
+    int64_t recompute_every; /* 0 = keep everything, n = keep the input of every n-th block only */
+    int reduce;              /* enum sw_reduce_order */
+    int kernels;             /* enum sw_kernel_set */
+    bool allow_other_math;
+    int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
+};
+
+struct sw_config {
+    struct sw_config_impl *impl; /* owns everything reachable from here */
+    struct sw_batch_config batch;
+    struct sw_optimizer_config optimizer;
+    struct sw_scheduler_config scheduler;
+    struct sw_fp16_config fp16;
+    struct sw_bf16_config bf16;
+    struct sw_data_types_config data_types;
+    struct sw_zero_config zero;
+    struct sw_activation_config activation;
+    struct sw_aio_config aio;
+    struct sw_misc_config misc;
+    struct sw_spillway_config spillway;
+};
+
+/*
+ * sw_config_load - read, check and take over a ds_config.json.
+ *
+ * Comments, trailing commas, unquoted keys and "auto" in DeepSpeed's model blocks are accepted.
+ *
+ * path         file to read
+ * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
+ *              value is JSON, or else a string
+ * out          sw_config_close
+ *
+ * SW_E_CONFIG  "ds.json:4: zero_optimization.stage: 7 is not one of the allowed values (0..3)"
+ * SW_E_FORMAT  not JSON; SW_E_IO not readable
+ */
+sw_status sw_config_load(const char *path, const char *const *sets, int n_sets,
+                         struct sw_config **out);
+/* Same from text. `name` is what messages call it. "{}" gives the defaults. */
+sw_status sw_config_parse(const char *name, const char *text, size_t len, const char *const *sets,
+                          int n_sets, struct sw_config **out);
+void sw_config_close(struct sw_config *config);
+
+/*
+ * sw_config_resolve - the batch arithmetic of DeepSpeed for a number of data-parallel ranks.
+ *
+ * train = micro x accumulation x ranks, with the missing ones derived. Where K is fixed, by
+ * `micro_batches` or by "spillway": {"micro_batches": K}, train = micro x K for any number of ranks
+ * and accumulation is ceil(K / ranks), whatever the file says. May be called again.
+ *
+ * micro_batches  K, 0 = not fixed by the caller
+ *
+ * SW_E_CONFIG    the numbers do not agree; config unchanged
+ */
+sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_batches);
+
+/* SW_E_UNSUP names the first key that asks for something that this version does not do. */
+sw_status sw_config_check_built(const struct sw_config *config);
+/* All of them, one a line, with file and line; SW_E_UNSUP when there was any. */
+sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
+
+/* ---- where values came from ---- */
+
+enum sw_config_origin {
+    SW_CONFIG_UNKNOWN_KEY,
+    SW_CONFIG_DEFAULT,
+    SW_CONFIG_FILE,
+    SW_CONFIG_SET,
+    SW_CONFIG_DERIVED
+};
+/* key: "zero_optimization.stage". Tells flags of the program whether the file has spoken. */
+enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const char *key);
+/* "default", "ds.json:4", "--set", "derived"; in buf. */
+const char *sw_config_source(const struct sw_config *config, const char *key, char *buf,
+                             size_t cap);
+/* Effective value, NULL for unknown keys and blocks that were not given; borrowed. */
+const struct sw_json *sw_config_value(const struct sw_config *config, const char *key);
+
+/* Does `name` match one of the patterns of spillway.frozen? */
+bool sw_config_is_frozen(const struct sw_config *config, const char *name);
+/* Number of consecutive blocks that share one kept input, of n_blocks; 0 = keep everything. From
+ * spillway.recompute, else from activation_checkpointing.number_checkpoints. */
+int64_t sw_config_recompute_every(const struct sw_config *config, int64_t n_blocks);
+
+/* ---- printing; the configuration may be resolved or not ---- */
+
+/* Effective configuration as JSON that loads again to the same values; it is what checkpoints
+ * keep. */
+void sw_config_write_json(const struct sw_config *config, int indent, struct sw_str *out);
+/* One line a key: name, value, source. */
+void sw_config_print(const struct sw_config *config, struct sw_str *out);
+/* {"config": effective, "source": {key: where}, "not_built": [..]}, for machines. */
+void sw_config_print_json(const struct sw_config *config, struct sw_str *out);
+/* Type, default, range, meaning and state of a key or of all keys of a block; SW_E_CONFIG with the
+ * nearest name when there is none. */
+sw_status sw_config_explain(const char *key, struct sw_str *out);
+/* docs/config.md */
+void sw_config_write_docs(struct sw_str *out);

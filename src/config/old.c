@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spellings of earlier years, rewritten in the JSON tree before the tables read it: the boolean
+// zero_optimization of 2020, cpu_offload, the fp16 name of gathering weights, bfloat16.
+// Rewritten nodes keep the line they came from.
+#include "config/private.h"
+
+#include <string.h>
+
+static void stamp(struct sw_json *node, const struct sw_json *origin)
+{
+    node->line = origin->line;
+    node->column = origin->column;
+    node->key_line = origin->key_line;
+    node->key_column = origin->key_column;
+}
+
+static bool is_auto(const struct sw_json *node)
+{
+    return node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
+}
+
+/* true = stage 1, false = stage 0; allgather_size beside it is the bucket of today. */
+static sw_status boolean_zero(struct sw_config_impl *impl, struct sw_json *root)
+{
+    struct sw_json *zero = sw_json_get(root, "zero_optimization");
+    if (!zero || zero->type != SW_JSON_BOOL) {
+        return SW_OK;
+    }
+    impl->old_zero_form = true;
+    const struct sw_json was = *zero;
+    zero = sw_json_put(impl->given, root, "zero_optimization", SW_JSON_OBJECT);
+    SW_TRY_ALLOC(zero, "the configuration");
+    stamp(zero, &was);
+    struct sw_json *stage = sw_json_put_i64(impl->given, zero, "stage", was.boolean);
+    SW_TRY_ALLOC(stage, "the configuration");
+    stamp(stage, &was);
+    struct sw_json *size = sw_json_get(root, "allgather_size");
+    if (!size || !was.boolean) {
+        return SW_OK;
+    }
+    struct sw_json *bucket =
+        sw_json_put_copy(impl->given, zero, "allgather_bucket_size", size);
+    SW_TRY_ALLOC(bucket, "the configuration");
+    stamp(bucket, size);
+    sw_json_remove(root, size);
+    return SW_OK;
+}
+
+/* A deprecated flag of ZeRO that stands for a block with device cpu. */
+static sw_status cpu_flag(struct sw_config_impl *impl, struct sw_json *zero, const char *old_key,
+                          const char *new_key)
+{
+    struct sw_json *flag = sw_json_get(zero, old_key);
+    if (!flag) {
+        return SW_OK;
+    }
+    const struct sw_json was = *flag;
+    if (is_auto(flag)) {
+        sw_json_remove(zero, flag);
+        return SW_OK;
+    }
+    const struct sw_json *block = sw_json_get(zero, new_key);
+    if (block && !is_auto(block)) {
+        return config_refuse(impl, was.line, "zero_optimization",
+                             "the deprecated key %s and its replacement %s are both given", old_key,
+                             new_key);
+    }
+    if (was.type != SW_JSON_BOOL && was.type != SW_JSON_NULL) {
+        return config_refuse(impl, was.line, "zero_optimization", "%s is not a boolean", old_key);
+    }
+    sw_json_remove(zero, flag);
+    if (was.type == SW_JSON_NULL || !was.boolean) {
+        return SW_OK;
+    }
+    struct sw_json *object = sw_json_put(impl->given, zero, new_key, SW_JSON_OBJECT);
+    SW_TRY_ALLOC(object, "the configuration");
+    stamp(object, &was);
+    struct sw_json *device = sw_json_put_str(impl->given, object, "device", "cpu");
+    SW_TRY_ALLOC(device, "the configuration");
+    stamp(device, &was);
+    return SW_OK;
+}
+
+static sw_status renamed(struct sw_config_impl *impl, struct sw_json *zero)
+{
+    static const char *const old_key = "stage3_gather_fp16_weights_on_model_save";
+    static const char *const new_key = "gather_16bit_weights_on_model_save";
+    struct sw_json *old = sw_json_get(zero, old_key);
+    if (!old) {
+        return SW_OK;
+    }
+    if (sw_json_get(zero, new_key) || sw_json_get(zero, "stage3_gather_16bit_weights_on_model_save")) {
+        return config_refuse(impl, old->line, "zero_optimization",
+                             "the deprecated key %s and its replacement %s are both given", old_key,
+                             new_key);
+    }
+    struct sw_json *copy = sw_json_put_copy(impl->given, zero, new_key, old);
+    SW_TRY_ALLOC(copy, "the configuration");
+    stamp(copy, old);
+    sw_json_remove(zero, old);
+    return SW_OK;
+}
+
+/* The block's old name counts when the new one is absent or null. */
+static sw_status bfloat16(struct sw_config_impl *impl, struct sw_json *root)
+{
+    struct sw_json *old = sw_json_get(root, "bfloat16");
+    struct sw_json *now = sw_json_get(root, "bf16");
+    if (now && now->type == SW_JSON_NULL) {
+        sw_json_remove(root, now);
+        now = NULL;
+    }
+    if (!old) {
+        return SW_OK;
+    }
+    if (!now) {
+        struct sw_json *copy = sw_json_put_copy(impl->given, root, "bf16", old);
+        SW_TRY_ALLOC(copy, "the configuration");
+        stamp(copy, old);
+        for (struct sw_json *to = copy->first, *from = old->first; to && from;
+             to = to->next, from = from->next) {
+            stamp(to, from);
+        }
+    }
+    sw_json_remove(root, old);
+    return SW_OK;
+}
+
+sw_status config_modernise(struct sw_config_impl *impl)
+{
+    struct sw_json *root = sw_json_root(impl->given);
+    SW_TRY(boolean_zero(impl, root));
+    SW_TRY(bfloat16(impl, root));
+    struct sw_json *zero = sw_json_get(root, "zero_optimization");
+    if (zero && zero->type == SW_JSON_OBJECT) {
+        SW_TRY(cpu_flag(impl, zero, "cpu_offload", "offload_optimizer"));
+        SW_TRY(cpu_flag(impl, zero, "cpu_offload_param", "offload_param"));
+        SW_TRY(renamed(impl, zero));
+    }
+    return SW_OK;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the room share: the entries behind the structs, and the steps of reading.
+#pragma once
+
+#include "config/table.h"
+
+/* One key with its effective value and its source. */
+struct config_entry {
+    const struct config_section *section;
+    const struct config_field *field;
+    const char *path;       /* "fp16.enabled" */
+    struct sw_json *value;  /* in impl->effective */
+    enum sw_config_origin origin;
+    int line; /* FILE: 1-based; SET: index into impl->sets */
+};
+
+struct sw_config_impl {
+    struct sw_arena arena;
+    const char *name;        /* of the file, for messages */
+    const char **sets;       /* as given */
+    int n_sets;
+    struct sw_json_doc *given;     /* after --set and old spellings */
+    struct sw_json_doc *effective; /* canonical values of everything */
+    struct config_entry *entries;  /* in arena; in the order of the tables */
+    int n_entries, cap_entries;
+    const struct config_variant *optimizer, *scheduler; /* NULL without a block */
+    bool given_batch[3];                                /* which batch keys hold a number */
+    struct sw_batch_config batch;                       /* as given */
+    bool old_zero_form; /* "zero_optimization": true or false */
+};
+
+/* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us. */
+static inline int line_of_set(int i_set)
+{
+    return -i_set - 1;
+}
+
+/* "ds.json:4", "--set a.b=1" or "default"; in buf. */
+const char *config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap);
+/* SW_E_CONFIG "<where>: <path>: <text>" */
+sw_status config_refuse(const struct sw_config_impl *impl, int line, const char *path,
+                        const char *fmt, ...) SW_PRINTF(4, 5);
+
+/* old.c: rewrites the spellings of earlier years into today's keys; may be called again. */
+sw_status config_modernise(struct sw_config_impl *impl);
+/* set.c */
+sw_status config_apply_set(struct sw_config_impl *impl, int i_set);
+
+/* convert.c: checks `node` against the row, puts the canonical value under `parent` and stores it
+ * in the struct. model: the lenient rules of DeepSpeed's typed blocks. */
+sw_status config_convert(struct sw_config *config, const struct config_field *field, bool model,
+                         const char *path, const struct sw_json *node, struct sw_json *parent,
+                         struct sw_json **out);
+/* The canonical name of a choice list's i-th entry has this length. */
+size_t config_choice_len(const char *choice);
+
+/* check.c: combinations that cannot be. */
+sw_status config_check(const struct sw_config *config);
+
+/* find.c */
+bool config_is_set_name(const struct config_field *field, const char *key);
+const struct config_field *config_find_field(const char *section_path, const char *key,
+                                             const struct config_section **out_section);
+const struct config_section *config_find_section(const char *path);
+/* Is `path` a block directly inside `parent`? */
+bool config_is_child(const char *parent, const char *path);
+const char *config_leaf(const char *path);
+const struct config_variant *config_find_variant(const struct config_variant *list, size_t n,
+                                                 const char *name);
+struct config_entry *config_find_entry(const struct sw_config *config, const char *path);
+/* Effective value of a choice, compared with its canonical name. */
+bool config_choice_is(const struct sw_config *config, const char *path, const char *name);
+bool config_json_equal(const struct sw_json *a, const struct sw_json *b);

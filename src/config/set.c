@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// --set a.b=1: an edit of the JSON tree before it is read, so that there is one reader and one set
+// of messages. Blocks on the way are made; another name of the same key gives way.
+#include "config/private.h"
+
+#include <string.h>
+
+static void mark(struct sw_json *node, int line)
+{
+    node->line = node->key_line = line;
+    node->column = node->key_column = 0;
+    for (struct sw_json *child = node->first; child; child = child->next) {
+        mark(child, line);
+    }
+}
+
+/* The field's other name, when the file uses it, would make two values of one key. */
+static void drop_other_name(struct sw_json *parent, const char *block, const char *key)
+{
+    const struct config_field *field = config_find_field(block, key, NULL);
+    if (!field || !field->alias) {
+        return;
+    }
+    struct sw_json *other =
+        sw_json_get(parent, strcmp(key, field->key) == 0 ? field->alias : field->key);
+    if (other) {
+        sw_json_remove(parent, other);
+    }
+}
+
+static sw_status put(struct sw_config_impl *impl, struct sw_json *parent, const char *key,
+                     const char *text, struct sw_json **out)
+{
+    struct sw_json_doc *doc;
+    if (sw_json_parse("--set", text, strlen(text), SW_JSON_STRICT, &doc) == SW_OK) {
+        *out = sw_json_put_copy(impl->given, parent, key, sw_json_root(doc));
+        sw_json_close(doc);
+    } else {
+        *out = sw_json_put_str(impl->given, parent, key, text);
+    }
+    SW_TRY_ALLOC(*out, "--set");
+    return SW_OK;
+}
+
+sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
+{
+    const char *set = impl->sets[i_set];
+    const char *equals = strchr(set, '=');
+    if (!equals || equals == set) {
+        return SW_FAIL(SW_E_CONFIG, "--set %s: KEY=VALUE is wanted, such as fp16.enabled=true", set);
+    }
+    char *path = sw_arena_strndup(&impl->arena, set, (size_t)(equals - set));
+    SW_TRY_ALLOC(path, "--set");
+    char *block = sw_arena_strdup(&impl->arena, path);
+    SW_TRY_ALLOC(block, "--set");
+    struct sw_json *parent = sw_json_root(impl->given);
+    char *key = path;
+    for (char *dot; (dot = strchr(key, '.')); key = dot + 1) {
+        *dot = '\0';
+        struct sw_json *next = sw_json_get(parent, key);
+        if (!next || next->type != SW_JSON_OBJECT) {
+            next = sw_json_put(impl->given, parent, key, SW_JSON_OBJECT);
+            SW_TRY_ALLOC(next, "--set");
+            mark(next, line_of_set(i_set));
+        }
+        parent = next;
+    }
+    block[key == path ? 0 : key - path - 1] = '\0';
+    drop_other_name(parent, block, key);
+    struct sw_json *value;
+    SW_TRY(put(impl, parent, key, equals + 1, &value));
+    mark(value, line_of_set(i_set));
+    return SW_OK;
+}

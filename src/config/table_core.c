@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+// Field tables of the file's top level, optimizer, scheduler, precision, and our own block.
+// Defaults are DeepSpeed's; where a row differs from it, docs/differences.md has the rule.
+#include "config/table.h"
+
+static const char *const comm_dtypes[] = {"fp32", "fp16", "bf16", NULL};
+static const char *const allreduce_ops[] = {"mean", "sum", NULL};
+static const char *const log_levels[] = {"debug", "info", "warning|warn", "error", "critical", NULL};
+
+static const struct config_field top_fields[] = {
+    INT("train_batch_size", AT(batch.train_batch_size), "null", LOWEST, HIGHEST,
+        "samples of one optimizer step over all ranks: micro-batch x accumulation x ranks",
+        .unit = "samples", .flags = FIELD_NULL, BUILT),
+    INT("train_micro_batch_size_per_gpu", AT(batch.micro_batch_size), "null", LOWEST, HIGHEST,
+        "samples of one forward and backward on one rank", .unit = "samples", .flags = FIELD_NULL,
+        BUILT),
+    INT("gradient_accumulation_steps", AT(batch.accumulation_steps), "null", LOWEST, HIGHEST,
+        "micro-batches that a rank computes for one optimizer step", .flags = FIELD_NULL, BUILT),
+    BOOL("managed_gradient_accumulation", NOWHERE, "true",
+         "false leaves it to the caller to say when the optimizer steps", LATER),
+    NUMBER("gradient_clipping", AT(misc.gradient_clipping), "1.0", 0, HIGHEST,
+           "largest global norm of the gradients; 0 switches clipping off", BUILT),
+    INT("steps_per_print", AT(misc.steps_per_print), "null", 0, HIGHEST,
+        "a line of progress every so many steps", .unit = "steps", .flags = FIELD_NULL, BUILT),
+    CHOICE("communication_data_type", NOWHERE, "null", comm_dtypes,
+           "dtype that gradients are rounded to for the reduction; null is the working dtype",
+           .flags = FIELD_NULL | FIELD_ANY_CASE, BUILT),
+    CHOICE("seq_parallel_communication_data_type", NOWHERE, "\"fp32\"", comm_dtypes,
+           "the same for groups of sequence parallelism", .flags = FIELD_NULL | FIELD_ANY_CASE,
+           LATER),
+    BOOL("prescale_gradients", NOWHERE, "false", "divide by the ranks before the reduction",
+         NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
+    NUMBER("gradient_predivide_factor", NOWHERE, "1.0", 0, HIGHEST,
+           "part of the division that is done before the reduction", .flags = FIELD_ABOVE,
+           NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
+    CHOICE("gradient_allreduce_op", NOWHERE, "\"mean\"", allreduce_ops,
+           "how gradients of the ranks are joined", .flags = FIELD_ANY_CASE, LATER),
+    BOOL("sparse_gradients", NOWHERE, "false", "row-sparse gradients of embeddings",
+         NEEDLESS("gradients of look-ups are row-sparse always")),
+    BOOL("disable_allgather", NOWHERE, "false", "broadcast updated parameters instead of gathering",
+         NEEDLESS("the plan chooses the collectives")),
+    BOOL("zero_allow_untested_optimizer", NOWHERE, "false",
+         "permit ZeRO with optimizers that were not tested with it",
+         NEEDLESS("every optimizer built here is exact at every stage")),
+    BOOL("zero_force_ds_cpu_optimizer", NOWHERE, "true",
+         "insist on the CPU optimizer when its states are on the CPU",
+         NEEDLESS("there is one implementation of each update")),
+    BOOL("wall_clock_breakdown", AT(misc.wall_clock_breakdown), "false",
+         "time of each phase in the step line", BUILT),
+    BOOL("memory_breakdown", NOWHERE, "false", "print memory use",
+         NEEDLESS("the step line has the bytes of each tier")),
+    BOOL("dump_state", NOWHERE, "false", "print the configuration at the start",
+         NEEDLESS("`spillway config` prints it, and checkpoints keep it")),
+    BOOL("disable_python_gc", NOWHERE, "false", "switch Python's collector off in training",
+         NEEDLESS("there is no Python")),
+    BOOL("dataloader_drop_last", NOWHERE, "false", "drop the last, short batch",
+         NEEDLESS("the sampler runs over the end of an epoch: batches are always whole")),
+    CHOICE("log_level", NOWHERE, "null", log_levels, "verbosity of messages",
+           .flags = FIELD_NULL | FIELD_ANY_CASE, NEEDLESS("the program's own flags decide")),
+    INT("vocabulary_size", NOWHERE, "null", 0, HIGHEST, "warn when it is no multiple of 8",
+        .flags = FIELD_NULL, NEEDLESS("products of any size are cut by us")),
+    BOOL("graph_harvesting", NOWHERE, "false", "replay CUDA graphs", GONE),
+    BOOL("use_data_before_expert_parallelism", NOWHERE, "false",
+         "order of data and expert groups among the ranks", LATER),
+    INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence", LATER),
+    INT("allgather_size", NOWHERE, "null", 0, HIGHEST,
+        "bucket of the old form \"zero_optimization\": true", .unit = "elements",
+        .flags = FIELD_NULL,
+        NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
+};
+SECTION(sw_config_table_top, "", top_fields, 0, "the file itself");
+
+/* ---- optimizer ---- */
+
+static const struct config_field optimizer_fields[] = {
+    STRING("type", NOWHERE, "null", "which optimizer; the case of letters does not matter",
+           .flags = FIELD_NULL, BUILT),
+    BOOL("legacy_fusion", NOWHERE, "false", "old fused optimizer",
+         NEEDLESS("there is one implementation of each update")),
+};
+SECTION(sw_config_table_optimizer, "optimizer", optimizer_fields, 0,
+        "the update rule; `params` depends on `type`");
+
+#define LR(def)                                                                                    \
+    NUMBER("lr", AT(optimizer.lr), def, 0, HIGHEST, "learning rate; a scheduler replaces it", BUILT)
+#define BETAS(def)                                                                                 \
+    NUMBERS("betas", AT(optimizer.betas), def, 0, 1,                                               \
+            "decay of the running means of gradient and squared gradient", BUILT)
+#define EPS(def)                                                                                   \
+    NUMBER("eps", AT(optimizer.eps), def, 0, HIGHEST, "added to the root in the denominator", BUILT)
+#define DECAY                                                                                      \
+    NUMBER("weight_decay", AT(optimizer.weight_decay), "0.0", 0, HIGHEST, "weight decay", BUILT)
+#define MAX_GRAD_NORM                                                                              \
+    NUMBER("max_grad_norm", AT(optimizer.max_grad_norm), "0.0", 0, HIGHEST,                        \
+           "old place of gradient_clipping; accepted when it says the same",                       \
+           NEEDLESS("gradient_clipping clips"))
+#define AMSGRAD BOOL("amsgrad", NOWHERE, "false", "the AMSGrad variant", LATER)
+#define TORCH_EXTRAS                                                                               \
+    JSON("foreach", "null", "implementation choice of torch", NEEDLESS("one implementation")),     \
+        JSON("fused", "null", "implementation choice of torch", NEEDLESS("one implementation")),   \
+        BOOL("capturable", NOWHERE, "false", "for CUDA graphs", NEEDLESS("one implementation")),   \
+        BOOL("differentiable", NOWHERE, "false", "gradients through the update", LATER)
+
+static const struct config_field adam_fields[] = {
+    LR("1e-3"),
+    BETAS("[0.9, 0.999]"),
+    EPS("1e-8"),
+    DECAY,
+    BOOL("bias_correction", AT(optimizer.bias_correction), "true",
+         "divide the running means by 1 - beta^t", BUILT),
+    BOOL("adam_w_mode", AT(optimizer.adam_w_mode), "true",
+         "decay weights directly (AdamW) rather than through the gradient; \"AdamW\" always does",
+         BUILT),
+    BOOL("torch_adam", NOWHERE, "false", "use torch's implementation",
+         NEEDLESS("one implementation, with torch's formula")),
+    BOOL("fp32_optimizer_states", NOWHERE, "true", "keep the running means in fp32", LATER),
+    MAX_GRAD_NORM,
+    AMSGRAD,
+    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+    BOOL("set_grad_none", NOWHERE, "true", "free gradients after the step",
+         NEEDLESS("the plan says when memory is free")),
+    TORCH_EXTRAS,
+};
+static SECTION(adam_params, "optimizer.params", adam_fields, SECTION_NULL, "of Adam and AdamW");
+
+static const struct config_field sgd_fields[] = {
+    LR("1e-3"),
+    NUMBER("momentum", AT(optimizer.momentum), "0.0", 0, HIGHEST, "factor of the last update",
+           BUILT),
+    NUMBER("dampening", AT(optimizer.dampening), "0.0", LOWEST, HIGHEST,
+           "1 - dampening times the gradient enters the momentum, after the first step", BUILT),
+    DECAY,
+    BOOL("nesterov", AT(optimizer.nesterov), "false", "Nesterov's momentum", BUILT),
+    BOOL("maximize", AT(optimizer.maximize), "false", "climb instead of descending", BUILT),
+    MAX_GRAD_NORM,
+    TORCH_EXTRAS,
+};
+static SECTION(sgd_params, "optimizer.params", sgd_fields, SECTION_NULL, "of SGD");
+
+static const struct config_field lamb_fields[] = {
+    LR("1e-3"),
+    BETAS("[0.9, 0.999]"),
+    EPS("1e-8"),
+    DECAY,
+    BOOL("bias_correction", AT(optimizer.bias_correction), "true",
+         "correct the step size by sqrt(1 - beta2^t) / (1 - beta1^t)", BUILT),
+    BOOL("eps_inside_sqrt", AT(optimizer.eps_inside_sqrt), "false", "add eps below the root", BUILT),
+    NUMBER("max_coeff", AT(optimizer.max_coeff), "10.0", 0, HIGHEST,
+           "largest trust ratio of a tensor", BUILT),
+    NUMBER("min_coeff", AT(optimizer.min_coeff), "0.01", 0, HIGHEST,
+           "smallest trust ratio of a tensor", BUILT),
+    MAX_GRAD_NORM,
+    AMSGRAD,
+};
+static SECTION(lamb_params, "optimizer.params", lamb_fields, SECTION_NULL, "of LAMB");
+
+static const struct config_field adagrad_fields[] = {
+    LR("1e-2"),
+    NUMBER("lr_decay", AT(optimizer.lr_decay), "0.0", 0, HIGHEST,
+           "lr / (1 + (step - 1) lr_decay)", BUILT),
+    EPS("1e-10"),
+    DECAY,
+    NUMBER("initial_accumulator_value", AT(optimizer.initial_accumulator_value), "0.0", 0, HIGHEST,
+           "start of the sum of squares", BUILT),
+    AMSGRAD,
+    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+    TORCH_EXTRAS,
+};
+static SECTION(adagrad_params, "optimizer.params", adagrad_fields, SECTION_NULL, "of Adagrad");
+
+static const struct config_field lion_fields[] = {
+    LR("1e-3"),
+    BETAS("[0.9, 0.999]"),
+    DECAY,
+    BOOL("use_triton", NOWHERE, "false", "implementation choice", NEEDLESS("one implementation")),
+};
+static SECTION(lion_params, "optimizer.params", lion_fields, SECTION_NULL, "of Lion");
+
+static const char *const ns_methods[] = {"gram", "standard", NULL};
+static const struct config_field muon_fields[] = {
+    LR("1e-3"),
+    NUMBER("momentum", AT(optimizer.momentum), "0.95", 0, 1, "decay of the running mean", BUILT),
+    DECAY,
+    BOOL("nesterov", AT(optimizer.nesterov), "true", "Nesterov's momentum", BUILT),
+    BETAS("[0.9, 0.999]"),
+    EPS("1e-8"),
+    NUMBER("muon_lr", NOWHERE, "null", 0, HIGHEST, "rate of matrices", .flags = FIELD_NULL, BUILT),
+    NUMBER("adam_lr", NOWHERE, "null", 0, HIGHEST, "rate of everything else",
+           .flags = FIELD_NULL, BUILT),
+    INT("ns_steps", NOWHERE, "5", 1, 100, "iterations of Newton-Schulz", BUILT),
+    CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "how Newton-Schulz is computed", BUILT),
+};
+static SECTION(muon_params, "optimizer.params", muon_fields, SECTION_NULL, "of Muon");
+
+#define ONEBIT                                                                                     \
+    LR("1e-3"), BETAS("[0.9, 0.999]"), EPS("1e-8"), DECAY,                                         \
+        BOOL("bias_correction", NOWHERE, "true", "as in Adam", BUILT),                             \
+        BOOL("eps_inside_sqrt", NOWHERE, "false", "add eps below the root", BUILT),                \
+        NUMBER("max_grad_norm", NOWHERE, "0.0", 0, HIGHEST, "clipping", BUILT), AMSGRAD,           \
+        BOOL("cuda_aware", NOWHERE, "false", "MPI reads device memory", BUILT),                    \
+        STRING("comm_backend_name", NOWHERE, "\"nccl\"", "transport", BUILT)
+
+static const struct config_field onebit_adam_fields[] = {
+    ONEBIT,
+    INT("freeze_step", NOWHERE, "100000", 0, HIGHEST, "steps of plain Adam first", BUILT),
+};
+static SECTION(onebit_adam_params, "optimizer.params", onebit_adam_fields, SECTION_NULL,
+               "of 1-bit Adam");
+
+static const struct config_field onebit_lamb_fields[] = {
+    ONEBIT,
+    INT("freeze_step", NOWHERE, "100000", 0, HIGHEST, "steps of plain LAMB first", BUILT),
+    NUMBER("max_coeff", NOWHERE, "10.0", 0, HIGHEST, "largest trust ratio", BUILT),
+    NUMBER("min_coeff", NOWHERE, "0.01", 0, HIGHEST, "smallest trust ratio", BUILT),
+    NUMBER("coeff_beta", NOWHERE, "0.9", 0, 1, "decay of the mean ratio", BUILT),
+    NUMBER("factor_max", NOWHERE, "4.0", 0, HIGHEST, "largest factor of a ratio", BUILT),
+    NUMBER("factor_min", NOWHERE, "0.5", 0, HIGHEST, "smallest factor of a ratio", BUILT),
+    NUMBER("factor_threshold", NOWHERE, "0.1", 0, HIGHEST, "largest change of a factor", BUILT),
+};
+static SECTION(onebit_lamb_params, "optimizer.params", onebit_lamb_fields, SECTION_NULL,
+               "of 1-bit LAMB");
+
+static const struct config_field zero_one_fields[] = {
+    ONEBIT,
+    INT("var_freeze_step", NOWHERE, "100000", 0, HIGHEST, "step that freezes the variance", BUILT),
+    INT("var_update_scaler", NOWHERE, "16", 1, HIGHEST, "interval of variance updates", BUILT),
+    INT("local_step_scaler", NOWHERE, "32678", 1, HIGHEST, "growth of local steps", BUILT),
+    INT("local_step_clipper", NOWHERE, "16", 1, HIGHEST, "most local steps", BUILT),
+};
+static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NULL,
+               "of 0/1 Adam");
+
+const struct config_variant sw_config_optimizers[] = {
+    {"Adam", SW_OPTIMIZER_ADAM, &adam_params, true},
+    {"AdamW", SW_OPTIMIZER_ADAM, &adam_params, true},
+    {"SGD", SW_OPTIMIZER_SGD, &sgd_params, true},
+    {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, false},
+    {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, false},
+    {"Lion", SW_OPTIMIZER_LION, &lion_params, false},
+    {"Muon", SW_OPTIMIZER_MUON, &muon_params, false},
+    {"OneBitAdam", SW_OPTIMIZER_OTHER, &onebit_adam_params, false},
+    {"OneBitLamb", SW_OPTIMIZER_OTHER, &onebit_lamb_params, false},
+    {"ZeroOneAdam", SW_OPTIMIZER_OTHER, &zero_one_params, false},
+    {"MuAdam", SW_OPTIMIZER_OTHER, NULL, false},
+    {"MuAdamW", SW_OPTIMIZER_OTHER, NULL, false},
+    {"MuSGD", SW_OPTIMIZER_OTHER, NULL, false},
+    {"Adadelta", SW_OPTIMIZER_OTHER, NULL, false},
+    {"Adafactor", SW_OPTIMIZER_OTHER, NULL, false},
+    {"Adamax", SW_OPTIMIZER_OTHER, NULL, false},
+    {"ASGD", SW_OPTIMIZER_OTHER, NULL, false},
+    {"LBFGS", SW_OPTIMIZER_OTHER, NULL, false},
+    {"NAdam", SW_OPTIMIZER_OTHER, NULL, false},
+    {"RAdam", SW_OPTIMIZER_OTHER, NULL, false},
+    {"RMSprop", SW_OPTIMIZER_OTHER, NULL, false},
+    {"Rprop", SW_OPTIMIZER_OTHER, NULL, false},
+    {"SparseAdam", SW_OPTIMIZER_OTHER, NULL, false},
+};
+const size_t sw_config_n_optimizers = SW_LEN(sw_config_optimizers);
+
+/* ---- scheduler ---- */
+
+static const struct config_field scheduler_fields[] = {
+    STRING("type", NOWHERE, "null", "which schedule of the learning rate", .flags = FIELD_NULL,
+           BUILT),
+};
+SECTION(sw_config_table_scheduler, "scheduler", scheduler_fields, 0,
+        "learning rate over the steps; `params` depends on `type`");
+
+#define WARMUP_STEPS                                                                               \
+    INT("warmup_num_steps", AT(scheduler.warmup_num_steps), "1000", 1, HIGHEST,                    \
+        "length of the warm-up, at least 2", .unit = "steps", BUILT),                              \
+        STRING("warmup_type", NOWHERE, "\"log\"",                                                  \
+               "\"log\" or \"linear\"; anything else means log, with a warning", BUILT)
+#define WARMUP_MIN                                                                                 \
+    NUMBERS("warmup_min_lr", AT(scheduler.warmup_min_lr), "0.0", 0, HIGHEST, "rate at the start",  \
+            BUILT)
+#define TOTAL_STEPS                                                                                \
+    INT("total_num_steps", AT(scheduler.total_num_steps), "null", 0, HIGHEST,                      \
+        "steps of the whole training", .unit = "steps", .flags = FIELD_REQUIRED, BUILT)
+
+static const struct config_field warmup_fields[] = {
+    WARMUP_MIN,
+    NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "null", 0, HIGHEST,
+            "rate after the warm-up; the optimizer's lr when not given", .flags = FIELD_NULL, BUILT),
+    WARMUP_STEPS,
+};
+static SECTION(warmup_params, "scheduler.params", warmup_fields, SECTION_NULL, "of WarmupLR");
+
+static const struct config_field warmup_decay_fields[] = {
+    TOTAL_STEPS,
+    WARMUP_MIN,
+    NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "0.001", 0, HIGHEST,
+            "rate after the warm-up", BUILT),
+    WARMUP_STEPS,
+};
+static SECTION(warmup_decay_params, "scheduler.params", warmup_decay_fields, SECTION_NULL,
+               "of WarmupDecayLR");
+
+static const struct config_field warmup_cosine_fields[] = {
+    TOTAL_STEPS,
+    NUMBER("warmup_min_ratio", AT(scheduler.warmup_min_ratio), "0.0", 0, HIGHEST,
+           "part of the optimizer's lr at the start", BUILT),
+    WARMUP_STEPS,
+    NUMBER("cos_min_ratio", AT(scheduler.cos_min_ratio), "0.0001", 0, HIGHEST,
+           "part of the optimizer's lr at the end", BUILT),
+};
+static SECTION(warmup_cosine_params, "scheduler.params", warmup_cosine_fields, SECTION_NULL,
+               "of WarmupCosineLR");
+
+static const struct config_field one_cycle_fields[] = {
+    NUMBERS("cycle_min_lr", AT(scheduler.cycle_min_lr), "null", 0, HIGHEST,
+            "rate at both ends of the cycle", .flags = FIELD_REQUIRED, BUILT),
+    NUMBERS("cycle_max_lr", AT(scheduler.cycle_max_lr), "null", 0, HIGHEST,
+            "rate in the middle of the cycle", .flags = FIELD_REQUIRED, BUILT),
+    NUMBER("decay_lr_rate", AT(scheduler.decay_lr_rate), "0.0", LOWEST, HIGHEST,
+           "after the cycle the rate is divided by 1 + this x intervals", BUILT),
+    NUMBER("cycle_first_step_size", AT(scheduler.cycle_first_step_size), "2000", 0, HIGHEST,
+           "length of the rising half", .unit = "steps", .flags = FIELD_ABOVE, BUILT),
+    NUMBER("cycle_second_step_size", AT(scheduler.cycle_second_step_size), "null", 0, HIGHEST,
+           "length of the falling half; as the first when not given", .unit = "steps",
+           .null_as = -1, .flags = FIELD_NULL, BUILT),
+    INT("cycle_first_stair_count", AT(scheduler.cycle_first_stair_count), "0", 0, HIGHEST,
+        "stairs of the rising half; 0 = a ramp", BUILT),
+    INT("cycle_second_stair_count", AT(scheduler.cycle_second_stair_count), "null", 0, HIGHEST,
+        "stairs of the falling half; as the first when not given", .null_as = -1,
+        .flags = FIELD_NULL, BUILT),
+    NUMBER("decay_step_size", AT(scheduler.decay_step_size), "0", 0, HIGHEST,
+           "length of an interval of decay; 0 switches decay off", .unit = "steps", BUILT),
+    BOOL("cycle_momentum", AT(scheduler.cycle_momentum), "true",
+         "beta1 falls while the rate rises; beta2 is 0.99", BUILT),
+    NUMBERS("cycle_min_mom", AT(scheduler.cycle_min_mom), "0.8", LOWEST, HIGHEST, "lowest beta1",
+            BUILT),
+    NUMBERS("cycle_max_mom", AT(scheduler.cycle_max_mom), "0.9", LOWEST, HIGHEST, "highest beta1",
+            BUILT),
+    NUMBER("decay_mom_rate", AT(scheduler.decay_mom_rate), "0.0", LOWEST, HIGHEST,
+           "after the cycle beta1 is multiplied by 1 + this x intervals", BUILT),
+};
+static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL,
+               "of OneCycle");
+
+static const struct config_field range_test_fields[] = {
+    NUMBERS("lr_range_test_min_lr", AT(scheduler.range_min_lr), "0.001", 0, HIGHEST,
+            "rate at the start", BUILT),
+    INT("lr_range_test_step_size", AT(scheduler.range_step_size), "2000", 1, HIGHEST,
+        "length of an interval", .unit = "steps", BUILT),
+    NUMBER("lr_range_test_step_rate", AT(scheduler.range_step_rate), "1.0", LOWEST, HIGHEST,
+           "growth of the rate in an interval", BUILT),
+    BOOL("lr_range_test_staircase", AT(scheduler.range_staircase), "false",
+         "grow at the end of intervals only", BUILT),
+};
+static SECTION(range_test_params, "scheduler.params", range_test_fields, SECTION_NULL,
+               "of LRRangeTest");
+
+const struct config_variant sw_config_schedulers[] = {
+    {"WarmupLR", SW_SCHEDULER_WARMUP, &warmup_params, true},
+    {"WarmupDecayLR", SW_SCHEDULER_WARMUP_DECAY, &warmup_decay_params, true},
+    {"WarmupCosineLR", SW_SCHEDULER_WARMUP_COSINE, &warmup_cosine_params, true},
+    {"OneCycle", SW_SCHEDULER_ONE_CYCLE, &one_cycle_params, true},
+    {"LRRangeTest", SW_SCHEDULER_LR_RANGE_TEST, &range_test_params, true},
+    {"LambdaLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"MultiplicativeLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"StepLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"MultiStepLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"ConstantLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"LinearLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"ExponentialLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"PolynomialLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"CosineAnnealingLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"CosineAnnealingWarmRestarts", SW_SCHEDULER_OTHER, NULL, false},
+    {"ChainedScheduler", SW_SCHEDULER_OTHER, NULL, false},
+    {"SequentialLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"ReduceLROnPlateau", SW_SCHEDULER_OTHER, NULL, false},
+    {"CyclicLR", SW_SCHEDULER_OTHER, NULL, false},
+    {"OneCycleLR", SW_SCHEDULER_OTHER, NULL, false},
+};
+const size_t sw_config_n_schedulers = SW_LEN(sw_config_schedulers);
+
+/* ---- precision ---- */
+
+static const struct config_field fp16_fields[] = {
+    BOOL("enabled", AT(fp16.enabled), "false", "train in fp16 with fp32 masters", BUILT),
+    BOOL("auto_cast", AT(fp16.auto_cast), "false", "cast the model's inputs to fp16",
+         NEEDLESS("the graph casts where the model says so")),
+    NUMBER("loss_scale", AT(fp16.loss_scale), "0", 0, HIGHEST,
+           "factor of the loss; 0 adapts it to what fp16 can hold", .flags = FIELD_NO_BOOL, BUILT),
+    INT("initial_scale_power", AT(fp16.initial_scale_power), "16", -126, 127,
+        "the first scale is 2 to this power", BUILT),
+    INT("loss_scale_window", AT(fp16.loss_scale_window), "1000", LOWEST, HIGHEST,
+        "good steps until the scale doubles", .unit = "steps", .flags = FIELD_NO_BOOL, BUILT),
+    INT("hysteresis", AT(fp16.hysteresis), "2", LOWEST, HIGHEST,
+        "overflows until the scale is halved; 0 never halves", BUILT),
+    BOOL("consecutive_hysteresis", AT(fp16.consecutive_hysteresis), "false",
+         "a good step forgets earlier overflows", BUILT),
+    INT("min_loss_scale", AT(fp16.min_loss_scale), "1", LOWEST, HIGHEST,
+        "an overflow at this scale ends the training", .flags = FIELD_NO_BOOL, BUILT),
+    BOOL("fp16_master_weights_and_grads", AT(fp16.master_weights_and_grads), "false",
+         "masters and gradients in fp16", LATER),
+};
+SECTION(sw_config_table_fp16, "fp16", fp16_fields, SECTION_MODEL, "half precision");
+
+static const struct config_field bf16_fields[] = {
+    BOOL("enabled", AT(bf16.enabled), "false", "train in bf16 with fp32 masters", BUILT),
+    BOOL("immediate_grad_update", AT(bf16.immediate_grad_update), "false",
+         "accumulate a gradient as soon as it exists",
+         NEEDLESS("the plan accumulates as soon as a gradient is final")),
+    BOOL("check_grad_overflow", AT(bf16.check_grad_overflow), "true",
+         "look for gradients that are not finite", NEEDLESS("always looked for")),
+    BOOL("bf16_master_weights_and_grads", AT(bf16.master_weights_and_grads), "false",
+         "masters and gradients in bf16", LATER),
+    BOOL("bf16_optimizer_states", AT(bf16.optimizer_states), "false", "running means in bf16",
+         LATER),
+};
+SECTION(sw_config_table_bf16, "bf16", bf16_fields, SECTION_MODEL,
+        "bfloat16; the old name of the block is bfloat16");
+
+static const struct config_field data_types_fields[] = {
+    DTYPE("grad_accum_dtype", AT(data_types.grad_accum), "null",
+          "dtype of the sum over micro-batches; null is fp32", .null_as = SW_DTYPE_COUNT,
+          .flags = FIELD_NULL, BUILT),
+    DTYPE("param_dtype", AT(data_types.param), "null", "dtype that the model is read in",
+          .null_as = SW_DTYPE_COUNT, .flags = FIELD_NULL, LATER),
+    DTYPE("buffer_dtype", AT(data_types.buffer), "null", "dtype of buffers",
+          .null_as = SW_DTYPE_COUNT, .flags = FIELD_NULL, LATER),
+    JSON("keep_in_fp32_modules", "\"auto\"", "modules that stay in fp32", LATER),
+};
+SECTION(sw_config_table_data_types, "data_types", data_types_fields, 0, "dtypes by use");
+
+/* ---- our own block ---- */
+
+static const char *const losses[] = {"microbatch", "tokens", NULL};
+static const char *const recomputes[] = {"none", "blocks", NULL};
+static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const kernels[] = {"fast", "reference", NULL};
+
+static const struct config_field spillway_fields[] = {
+    INT("micro_batches", AT(spillway.micro_batches), "null", 1, HIGHEST,
+        "K, micro-batches of a global batch over all ranks; fixes the batch for any number of ranks",
+        .flags = FIELD_NULL, BUILT),
+    CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
+           "the step's loss: mean of the micro-batches' means, or mean over all targets", BUILT),
+    BOOL("decay_1d", AT(spillway.decay_1d), "true",
+         "weight decay also on parameters of one dimension (biases, norms)", BUILT),
+    STRINGS("frozen", AT(spillway.frozen), "[]",
+            "names of parameters that are not trained; * and ? match any text and any character",
+            BUILT),
+    INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors", BUILT),
+    INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "of all random numbers", BUILT),
+    BYTES("device_memory", AT(spillway.device_memory_bytes), "null",
+          "most memory of the device that a plan may use", .flags = FIELD_NULL, BUILT),
+    BYTES("host_memory", AT(spillway.host_memory_bytes), "null",
+          "most memory of the host that a plan may use", .flags = FIELD_NULL, BUILT),
+    BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null",
+          "most space on disk that a plan may use", .flags = FIELD_NULL, BUILT),
+    WORD("recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
+         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1",
+         BUILT),
+    CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
+           "order of the sum of gradients: over micro-batches one by one, or per rank first", BUILT),
+    CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
+           "fast, or the plain C reference", BUILT),
+    BOOL("allow_other_math", AT(spillway.allow_other_math), "false",
+         "resume a checkpoint whose math fingerprint differs", BUILT),
+    INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,
+        "columns of the vocabulary that the loss holds at a time; 0 = the program's choice", BUILT),
+};
+SECTION(sw_config_table_spillway, "spillway", spillway_fields, 0,
+        "keys of this program; DeepSpeed ignores the block");
