@@ -50,14 +50,15 @@ _Noreturn void sw_assert_failed(const char *file, int line, const char *text);
 enum sw_log_level { SW_LOG_ERROR, SW_LOG_WARN, SW_LOG_INFO, SW_LOG_DEBUG, SW_LOG_TRACE };
 void sw_log(enum sw_log_level level, const char *fmt, ...) SW_PRINTF(2, 3);
 void sw_log_set_level(enum sw_log_level level); /* default SW_LOG_WARN */
-/* Receives every line instead of stderr; NULL restores stderr. `text` is borrowed for the call. */
+/* Receives every line instead of stderr; NULL restores stderr. `text` is borrowed for the call; one
+ * call at a time, and the sink itself must not log. */
 typedef void (*sw_log_sink_fn)(void *ctx, enum sw_log_level level, const char *text);
 void sw_log_set_sink(sw_log_sink_fn sink, void *ctx);
 
 /* ---- counted allocation: `tag` is a string literal naming the owner ---- */
 
-void *sw_alloc(const char *tag,
-               size_t bytes); /* NULL when out of memory; bytes 0 gives a valid pointer */
+/* All give NULL when out of memory; 0 bytes give a valid pointer. */
+void *sw_alloc(const char *tag, size_t bytes);
 void *sw_alloc_zero(const char *tag, size_t count, size_t bytes); /* checked product, zeroed */
 void *sw_realloc(const char *tag, void *mem, size_t bytes); /* mem keeps its contents on failure */
 void *sw_alloc_aligned(const char *tag, size_t align, size_t bytes); /* align: a power of two */
@@ -181,8 +182,8 @@ uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
 /* FNV-1a 64; start with SW_HASH_INIT. For names and fingerprints, not for integrity of files. */
 #define SW_HASH_INIT UINT64_C(14695981039346656037)
 uint64_t sw_hash(uint64_t h, const void *data, size_t len);
-uint64_t sw_hash_str(uint64_t h,
-                     const char *text); /* includes the NUL, so that fields do not run together */
+/* Includes the NUL, so that fields do not run together. */
+uint64_t sw_hash_str(uint64_t h, const char *text);
 
 /* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
 struct sw_digest; /* streaming state */
@@ -218,7 +219,8 @@ int sw_cpu_count(void);
 
 /* ---- fault points: named places where tests make the program fail ----
  * SPILLWAY_FAULT="name:n:action[,...]": at the n-th pass through `name` (1 = first) do: eio, enospc,
- * kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was called. */
+ * kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was called.
+ * Names that mean the same everywhere: write, fsync, rename, in front of the call of that name. */
 enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
 enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
 sw_status sw_fault_set(const char *spec);              /* NULL switches all off */

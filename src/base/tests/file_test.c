@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole files and fault points: contents, names in messages, and for every system call that changes
+// the disk, that its failure leaves the old file and nothing else.
+#include "base/base.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+static char root[64];
+static char target[128];
+
+static int make_root(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/spillway-file-XXXXXX");
+    if (!mkdtemp(root)) {
+        return -1;
+    }
+    snprintf(target, sizeof(target), "%s/file", root);
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    sw_fault_set(NULL);
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", root);
+    return system(command);
+}
+
+static int count_entries(void)
+{
+    int n = 0;
+    DIR *dir = opendir(root);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        n += entry->d_name[0] != '.';
+    }
+    closedir(dir);
+    return n;
+}
+
+static void assert_contents(const char *wanted)
+{
+    char *text;
+    size_t len;
+    assert_int_equal(sw_file_read(target, &text, &len), SW_OK);
+    assert_int_equal(len, strlen(wanted));
+    assert_string_equal(text, wanted);
+    sw_free(text);
+}
+
+static void write_then_read(void **state)
+{
+    (void)state;
+    assert_int_equal(sw_file_write_atomic(target, "old", 3), SW_OK);
+    assert_contents("old");
+    assert_int_equal(sw_file_write_atomic(target, "", 0), SW_OK);
+    assert_contents("");
+    assert_int_equal(count_entries(), 1);
+}
+
+static void relative_names(void **state)
+{
+    (void)state;
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof(before)));
+    assert_int_equal(chdir(root), 0);
+    const sw_status st = sw_file_write_atomic("file", "here", 4);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(st, SW_OK);
+    assert_contents("here");
+}
+
+static void errors_name_the_path(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t len = 0;
+    assert_int_equal(sw_file_read(target, &text, &len), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), target));
+    assert_non_null(strstr(sw_error_message(), "No such file"));
+    assert_int_equal(sw_file_read(root, &text, &len), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "folder"));
+    assert_int_equal(sw_file_read("/dev/null", &text, &len), SW_E_IO);
+    assert_null(text);
+    char nowhere[160];
+    snprintf(nowhere, sizeof(nowhere), "%s/none/file", root);
+    assert_int_equal(sw_file_write_atomic(nowhere, "x", 1), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), nowhere));
+    assert_int_equal(sw_file_write_atomic(target, "x", 1), SW_OK);
+    sw_alloc_fail_nth(1);
+    assert_int_equal(sw_file_read(target, &text, &len), SW_E_NOMEM);
+    assert_null(text);
+}
+
+static void folders(void **state)
+{
+    (void)state;
+    char deep[160], under_file[200];
+    snprintf(deep, sizeof(deep), "%s/a/b//c/", root);
+    assert_int_equal(sw_mkdirs(deep), SW_OK);
+    assert_int_equal(sw_mkdirs(deep), SW_OK);
+    struct stat info;
+    assert_int_equal(stat(deep, &info), 0);
+    assert_true(S_ISDIR(info.st_mode));
+    assert_int_equal(sw_file_write_atomic(target, "x", 1), SW_OK);
+    snprintf(under_file, sizeof(under_file), "%s/sub", target);
+    assert_int_equal(sw_mkdirs(under_file), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), target));
+    assert_int_equal(sw_mkdirs(target), SW_E_IO);
+    assert_int_equal(sw_mkdirs(""), SW_E_ARG);
+}
+
+static void each_failing_call_leaves_the_old_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fault, *message;
+    } rows[] = {{"write:1:enospc", "No space left"},
+                {"write:1:eio", "Input/output"},
+                {"fsync:1:eio", "Input/output"},
+                {"rename:1:eio", "Input/output"}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        assert_int_equal(sw_file_write_atomic(target, "old", 3), SW_OK);
+        assert_int_equal(sw_fault_set(rows[i].fault), SW_OK);
+        assert_int_equal(sw_file_write_atomic(target, "new text", 8), SW_E_IO);
+        assert_non_null(strstr(sw_error_message(), rows[i].message));
+        assert_non_null(strstr(sw_error_message(), target));
+        assert_int_equal(sw_fault_set(NULL), SW_OK);
+        assert_contents("old");
+        assert_int_equal(count_entries(), 1);
+    }
+}
+
+static void short_writes_are_continued(void **state)
+{
+    (void)state;
+    assert_int_equal(sw_fault_set("write:1:short,write:2:short"), SW_OK);
+    assert_int_equal(sw_file_write_atomic(target, "all of it", 9), SW_OK);
+    assert_contents("all of it");
+}
+
+static void killed_between_any_two_calls(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"write:1:kill", "fsync:1:kill", "rename:1:kill",
+                                         "fsync:2:kill"};
+    for (size_t i = 0; i < SW_LEN(faults); i++) {
+        assert_int_equal(sw_file_write_atomic(target, "old", 3), SW_OK);
+        const pid_t child = fork();
+        if (child == 0) {
+            sw_fault_set(faults[i]);
+            sw_file_write_atomic(target, "new", 3);
+            _exit(0);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == 9);
+        assert_contents(i < 3 ? "old" : "new");
+    }
+}
+
+static void fault_specifications(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"x",
+                                      "x:1",
+                                      ":1:eio",
+                                      "x:0:eio",
+                                      "x:-1:eio",
+                                      "x:eio",
+                                      "x:1:later",
+                                      "x:1:eio,y:2",
+                                      "x:1:",
+                                      "x:1eio",
+                                      "x:99999999999999999999:eio"};
+    assert_int_equal(sw_fault_set("a:3:eio,b:1:short"), SW_OK);
+    for (size_t i = 0; i < SW_LEN(bad); i++) {
+        assert_int_equal(sw_fault_set(bad[i]), SW_E_ARG);
+        assert_non_null(strstr(sw_error_message(), "fault \""));
+    }
+    /* What was set before stays: the third pass through a, once. */
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
+    assert_int_equal(sw_fault_point("b"), SW_FAULT_SHORT);
+    assert_int_equal(sw_fault_point("b"), SW_FAULT_NONE);
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_EIO);
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
+    assert_int_equal(sw_fault_set(NULL), SW_OK);
+    assert_int_equal(sw_fault_set("a:1:enospc"), SW_OK);
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_ENOSPC);
+    assert_int_equal(sw_fault_set("a:1:enospc"), SW_OK);
+    assert_int_equal(sw_fault_set(NULL), SW_OK);
+    assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(write_then_read),
+        IN_FOLDER(relative_names),
+        IN_FOLDER(errors_name_the_path),
+        IN_FOLDER(folders),
+        IN_FOLDER(each_failing_call_leaves_the_old_file),
+        IN_FOLDER(short_writes_are_continued),
+        IN_FOLDER(killed_between_any_two_calls),
+        IN_FOLDER(fault_specifications),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

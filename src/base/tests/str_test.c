@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growing strings, slips of the pen, byte counts.
+#include "base/base.h"
+
+#include "support/test.h"
+
+static void appends_grow(void **state)
+{
+    (void)state;
+    struct sw_str str = {0};
+    assert_string_equal(sw_str_text(&str), "");
+    sw_str_append(&str, NULL, 0);
+    sw_str_puts(&str, "ab");
+    sw_str_putc(&str, 'c');
+    sw_str_append(&str, "\0d", 2);
+    assert_int_equal(str.len, 5);
+    assert_memory_equal(str.ptr, "abc\0d", 6);
+    sw_str_clear(&str);
+    assert_string_equal(sw_str_text(&str), "");
+    for (int i = 0; i < 1000; i++) {
+        sw_str_printf(&str, "%03d,", i);
+    }
+    assert_int_equal(str.len, 4000);
+    assert_false(str.failed);
+    assert_memory_equal(str.ptr + 4 * 123, "123,", 4);
+    sw_str_fini(&str);
+    assert_null(str.ptr);
+}
+
+static void failure_keeps_the_contents(void **state)
+{
+    (void)state;
+    struct sw_str str = {0};
+    sw_str_puts(&str, "kept");
+    char more[200];
+    memset(more, 'x', sizeof(more));
+    sw_alloc_fail_nth(1);
+    sw_str_append(&str, more, sizeof(more));
+    assert_true(str.failed);
+    sw_str_puts(&str, "!");
+    assert_string_equal(sw_str_text(&str), "kept");
+    sw_str_clear(&str);
+    sw_str_puts(&str, "again");
+    assert_false(str.failed);
+    assert_string_equal(sw_str_text(&str), "again");
+    sw_str_fini(&str);
+}
+
+static void edit_distances(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        int distance;
+    } rows[] = {{"", "", 0},       {"", "abc", 3},      {"kitten", "sitting", 3},
+                {"abc", "abc", 0}, {"flaw", "lawn", 2}, {"abcdef", "azced", 3}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        assert_int_equal(sw_edit_distance(rows[i].a, rows[i].b), rows[i].distance);
+        assert_int_equal(sw_edit_distance(rows[i].b, rows[i].a), rows[i].distance);
+    }
+    sw_alloc_fail_nth(1);
+    assert_int_equal(sw_edit_distance("a", "b"), -1);
+}
+
+static void nearest_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"zero_optimization", "stage", "optimizer", "fp16"};
+    assert_string_equal(sw_nearest("zero_optimisation", words, 4), "zero_optimization");
+    assert_string_equal(sw_nearest("stages", words, 4), "stage");
+    assert_string_equal(sw_nearest("fp_16", words, 4), "fp16");
+    assert_null(sw_nearest("communication_data_type", words, 4));
+    assert_null(sw_nearest("x", words, 4));
+    assert_null(sw_nearest("anything", words, 0));
+}
+
+static void bytes_for_people(void **state)
+{
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } rows[] = {{0, "0 B"},
+                {512, "512 B"},
+                {1023, "1023 B"},
+                {1024, "1.0 KiB"},
+                {1536, "1.5 KiB"},
+                {1048575, "1.0 MiB"},
+                {3.2 * 1073741824, "3.2 GiB"},
+                {-2048, "-2.0 KiB"},
+                {0x1p70, "1024.0 EiB"}};
+    char buf[32];
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        assert_string_equal(sw_format_bytes(buf, sizeof(buf), rows[i].bytes), rows[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(appends_grow),     cmocka_unit_test(failure_keeps_the_contents),
+        cmocka_unit_test(edit_distances),   cmocka_unit_test(nearest_word),
+        cmocka_unit_test(bytes_for_people),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
