@@ -118,9 +118,9 @@ SW_API sw_status sw_tokenizer_save(const struct sw_tokenizer *tokenizer, const c
 
 /* What `spillway tokenize` does with a stream. All zero: one line of ids for each line of text. */
 struct sw_tokenize_options {
-    bool decode;      /* lines of ids to lines of text */
-    bool json;        /* JSON lines: {"text": ..} or {"pair": [.., ..]} to {"ids": [..]}, and back */
-    bool special;     /* template tokens when encoding; special tokens kept when decoding */
+    bool decode;  /* lines of ids to lines of text */
+    bool json;    /* JSON lines: {"text": ..} or {"pair": [.., ..]} to {"ids": [..]}, and back */
+    bool special; /* template tokens when encoding; special tokens kept when decoding */
     const char *name; /* of the input, for messages; NULL: "standard input" */
 };
 SW_API sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
@@ -149,11 +149,11 @@ struct sw_dataset_options {
     int n_files;
     const char *const *val_files; /* none: the last val_fraction of the windows or rows */
     int n_val_files;
-    double val_fraction;          /* 0 .. 1, 0: no validation samples; not used with val_files */
+    double val_fraction;            /* 0 .. 1, 0: no validation samples; not used with val_files */
     struct sw_tokenizer *tokenizer; /* borrowed for the call; NULL is fine for shards */
-    int64_t vocab_size;           /* of the model: ids at or above it are refused. 0: the tokenizer's */
-    int64_t seq_len;              /* T */
-    uint64_t seed;                /* of the order of the training samples */
+    int64_t vocab_size; /* of the model: ids at or above it are refused. 0: the tokenizer's */
+    int64_t seq_len;    /* T */
+    uint64_t seed;      /* of the order of the training samples */
 };
 
 SW_API sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out);

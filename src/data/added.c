@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Added tokens. The sorted list is used as a trie: each byte of the text narrows a range of it.
+//
+// The order of things is the reference's (tokenizers 0.23): matches are found in the whole text
+// first and the flags look at them afterwards, so white space that an rstrip token took along can be
+// the match of a later token too.
+#include "data/added.h"
+
+#include "data/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* \w of the engine that the flag single_word uses: alphabetic, marks, decimal digits, connectors,
+ * joiners. The ranges are the alphabetic symbols (circled and squared letters). */
+static const char word_pattern[] =
+    "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"
+    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}]";
+
+static int compare_text(const struct sw_added_token *a, const struct sw_added_token *b)
+{
+    const size_t n = a->len < b->len ? a->len : b->len;
+    const int order = memcmp(a->text, b->text, n);
+    return order ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct sw_added_token *x = a, *y = b;
+    const int order = compare_text(x, y);
+    return order ? order : (x->id > y->id) - (x->id < y->id);
+}
+
+sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tokens, size_t n)
+{
+    bool any_single_word = false;
+    size_t kept = 0;
+    *set = (struct sw_added_set){.tokens = tokens};
+    if (n == 0) {
+        return SW_OK;
+    }
+    qsort(tokens, n, sizeof(*tokens), compare);
+    for (size_t i = 0; i < n; ++i) {
+        if (kept > 0 && compare_text(&tokens[kept - 1], &tokens[i]) == 0) {
+            continue;
+        }
+        tokens[kept++] = tokens[i];
+        set->starts[(unsigned char)tokens[i].text[0]] = true;
+        any_single_word = any_single_word || tokens[i].single_word;
+    }
+    set->n = kept;
+    if (any_single_word) {
+        SW_TRY(sw_regex_open(word_pattern, sizeof(word_pattern) - 1, false, &set->word));
+    }
+    return SW_OK;
+}
+
+void sw_added_set_fini(struct sw_added_set *set)
+{
+    sw_free(set->tokens);
+    sw_regex_close(set->word);
+    *set = (struct sw_added_set){0};
+}
+
+/* First token of [low, high) whose byte at `depth` is not below `byte`. All of them are longer than
+ * depth. */
+static size_t lower_bound(const struct sw_added_set *set, size_t low, size_t high, size_t depth,
+                          int byte)
+{
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if ((unsigned char)set->tokens[middle].text[depth] < byte) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The longest token at text[at], or NULL. */
+static const struct sw_added_token *match_at(const struct sw_added_set *set, const char *text,
+                                             size_t len, size_t at)
+{
+    const struct sw_added_token *longest = NULL;
+    size_t low = 0, high = set->n;
+    for (size_t depth = 0; at + depth < len && low < high; ++depth) {
+        const int byte = (unsigned char)text[at + depth];
+        low = lower_bound(set, low, high, depth, byte);
+        high = lower_bound(set, low, high, depth, byte + 1);
+        if (low < high && set->tokens[low].len == depth + 1) {
+            longest = &set->tokens[low++]; /* sorted: the one that ends here comes first */
+        }
+    }
+    return longest;
+}
+
+static size_t previous_char(const char *text, size_t at)
+{
+    do {
+        at--;
+    } while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+/* White space as Unicode has it: the characters of \s in sw_regex_translate. */
+static bool is_space(int32_t c)
+{
+    return (c >= 9 && c <= 13) || c == 32 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+static size_t space_before(const char *text, size_t at)
+{
+    while (at > 0) {
+        const size_t before = previous_char(text, at);
+        size_t pos = before;
+        if (!is_space(sw_utf8_next(text, at, &pos))) {
+            break;
+        }
+        at = before;
+    }
+    return at;
+}
+
+static size_t space_after(const char *text, size_t len, size_t at)
+{
+    size_t pos = at;
+    while (pos < len && is_space(sw_utf8_next(text, len, &pos))) {
+        at = pos;
+    }
+    return at;
+}
+
+static sw_status is_word(const struct sw_added_set *set, const char *text, size_t first, size_t end,
+                         bool *out)
+{
+    size_t match_first, match_end;
+    SW_TRY(sw_regex_find(set->word, text + first, end - first, 0, &match_first, &match_end));
+    *out = match_first == 0 && match_end > 0;
+    return SW_OK;
+}
+
+static sw_status stands_alone(const struct sw_added_scan *scan, size_t first, size_t end, bool *out)
+{
+    bool word_before = false, word_after = false;
+    if (first > 0) {
+        SW_TRY(
+            is_word(scan->set, scan->text, previous_char(scan->text, first), first, &word_before));
+    }
+    if (end < scan->len) {
+        size_t after = end;
+        sw_utf8_next(scan->text, scan->len, &after);
+        SW_TRY(is_word(scan->set, scan->text, end, after, &word_after));
+    }
+    *out = !word_before && !word_after;
+    return SW_OK;
+}
+
+void sw_added_scan_init(struct sw_added_scan *scan, const struct sw_added_set *set,
+                        const char *text, size_t len)
+{
+    *scan = (struct sw_added_scan){.set = set, .text = text, .len = len};
+}
+
+/* The next match that its flags allow; *out_token NULL at the end of the text. */
+static sw_status next_match(struct sw_added_scan *scan, const struct sw_added_token **out_token,
+                            size_t *out_first)
+{
+    *out_token = NULL;
+    for (size_t at = scan->search; at < scan->len && scan->set->n > 0; ++at) {
+        const struct sw_added_token *token = NULL;
+        bool alone = true;
+        if (scan->set->starts[(unsigned char)scan->text[at]]) {
+            token = match_at(scan->set, scan->text, scan->len, at);
+        }
+        if (!token) {
+            continue;
+        }
+        if (token->single_word) {
+            SW_TRY(stands_alone(scan, at, at + token->len, &alone));
+        }
+        if (alone) {
+            *out_token = token;
+            *out_first = at;
+            scan->search = at + token->len;
+            return SW_OK;
+        }
+        at += token->len - 1; /* a match that is thrown away is not searched again inside */
+    }
+    scan->search = scan->len;
+    return SW_OK;
+}
+
+static void give_pending(struct sw_added_scan *scan, size_t first, struct sw_added_piece *out)
+{
+    *out = (struct sw_added_piece){first, scan->pending_end - first, scan->pending};
+    scan->covered = scan->pending_end;
+    scan->pending = NULL;
+}
+
+sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *out, bool *out_more)
+{
+    const struct sw_added_token *token;
+    size_t first;
+
+    *out_more = true;
+    if (scan->pending) {
+        give_pending(scan, scan->covered, out);
+        return SW_OK;
+    }
+    SW_TRY(next_match(scan, &token, &first));
+    if (!token) {
+        *out = (struct sw_added_piece){scan->covered, scan->len - scan->covered, NULL};
+        *out_more = scan->covered < scan->len;
+        scan->covered = scan->len;
+        return SW_OK;
+    }
+    scan->pending = token;
+    scan->pending_end = first + token->len;
+    if (token->lstrip) {
+        const size_t stripped = space_before(scan->text, first);
+        first = stripped > scan->covered ? stripped : scan->covered;
+    }
+    if (token->rstrip) {
+        scan->pending_end = space_after(scan->text, scan->len, scan->pending_end);
+    }
+    if (scan->covered < first) {
+        *out = (struct sw_added_piece){scan->covered, first - scan->covered, NULL};
+        scan->covered = first;
+        return SW_OK;
+    }
+    give_pending(scan, first, out);
+    return SW_OK;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Added tokens: strings that are found in the text and become one id before anything else looks at
+// it. Leftmost-longest, and then the flags: single_word needs neighbours that are no word, lstrip and
+// rstrip take the white space beside the token along.
+#pragma once
+
+#include "data/regex.h"
+
+struct sw_added_token {
+    const char *text; /* what is searched; borrowed from the owner of the list */
+    size_t len;
+    int32_t id;
+    bool single_word, lstrip, rstrip, special;
+};
+
+/* A searchable set. All zero is an empty one. */
+struct sw_added_set {
+    struct sw_added_token *tokens; /* [n] sorted by text, no two equal */
+    size_t n;
+    bool starts[256];      /* some token starts with this byte */
+    struct sw_regex *word; /* one word character; NULL unless a token is single_word */
+};
+
+/* Takes tokens [n] (of sw_alloc) also on failure. Of tokens with equal text the lowest id stays. */
+sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tokens, size_t n);
+void sw_added_set_fini(struct sw_added_set *set);
+
+/* Cuts a text in pieces of plain text and tokens, from left to right. */
+struct sw_added_scan {
+    const struct sw_added_set *set;
+    const char *text;
+    size_t len;
+    size_t search;                        /* where the next match may start */
+    size_t covered;                       /* up to here pieces have been given out */
+    const struct sw_added_token *pending; /* found, its plain text in front was given out first */
+    size_t pending_end;
+};
+
+struct sw_added_piece {
+    size_t first, len;                  /* in the text */
+    const struct sw_added_token *token; /* NULL: plain text */
+};
+
+void sw_added_scan_init(struct sw_added_scan *scan, const struct sw_added_set *set,
+                        const char *text, size_t len);
+/* The next piece; *out_more false when there is none. Plain pieces are not empty. */
+sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *out,
+                             bool *out_more);

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE: the merge table, the merging of one word, and the memory of words.
+//
+// A word is a doubly linked list of symbols; a binary heap holds (rank, position) of every pair that
+// has a rank. An entry is stale when the symbols at its position have changed: it is checked when it
+// is popped, which costs less than removing it. So a word of n bytes takes O(n log n), however long.
+#include "data/bpe.h"
+
+#include "data/utf8.h"
+
+#include <string.h>
+
+struct sw_bpe_merge {
+    int32_t left, right; /* ids; left -1 marks an empty slot */
+    int32_t rank, id;    /* order, and the token the pair becomes */
+};
+
+/* Words seen: a direct-mapped table with fixed pools, emptied when a pool is full. No growth, so a
+ * word can always be forgotten and nothing here can fail while encoding. */
+enum {
+    CACHE_SLOTS = 1 << 16,
+    CACHE_TEXT_BYTES = 1 << 20,
+    CACHE_IDS = 1 << 19,
+    CACHE_WORD_BYTES = 64
+};
+
+struct cache_slot {
+    uint64_t hash;
+    uint32_t text, ids;       /* offsets in the pools */
+    uint16_t text_len, n_ids; /* text_len 0: empty */
+};
+
+struct sw_bpe_cache {
+    struct cache_slot slots[CACHE_SLOTS];
+    char text[CACHE_TEXT_BYTES];
+    int32_t ids[CACHE_IDS];
+    size_t text_used, ids_used;
+};
+
+static const struct cache_slot *cache_find(const struct sw_bpe_cache *cache, uint64_t hash,
+                                           const char *word, size_t len)
+{
+    const struct cache_slot *slot = &cache->slots[hash % CACHE_SLOTS];
+    const bool same = slot->hash == hash && slot->text_len == len &&
+                      memcmp(cache->text + slot->text, word, len) == 0;
+    return same ? slot : NULL;
+}
+
+static void cache_put(struct sw_bpe_cache *cache, uint64_t hash, const char *word, size_t len,
+                      const int32_t *ids, size_t n_ids)
+{
+    if (cache->text_used + len > CACHE_TEXT_BYTES || cache->ids_used + n_ids > CACHE_IDS) {
+        memset(cache->slots, 0, sizeof(cache->slots));
+        cache->text_used = cache->ids_used = 0;
+    }
+    memcpy(cache->text + cache->text_used, word, len);
+    if (n_ids > 0) {
+        memcpy(cache->ids + cache->ids_used, ids, n_ids * sizeof(*ids));
+    }
+    cache->slots[hash % CACHE_SLOTS] =
+        (struct cache_slot){hash, (uint32_t)cache->text_used, (uint32_t)cache->ids_used,
+                            (uint16_t)len, (uint16_t)n_ids};
+    cache->text_used += len;
+    cache->ids_used += n_ids;
+}
+
+sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab)
+{
+    *bpe = (struct sw_bpe){.vocab = vocab, .unknown = -1};
+    bpe->cache = sw_alloc_zero("word cache", 1, sizeof(*bpe->cache));
+    SW_TRY_ALLOC(bpe->cache, "the cache of words");
+    sw_byte_alphabet_init(&bpe->alphabet);
+    for (int byte = 0; byte < 256; ++byte) {
+        char letter[4];
+        const size_t n = sw_utf8_put(bpe->alphabet.code_point[byte], letter);
+        bpe->byte_id[byte] = sw_vocab_find(vocab, letter, n);
+    }
+    return SW_OK;
+}
+
+void sw_bpe_fini(struct sw_bpe *bpe)
+{
+    sw_free(bpe->merges);
+    sw_free(bpe->cache);
+    sw_free(bpe->heap);
+    sw_ids_fini(&bpe->symbols);
+    sw_ids_fini(&bpe->links);
+    sw_str_fini(&bpe->letters);
+    *bpe = (struct sw_bpe){0};
+}
+
+/* ---- merges ---- */
+
+/* The slot of the pair, or the empty one where it would go. */
+static struct sw_bpe_merge *merge_slot(const struct sw_bpe *bpe, int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
+    size_t i = (h >> 32) & (bpe->n_slots - 1);
+    while (bpe->merges[i].left >= 0 &&
+           (bpe->merges[i].left != left || bpe->merges[i].right != right)) {
+        i = (i + 1) & (bpe->n_slots - 1);
+    }
+    return &bpe->merges[i];
+}
+
+static const struct sw_bpe_merge *find_merge(const struct sw_bpe *bpe, int32_t left, int32_t right)
+{
+    if (bpe->n_slots == 0) {
+        return NULL;
+    }
+    const struct sw_bpe_merge *merge = merge_slot(bpe, left, right);
+    return merge->left >= 0 ? merge : NULL;
+}
+
+static sw_status grow_merges(struct sw_bpe *bpe)
+{
+    if (2 * (bpe->n_used + 1) <= bpe->n_slots) {
+        return SW_OK;
+    }
+    struct sw_bpe_merge *old = bpe->merges;
+    const size_t n_old = bpe->n_slots, n_slots = n_old ? 2 * n_old : 1024;
+    struct sw_bpe_merge *merges = sw_alloc("merges", n_slots * sizeof(*merges));
+    SW_TRY_ALLOC(merges, "the merges");
+    for (size_t i = 0; i < n_slots; ++i) {
+        merges[i].left = -1;
+    }
+    bpe->merges = merges;
+    bpe->n_slots = n_slots;
+    for (size_t i = 0; i < n_old; ++i) {
+        if (old[i].left >= 0) {
+            *merge_slot(bpe, old[i].left, old[i].right) = old[i];
+        }
+    }
+    sw_free(old);
+    return SW_OK;
+}
+
+sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len, const char *right,
+                           size_t right_len, int64_t rank)
+{
+    sw_str_clear(&bpe->letters);
+    sw_str_append(&bpe->letters, left, left_len);
+    sw_str_append(&bpe->letters, right, right_len);
+    if (bpe->letters.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the merges");
+    }
+    const struct {
+        const char *text;
+        size_t len;
+    } words[3] = {
+        {left, left_len}, {right, right_len}, {sw_str_text(&bpe->letters), bpe->letters.len}};
+    int32_t ids[3];
+    for (int i = 0; i < 3; ++i) {
+        ids[i] = sw_vocab_find(bpe->vocab, words[i].text, words[i].len);
+        if (ids[i] < 0) {
+            return SW_FAIL(SW_E_FORMAT, "merge %lld: token '%.60s' is not in the vocabulary",
+                           (long long)rank, words[i].text);
+        }
+    }
+    if (rank < 0 || rank > INT32_MAX) {
+        return SW_FAIL(SW_E_FORMAT, "merge %lld: too many merges", (long long)rank);
+    }
+    SW_TRY(grow_merges(bpe));
+    struct sw_bpe_merge *merge = merge_slot(bpe, ids[0], ids[1]);
+    bpe->n_used += merge->left < 0;
+    *merge = (struct sw_bpe_merge){ids[0], ids[1], (int32_t)rank, ids[2]};
+    return SW_OK;
+}
+
+/* ---- merging one word ---- */
+
+/* A word being merged. Symbol i is joined into its left neighbour by symbol[i] = -1; next and
+ * previous skip over such symbols. */
+struct word {
+    int32_t *symbol, *previous, *next; /* [n] */
+    int32_t n;
+    uint64_t *heap; /* [n_heap] rank << 32 | position of the left symbol */
+    size_t n_heap;
+};
+
+static void heap_push(struct word *word, uint64_t entry)
+{
+    size_t i = word->n_heap++;
+    while (i > 0 && word->heap[(i - 1) / 2] > entry) {
+        word->heap[i] = word->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    word->heap[i] = entry;
+}
+
+static uint64_t heap_pop(struct word *word)
+{
+    const uint64_t top = word->heap[0], last = word->heap[--word->n_heap];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= word->n_heap) {
+            break;
+        }
+        child += child + 1 < word->n_heap && word->heap[child + 1] < word->heap[child];
+        if (word->heap[child] >= last) {
+            break;
+        }
+        word->heap[i] = word->heap[child];
+        i = child;
+    }
+    word->heap[i] = last;
+    return top;
+}
+
+static void push_pair(const struct sw_bpe *bpe, struct word *word, int32_t at)
+{
+    if (at < 0 || word->next[at] >= word->n) {
+        return;
+    }
+    const struct sw_bpe_merge *merge =
+        find_merge(bpe, word->symbol[at], word->symbol[word->next[at]]);
+    if (merge) {
+        heap_push(word, (uint64_t)(uint32_t)merge->rank << 32 | (uint32_t)at);
+    }
+}
+
+static void merge_all(const struct sw_bpe *bpe, struct word *word)
+{
+    for (int32_t i = 0; i + 1 < word->n; ++i) {
+        push_pair(bpe, word, i);
+    }
+    while (word->n_heap > 0) {
+        const uint64_t entry = heap_pop(word);
+        const int32_t at = (int32_t)(uint32_t)entry, rank = (int32_t)(entry >> 32);
+        if (word->symbol[at] < 0 || word->next[at] >= word->n) {
+            continue;
+        }
+        const int32_t right = word->next[at];
+        const struct sw_bpe_merge *merge = find_merge(bpe, word->symbol[at], word->symbol[right]);
+        if (!merge || merge->rank != rank) {
+            continue;
+        }
+        word->symbol[at] = merge->id;
+        word->symbol[right] = -1;
+        word->next[at] = word->next[right];
+        if (word->next[at] < word->n) {
+            word->previous[word->next[at]] = at;
+        }
+        push_pair(bpe, word, word->previous[at]);
+        push_pair(bpe, word, at);
+    }
+}
+
+/* Room for a word of n symbols. The heap: n - 1 pairs at first, two more for each of n - 1 merges. */
+static sw_status reserve(struct sw_bpe *bpe, size_t n)
+{
+    while (bpe->links.cap < 2 * (int64_t)n) {
+        bpe->links.len = bpe->links.cap;
+        SW_TRY(sw_ids_push(&bpe->links, 0));
+    }
+    if (bpe->heap_cap < 3 * n) {
+        uint64_t *heap = sw_realloc("merge heap", bpe->heap, 3 * n * sizeof(*heap));
+        SW_TRY_ALLOC(heap, "the merging of a word");
+        bpe->heap = heap;
+        bpe->heap_cap = 3 * n;
+    }
+    return SW_OK;
+}
+
+/* The symbols a word starts from: one a byte, unknown bytes as the vocabulary's file says. */
+static sw_status first_symbols(struct sw_bpe *bpe, const char *bytes, size_t len)
+{
+    bool after_unknown = false;
+    sw_ids_clear(&bpe->symbols);
+    for (size_t i = 0; i < len; ++i) {
+        int32_t id = bpe->byte_id[(unsigned char)bytes[i]];
+        const bool known = id >= 0;
+        if (!known) {
+            id = after_unknown && bpe->fuse_unknown ? -1 : bpe->unknown;
+        }
+        after_unknown = !known;
+        if (id >= 0) {
+            SW_TRY(sw_ids_push(&bpe->symbols, id));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status encode_new(struct sw_bpe *bpe, const char *bytes, size_t len, struct sw_ids *out)
+{
+    if (bpe->whole_word_first) {
+        sw_str_clear(&bpe->letters);
+        sw_byte_alphabet_write(&bpe->alphabet, bytes, len, &bpe->letters);
+        if (bpe->letters.failed) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", len);
+        }
+        const int32_t id = sw_vocab_find(bpe->vocab, sw_str_text(&bpe->letters), bpe->letters.len);
+        if (id >= 0) {
+            return sw_ids_push(out, id);
+        }
+    }
+    SW_TRY(first_symbols(bpe, bytes, len));
+    const size_t n = (size_t)bpe->symbols.len;
+    SW_TRY(reserve(bpe, n));
+    struct word word = {
+        .symbol = bpe->symbols.ptr,
+        .previous = bpe->links.ptr,
+        .next = bpe->links.ptr + n,
+        .n = (int32_t)n,
+        .heap = bpe->heap,
+    };
+    for (int32_t i = 0; i < word.n; ++i) {
+        word.previous[i] = i - 1;
+        word.next[i] = i + 1;
+    }
+    merge_all(bpe, &word);
+    for (int32_t i = 0; i < word.n; ++i) {
+        if (word.symbol[i] >= 0) {
+            SW_TRY(sw_ids_push(out, word.symbol[i]));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct sw_ids *out)
+{
+    if (len == 0) {
+        return SW_OK;
+    }
+    if (len > INT32_MAX / 4) {
+        return SW_FAIL(SW_E_UNSUP, "a word of %zu bytes: longer than %d", len, INT32_MAX / 4);
+    }
+    if (len > CACHE_WORD_BYTES) {
+        return encode_new(bpe, word, len, out);
+    }
+    const uint64_t hash = sw_hash(SW_HASH_INIT, word, len);
+    const struct cache_slot *slot = cache_find(bpe->cache, hash, word, len);
+    if (slot) {
+        for (uint32_t i = 0; i < slot->n_ids; ++i) {
+            SW_TRY(sw_ids_push(out, bpe->cache->ids[slot->ids + i]));
+        }
+        return SW_OK;
+    }
+    const int64_t start = out->len;
+    SW_TRY(encode_new(bpe, word, len, out));
+    cache_put(bpe->cache, hash, word, len, out->ptr + start, (size_t)(out->len - start));
+    return SW_OK;
+}

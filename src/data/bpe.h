@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE of one word: start from its bytes, join the adjacent pair of lowest rank (the
+// leftmost among equals) until no pair has a rank. Words are remembered: text repeats them.
+#pragma once
+
+#include "data/byte_alphabet.h"
+#include "data/data.h"
+#include "data/vocab.h"
+
+struct sw_bpe_cache;
+
+struct sw_bpe {
+    const struct sw_vocab *vocab; /* borrowed */
+    struct sw_byte_alphabet alphabet;
+    int32_t byte_id[256];        /* id of each byte's letter; -1: no such token */
+    int32_t unknown;             /* id for bytes without a token; -1: they are left out */
+    bool fuse_unknown;           /* neighbours become one */
+    bool whole_word_first;       /* a word that is a token is not built by merges (ignore_merges) */
+    struct sw_bpe_merge *merges; /* [n_slots] hash table by pair of ids */
+    size_t n_slots, n_used;
+    struct sw_bpe_cache *cache; /* owned */
+    struct sw_ids symbols;      /* scratch of one word */
+    struct sw_ids links;
+    uint64_t *heap;
+    size_t heap_cap;
+    struct sw_str letters;
+};
+
+/* vocab is complete. `bpe` is all zero or fini'd. */
+sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab);
+void sw_bpe_fini(struct sw_bpe *bpe);
+/* Adds the pair (left, right) of tokens; their concatenation must be a token too. A later line for
+ * the same pair replaces the earlier one, as in the reference. */
+sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len, const char *right,
+                           size_t right_len, int64_t rank);
+/* Appends the ids of a word of bytes. */
+sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct sw_ids *out);

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE, in the order of the reference: cut out added tokens that want the raw text,
+// normalise what is left, cut out those that want it normalised, split into words, merge.
+#include "data/byte_bpe.h"
+
+#include "data/utf8.h"
+
+#include <string.h>
+
+static struct sw_byte_bpe *self_of(const struct sw_tokenizer *tokenizer)
+{
+    return SW_CONTAINER(tokenizer, struct sw_byte_bpe, super);
+}
+
+static void close(struct sw_tokenizer *tokenizer)
+{
+    struct sw_byte_bpe *self = self_of(tokenizer);
+    sw_added_set_fini(&self->raw);
+    sw_added_set_fini(&self->normalized);
+    sw_pretokenizer_fini(&self->pretokenizer);
+    sw_bpe_fini(&self->bpe);
+    sw_vocab_fini(&self->vocab);
+    sw_vocab_fini(&self->added);
+    sw_arena_fini(&self->texts);
+    sw_str_fini(&self->scratch);
+    sw_free(self->entries);
+    sw_free(self->special);
+    sw_tokenizer_fini(&self->super);
+    sw_free(self);
+}
+
+/* ---- encoding ---- */
+
+struct encoding {
+    struct sw_byte_bpe *self;
+    struct sw_ids *ids;
+};
+
+static sw_status encode_word(void *ctx, const char *word, size_t len)
+{
+    const struct encoding *to = ctx;
+    return sw_bpe_encode(&to->self->bpe, word, len, to->ids);
+}
+
+typedef sw_status (*plain_fn)(struct encoding *to, const char *text, size_t len);
+
+/* Tokens of the set become their ids, the text between them goes to `plain`. */
+static sw_status cut_tokens(struct encoding *to, const struct sw_added_set *set, const char *text,
+                            size_t len, plain_fn plain)
+{
+    struct sw_added_scan scan;
+    struct sw_added_piece piece;
+    bool more;
+    sw_added_scan_init(&scan, set, text, len);
+    for (;;) {
+        SW_TRY(sw_added_scan_next(&scan, &piece, &more));
+        if (!more) {
+            return SW_OK;
+        }
+        if (piece.token) {
+            SW_TRY(sw_ids_push(to->ids, piece.token->id));
+        } else {
+            SW_TRY(plain(to, text + piece.first, piece.len));
+        }
+    }
+}
+
+static sw_status encode_plain(struct encoding *to, const char *text, size_t len)
+{
+    return sw_pretokenize(&to->self->pretokenizer, text, len, encode_word, to);
+}
+
+static sw_status encode_raw(struct encoding *to, const char *text, size_t len)
+{
+    struct sw_byte_bpe *self = to->self;
+    if (self->normalizer.n_steps > 0) {
+        SW_TRY(sw_normalizer_apply(&self->normalizer, text, len, &self->scratch));
+        text = sw_str_text(&self->scratch);
+        len = self->scratch.len;
+    }
+    return cut_tokens(to, &self->normalized, text, len, encode_plain);
+}
+
+static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                        struct sw_ids *ids)
+{
+    struct encoding to = {self_of(tokenizer), ids};
+    SW_TRY(sw_utf8_check("text", text, len));
+    return cut_tokens(&to, &to.self->raw, text, len, encode_raw);
+}
+
+/* ---- decoding ---- */
+
+static const struct sw_vocab_token *token_of(const struct sw_byte_bpe *self, int32_t id)
+{
+    const struct sw_vocab_token *token = sw_vocab_token(&self->added, id);
+    return token ? token : sw_vocab_token(&self->vocab, id);
+}
+
+static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
+                        bool skip_special, struct sw_str *out)
+{
+    const struct sw_byte_bpe *self = self_of(tokenizer);
+    struct sw_str bytes = {0};
+    for (int64_t i = 0; i < n_ids; ++i) {
+        if (!(skip_special && self->special[ids[i]])) {
+            const struct sw_vocab_token *token = token_of(self, ids[i]);
+            sw_byte_alphabet_read(&self->bpe.alphabet, token->text, token->len, &bytes);
+        }
+    }
+    sw_utf8_append_lossy(out, sw_str_text(&bytes), bytes.len);
+    const bool failed = bytes.failed;
+    sw_str_fini(&bytes);
+    return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
+                            (long long)n_ids)
+                  : SW_OK;
+}
+
+static const char *token(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len)
+{
+    const struct sw_vocab_token *found = token_of(self_of(tokenizer), id);
+    if (found && out_len) {
+        *out_len = found->len;
+    }
+    return found ? found->text : NULL;
+}
+
+static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size_t len)
+{
+    const struct sw_byte_bpe *self = self_of(tokenizer);
+    const int32_t id = sw_vocab_find(&self->added, text, len);
+    return id >= 0 ? id : sw_vocab_find(&self->vocab, text, len);
+}
+
+static const struct sw_tokenizer_ops ops = {
+    .kind = "byte-level BPE",
+    .close = close,
+    .encode = encode,
+    .decode = decode,
+    .token = token,
+    .find = find,
+};
+
+/* ---- building ---- */
+
+sw_status sw_byte_bpe_open(struct sw_byte_bpe **out)
+{
+    struct sw_byte_bpe *self = sw_alloc_zero("tokenizer", 1, sizeof(*self));
+    SW_TRY_ALLOC(self, "a tokenizer");
+    sw_vocab_init(&self->vocab);
+    sw_vocab_init(&self->added);
+    sw_arena_init(&self->texts, "tokenizer");
+    const sw_status st = sw_tokenizer_init(&self->super, &ops);
+    if (st < 0) {
+        close(&self->super);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = self;
+    return SW_OK;
+}
+
+sw_status sw_byte_bpe_add_token(struct sw_byte_bpe *tokenizer, const char *text, size_t len,
+                                int64_t id, struct sw_added_token flags, bool normalized)
+{
+    if (len == 0) {
+        return SW_FAIL(SW_E_FORMAT, "an added token is empty");
+    }
+    const int32_t in_model = sw_vocab_find(&tokenizer->vocab, text, len);
+    const struct sw_vocab_token *owner = sw_vocab_token(&tokenizer->vocab, id);
+    if (in_model >= 0 ? in_model != id : owner != NULL) {
+        return SW_FAIL(
+            SW_E_FORMAT, "added token '%.40s' has the id %lld; in the vocabulary %s '%.40s'", text,
+            (long long)id, owner ? "that id is" : "it has another id:", owner ? owner->text : text);
+    }
+    SW_TRY(sw_vocab_add(&tokenizer->added, text, len, id));
+    struct sw_added_entry *entries =
+        sw_realloc("tokenizer", tokenizer->entries, (tokenizer->n_entries + 1) * sizeof(*entries));
+    SW_TRY_ALLOC(entries, "the added tokens");
+    tokenizer->entries = entries;
+    flags.text = sw_vocab_token(&tokenizer->added, id)->text;
+    flags.len = len;
+    flags.id = (int32_t)id;
+    entries[tokenizer->n_entries++] = (struct sw_added_entry){flags, normalized};
+    return SW_OK;
+}
+
+/* The entry as it is searched after the normalizer; empty when nothing is left of it. */
+static sw_status normalize_entry(struct sw_byte_bpe *self, struct sw_added_token *token)
+{
+    SW_TRY(sw_normalizer_apply(&self->normalizer, token->text, token->len, &self->scratch));
+    token->text = sw_arena_strndup(&self->texts, sw_str_text(&self->scratch), self->scratch.len);
+    token->len = self->scratch.len;
+    SW_TRY_ALLOC(token->text, "the added tokens");
+    return SW_OK;
+}
+
+/* The entries with this value of `normalized`, as a set. */
+static sw_status build_set(struct sw_byte_bpe *self, bool normalized, struct sw_added_set *set)
+{
+    size_t n = 0;
+    struct sw_added_token *tokens = sw_alloc("tokenizer", (self->n_entries + 1) * sizeof(*tokens));
+    SW_TRY_ALLOC(tokens, "the added tokens");
+    set->tokens = tokens; /* owned from here on, whatever happens */
+    for (size_t i = 0; i < self->n_entries; ++i) {
+        if (self->entries[i].normalized == normalized) {
+            tokens[n] = self->entries[i].token;
+            if (normalized) {
+                SW_TRY(normalize_entry(self, &tokens[n]));
+            }
+            n += tokens[n].len > 0;
+        }
+    }
+    return sw_added_set_init(set, tokens, n);
+}
+
+static sw_status check_template(const struct sw_byte_bpe *self, const struct sw_template *template)
+{
+    for (int i = 0; i < template->n_items; ++i) {
+        const struct sw_template_item *item = &template->items[i];
+        if (item->part == SW_TEMPLATE_SPECIAL && !token_of(self, item->id)) {
+            return SW_FAIL(SW_E_FORMAT, "post_processor adds the id %d, which no token has",
+                           item->id);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_byte_bpe_finish(struct sw_byte_bpe *tokenizer)
+{
+    tokenizer->super.vocab_size = sw_max_i64(tokenizer->vocab.n_ids, tokenizer->added.n_ids);
+    if (tokenizer->super.vocab_size == 0) {
+        return SW_FAIL(SW_E_FORMAT, "the vocabulary is empty");
+    }
+    SW_TRY(sw_normalizer_check(&tokenizer->normalizer));
+    SW_TRY(build_set(tokenizer, false, &tokenizer->raw));
+    SW_TRY(build_set(tokenizer, true, &tokenizer->normalized));
+    SW_TRY(check_template(tokenizer, &tokenizer->super.single));
+    SW_TRY(check_template(tokenizer, &tokenizer->super.pair));
+    tokenizer->special = sw_alloc_zero("tokenizer", (size_t)tokenizer->super.vocab_size, 1);
+    SW_TRY_ALLOC(tokenizer->special, "the special tokens");
+    for (size_t i = 0; i < tokenizer->n_entries; ++i) {
+        tokenizer->special[tokenizer->entries[i].token.id] = tokenizer->entries[i].token.special;
+    }
+    return SW_OK;
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets: files -> a corpus (a stream cut in windows, or rows of prompt and completion) -> numbered
+// samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token but the
+// first is a label exactly once an epoch.
+#include "data/data.h"
+
+#include "data/examples.h"
+#include "data/shuffle.h"
+#include "data/source.h"
+#include "data/stream.h"
+
+#include <math.h>
+#include <string.h>
+
+enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_EXAMPLES };
+
+struct corpus {
+    enum corpus_shape shape; /* by the first document; all others must agree */
+    struct sw_stream stream;
+    struct sw_examples examples;
+};
+
+/* The samples of a split: n of them from `first` on, in one corpus. */
+struct part {
+    const struct corpus *corpus;
+    int64_t first, n;
+};
+
+struct sw_dataset {
+    struct corpus corpus, val_corpus; /* the second only with files of its own */
+    struct part parts[2];             /* by enum sw_split */
+    int64_t seq_len;
+    uint64_t seed;
+    int32_t pad; /* id of padding: no loss sees it */
+};
+
+static void corpus_fini(struct corpus *corpus)
+{
+    sw_stream_fini(&corpus->stream);
+    sw_examples_fini(&corpus->examples);
+}
+
+void sw_dataset_close(struct sw_dataset *dataset)
+{
+    if (dataset) {
+        corpus_fini(&dataset->corpus);
+        corpus_fini(&dataset->val_corpus);
+        sw_free(dataset);
+    }
+}
+
+/* ---- reading files ---- */
+
+struct reading {
+    struct corpus *corpus;
+    struct sw_tokenizer *tokenizer;
+    int64_t vocab_size, seq_len;
+    struct sw_ids first, second; /* scratch */
+};
+
+static sw_status set_shape(struct reading *in, enum corpus_shape shape, const char *name)
+{
+    if (in->corpus->shape != SHAPE_UNKNOWN && in->corpus->shape != shape) {
+        return SW_FAIL(SW_E_CONFIG, "%s: %s among %s; give them to two runs", name,
+                       shape == SHAPE_STREAM ? "running text" : "prompt and completion",
+                       shape == SHAPE_STREAM ? "prompts and completions" : "running text");
+    }
+    in->corpus->shape = shape;
+    return SW_OK;
+}
+
+/* The ids of one text; `eos` adds the end-of-text token if there is one. */
+static sw_status encode(struct reading *in, const char *name, const char *text, size_t len,
+                        bool eos, struct sw_ids *out)
+{
+    sw_ids_clear(out);
+    const sw_status st = sw_tokenizer_encode(in->tokenizer, text, len, false, out);
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s", name);
+    }
+    const int32_t eos_id = sw_tokenizer_eos(in->tokenizer);
+    return eos && eos_id >= 0 ? sw_ids_push(out, eos_id) : SW_OK;
+}
+
+static sw_status check_ids(const struct reading *in, const char *name, const struct sw_ids *ids)
+{
+    for (int64_t i = 0; i < ids->len; ++i) {
+        if (ids->ptr[i] >= in->vocab_size) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "%s: the tokenizer gives the id %d, wanted below the vocabulary's %lld",
+                           name, ids->ptr[i], (long long)in->vocab_size);
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status add_text(struct reading *in, const struct sw_document *document)
+{
+    struct sw_stream *stream = &in->corpus->stream;
+    const int32_t eos = sw_tokenizer_eos(in->tokenizer);
+    SW_TRY(set_shape(in, SHAPE_STREAM, document->name));
+    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
+    SW_TRY(check_ids(in, document->name, &in->first));
+    if (stream->n > 0 && eos >= 0) {
+        SW_TRY(sw_stream_add(stream, document->name, &eos, 1));
+    }
+    return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
+}
+
+static sw_status add_example(struct reading *in, const struct sw_document *document)
+{
+    SW_TRY(set_shape(in, SHAPE_EXAMPLES, document->name));
+    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
+    SW_TRY(encode(in, document->name, document->completion, document->completion_len, true,
+                  &in->second));
+    SW_TRY(check_ids(in, document->name, &in->first));
+    SW_TRY(check_ids(in, document->name, &in->second));
+    return sw_examples_add(&in->corpus->examples, in->first.ptr, in->first.len, in->second.ptr,
+                           in->second.len, in->seq_len);
+}
+
+static sw_status add_document(void *ctx, const struct sw_document *document)
+{
+    return document->has_completion ? add_example(ctx, document) : add_text(ctx, document);
+}
+
+static sw_status add_file(struct reading *in, const char *path)
+{
+    if (sw_source_kind_of(path) == SW_SOURCE_SHARD) {
+        SW_TRY(set_shape(in, SHAPE_STREAM, path));
+        return sw_stream_add_shard(&in->corpus->stream, path);
+    }
+    if (!in->tokenizer) {
+        return SW_FAIL(SW_E_CONFIG, "%s: text needs a tokenizer", path);
+    }
+    return sw_source_read(path, add_document, in);
+}
+
+static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
+{
+    return corpus->shape == SHAPE_EXAMPLES ? corpus->examples.n
+                                           : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
+}
+
+/* What the files hold must make at least one sample. */
+static sw_status check_size(const struct reading *in, const char *path, int n_files)
+{
+    const struct corpus *corpus = in->corpus;
+    const struct sw_examples *examples = &corpus->examples;
+    if (examples->n_cut + examples->n_dropped > 0) {
+        sw_log(SW_LOG_WARN,
+               "%s: of %lld examples %lld are cut at %lld tokens and %lld left out, with no token "
+               "of the completion left",
+               path, (long long)(examples->n + examples->n_dropped), (long long)examples->n_cut,
+               (long long)in->seq_len, (long long)examples->n_dropped);
+    }
+    if (n_samples_of(corpus, in->seq_len) > 0) {
+        return SW_OK;
+    }
+    if (corpus->shape == SHAPE_EXAMPLES) {
+        return SW_FAIL(SW_E_CONFIG, "%s: no example has a completion within %lld tokens", path,
+                       (long long)in->seq_len);
+    }
+    return SW_FAIL(SW_E_CONFIG,
+                   "%s%s: %lld tokens, wanted at least %lld (one sequence of %lld and the label of "
+                   "its last token)",
+                   path, n_files > 1 ? " and more" : "", (long long)corpus->stream.n,
+                   (long long)in->seq_len + 1, (long long)in->seq_len);
+}
+
+static sw_status read_corpus(const struct sw_dataset_options *options, const char *const *files,
+                             int n_files, int64_t vocab_size, struct corpus *corpus)
+{
+    sw_status st;
+    struct sw_file_list list = {0};
+    struct reading in = {.corpus = corpus,
+                         .tokenizer = options->tokenizer,
+                         .vocab_size = vocab_size,
+                         .seq_len = options->seq_len};
+    sw_stream_init(&corpus->stream, vocab_size);
+    SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
+    for (int i = 0; i < list.n; ++i) {
+        SW_TRY_OR(done, add_file(&in, list.paths[i]));
+    }
+    SW_TRY_OR(done, check_size(&in, list.paths[0], list.n));
+done:
+    sw_file_list_fini(&list);
+    sw_ids_fini(&in.first);
+    sw_ids_fini(&in.second);
+    return st;
+}
+
+/* ---- opening ---- */
+
+static sw_status check_options(const struct sw_dataset_options *options, int64_t vocab_size)
+{
+    if (options->n_files < 1) {
+        return SW_FAIL(SW_E_ARG, "dataset: no files");
+    }
+    if (options->seq_len < 1 || options->seq_len >= INT32_MAX) {
+        return SW_FAIL(SW_E_CONFIG, "sequence length %lld, wanted 1 or more",
+                       (long long)options->seq_len);
+    }
+    if (!(options->val_fraction >= 0.0 && options->val_fraction < 1.0)) {
+        return SW_FAIL(SW_E_CONFIG, "validation fraction %g, wanted 0 or more and below 1",
+                       options->val_fraction);
+    }
+    if (vocab_size < 1) {
+        return SW_FAIL(SW_E_ARG, "dataset: neither a tokenizer nor the size of a vocabulary");
+    }
+    return SW_OK;
+}
+
+/* The validation samples are the last of the corpus, but never all of it. */
+static void split(struct sw_dataset *dataset, double val_fraction)
+{
+    const int64_t n = n_samples_of(&dataset->corpus, dataset->seq_len);
+    int64_t n_val = (int64_t)floor((double)n * val_fraction);
+    n_val = val_fraction > 0.0 && n_val == 0 && n > 1 ? 1 : n_val;
+    dataset->parts[SW_SPLIT_TRAIN] = (struct part){&dataset->corpus, 0, n - n_val};
+    dataset->parts[SW_SPLIT_VAL] = (struct part){&dataset->corpus, n - n_val, n_val};
+}
+
+static int32_t pad_id(const struct sw_tokenizer *tokenizer)
+{
+    if (!tokenizer) {
+        return 0;
+    }
+    const int32_t pad = sw_tokenizer_pad(tokenizer), eos = sw_tokenizer_eos(tokenizer);
+    return pad >= 0 ? pad : sw_max_i64(eos, 0);
+}
+
+sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out)
+{
+    sw_status st;
+    int64_t vocab_size = options->vocab_size;
+    if (vocab_size == 0 && options->tokenizer) {
+        vocab_size = sw_tokenizer_vocab_size(options->tokenizer);
+    }
+    SW_TRY(check_options(options, vocab_size));
+    struct sw_dataset *dataset = sw_alloc_zero("dataset", 1, sizeof(*dataset));
+    SW_TRY_ALLOC(dataset, "a dataset");
+    dataset->seq_len = options->seq_len;
+    dataset->seed = options->seed;
+    dataset->pad = pad_id(options->tokenizer);
+    SW_TRY_OR(fail,
+              read_corpus(options, options->files, options->n_files, vocab_size, &dataset->corpus));
+    split(dataset, options->n_val_files > 0 ? 0.0 : options->val_fraction);
+    if (options->n_val_files > 0) {
+        SW_TRY_OR(fail, read_corpus(options, options->val_files, options->n_val_files, vocab_size,
+                                    &dataset->val_corpus));
+        dataset->parts[SW_SPLIT_VAL] = (struct part){
+            &dataset->val_corpus, 0, n_samples_of(&dataset->val_corpus, dataset->seq_len)};
+    }
+    *out = dataset;
+    return SW_OK;
+fail:
+    sw_dataset_close(dataset);
+    return st;
+}
+
+int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].n;
+}
+
+static int64_t corpus_tokens(const struct corpus *corpus)
+{
+    return corpus->stream.n + corpus->examples.tokens.len;
+}
+
+int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
+{
+    return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+}
+
+/* ---- fetching ---- */
+
+static sw_status read_window(const struct sw_dataset *dataset, const struct corpus *corpus,
+                             int64_t i_window, int32_t *ids, int32_t *labels, int32_t *mask)
+{
+    const int64_t n = dataset->seq_len, first = i_window * n;
+    SW_TRY(sw_stream_read(&corpus->stream, first, n, ids));
+    memcpy(labels, ids + 1, (size_t)(n - 1) * sizeof(*labels));
+    SW_TRY(sw_stream_read(&corpus->stream, first + n, 1, labels + n - 1));
+    for (int64_t t = 0; mask && t < n; ++t) {
+        mask[t] = 1;
+    }
+    return SW_OK;
+}
+
+/* A row that stands for no sample. Its mask says "tokens": an attention over nothing at all would
+ * be a division by zero. */
+static void blank_row(const struct sw_dataset *dataset, int32_t *ids, int32_t *labels,
+                      int32_t *mask)
+{
+    for (int64_t t = 0; t < dataset->seq_len; ++t) {
+        ids[t] = 0;
+        labels[t] = SW_IGNORED_LABEL;
+        if (mask) {
+            mask[t] = 1;
+        }
+    }
+}
+
+/* The sample's place in its corpus; -1 for a blank row. */
+static int64_t place_of(const struct sw_dataset *dataset, enum sw_split split, int64_t sample)
+{
+    const struct part *part = &dataset->parts[split];
+    if (split == SW_SPLIT_VAL) {
+        return sample < part->n ? part->first + sample : -1;
+    }
+    return part->first + sw_shuffle(dataset->seed, sample / part->n, part->n, sample % part->n);
+}
+
+sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
+                           int64_t n_rows, int32_t *ids, int32_t *labels, int32_t *mask)
+{
+    const struct corpus *corpus = dataset->parts[split].corpus;
+    if (first < 0 || n_rows < 0 || (split == SW_SPLIT_TRAIN && dataset->parts[split].n == 0)) {
+        return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld of %lld", (long long)first,
+                       (long long)(first + n_rows), (long long)dataset->parts[split].n);
+    }
+    for (int64_t row = 0; row < n_rows; ++row) {
+        const int64_t at = place_of(dataset, split, first + row), offset = row * dataset->seq_len;
+        int32_t *row_mask = mask ? mask + offset : NULL;
+        if (at < 0) {
+            blank_row(dataset, ids + offset, labels + offset, row_mask);
+        } else if (corpus->shape == SHAPE_EXAMPLES) {
+            sw_examples_read(&corpus->examples, at, dataset->seq_len, dataset->pad, ids + offset,
+                             labels + offset, row_mask);
+        } else {
+            SW_TRY(read_window(dataset, corpus, at, ids + offset, labels + offset, row_mask));
+        }
+    }
+    return SW_OK;
+}

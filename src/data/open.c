@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokenizer a path is: by the names in a folder, or by a file's own name and first byte.
+#include "data/tokenizer.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What a folder may hold, first match wins. Two names: a pair of files that need each other. */
+enum { KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_UNBUILT };
+
+static const struct {
+    const char *name, *second;
+    int kind;
+    const char *unbuilt;
+} layouts[] = {
+    {"tokenizer.json", NULL, KIND_JSON, NULL},
+    {"vocab.json", "merges.txt", KIND_PAIR, NULL},
+    {"encoder.json", "vocab.bpe", KIND_PAIR, NULL},
+    {"chars.json", NULL, KIND_CHARS, NULL},
+    {"vocab.txt", NULL, KIND_UNBUILT, "WordPiece"},
+    {"tokenizer.model", NULL, KIND_UNBUILT, "SentencePiece"},
+    {"spiece.model", NULL, KIND_UNBUILT, "SentencePiece"},
+    {"sentencepiece.bpe.model", NULL, KIND_UNBUILT, "SentencePiece"},
+};
+
+sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out)
+{
+    const char *slash = strrchr(path, '/');
+    sw_str_clear(out);
+    if (slash) {
+        sw_str_append(out, path, slash == path ? 1 : (size_t)(slash - path));
+    } else {
+        sw_str_putc(out, '.');
+    }
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path") : SW_OK;
+}
+
+struct paths {
+    struct sw_str folder, first, second;
+};
+
+static sw_status open_layout(size_t i, const struct paths *paths,
+                             const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
+{
+    switch (layouts[i].kind) {
+    case KIND_JSON:
+        return sw_tokenizer_open_json(paths->first.ptr, options, out);
+    case KIND_PAIR:
+        return sw_tokenizer_open_vocab_merges(paths->first.ptr, paths->second.ptr, options, out);
+    case KIND_CHARS:
+        return sw_tokenizer_open_chars_json(paths->first.ptr, out);
+    default:
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: %s tokenizers are not built; byte-level BPE (tokenizer.json, or "
+                       "vocab.json and merges.txt) and characters are",
+                       paths->first.ptr, layouts[i].unbuilt);
+    }
+}
+
+/* Sets the paths of layout i in the folder; false if its files are not there. */
+static bool layout_is_there(size_t i, const char *folder, struct paths *paths)
+{
+    sw_str_clear(&paths->first);
+    sw_str_clear(&paths->second);
+    sw_str_printf(&paths->first, "%s/%s", folder, layouts[i].name);
+    sw_str_printf(&paths->second, "%s/%s", folder,
+                  layouts[i].second ? layouts[i].second : layouts[i].name);
+    return !paths->first.failed && !paths->second.failed && access(paths->first.ptr, F_OK) == 0 &&
+           access(paths->second.ptr, F_OK) == 0;
+}
+
+static sw_status open_folder(const char *folder, struct paths *paths,
+                             const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
+{
+    for (size_t i = 0; i < SW_LEN(layouts); ++i) {
+        if (layout_is_there(i, folder, paths)) {
+            return open_layout(i, paths, options, out);
+        }
+    }
+    return SW_FAIL(SW_E_IO,
+                   "%s: no tokenizer there: wanted tokenizer.json, or vocab.json and "
+                   "merges.txt, or encoder.json and vocab.bpe, or chars.json",
+                   folder);
+}
+
+/* A file of another name: a list is characters, the rest has to be a tokenizer.json. */
+static sw_status open_unnamed(const char *path, const struct sw_tokenizer_options *options,
+                              struct sw_tokenizer **out)
+{
+    char *data;
+    size_t len;
+    SW_TRY(sw_file_read(path, &data, &len));
+    const bool list = data[strspn(data, " \t\r\n")] == '[';
+    sw_free(data);
+    return list ? sw_tokenizer_open_chars_json(path, out)
+                : sw_tokenizer_open_json(path, options, out);
+}
+
+/* One of a pair of files brings the other along. */
+static sw_status open_file(const char *path, struct paths *paths,
+                           const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t i = 0;
+    while (i < SW_LEN(layouts) && strcmp(name, layouts[i].name) != 0 &&
+           (!layouts[i].second || strcmp(name, layouts[i].second) != 0)) {
+        i++;
+    }
+    if (i == SW_LEN(layouts) || access(path, F_OK) != 0) {
+        return open_unnamed(path, options, out);
+    }
+    SW_TRY(sw_tokenizer_folder_of(path, &paths->folder));
+    if (!layout_is_there(i, paths->folder.ptr, paths)) {
+        return SW_FAIL(SW_E_IO, "%s: needs both %s and %s in its folder", path, layouts[i].name,
+                       layouts[i].second);
+    }
+    return open_layout(i, paths, options, out);
+}
+
+sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options *options,
+                            struct sw_tokenizer **out)
+{
+    static const struct sw_tokenizer_options as_file = {0};
+    struct stat info;
+    struct paths paths = {0};
+    options = options ? options : &as_file;
+    const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    const sw_status st =
+        folder ? open_folder(path, &paths, options, out) : open_file(path, &paths, options, out);
+    sw_str_fini(&paths.folder);
+    sw_str_fini(&paths.first);
+    sw_str_fini(&paths.second);
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
+}

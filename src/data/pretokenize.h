@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pre-tokenizers: text to the words that BPE merges within.
+#pragma once
+
+#include "data/regex.h"
+
+enum sw_split_behavior {
+    SW_SPLIT_ISOLATED,
+    SW_SPLIT_REMOVED,
+    SW_SPLIT_MERGED_WITH_PREVIOUS,
+    SW_SPLIT_MERGED_WITH_NEXT,
+    SW_SPLIT_CONTIGUOUS,
+};
+
+struct sw_split_step {
+    struct sw_regex *regex; /* owned */
+    enum sw_split_behavior behavior;
+    bool invert; /* what lies between the matches counts as a match */
+};
+
+enum { SW_PRETOKENIZER_MAX_STEPS = 8 };
+
+/* Split steps in order, then ByteLevel. All zero: the whole text is one word. */
+struct sw_pretokenizer {
+    struct sw_split_step steps[SW_PRETOKENIZER_MAX_STEPS];
+    int n_steps;
+    bool prefix_space;      /* a space in front of each piece .. */
+    int i_prefix_step;      /* .. that reaches this step (n_steps: each word) */
+    struct sw_str prefixed; /* scratch */
+};
+
+/* The split pattern of GPT-2, which ByteLevel brings along. */
+extern const char sw_gpt2_pattern[];
+
+/* SW_E_UNSUP: more steps than SW_PRETOKENIZER_MAX_STEPS, or the pattern. */
+sw_status sw_pretokenizer_add(struct sw_pretokenizer *pretokenizer, const char *pattern, size_t len,
+                              bool literal, enum sw_split_behavior behavior, bool invert);
+void sw_pretokenizer_fini(struct sw_pretokenizer *pretokenizer);
+
+typedef sw_status (*sw_word_fn)(void *ctx, const char *word, size_t len);
+/* Calls fn with each word of a well-formed text, in order; words are not empty, borrowed. */
+sw_status sw_pretokenize(struct sw_pretokenizer *pretokenizer, const char *text, size_t len,
+                         sw_word_fn fn, void *ctx);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which token ends a text, begins one, pads a row. tokenizer.json does not say it; the files that
+// transformers writes beside it do, and for a bare vocabulary the usual names are looked for.
+#include "data/byte_bpe.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *const side_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+
+/* "eos_token": "x" or {"content": "x", ..}; null and absent are nothing. */
+static const char *token_text(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *value = sw_json_get(object, key);
+    if (value && value->type == SW_JSON_OBJECT) {
+        value = sw_json_get(value, "content");
+    }
+    return value && value->type == SW_JSON_STRING ? value->string : NULL;
+}
+
+static sw_status read_side_file(struct sw_byte_bpe *tokenizer, const struct sw_json *root)
+{
+    struct sw_tokenizer *super = &tokenizer->super;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } roles[] = {
+        {"eos_token", &super->eos}, {"bos_token", &super->bos}, {"pad_token", &super->pad}};
+    for (size_t i = 0; i < SW_LEN(roles); ++i) {
+        const char *text = token_text(root, roles[i].key);
+        if (text) {
+            *roles[i].id = sw_tokenizer_find(super, text);
+            if (*roles[i].id < 0) {
+                return SW_FAIL(SW_E_FORMAT, "%s is '%.60s', which the vocabulary does not have",
+                               roles[i].key, text);
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* The first of the names that is a token. */
+static int32_t find_usual(const struct sw_tokenizer *tokenizer, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; ++i) {
+        const int32_t id = sw_tokenizer_find(tokenizer, names[i]);
+        if (id >= 0) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+static void usual_roles(struct sw_tokenizer *tokenizer)
+{
+    static const char *const eos[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"};
+    static const char *const bos[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|endoftext|>"};
+    static const char *const pad[] = {"<pad>", "[PAD]", "<|pad|>"};
+    tokenizer->eos = tokenizer->eos < 0 ? find_usual(tokenizer, eos, SW_LEN(eos)) : tokenizer->eos;
+    tokenizer->bos = tokenizer->bos < 0 ? find_usual(tokenizer, bos, SW_LEN(bos)) : tokenizer->bos;
+    tokenizer->pad = tokenizer->pad < 0 ? find_usual(tokenizer, pad, SW_LEN(pad)) : tokenizer->pad;
+}
+
+/* Reads one file beside the tokenizer, if it is there, and keeps it for saving. */
+static sw_status read_if_there(struct sw_byte_bpe *tokenizer, const char *path, const char *name)
+{
+    sw_status st;
+    struct sw_json_doc *doc = NULL;
+    char *data = NULL;
+    size_t len;
+    if (access(path, F_OK) != 0) {
+        return SW_OK;
+    }
+    SW_TRY(sw_file_read(path, &data, &len));
+    SW_TRY_OR(done, sw_json_parse(path, data, len, SW_JSON_STRICT, &doc));
+    st = read_side_file(tokenizer, sw_json_root(doc));
+    if (st < 0) {
+        sw_fail_prefix(st, "%s", path);
+        goto done;
+    }
+    SW_TRY_OR(done, sw_tokenizer_keep_file(&tokenizer->super, name, data, len));
+done:
+    sw_json_close(doc);
+    sw_free(data);
+    return st;
+}
+
+sw_status sw_byte_bpe_read_roles(struct sw_byte_bpe *tokenizer, const char *folder)
+{
+    for (size_t i = 0; i < SW_LEN(side_files); ++i) {
+        sw_status st;
+        struct sw_str path = {0};
+        sw_str_printf(&path, "%s/%s", folder, side_files[i]);
+        st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                         : read_if_there(tokenizer, path.ptr, side_files[i]);
+        sw_str_fini(&path);
+        SW_TRY(st);
+    }
+    usual_roles(&tokenizer->super);
+    return SW_OK;
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The row of ids, and the token shards of nanoGPT and llm.c.
+//
+// llm.c's header is 256 little-endian i32: magic, version, number of tokens, zeros. nanoGPT's file
+// has none, so it is what is left when the magic is not there.
+#include "data/stream.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum { HEADER_BYTES = 1024, SCAN_IDS = 1 << 26 };
+
+/* Magic numbers of the llm.c family: token shards, and files that are no token stream. */
+static const struct {
+    int32_t magic, version;
+    int width; /* of an id; 0: refused */
+    const char *what;
+} formats[] = {
+    {20240520, 1, 2, "a token shard"},
+    {20240801, 7, 4, "a token shard"},
+    {20240522, 0, 0, "a file of multiple-choice questions"},
+    {20240326, 0, 0, "a model"},
+    {20240328, 0, 0, "a tokenizer"},
+};
+
+void sw_stream_init(struct sw_stream *stream, int64_t vocab_size)
+{
+    *stream = (struct sw_stream){.vocab_size = vocab_size};
+}
+
+void sw_stream_fini(struct sw_stream *stream)
+{
+    for (int i = 0; i < stream->n_segments; ++i) {
+        sw_free(stream->segments[i].name);
+        sw_free(stream->segments[i].owned);
+        sw_map_close(&stream->segments[i].map);
+    }
+    sw_free(stream->segments);
+    *stream = (struct sw_stream){0};
+}
+
+static int64_t id_at(const struct sw_segment *segment, int64_t i)
+{
+    return segment->width == 2 ? le16toh(((const uint16_t *)segment->ids)[i])
+                               : le32toh(((const uint32_t *)segment->ids)[i]);
+}
+
+static sw_status refuse_id(const struct sw_stream *stream, const char *name, int64_t i, int64_t id)
+{
+    return SW_FAIL(SW_E_FORMAT,
+                   "%s: token %lld has the id %lld, wanted below the vocabulary's %lld", name,
+                   (long long)i, (long long)id, (long long)stream->vocab_size);
+}
+
+/* A new last segment with its name. */
+static sw_status push_segment(struct sw_stream *stream, const char *name, struct sw_segment **out)
+{
+    struct sw_segment *segments = sw_realloc("token stream", stream->segments,
+                                             (size_t)(stream->n_segments + 1) * sizeof(*segments));
+    SW_TRY_ALLOC(segments, "the token stream");
+    stream->segments = segments;
+    *out = &segments[stream->n_segments];
+    **out = (struct sw_segment){.name = sw_strdup("token stream", name), .first = stream->n};
+    SW_TRY_ALLOC((*out)->name, "the token stream");
+    stream->n_segments++;
+    return SW_OK;
+}
+
+/* ---- ids made here ---- */
+
+static sw_status reserve(struct sw_segment *segment, int64_t n_more)
+{
+    const int64_t wanted = segment->n + n_more;
+    if (wanted > segment->cap) {
+        const int64_t cap = sw_max_i64(wanted, segment->cap + segment->cap / 2);
+        void *owned = sw_realloc("token stream", segment->owned, (size_t)(cap * segment->width));
+        SW_TRY_ALLOC(owned, "the token stream");
+        segment->owned = owned;
+        segment->ids = owned;
+        segment->cap = cap;
+    }
+    return SW_OK;
+}
+
+sw_status sw_stream_add(struct sw_stream *stream, const char *name, const int32_t *ids, int64_t n)
+{
+    struct sw_segment *last =
+        stream->n_segments > 0 ? &stream->segments[stream->n_segments - 1] : NULL;
+    for (int64_t i = 0; i < n; ++i) {
+        if (ids[i] < 0 || ids[i] >= stream->vocab_size) {
+            return refuse_id(stream, name, i, ids[i]);
+        }
+    }
+    if (n == 0) {
+        return SW_OK;
+    }
+    if (!last || last->map.data) {
+        SW_TRY(push_segment(stream, name, &last));
+        last->width = stream->vocab_size <= 0x10000 ? 2 : 4;
+    }
+    SW_TRY(reserve(last, n));
+    for (int64_t i = 0; i < n; ++i) {
+        if (last->width == 2) {
+            ((uint16_t *)last->owned)[last->n + i] = htole16((uint16_t)ids[i]);
+        } else {
+            ((uint32_t *)last->owned)[last->n + i] = htole32((uint32_t)ids[i]);
+        }
+    }
+    last->n += n;
+    stream->n += n;
+    return SW_OK;
+}
+
+/* ---- shards ---- */
+
+static int32_t header_field(const struct sw_map *map, int i)
+{
+    uint32_t value;
+    memcpy(&value, map->data + 4 * i, 4);
+    return (int32_t)le32toh(value);
+}
+
+/* Width and place of the ids in a mapped file. */
+static sw_status read_header(const char *path, struct sw_segment *segment)
+{
+    const struct sw_map *map = &segment->map;
+    const int32_t magic = map->len >= HEADER_BYTES ? header_field(map, 0) : 0;
+    size_t header = 0;
+
+    segment->width = 2;
+    for (size_t i = 0; i < SW_LEN(formats); ++i) {
+        if (magic != formats[i].magic) {
+            continue;
+        }
+        if (formats[i].width == 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: is %s, wanted token ids", path, formats[i].what);
+        }
+        const int32_t version = header_field(map, 1), n_tokens = header_field(map, 2);
+        if (version != formats[i].version) {
+            return SW_FAIL(SW_E_FORMAT, "%s: version %d, wanted %d", path, version,
+                           formats[i].version);
+        }
+        segment->width = formats[i].width;
+        header = HEADER_BYTES;
+        const int64_t bytes = (int64_t)(map->len - header);
+        if (n_tokens < 0 || (int64_t)n_tokens * segment->width != bytes) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %lld bytes after the header, wanted %d tokens of %d",
+                           path, (long long)bytes, n_tokens, segment->width);
+        }
+    }
+    const size_t bytes = map->len - header;
+    if (bytes == 0 || bytes % (size_t)segment->width != 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %zu bytes of token ids, wanted a multiple of %d", path,
+                       bytes, segment->width);
+    }
+    segment->ids = map->data + header;
+    segment->n = (int64_t)(bytes / (size_t)segment->width);
+    return SW_OK;
+}
+
+/* A wrong vocabulary should stop a run before it starts, so the beginning is looked at now (all of a
+ * file up to 2^26 tokens); later ids are checked when they are read. */
+static sw_status scan(const struct sw_stream *stream, const struct sw_segment *segment)
+{
+    const int64_t n = sw_min_i64(segment->n, SCAN_IDS);
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t id = id_at(segment, i);
+        if (id >= stream->vocab_size) {
+            return refuse_id(stream, segment->name, i, id);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_stream_add_shard(struct sw_stream *stream, const char *path)
+{
+    struct sw_segment *segment;
+    SW_TRY(push_segment(stream, path, &segment));
+    SW_TRY(sw_map_open(path, &segment->map));
+    SW_TRY(read_header(path, segment));
+    SW_TRY(scan(stream, segment));
+    stream->n += segment->n;
+    return SW_OK;
+}
+
+/* ---- reading ---- */
+
+/* The segment that holds id `at`: the last one that starts at or before it. */
+static const struct sw_segment *segment_of(const struct sw_stream *stream, int64_t at)
+{
+    int low = 0, high = stream->n_segments - 1;
+    while (low < high) {
+        const int middle = low + (high - low + 1) / 2;
+        if (stream->segments[middle].first <= at) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return &stream->segments[low];
+}
+
+sw_status sw_stream_read(const struct sw_stream *stream, int64_t first, int64_t n, int32_t *out)
+{
+    SW_ASSERT(first >= 0 && n >= 0 && first + n <= stream->n);
+    while (n > 0) {
+        const struct sw_segment *segment = segment_of(stream, first);
+        const int64_t from = first - segment->first, here = sw_min_i64(n, segment->n - from);
+        for (int64_t i = 0; i < here; ++i) {
+            const int64_t id = id_at(segment, from + i);
+            if (id >= stream->vocab_size) {
+                return refuse_id(stream, segment->name, from + i, id);
+            }
+            out[i] = (int32_t)id;
+        }
+        first += here;
+        out += here;
+        n -= here;
+    }
+    return SW_OK;
+}

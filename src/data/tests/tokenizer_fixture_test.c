@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every folder of fixtures/tokenizers: byte-level BPE gives the recorded ids and text, one by one and
+// over whole files; every other kind is refused with its name.
+// TIMEOUT 300
+#include "data/data.h"
+
+#include "helpers.h"
+#include "json/json.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static const char *root;
+
+/* ---- one recorded line ---- */
+
+struct counts {
+    int64_t n_lines, n_wrong;
+};
+
+static void report(struct counts *counts, const char *file, int64_t i_line, const char *what)
+{
+    if (counts->n_wrong++ < 5) {
+        print_error("%s:%lld: %s differs\n", file, (long long)i_line, what);
+    }
+}
+
+static bool same_ids(const struct sw_ids *ids, const struct sw_json *wanted)
+{
+    const struct sw_json *id = wanted->first;
+    for (int64_t i = 0; i < ids->len && id; ++i, id = id->next) {
+        if (id->integer != ids->ptr[i]) {
+            return false;
+        }
+    }
+    return ids->len == wanted->n_children;
+}
+
+static bool same_text(struct sw_tokenizer *tokenizer, const struct sw_ids *ids, bool plain,
+                      const struct sw_json *wanted)
+{
+    char *text;
+    size_t len;
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids->ptr, ids->len, plain, &text, &len), SW_OK);
+    const bool same = len == wanted->string_len && memcmp(text, wanted->string, len) == 0;
+    sw_tokenizer_free_text(text);
+    return same;
+}
+
+static void check_row(struct sw_tokenizer *tokenizer, const char *file, int64_t i_line,
+                      const struct sw_json *row, struct counts *counts)
+{
+    struct sw_ids ids = {0}, types = {0};
+    const struct sw_json *text = sw_json_get(row, "text"), *pair = sw_json_get(row, "pair");
+    const struct sw_json *decoded = sw_json_get(row, "decoded");
+    const struct sw_json *plain = sw_json_get(row, "decoded_plain");
+    const struct sw_json *type_ids = sw_json_get(row, "token_type_ids");
+    const sw_status st =
+        text ? sw_tokenizer_encode(tokenizer, text->string, text->string_len, true, &ids)
+             : sw_tokenizer_encode_pair(tokenizer, pair->first->string, pair->first->string_len,
+                                        pair->last->string, pair->last->string_len, true, &ids,
+                                        &types);
+    counts->n_lines++;
+    if (st < 0 || !same_ids(&ids, sw_json_get(row, "ids"))) {
+        report(counts, file, i_line, st < 0 ? sw_error_message() : "ids");
+    }
+    if (type_ids && !same_ids(&types, type_ids)) {
+        report(counts, file, i_line, "token_type_ids");
+    }
+    if (!same_text(tokenizer, &ids, false, decoded)) {
+        report(counts, file, i_line, "decoded");
+    }
+    if (!same_text(tokenizer, &ids, true, plain ? plain : decoded)) {
+        report(counts, file, i_line, "decoded_plain");
+    }
+    sw_ids_fini(&ids);
+    sw_ids_fini(&types);
+}
+
+static void check_lines(struct sw_tokenizer *tokenizer, const char *file)
+{
+    struct counts counts = {0};
+    char *data;
+    size_t len;
+    int64_t i_line = 1;
+    assert_int_equal(sw_file_read(file, &data, &len), SW_OK);
+    for (size_t at = 0; at < len; ++i_line) {
+        const char *end = memchr(data + at, '\n', len - at);
+        const size_t n = end ? (size_t)(end - (data + at)) : len - at;
+        struct sw_json_doc *doc;
+        if (n > 0) {
+            assert_int_equal(sw_json_parse(file, data + at, n, SW_JSON_STRICT, &doc), SW_OK);
+            check_row(tokenizer, file, i_line, sw_json_root(doc), &counts);
+            sw_json_close(doc);
+        }
+        at += n + 1;
+    }
+    sw_free(data);
+    print_message("  %s: %lld rows, %lld wrong\n", file, (long long)counts.n_lines,
+                  (long long)counts.n_wrong);
+    assert_true(counts.n_lines > 0);
+    assert_int_equal(counts.n_wrong, 0);
+}
+
+/* ---- whole files ---- */
+
+static void digest(const struct sw_ids *ids, char out[65])
+{
+    unsigned char *bytes = sw_alloc("test", (size_t)ids->len * 4 + 1);
+    for (int64_t i = 0; i < ids->len; ++i) {
+        for (int k = 0; k < 4; ++k) {
+            bytes[4 * i + k] = (unsigned char)((uint32_t)ids->ptr[i] >> 8 * k);
+        }
+    }
+    sw_test_sha256(bytes, (size_t)ids->len * 4, out);
+    sw_free(bytes);
+}
+
+static void check_digest(const char *what, const struct sw_ids *ids, const struct sw_json *row,
+                         const char *count_key, const char *digest_key)
+{
+    char hex[65];
+    const struct sw_json *count = sw_json_get(row, count_key);
+    if (!count) {
+        return;
+    }
+    digest(ids, hex);
+    print_message("  %s, %s: %lld tokens\n", sw_json_get(row, "file")->string, what,
+                  (long long)ids->len);
+    assert_int_equal(ids->len, count->integer);
+    assert_string_equal(hex, sw_json_get(row, digest_key)->string);
+}
+
+static void encode_lines(struct sw_tokenizer *tokenizer, const char *text, size_t len, int64_t step,
+                         struct sw_ids *ids)
+{
+    int64_t i_line = 0;
+    for (size_t at = 0; at < len; ++i_line) {
+        const char *end = memchr(text + at, '\n', len - at);
+        const size_t n = end ? (size_t)(end - (text + at)) : len - at;
+        if (i_line % step == 0) {
+            assert_int_equal(sw_tokenizer_encode(tokenizer, text + at, n, false, ids), SW_OK);
+        }
+        at += n + 1;
+    }
+}
+
+static void check_files(struct sw_tokenizer *tokenizer, const char *path)
+{
+    struct sw_json_doc *doc;
+    struct sw_str file = {0}, name = {0};
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &doc), SW_OK);
+    const int64_t step = sw_json_get(sw_json_root(doc), "line_step")->integer;
+    const struct sw_json *row = sw_json_get(sw_json_root(doc), "files")->first;
+    for (; row; row = row->next) {
+        char *text;
+        size_t len;
+        sw_str_clear(&name);
+        sw_str_printf(&name, "text/%s", sw_json_get(row, "file")->string);
+        assert_int_equal(sw_file_read(sw_test_data(&file, name.ptr), &text, &len), SW_OK);
+        sw_ids_clear(&ids);
+        encode_lines(tokenizer, text, len, step, &ids);
+        check_digest("by lines", &ids, row, "line_count", "line_sha256");
+        sw_ids_clear(&ids);
+        if (sw_json_get(row, "whole_count")) {
+            assert_int_equal(sw_tokenizer_encode(tokenizer, text, len, false, &ids), SW_OK);
+        }
+        check_digest("whole", &ids, row, "whole_count", "whole_sha256");
+        sw_free(text);
+    }
+    sw_json_close(doc);
+    sw_ids_fini(&ids);
+    sw_str_fini(&file);
+    sw_str_fini(&name);
+}
+
+/* ---- one folder ---- */
+
+static bool exists(struct sw_str *path, const char *folder, const char *name)
+{
+    sw_str_clear(path);
+    sw_str_printf(path, "%s/%s", folder, name);
+    return access(path->ptr, R_OK) == 0;
+}
+
+/* Every file of ids in the folder against one tokenizer. */
+static void check_tokenizer(const char *tokenizer_path, const char *folder)
+{
+    static const struct {
+        const char *name;
+        struct sw_tokenizer_options options;
+    } files[] = {
+        {"ids.jsonl", {SW_PREFIX_AS_FILE}},
+        {"pairs.jsonl", {SW_PREFIX_AS_FILE}},
+        {"ids_prefix_space.jsonl", {SW_PREFIX_ON}},
+        {"files.json", {SW_PREFIX_AS_FILE}},
+    };
+    struct sw_str path = {0};
+    for (size_t i = 0; i < SW_LEN(files); ++i) {
+        struct sw_tokenizer *tokenizer;
+        if (!exists(&path, folder, files[i].name)) {
+            continue;
+        }
+        if (sw_tokenizer_open(tokenizer_path, &files[i].options, &tokenizer) < 0) {
+            fail_msg("%s: %s", tokenizer_path, sw_error_message());
+        }
+        if (strcmp(files[i].name, "files.json") == 0) {
+            check_files(tokenizer, path.ptr);
+        } else {
+            check_lines(tokenizer, path.ptr);
+        }
+        sw_tokenizer_close(tokenizer);
+    }
+    sw_str_fini(&path);
+}
+
+static bool is_byte_level(const char *path)
+{
+    char *text;
+    size_t len;
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    const bool yes = strstr(text, "\"ByteLevel\"") != NULL;
+    sw_free(text);
+    return yes;
+}
+
+static void check_tokenizer_json(const char *path, const char *folder)
+{
+    struct sw_tokenizer *tokenizer;
+    if (is_byte_level(path)) {
+        print_message("%s\n", path);
+        check_tokenizer(path, folder);
+        return;
+    }
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_UNSUP);
+    print_message("%s\n  refused: %s\n", path, sw_error_message());
+    assert_non_null(strstr(sw_error_message(), "is not built"));
+}
+
+/* The vocabulary files that reference.json names, for folders without a tokenizer.json. */
+static void check_named_files(const char *folder)
+{
+    struct sw_str path = {0}, data = {0};
+    struct sw_json_doc *doc;
+    assert_true(exists(&path, folder, "reference.json"));
+    assert_int_equal(sw_json_read(path.ptr, SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *files = sw_json_get(sw_json_root(doc), "files");
+    if (files && files->first) {
+        const char *name = sw_test_data(&data, files->first->string);
+        struct sw_tokenizer *tokenizer;
+        print_message("%s with %s\n", folder, name);
+        if (strstr(name, "vocab.json")) {
+            check_tokenizer(name, folder);
+        } else {
+            assert_int_equal(sw_tokenizer_open(name, NULL, &tokenizer), SW_E_UNSUP);
+            assert_non_null(strstr(sw_error_message(), "not built"));
+        }
+    }
+    sw_json_close(doc);
+    sw_str_fini(&path);
+    sw_str_fini(&data);
+}
+
+static void check_folder(const char *folder)
+{
+    struct sw_str path = {0};
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        if (strncmp(entry->d_name, "tokenizer", 9) == 0 && strstr(entry->d_name, ".json") &&
+            !strstr(entry->d_name, ".jsonl")) {
+            assert_true(exists(&path, folder, entry->d_name));
+            check_tokenizer_json(path.ptr, folder);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+        check_named_files(folder);
+    }
+    sw_str_fini(&path);
+}
+
+static void every_recorded_tokenizer(void **state)
+{
+    (void)state;
+    struct sw_str path = {0};
+    int n_folders = 0;
+    sw_str_printf(&path, "%s/tokenizers", root);
+    DIR *dir = opendir(path.ptr);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
+            sw_str_clear(&path);
+            sw_str_printf(&path, "%s/tokenizers/%s", root, entry->d_name);
+            check_folder(path.ptr);
+            n_folders++;
+        }
+    }
+    assert_true(n_folders > 0);
+    closedir(dir);
+    sw_str_fini(&path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_recorded_tokenizer)};
+    root = sw_test_fixtures();
+    return root && SW_HAVE_PCRE2 && SW_HAVE_UTF8PROC ? cmocka_run_group_tests(tests, NULL, NULL)
+                                                     : TEST_EXIT_SKIPPED;
+}

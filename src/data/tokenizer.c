@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front of all tokenizers: checks, templates, saving. What differs by kind is behind ops.
+#include "data/tokenizer.h"
+
+#include <string.h>
+
+sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
+                          int32_t type_id)
+{
+    struct sw_template_item *items =
+        sw_realloc("template", template->items, (size_t)(template->n_items + 1) * sizeof(*items));
+    SW_TRY_ALLOC(items, "a template");
+    items[template->n_items++] = (struct sw_template_item){part, id, type_id};
+    template->items = items;
+    return SW_OK;
+}
+
+void sw_template_fini(struct sw_template *template)
+{
+    sw_free(template->items);
+    *template = (struct sw_template){0};
+}
+
+sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops)
+{
+    *tokenizer = (struct sw_tokenizer){.ops = ops, .eos = -1, .bos = -1, .pad = -1};
+    SW_TRY(sw_template_add(&tokenizer->single, SW_TEMPLATE_FIRST, -1, 0));
+    SW_TRY(sw_template_add(&tokenizer->pair, SW_TEMPLATE_FIRST, -1, 0));
+    SW_TRY(sw_template_add(&tokenizer->pair, SW_TEMPLATE_SECOND, -1, 1));
+    return SW_OK;
+}
+
+void sw_tokenizer_fini(struct sw_tokenizer *tokenizer)
+{
+    sw_template_fini(&tokenizer->single);
+    sw_template_fini(&tokenizer->pair);
+    for (int i = 0; i < tokenizer->n_files; ++i) {
+        sw_free(tokenizer->files[i].name);
+        sw_free(tokenizer->files[i].data);
+    }
+    sw_free(tokenizer->files);
+}
+
+sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
+                                 size_t len)
+{
+    const int n = tokenizer->n_files;
+    struct sw_saved_file *files =
+        sw_realloc("tokenizer", tokenizer->files, (size_t)(n + 1) * sizeof(*files));
+    SW_TRY_ALLOC(files, "a tokenizer's files");
+    tokenizer->files = files;
+    files[n] =
+        (struct sw_saved_file){sw_strdup("tokenizer", name), sw_alloc("tokenizer", len), len};
+    tokenizer->n_files++;
+    SW_TRY_ALLOC(files[n].name && files[n].data ? files : NULL, "a tokenizer's files");
+    if (len > 0) {
+        memcpy(files[n].data, data, len);
+    }
+    return SW_OK;
+}
+
+void sw_tokenizer_close(struct sw_tokenizer *tokenizer)
+{
+    if (tokenizer) {
+        tokenizer->ops->close(tokenizer);
+    }
+}
+
+static sw_status apply_template(const struct sw_template *template, const struct sw_ids texts[2],
+                                bool add_special, struct sw_ids *ids, struct sw_ids *types)
+{
+    for (int i = 0; i < template->n_items; ++i) {
+        const struct sw_template_item *item = &template->items[i];
+        const struct sw_ids one = {(int32_t *)&item->id, 1, 1};
+        const struct sw_ids *part = &one;
+        if (item->part != SW_TEMPLATE_SPECIAL) {
+            part = &texts[item->part == SW_TEMPLATE_SECOND];
+        } else if (!add_special) {
+            continue;
+        }
+        for (int64_t k = 0; k < part->len; ++k) {
+            SW_TRY(sw_ids_push(ids, part->ptr[k]));
+            if (types) {
+                SW_TRY(sw_ids_push(types, item->type_id));
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* One or two texts by their template; the outputs get their old length back on failure. */
+static sw_status encode(struct sw_tokenizer *tokenizer, const struct sw_template *template,
+                        const char *const texts[2], const size_t lens[2], int n_texts,
+                        bool add_special, struct sw_ids *ids, struct sw_ids *types)
+{
+    sw_status st;
+    struct sw_ids parts[2] = {{0}};
+    const int64_t n_ids = ids->len, n_types = types ? types->len : 0;
+    for (int i = 0; i < n_texts; ++i) {
+        SW_TRY_OR(done, tokenizer->ops->encode(tokenizer, texts[i], lens[i], &parts[i]));
+    }
+    SW_TRY_OR(done, apply_template(template, parts, add_special, ids, types));
+done:
+    if (st < 0) {
+        ids->len = n_ids;
+        if (types) {
+            types->len = n_types;
+        }
+    }
+    sw_ids_fini(&parts[0]);
+    sw_ids_fini(&parts[1]);
+    return st;
+}
+
+sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                              bool add_special, struct sw_ids *ids)
+{
+    if (!add_special || tokenizer->single.n_items == 1) { /* no copy for the common case */
+        const int64_t n_ids = ids->len;
+        const sw_status st = tokenizer->ops->encode(tokenizer, text, len, ids);
+        ids->len = st < 0 ? n_ids : ids->len;
+        return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
+    }
+    return encode(tokenizer, &tokenizer->single, (const char *[2]){text, ""}, (size_t[2]){len, 0},
+                  1, add_special, ids, NULL);
+}
+
+sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *first,
+                                   size_t first_len, const char *second, size_t second_len,
+                                   bool add_special, struct sw_ids *ids, struct sw_ids *types)
+{
+    return encode(tokenizer, &tokenizer->pair, (const char *[2]){first, second},
+                  (size_t[2]){first_len, second_len}, 2, add_special, ids, types);
+}
+
+sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
+                                  int64_t n_ids, bool skip_special, struct sw_str *out)
+{
+    int64_t done = 0;
+    while (done < n_ids) { /* ids without a token (rows that pad an embedding) stand alone */
+        int64_t end = done;
+        while (end < n_ids && tokenizer->ops->token(tokenizer, ids[end], NULL)) {
+            end++;
+        }
+        if (end > done) {
+            SW_TRY(tokenizer->ops->decode(tokenizer, ids + done, end - done, skip_special, out));
+        }
+        if (end < n_ids) {
+            sw_str_puts(out, "\xEF\xBF\xBD");
+            end++;
+        }
+        done = end;
+    }
+    if (out->failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
+                       (long long)n_ids);
+    }
+    return SW_OK;
+}
+
+sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_t *ids,
+                              int64_t n_ids, bool skip_special, char **out_text, size_t *out_len)
+{
+    struct sw_str text = {0};
+    sw_status st = sw_tokenizer_decode_str(tokenizer, ids, n_ids, skip_special, &text);
+    if (st >= 0 && !text.ptr) {
+        text.ptr = sw_strdup("text", "");
+        st = text.ptr ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a text");
+    }
+    if (st < 0) {
+        sw_str_fini(&text);
+        return st;
+    }
+    *out_text = text.ptr;
+    if (out_len) {
+        *out_len = text.len;
+    }
+    return SW_OK;
+}
+
+void sw_tokenizer_free_text(char *text)
+{
+    sw_free(text);
+}
+
+int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->vocab_size;
+}
+
+int32_t sw_tokenizer_eos(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+int32_t sw_tokenizer_bos(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int32_t sw_tokenizer_pad(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->pad;
+}
+
+const char *sw_tokenizer_token(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len)
+{
+    return tokenizer->ops->token(tokenizer, id, out_len);
+}
+
+int32_t sw_tokenizer_find(const struct sw_tokenizer *tokenizer, const char *token)
+{
+    return tokenizer->ops->find(tokenizer, token, strlen(token));
+}
+
+const char *sw_tokenizer_kind(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->ops->kind;
+}
+
+sw_status sw_tokenizer_save(const struct sw_tokenizer *tokenizer, const char *folder)
+{
+    for (int i = 0; i < tokenizer->n_files; ++i) {
+        sw_status st;
+        struct sw_str path = {0};
+        sw_str_printf(&path, "%s/%s", folder, tokenizer->files[i].name);
+        st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                         : sw_file_write_atomic(path.ptr, tokenizer->files[i].data,
+                                                tokenizer->files[i].len);
+        sw_str_fini(&path);
+        SW_TRY(st);
+    }
+    return SW_OK;
+}

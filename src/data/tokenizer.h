@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every kind of tokenizer shares: the table of its operations, the template of special tokens
+// around a text, the files it is saved as.
+#pragma once
+
+#include "data/data.h"
+
+struct sw_tokenizer_ops {
+    const char *kind; /* for people */
+    void (*close)(struct sw_tokenizer *tokenizer);
+    /* Appends the ids of the text itself. */
+    sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                        struct sw_ids *ids);
+    /* Appends the text; every id has a token. */
+    sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
+                        bool skip_special, struct sw_str *out);
+    const char *(*token)(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len);
+    int32_t (*find)(const struct sw_tokenizer *tokenizer, const char *token, size_t len);
+};
+
+enum sw_template_part { SW_TEMPLATE_SPECIAL, SW_TEMPLATE_FIRST, SW_TEMPLATE_SECOND };
+
+struct sw_template_item {
+    enum sw_template_part part;
+    int32_t id;      /* of a special token */
+    int32_t type_id; /* token type, 0 or 1 as the file says */
+};
+
+/* The post-processor: what stands around one text, and around two. */
+struct sw_template {
+    struct sw_template_item *items; /* owned */
+    int n_items;
+};
+sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
+                          int32_t type_id);
+void sw_template_fini(struct sw_template *template);
+
+struct sw_saved_file {
+    char *name, *data; /* owned */
+    size_t len;
+};
+
+/* Base of every kind, its first member. */
+struct sw_tokenizer {
+    const struct sw_tokenizer_ops *ops;
+    int64_t vocab_size;
+    int32_t eos, bos, pad;
+    struct sw_template single, pair;
+    struct sw_saved_file *files; /* [n_files] what sw_tokenizer_save writes */
+    int n_files;
+};
+
+/* ids -1, templates of the bare text. */
+sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops);
+void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
+/* Keeps a copy of a file for sw_tokenizer_save. */
+sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
+                                 size_t len);
+
+/* The folder a path lies in, for the files beside it; "." for a bare name. out is replaced. */
+sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
+
+/* ---- the kinds ---- */
+
+/* tokenizer.json, and the optional files beside it. */
+sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_options *options,
+                                 struct sw_tokenizer **out);
+/* GPT-2's two files. */
+sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
+                                         const struct sw_tokenizer_options *options,
+                                         struct sw_tokenizer **out);
+/* chars.json. */
+sw_status sw_tokenizer_open_chars_json(const char *path, struct sw_tokenizer **out);

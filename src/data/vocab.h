@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vocabulary: token text <-> id, both ways, holes in the ids allowed.
+#pragma once
+
+#include "base/base.h"
+
+/* No vocabulary comes near it; a file that asks for more is damaged. */
+enum { SW_VOCAB_MAX_ID = (1 << 24) - 1 };
+
+struct sw_vocab_token {
+    const char *text; /* NUL-terminated, may hold NUL; NULL where no token has this id */
+    size_t len;
+};
+
+struct sw_vocab {
+    struct sw_arena arena;         /* the texts */
+    struct sw_vocab_token *tokens; /* [n_ids], by id */
+    int64_t n_ids, cap;            /* highest id + 1; allocated */
+    int32_t *slots;                /* [n_slots] hash table of ids, -1 empty */
+    size_t n_slots, n_used;        /* n_slots is 0 or a power of two */
+};
+
+void sw_vocab_init(struct sw_vocab *vocab);
+void sw_vocab_fini(struct sw_vocab *vocab);
+/* SW_E_FORMAT, starting with the token: id out of range, or taken, or the text is there already. */
+sw_status sw_vocab_add(struct sw_vocab *vocab, const char *text, size_t len, int64_t id);
+/* -1 if there is none. */
+int32_t sw_vocab_find(const struct sw_vocab *vocab, const char *text, size_t len);
+/* NULL if there is none. */
+const struct sw_vocab_token *sw_vocab_token(const struct sw_vocab *vocab, int64_t id);
