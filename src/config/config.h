@@ -254,10 +254,12 @@ int64_t sw_config_recompute_every(const struct sw_config *config, int64_t n_bloc
 void sw_config_write_json(const struct sw_config *config, int indent, struct sw_str *out);
 /* One line a key: name, value, source. */
 void sw_config_print(const struct sw_config *config, struct sw_str *out);
-/* {"config": effective, "source": {key: where}, "not_built": [..]}, for machines. */
+/* "config": effective, "source": {key: where}, "not_built": [..] - members of an object. */
 void sw_config_print_json(const struct sw_config *config, struct sw_str *out);
 /* Type, default, range, meaning and state of a key or of all keys of a block; SW_E_CONFIG with the
  * nearest name when there is none. */
 sw_status sw_config_explain(const char *key, struct sw_str *out);
+/* With the fewest digits that read back equal. */
+void sw_config_write_number(double value, struct sw_str *out);
 /* docs/config.md */
 void sw_config_write_docs(struct sw_str *out);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-const struct config_section *const sw_config_sections[] = {
+static const struct config_section *const sections[] = {
     &sw_config_table_top,           &sw_config_table_optimizer,
     &sw_config_table_scheduler,     &sw_config_table_fp16,
     &sw_config_table_bf16,          &sw_config_table_data_types,
@@ -16,7 +16,6 @@ const struct config_section *const sw_config_sections[] = {
     &sw_config_table_activation,    &sw_config_table_aio,
     &sw_config_table_spillway,
 };
-const size_t sw_config_n_sections = SW_LEN(sw_config_sections);
 
 const char *config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)
 {
@@ -47,17 +46,21 @@ bool config_is_set_name(const struct config_field *field, const char *key)
     return strcmp(field->key, key) == 0 || (field->alias && strcmp(field->alias, key) == 0);
 }
 
-static const struct config_section *section_at(size_t i)
+const struct config_section *config_section_at(size_t i)
 {
-    return i < sw_config_n_sections ? sw_config_sections[i]
-                                    : sw_config_other_tables[i - sw_config_n_sections];
+    return i < SW_LEN(sections) ? sections[i] : sw_config_other_tables[i - SW_LEN(sections)];
+}
+
+size_t config_n_sections(void)
+{
+    return SW_LEN(sections) + sw_config_n_other_tables;
 }
 
 const struct config_field *config_find_field(const char *section_path, const char *key,
                                              const struct config_section **out_section)
 {
-    for (size_t i = 0; i < sw_config_n_sections + sw_config_n_other_tables; i++) {
-        const struct config_section *section = section_at(i);
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
         if (strcmp(section->path, section_path) != 0) {
             continue;
         }
@@ -75,9 +78,9 @@ const struct config_field *config_find_field(const char *section_path, const cha
 
 const struct config_section *config_find_section(const char *path)
 {
-    for (size_t i = 0; i < sw_config_n_sections + sw_config_n_other_tables; i++) {
-        if (strcmp(section_at(i)->path, path) == 0) {
-            return section_at(i);
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        if (strcmp(config_section_at(i)->path, path) == 0) {
+            return config_section_at(i);
         }
     }
     return NULL;

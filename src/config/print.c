@@ -89,7 +89,7 @@ void sw_config_print_json(const struct sw_config *config, struct sw_str *out)
 {
     char source[512];
     struct sw_str list = {0};
-    sw_str_puts(out, "{\"config\": ");
+    sw_str_puts(out, "\"config\": ");
     sw_config_write_json(config, 0, out);
     sw_str_puts(out, ",\n\"source\": {");
     bool first = true;
@@ -118,6 +118,11 @@ void sw_config_print_json(const struct sw_config *config, struct sw_str *out)
         out->failed = true;
     }
     sw_str_fini(&list);
+}
+
+void sw_config_write_number(double value, struct sw_str *out)
+{
+    sw_json_write_f64(value, out);
 }
 
 /* ---- rows in words ---- */
@@ -200,20 +205,15 @@ struct place {
 
 static size_t n_places(void)
 {
-    return sw_config_n_sections + sw_config_n_other_tables + sw_config_n_optimizers +
-           sw_config_n_schedulers;
+    return config_n_sections() + sw_config_n_optimizers + sw_config_n_schedulers;
 }
 
 static struct place place_at(size_t i)
 {
-    if (i < sw_config_n_sections) {
-        return (struct place){sw_config_sections[i], NULL};
+    if (i < config_n_sections()) {
+        return (struct place){config_section_at(i), NULL};
     }
-    i -= sw_config_n_sections;
-    if (i < sw_config_n_other_tables) {
-        return (struct place){sw_config_other_tables[i], NULL};
-    }
-    i -= sw_config_n_other_tables;
+    i -= config_n_sections();
     const struct config_variant *variant = i < sw_config_n_optimizers
                                                ? &sw_config_optimizers[i]
                                                : &sw_config_schedulers[i - sw_config_n_optimizers];
@@ -420,8 +420,8 @@ void sw_config_write_docs(struct sw_str *out)
         "[differences.md](differences.md).\n\n"
         "State: **built** acts; **accepted, no effect** is taken and says why nothing is lost;\n"
         "**not built yet** is refused by name before training, when it differs from its default.\n\n");
-    for (size_t i = 0; i < sw_config_n_sections + sw_config_n_other_tables; i++) {
-        const struct config_section *section = place_at(i).section;
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
         sw_str_printf(out, "## %s%s%s\n\n", section->path[0] ? "`" : "Top level: ",
                       section->path[0] ? section->path : section->help,
                       section->path[0] ? "`" : "");

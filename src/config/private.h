@@ -57,7 +57,9 @@ size_t config_choice_len(const char *choice);
 /* check.c: combinations that cannot be. */
 sw_status config_check(const struct sw_config *config);
 
-/* find.c */
+/* find.c. Sections: parents come before their children. */
+const struct config_section *config_section_at(size_t i);
+size_t config_n_sections(void);
 bool config_is_set_name(const struct config_field *field, const char *key);
 const struct config_field *config_find_field(const char *section_path, const char *key,
                                              const struct config_section **out_section);

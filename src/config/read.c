@@ -25,17 +25,6 @@ static void add_fields(const char **names, size_t *n, const struct config_sectio
     }
 }
 
-static const struct config_section *section_at(size_t i)
-{
-    return i < sw_config_n_sections ? sw_config_sections[i]
-                                    : sw_config_other_tables[i - sw_config_n_sections];
-}
-
-static size_t n_sections(void)
-{
-    return sw_config_n_sections + sw_config_n_other_tables;
-}
-
 /* Old spellings are gone from the tree by now, but are near names all the same. */
 static const char *const old_names[] = {"cpu_offload", "cpu_offload_param", "bfloat16"};
 
@@ -47,12 +36,12 @@ static sw_status unknown_key(const struct sw_config_impl *impl, const char *path
     if (variant) {
         add_fields(names, &n, variant);
     }
-    for (size_t i = 0; !variant && i < n_sections(); i++) {
-        if (strcmp(section_at(i)->path, path) == 0) {
-            add_fields(names, &n, section_at(i));
+    for (size_t i = 0; !variant && i < config_n_sections(); i++) {
+        if (strcmp(config_section_at(i)->path, path) == 0) {
+            add_fields(names, &n, config_section_at(i));
         }
-        if (config_is_child(path, section_at(i)->path)) {
-            add_name(names, &n, config_leaf(section_at(i)->path));
+        if (config_is_child(path, config_section_at(i)->path)) {
+            add_name(names, &n, config_leaf(config_section_at(i)->path));
         }
     }
     for (size_t i = 0; i < SW_LEN(old_names); i++) {
@@ -229,8 +218,8 @@ static sw_status read_block(struct sw_config *config, const struct config_sectio
 static sw_status read_children(struct sw_config *config, const char *path,
                                const struct sw_json *object, struct sw_json *parent)
 {
-    for (size_t i = 0; i < n_sections(); i++) {
-        const struct config_section *section = section_at(i);
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
         if (config_is_child(path, section->path)) {
             const struct sw_json *node =
                 object ? sw_json_get(object, config_leaf(section->path)) : NULL;
@@ -268,9 +257,9 @@ struct typed_block {
     const struct config_section *section;
     const struct config_variant *list;
     size_t n_list;
-    const struct config_field *params; /* row for params that are kept as they are */
 };
 
+/* Params of a type whose rows we do not have. */
 static const struct config_field raw_params = {
     .key = "params", .type = FIELD_JSON, .default_json = "null", .help = "kept as they are"};
 
@@ -347,11 +336,6 @@ static sw_status read_typed(struct sw_config *config, const struct typed_block *
     return read_params(config, block, variant, object, mine);
 }
 
-static const struct typed_block optimizer_block = {&sw_config_table_optimizer, sw_config_optimizers,
-                                                   0, &raw_params};
-static const struct typed_block scheduler_block = {&sw_config_table_scheduler, sw_config_schedulers,
-                                                   0, &raw_params};
-
 /* ---- what follows from other keys ---- */
 
 static void derive(struct sw_config *config, const char *path, bool value, bool *member)
@@ -419,26 +403,26 @@ static sw_status read_all(struct sw_config *config)
     const struct sw_json *root = sw_json_root(impl->given);
     struct sw_json *top = sw_json_root(impl->effective);
     SW_TRY(check_keys(impl, "", NULL, root));
-    for (size_t i = 0; i < n_sections(); i++) {
-        const struct config_section *section = section_at(i);
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
         if (section->path[0] == '\0') {
             SW_TRY(read_fields(config, section, root, top));
         }
     }
-    struct typed_block block = optimizer_block;
-    block.n_list = sw_config_n_optimizers;
-    SW_TRY(read_typed(config, &block, &impl->optimizer));
-    block = scheduler_block;
-    block.n_list = sw_config_n_schedulers;
-    SW_TRY(read_typed(config, &block, &impl->scheduler));
+    const struct typed_block optimizer = {&sw_config_table_optimizer, sw_config_optimizers,
+                                          sw_config_n_optimizers};
+    const struct typed_block scheduler = {&sw_config_table_scheduler, sw_config_schedulers,
+                                          sw_config_n_schedulers};
+    SW_TRY(read_typed(config, &optimizer, &impl->optimizer));
+    SW_TRY(read_typed(config, &scheduler, &impl->scheduler));
     config->optimizer.type =
         impl->optimizer ? (enum sw_optimizer_type)impl->optimizer->type : SW_OPTIMIZER_NONE;
     config->optimizer.name = impl->optimizer ? impl->optimizer->name : NULL;
     config->scheduler.type =
         impl->scheduler ? (enum sw_scheduler_type)impl->scheduler->type : SW_SCHEDULER_NONE;
     config->scheduler.name = impl->scheduler ? impl->scheduler->name : NULL;
-    for (size_t i = 0; i < n_sections(); i++) {
-        const struct config_section *section = section_at(i);
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
         if (config_is_child("", section->path) && section != &sw_config_table_optimizer &&
             section != &sw_config_table_scheduler) {
             SW_TRY(read_block(config, section, sw_json_get(root, section->path), top));

@@ -79,9 +79,6 @@ struct config_variant {
     bool built;
 };
 
-/* Parents come before their children. */
-extern const struct config_section *const sw_config_sections[];
-extern const size_t sw_config_n_sections;
 extern const struct config_variant sw_config_optimizers[];
 extern const size_t sw_config_n_optimizers;
 extern const struct config_variant sw_config_schedulers[];

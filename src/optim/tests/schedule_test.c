@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules: closed forms at hand-computed points, every recorded run of DeepSpeed's schedulers, and
+// every block that it refuses.
+//
+// The json room is not among the rooms below optim; tests read recordings with it all the same.
+#include "optim/optim.h"
+#include "json/json.h"
+
+#include "support/test.h"
+
+static struct sw_json_doc *open_fixture(const char *name)
+{
+    char path[1024];
+    struct sw_json_doc *doc;
+    const char *root = getenv("SPILLWAY_FIXTURES");
+    snprintf(path, sizeof path, "%s/schedules/%s", root ? root : "../shared/fixtures", name);
+    return sw_json_read(path, SW_JSON_STRICT, &doc) == SW_OK ? doc : NULL;
+}
+
+static sw_status open_text(const char *text, struct sw_config **out)
+{
+    return sw_config_parse("case", text, strlen(text), NULL, 0, out);
+}
+
+#define ADAM "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.002}}"
+
+/* ---- check values ---- */
+
+static void expect_rates(const char *text, int64_t first, const double *want, int n)
+{
+    struct sw_config *config;
+    struct sw_schedule schedule;
+    assert_int_equal(open_text(text, &config), SW_OK);
+    assert_int_equal(sw_schedule_init(&schedule, config, 1), SW_OK);
+    for (int i = 0; i < n; i++) {
+        assert_float_equal(sw_schedule_at(&schedule, 0, first + i).lr, want[i], 1e-6);
+    }
+    sw_config_close(config);
+}
+
+static void warmup_values(void **state)
+{
+    (void)state;
+    const double log_rates[] = {0, 0, .0004307, .0006826, .0008614, .001, .001};
+    const double linear[] = {0, 0, .0002, .0004, .0006, .0008, .001, .001};
+    expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+                 "{\"warmup_max_lr\": 1e-3, \"warmup_num_steps\": 5}}}",
+                 0, log_rates, SW_LEN(log_rates));
+    expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+                 "{\"warmup_max_lr\": 1e-3, \"warmup_num_steps\": 5, \"warmup_type\": \"linear\"}}}",
+                 0, linear, SW_LEN(linear));
+}
+
+static void cycle_values(void **state)
+{
+    (void)state;
+    const double want[] = {.2, .3, .4, .5, .4, .3, .2, .1, .08, .066667, .057143, .05};
+    expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"OneCycle\", \"params\": "
+                 "{\"cycle_min_lr\": 0.1, \"cycle_max_lr\": 0.5, \"cycle_first_step_size\": 4, "
+                 "\"decay_lr_rate\": 0.5, \"decay_step_size\": 2}}}",
+                 1, want, SW_LEN(want));
+}
+
+static void no_scheduler_is_constant(void **state)
+{
+    (void)state;
+    const double want[] = {.002, .002, .002};
+    expect_rates("{" ADAM "}", 0, want, SW_LEN(want));
+    expect_rates("{" ADAM "}", INT64_C(1) << 40, want, SW_LEN(want));
+}
+
+static void an_optimizer_is_needed(void **state)
+{
+    (void)state;
+    struct sw_config *config;
+    struct sw_schedule schedule;
+    assert_int_equal(open_text("{\"scheduler\": {\"type\": \"WarmupLR\"}}", &config), SW_OK);
+    assert_int_equal(sw_schedule_init(&schedule, config, 1), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "optimizer.type"));
+    sw_config_close(config);
+}
+
+/* ---- recorded runs ---- */
+
+static double tolerance; /* of schedules.json, relative */
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b));
+}
+
+/* A number for one group, or a list with one for each. */
+static double of_group(const struct sw_json *value, int i_group)
+{
+    const struct sw_json *item = value;
+    if (value->type == SW_JSON_ARRAY) {
+        item = value->first;
+        for (int i = 0; i < i_group; i++) {
+            item = item->next;
+        }
+    }
+    return item->number;
+}
+
+static int check_group(const struct sw_json *row, const struct sw_schedule *s, int i_group)
+{
+    int n_wrong = 0, k = 0;
+    for (const struct sw_json *want = sw_json_get(row, "lr_used")->first; want;
+         want = want->next, k++) {
+        const double lr = sw_schedule_at(s, i_group, k).lr;
+        if (!near(of_group(want, i_group), lr)) {
+            print_error("  step %d group %d: lr %.17g, recorded %.17g\n", k, i_group, lr,
+                        of_group(want, i_group));
+            n_wrong++;
+        }
+    }
+    k = 1; /* the rate after step k - 1 is that of step k */
+    for (const struct sw_json *want = sw_json_get(row, "lr_after")->first; want;
+         want = want->next, k++) {
+        n_wrong += !near(of_group(want, i_group), sw_schedule_at(s, i_group, k).lr);
+    }
+    const struct sw_json *before = sw_json_get(row, "lr_before_training");
+    n_wrong += !near(of_group(before, i_group), sw_schedule_at(s, i_group, 0).lr);
+    return n_wrong;
+}
+
+static int check_betas(const struct sw_json *row, const struct sw_schedule *s)
+{
+    const struct sw_json *betas = sw_json_get(row, "betas_used");
+    int n_wrong = 0, k = 0;
+    for (const struct sw_json *want = betas ? betas->first : NULL; want; want = want->next, k++) {
+        if (want->type == SW_JSON_NULL) { /* SGD */
+            n_wrong += s->has_betas;
+            continue;
+        }
+        for (int g = 0; g < s->n_groups; g++) {
+            const struct sw_json *pair = want;
+            if (want->first->type == SW_JSON_ARRAY) {
+                pair = want->first;
+                for (int i = 0; i < g; i++) {
+                    pair = pair->next;
+                }
+            }
+            const struct sw_rates rates = sw_schedule_at(s, g, k);
+            if (!near(pair->first->number, rates.beta1) || !near(pair->last->number, rates.beta2)) {
+                print_error("  step %d group %d: betas %.17g %.17g, recorded %.17g %.17g\n", k, g,
+                            rates.beta1, rates.beta2, pair->first->number, pair->last->number);
+                n_wrong++;
+            }
+        }
+    }
+    return n_wrong;
+}
+
+static struct sw_config *config_of(const struct sw_json *row, bool with_optimizer)
+{
+    struct sw_str text = {0};
+    struct sw_config *config = NULL;
+    sw_str_puts(&text, "{\"optimizer\": ");
+    if (with_optimizer) {
+        sw_json_write(sw_json_get(row, "optimizer"), 0, &text);
+    } else {
+        sw_str_puts(&text, "{\"type\": \"Adam\", \"params\": {\"lr\": 0.002}}");
+    }
+    const struct sw_json *scheduler = sw_json_get(row, "scheduler");
+    if (scheduler->type == SW_JSON_OBJECT) {
+        sw_str_puts(&text, ", \"scheduler\": ");
+        sw_json_write(scheduler, 0, &text);
+    }
+    sw_str_puts(&text, "}");
+    sw_config_parse("case", text.ptr, text.len, NULL, 0, &config);
+    sw_str_fini(&text);
+    return config;
+}
+
+/* Rule torch-schedules of docs/differences.md: known by name, refused by name. */
+static int check_refused_by_name(const struct sw_config *config)
+{
+    struct sw_schedule schedule;
+    int n_wrong = sw_schedule_init(&schedule, config, 1) != SW_E_UNSUP;
+    n_wrong += strstr(sw_error_message(), config->scheduler.name) == NULL;
+    n_wrong += sw_config_check_built(config) != SW_E_UNSUP;
+    n_wrong += strstr(sw_error_message(), "scheduler.type") == NULL;
+    return n_wrong;
+}
+
+static int check_case(const struct sw_json *row)
+{
+    struct sw_config *config = config_of(row, true);
+    if (!config) {
+        print_error("  %s\n", sw_error_message());
+        return 1;
+    }
+    struct sw_schedule schedule;
+    const int n_groups = (int)sw_json_get(row, "parameter_groups")->integer;
+    int n_wrong = 0;
+    if (config->scheduler.type == SW_SCHEDULER_OTHER) {
+        n_wrong = check_refused_by_name(config);
+    } else if (sw_schedule_init(&schedule, config, n_groups) < 0) {
+        print_error("  %s\n", sw_error_message());
+        n_wrong = 1;
+    } else {
+        for (int g = 0; g < n_groups; g++) {
+            n_wrong += check_group(row, &schedule, g);
+        }
+        n_wrong += check_betas(row, &schedule);
+    }
+    sw_config_close(config);
+    return n_wrong;
+}
+
+static void recorded_schedules(void **state)
+{
+    (void)state;
+    struct sw_json_doc *doc = open_fixture("schedules.json");
+    assert_non_null(doc);
+    const struct sw_json *root = sw_json_root(doc);
+    tolerance = sw_json_path(root, "tolerance.rel")->number;
+    int n = 0, n_wrong = 0;
+    for (const struct sw_json *row = sw_json_get(root, "cases")->first; row; row = row->next, n++) {
+        const int wrong = check_case(row);
+        print_message("schedules %-44s %s\n", sw_json_get(row, "name")->string,
+                      wrong ? "WRONG" : "same");
+        n_wrong += wrong != 0;
+    }
+    assert_true(n > 0);
+    assert_int_equal(n_wrong, 0);
+    sw_json_close(doc);
+}
+
+/* Refused, except whole numbers written with a point, which a file reads as integers. */
+static void recorded_refusals(void **state)
+{
+    (void)state;
+    struct sw_json_doc *doc = open_fixture("errors.json");
+    assert_non_null(doc);
+    int n_wrong = 0;
+    for (const struct sw_json *row = sw_json_get(sw_json_root(doc), "cases")->first; row;
+         row = row->next) {
+        const char *why = sw_json_get(row, "error")->string;
+        struct sw_schedule schedule;
+        struct sw_config *config = config_of(row, false);
+        const bool refused = !config || sw_schedule_init(&schedule, config, 1) < 0;
+        const bool wrong = refused == (strstr(why, "passes") != NULL);
+        print_message("schedules/errors %-60s %s\n", why, wrong ? "WRONG" : "same");
+        n_wrong += wrong;
+        sw_config_close(config);
+    }
+    assert_int_equal(n_wrong, 0);
+    sw_json_close(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(warmup_values),
+        cmocka_unit_test(cycle_values),
+        cmocka_unit_test(no_scheduler_is_constant),
+        cmocka_unit_test(an_optimizer_is_needed),
+        cmocka_unit_test(recorded_schedules),
+        cmocka_unit_test(recorded_refusals),
+    };
+    struct sw_json_doc *doc = open_fixture("schedules.json");
+    if (!doc) {
+        printf("skip: no recorded schedules\n");
+        return TEST_EXIT_SKIPPED;
+    }
+    sw_json_close(doc);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
