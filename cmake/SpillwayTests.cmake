@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: every <x>_test.c is one program and one ctest entry, found by its place.
 
-add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c")
+add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c"
+    "${PROJECT_SOURCE_DIR}/tests/support/fixtures.c")
 target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
 
@@ -40,6 +41,9 @@ function(sw_test label source)
     add_dependencies(${label}_tests ${target})
 endfunction()
 
+add_custom_target(support_tests)
+sw_test(support "${PROJECT_SOURCE_DIR}/tests/support/runner_test.c")
+
 # src/<room>/tests/*_test.c, linked to the room and those below; other .c files there are helpers
 # shared by all of the room's tests.
 function(sw_room_tests name)
@@ -58,6 +62,35 @@ function(sw_room_tests name)
     foreach(source IN LISTS sources)
         sw_test(${name} "${source}" LINK ${link})
     endforeach()
+endfunction()
+
+# Architecture tests: what the sources and the libraries look like, not what they do.
+function(sw_architecture_tests)
+    set(checks "${PROJECT_SOURCE_DIR}/tests/checks")
+    foreach(check IN ITEMS layers sources checks_test)
+        add_test(NAME architecture/${check} COMMAND sh "${checks}/${check}.sh")
+    endforeach()
+    # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.
+    add_test(NAME architecture/format COMMAND sh "${checks}/format.sh")
+    # Sanitizers add names and data of their own.
+    if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
+        add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"
+            $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
+        set_tests_properties(architecture/symbols PROPERTIES LABELS architecture)
+    endif()
+    set_tests_properties(architecture/layers architecture/sources architecture/checks_test
+        PROPERTIES LABELS architecture)
+    set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
+        SKIP_RETURN_CODE 77)
+
+    find_program(SPILLWAY_CLANG_FORMAT NAMES clang-format-14 clang-format)
+    mark_as_advanced(SPILLWAY_CLANG_FORMAT)
+    if(SPILLWAY_CLANG_FORMAT)
+        add_custom_target(format
+            COMMAND find src include examples bench tests -name "*.[ch]" -exec
+                "${SPILLWAY_CLANG_FORMAT}" -i {} +
+            WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
+    endif()
 endfunction()
 
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.

@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The checks themselves: a small tree that obeys passes, and each planted offence is found.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+header() {
+    printf '// SPDX-License-Identifier: Apache-2.0\n// what it owns\n#pragma once\n%s\n' "$2" > "$tree/$1"
+}
+source() {
+    printf '// SPDX-License-Identifier: Apache-2.0\n// what it owns\n%s\n' "$2" > "$tree/$1"
+}
+# expect <pass|find> <check> <what>
+expect() {
+    if sh "$here/$2.sh" "$tree" > "$tree/log" 2>&1; then found=pass; else found=find; fi
+    if [ "$found" != "$1" ]; then
+        echo "$2 should $1: $3"
+        sed 's/^/    /' "$tree/log"
+        failed=1
+    fi
+}
+# offence <check> <file> <code>: planted, found, removed again
+offence() {
+    source "$2" "$3"
+    expect find "$1" "$3"
+    rm "$tree/$2"
+}
+
+mkdir -p "$tree/src/base/tests" "$tree/src/json" "$tree/src/store/uring" "$tree/src/cli" "$tree/src/config/tests" \
+    "$tree/include/spillway" "$tree/examples" "$tree/tests"
+printf '# comment\nbase 0 -\njson 1 base # x\nconfig 2 json\nstore 2 base\ncli 9 public\n' > "$tree/LAYERS"
+header src/base/base.h '#include "spillway/x.h"'
+header src/base/private.h ''
+header src/json/json.h '#include "base/base.h"'
+header include/spillway/x.h '#include <stdint.h>'
+source src/store/uring/ring.c '#include <liburing.h>'
+source src/config/tests/a_test.c '#include "base/base.h"'
+source src/json/json.c '#include "json/json.h"
+/* free(x) and malloc( in a comment, "TO" "DO" */ int n = 0; // exit(1)
+const char *text = "free(x) // \" malloc(";
+int sw_free(int x); int reabort(int x);'
+expect pass layers 'a tree that obeys'
+expect pass sources 'a tree that obeys'
+
+offence layers src/base/up.c '#include "json/json.h"'
+offence layers src/config/skip.c '#include "base/base.h"'
+offence layers src/json/side.c '#include "store/store.h"'
+offence layers src/json/inside.c '#include "base/private.h"'
+offence layers src/json/bare.c '#include "json.h"'
+offence layers src/json/ring.c '#include <liburing.h>'
+offence layers src/json/mpi.c '  #  include <mpi.h>'
+offence layers src/json/gpu.c '#include <cuda_runtime.h>'
+offence layers src/json/dnnl.c '#include <dnnl.h>'
+offence layers src/json/door.c '#include "cli/cli.h"'
+offence layers src/cli/main.c '#include "base/base.h"'
+offence layers examples/a.c '#include "base/base.h"'
+offence layers include/spillway/y.h '#include "base/base.h"'
+offence layers src/base/tests/a_test.c '#include "json/json.h"'
+offence sources src/json/a.c 'int x = f(malloc(3));'
+offence sources src/json/a.c 'free(x);'
+offence sources src/json/a.c '/* a */ free (x);'
+offence sources src/json/a.c 'char c = '"'\"'"'; exit(1); char d = '"'\"'"';'
+offence sources src/json/a.c 'abort();'
+offence sources src/json/a.c '// TO''DO later'
+header src/json/a.c 'int x;'
+sed -i 1d "$tree/src/json/a.c"
+expect find sources 'no SPDX line'
+rm "$tree/src/json/a.c"
+source src/json/a.h 'int x;'
+expect find sources 'no #pragma once'
+rm "$tree/src/json/a.h"
+expect pass layers 'the tree as it was'
+expect pass sources 'the tree as it was'
+[ $failed -eq 0 ] && echo 'every offence was found'
+exit $failed

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a compiler does not see: memory comes from base (the program, which knows the public headers
+# only, uses the C library's), the library never ends the program, every file names its licence and
+# what it owns, nothing is left unfinished.
+# With an argument, checks that tree instead of this one (checks_test.sh uses that).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+cd "${1:-$here/../..}"
+bad=0
+
+# complain <text> <lines>: reports them, if there are any
+complain() {
+    if [ -n "$2" ]; then
+        printf '%s\n' "$2" | sed "s|\$|   <- $1|"
+        bad=1
+    fi
+}
+
+library=$(find src include -name '*.[ch]' ! -path '*/tests/*' | sort)
+everything=$(find src include examples bench tests -name '*.[ch]' 2>/dev/null | sort)
+code=$(printf '%s\n' "$library" | xargs awk -f "$here/code.awk")
+
+word='(^|[^A-Za-z0-9_])'
+complain 'memory comes from sw_alloc' "$(printf '%s\n' "$code" | grep -v -e '^src/base/' -e '^src/cli/' |
+    grep -E ":[0-9]+:(.*[^A-Za-z0-9_])?(malloc|calloc|realloc|free|strdup|strndup|asprintf|vasprintf|getline|posix_memalign|aligned_alloc) *\(" || true)"
+complain 'only the program may end itself' "$(printf '%s\n' "$code" |
+    grep -v -e '^src/cli/' -e '^src/base/status.c:' |
+    grep -E ":[0-9]+:(.*[^A-Za-z0-9_])?(exit|_exit|abort|assert) *\(" || true)"
+complain 'unfinished' "$(printf '%s\n' "$everything" | xargs grep -nE "$word(TODO|FIXME|XXX)([^A-Za-z0-9_]|\$)" || true)"
+complain 'the first line is the SPDX line' "$(printf '%s\n' "$everything" | while read -r file; do
+    head -n 1 "$file" | grep -q '^// SPDX-License-Identifier: Apache-2.0$' || echo "$file"
+done)"
+complain 'a banner says what the file owns' "$(printf '%s\n' "$everything" | while read -r file; do
+    sed -n 2p "$file" | grep -q '^// .' || echo "$file"
+done)"
+complain 'a header begins with #pragma once' "$(printf '%s\n' "$everything" | grep '\.h$' |
+    xargs grep -L '^#pragma once$' || true)"
+
+[ $bad -eq 0 ] && echo "$(printf '%s\n' "$everything" | wc -l) files checked"
+exit $bad
