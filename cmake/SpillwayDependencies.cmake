@@ -35,6 +35,7 @@ function(sw_dependency key)
             target_include_directories(sw_ext_${key} SYSTEM INTERFACE
                 "${SPILLWAY_${key}_INCLUDE_DIR}")
             target_link_libraries(sw_ext_${key} INTERFACE "${SPILLWAY_${key}_LIBRARY}")
+            set_property(GLOBAL APPEND PROPERTY SPILLWAY_PRIVATE_LIBS "-l${arg_LIBRARY}")
         elseif(NOT SPILLWAY_${key} STREQUAL "AUTO")
             message(FATAL_ERROR "SPILLWAY_${key} is ${SPILLWAY_${key}}, but ${arg_HEADER} or the "
                 "library ${arg_LIBRARY} was not found. On Debian: apt-get install ${arg_PACKAGE}")

@@ -19,6 +19,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
 # Relative to the place of spillway.pc, so that an installed tree may be moved.
 set(pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 string(REGEX REPLACE "[^/]+" ".." pc_up "${pc_dir}")
+get_property(pc_private GLOBAL PROPERTY SPILLWAY_PRIVATE_LIBS)
+list(REMOVE_ITEM pc_private -lcmocka)
+list(JOIN pc_private " " pc_private)
 configure_file("${PROJECT_SOURCE_DIR}/cmake/spillway.pc.in" "${PROJECT_BINARY_DIR}/spillway.pc"
     @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/spillway.pc" DESTINATION ${pc_dir})

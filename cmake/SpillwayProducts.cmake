@@ -14,6 +14,9 @@ if(object_files)
     set_target_properties(spillway PROPERTIES VERSION ${PROJECT_VERSION}
         SOVERSION ${PROJECT_VERSION_MAJOR})
     set_target_properties(spillway_static PROPERTIES OUTPUT_NAME spillway)
+    if(NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN) # a sanitizer leaves its run time to the program
+        target_link_options(spillway PRIVATE LINKER:--no-undefined)
+    endif()
     foreach(product IN ITEMS spillway spillway_static)
         set_target_properties(${product} PROPERTIES LINKER_LANGUAGE C)
         target_include_directories(${product} PUBLIC
