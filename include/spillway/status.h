@@ -47,6 +47,9 @@ SW_API const char *sw_error_message(void);
 /* The frames the last error passed through, innermost first, one "file:line" a line; for reports. */
 SW_API const char *sw_error_trace(void);
 
+/* Frees a text that a function gave to its caller. NULL is fine. */
+SW_API void sw_text_free(char *text);
+
 /* Version of the library, for example "0.1.0". */
 SW_API const char *sw_version(void);
 

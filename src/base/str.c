@@ -144,3 +144,8 @@ const char *sw_format_bytes(char *buf, size_t cap, double bytes)
     snprintf(buf, cap, "%s%.*f %s", bytes < 0 ? "-" : "", i == 0 ? 0 : 1, scaled, units[i]);
     return buf;
 }
+
+void sw_text_free(char *text)
+{
+    sw_free(text);
+}

@@ -193,7 +193,8 @@ struct sw_config {
  *
  * path         file to read
  * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
- *              value is JSON, or else a string
+ *              value is JSON, or else a string; "a.b?=value" is refused where the file says
+ *              something else (flags that mean the same as a key)
  * out          sw_config_close
  *
  * SW_E_CONFIG  "ds.json:4: zero_optimization.stage: 7 is not one of the allowed values (0..3)"

@@ -42,6 +42,27 @@ static sw_status put(struct sw_config_impl *impl, struct sw_json *parent, const 
     return SW_OK;
 }
 
+/* "key?=value" comes from a flag of the program that means the same as the key: the file may leave it
+ * out or say the same, but not something else. */
+static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw_json *parent,
+                              const char *path, const char *key, const char *value)
+{
+    const struct sw_json *given = sw_json_get(parent, key);
+    if (!given || given->line <= 0) {
+        return SW_OK;
+    }
+    struct sw_str text = {0};
+    sw_json_write(given, 0, &text);
+    const bool same = strcmp(sw_str_text(&text), value) == 0 ||
+                      (given->type == SW_JSON_STRING && strcmp(given->string, value) == 0);
+    const sw_status st =
+        same ? SW_OK
+             : SW_FAIL(SW_E_CONFIG, "%s:%d: %s is %s and the flag says %s",
+                       sw_json_name(impl->given), given->line, path, sw_str_text(&text), value);
+    sw_str_fini(&text);
+    return st;
+}
+
 sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
 {
     const char *set = impl->sets[i_set];
@@ -51,6 +72,11 @@ sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
     }
     char *path = sw_arena_strndup(&impl->arena, set, (size_t)(equals - set));
     SW_TRY_ALLOC(path, "--set");
+    const size_t path_len = strlen(path);
+    const bool must_agree = path_len > 1 && path[path_len - 1] == '?';
+    if (must_agree) {
+        path[path_len - 1] = '\0';
+    }
     char *block = sw_arena_strdup(&impl->arena, path);
     SW_TRY_ALLOC(block, "--set");
     struct sw_json *parent = sw_json_root(impl->given);
@@ -64,6 +90,9 @@ sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
             mark(next, line_of_set(i_set));
         }
         parent = next;
+    }
+    if (must_agree) {
+        SW_TRY(check_agrees(impl, parent, block, key, equals + 1));
     }
     block[key == path ? 0 : key - path - 1] = '\0';
     drop_other_name(parent, block, key);

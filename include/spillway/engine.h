@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: a model, a configuration (DeepSpeed's ds_config.json) and a plan, ready to train.
+//
+//     sw_initialize -> { sw_train_batch | K x (sw_forward, sw_backward) then sw_step } .. -> sw_close
+//
+// Everything is planned when the engine opens: it fits, or sw_initialize says what is missing. After
+// the first step nothing is allocated.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spillway/graph.h"
+#include "spillway/status.h"
+#include "spillway/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_engine sw_engine;
+
+/* A tensor given to the model by the name of its sw_input; data is row-major and borrowed. */
+struct sw_tensor {
+    const char *name;
+    struct sw_view view; /* strides are not read */
+};
+struct sw_batch {
+    const struct sw_tensor *tensors;
+    int n_tensors;
+};
+
+/* Describes the forward of one micro-batch of `batch` samples and returns its loss ([1], from
+ * sw_cross_entropy or sw_linear_cross_entropy). Called once for each program. */
+typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
+
+/* All zero is a legal start; fields that do not apply stay zero. */
+struct sw_engine_options {
+    /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
+    const char *config_path;
+    const char *config_text;
+    const char *const *sets;
+    int n_sets;
+
+    /* The model: a Hugging Face folder, a config.json or a preset ("gpt2-tiny") .. */
+    const char *model;
+    int64_t vocab_size; /* of a preset: replaces its own, 0 keeps it */
+    int64_t seq_len;    /* T of a micro-batch; 0 = the model's context */
+    /* .. or your own. */
+    sw_forward_fn forward;
+    void *forward_ctx;
+
+    uint64_t seed;        /* of initial weights and dropout; the configuration's where it has one */
+    bool no_train;        /* no update: evaluation, generation */
+    bool want_eval;       /* sw_evaluate */
+    bool want_logits;     /* sw_logits; the model's folder form only */
+    bool want_hidden;     /* with want_logits */
+    bool want_mask;       /* programs take attention_mask */
+    bool keep_gradients;  /* sw_gradient */
+    bool no_dropout;      /* training programs leave dropout out */
+    int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
+    bool verify;          /* checks the plan while it runs; slow */
+    bool profile;         /* measures every instruction */
+    bool plan_only;       /* no memory is taken: for sw_plan_text */
+};
+
+struct sw_step_report {
+    int64_t step;        /* optimizer steps so far, skipped ones included */
+    int64_t applied;     /* of them applied */
+    int64_t samples;     /* global samples so far */
+    double loss, grad_norm, lr, loss_scale;
+    bool skipped;        /* overflow: nothing was changed */
+    double targets;      /* labels that counted in this step */
+};
+
+/*
+ * sw_initialize - plan everything, take the memory, set or read the weights.
+ *
+ * SW_E_CONFIG  the configuration or the options are wrong: the message names the key
+ * SW_E_UNSUP   something asked for is not built
+ * SW_E_NOMEM   a budget or the machine is too small: the message has the bytes
+ */
+SW_API sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out);
+SW_API void sw_close(sw_engine *engine);
+
+/* Micro-batches of one optimizer step, and samples of one micro-batch. */
+SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);
+SW_API int64_t sw_engine_micro_batch_size(const sw_engine *engine);
+SW_API int64_t sw_engine_seq_len(const sw_engine *engine);
+SW_API int64_t sw_engine_vocab(const sw_engine *engine);
+SW_API int64_t sw_engine_parameters(const sw_engine *engine);
+SW_API int64_t sw_engine_step(const sw_engine *engine);
+SW_API int64_t sw_engine_samples(const sw_engine *engine);
+
+/* The whole step: [n] micro-batches, n = sw_engine_micro_batches. */
+SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_batches, int64_t n,
+                                struct sw_step_report *out);
+/* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward. */
+SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, double *out_loss);
+SW_API sw_status sw_backward(sw_engine *engine);
+SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
+
+/* Sum of losses and number of targets of one batch, without dropout (want_eval). */
+SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
+                             double *out_count);
+/* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier. */
+SW_API sw_status sw_logits(sw_engine *engine, const struct sw_batch *batch, float *out);
+SW_API int64_t sw_logits_elems(const sw_engine *engine);
+
+/* ---- weights: decoded fp32 values by name ---- */
+
+SW_API int32_t sw_engine_n_tensors(const sw_engine *engine);
+SW_API sw_status sw_engine_tensor(const sw_engine *engine, int32_t i, const char **out_name,
+                                  struct sw_shape *out_shape);
+/* Elements [first, first + n) of a parameter. */
+SW_API sw_status sw_get_weight(sw_engine *engine, const char *name, int64_t first, int64_t n,
+                               float *out);
+SW_API sw_status sw_set_weight(sw_engine *engine, const char *name, int64_t first, int64_t n,
+                               const float *src);
+/* Gradient of the last micro-batch (keep_gradients), unscaled, all uses added; [elements]. */
+SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
+
+/* ---- folders ---- */
+
+/* Writes a Hugging Face folder: weights, config.json, and the files beside the weights of the folder
+ * that the model came from. dtype: SW_F32, SW_BF16, SW_F16, or SW_DTYPE_COUNT for the dtype it had. */
+SW_API sw_status sw_export(sw_engine *engine, const char *folder, enum sw_dtype dtype);
+
+/* ---- checkpoints ---- */
+
+struct sw_save_options {
+    int keep_last;        /* 0 = all */
+    double val_loss;      /* NaN = unknown; the best one is kept besides */
+};
+SW_API sw_status sw_save(sw_engine *engine, const char *folder,
+                         const struct sw_save_options *options);
+/* The newest complete checkpoint of the folder, or a checkpoint itself. SW_PENDING: there is none. */
+SW_API sw_status sw_load(sw_engine *engine, const char *folder);
+
+/* ---- generation ---- */
+
+struct sw_sampling {
+    double temperature; /* 0 = greedy */
+    int64_t top_k;      /* 0 = all */
+    double top_p;       /* 0 or 1 = all */
+    uint64_t seed;
+    int32_t stop_id;    /* ends the text; -1 = none */
+};
+/* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when not
+ * NULL, [n_new, V]: what each was chosen from. Needs generate_tokens >= n_prompt + n_new. */
+SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
+                             int64_t n_new, const struct sw_sampling *sampling, int32_t *out,
+                             int64_t *out_n, float *logits);
+
+/* ---- looking ---- */
+
+/* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
+SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
+/* Bytes of the plan a tier holds: 0 device, 1 host, 2 disk. */
+SW_API int64_t sw_engine_tier_bytes(const sw_engine *engine, int tier);
+/* Highest byte of the arena that a kernel touched (verify). */
+SW_API int64_t sw_engine_high_water(const sw_engine *engine);
+/* Allocations by the library and the device so far: stands still after the first step. */
+SW_API int64_t sw_engine_allocations(const sw_engine *engine);
+/* Floating-point operations of one optimizer step. */
+SW_API double sw_engine_step_flops(const sw_engine *engine);
+/* profile: a table of time by operation, text. */
+SW_API sw_status sw_profile_text(const sw_engine *engine, char **out);
+
+#ifdef __cplusplus
+}
+#endif

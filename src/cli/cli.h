@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli - what the commands share: flags as a table (parsing and help from one place), exit statuses,
+// errors. A command sees the public headers only.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cli_exit {
+    CLI_DONE = 0,
+    CLI_FAILED = 1, /* while running */
+    CLI_REFUSED = 2 /* before it started: usage, configuration, does not fit */
+};
+
+enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST };
+
+/* Words given for a FLAG_LIST, or the words that are no flags. */
+struct words {
+    const char **items; /* [n] borrowed from argv */
+    int n;
+};
+
+struct flag {
+    const char *name; /* "--steps" */
+    enum flag_type type;
+    void *to;         /* bool, int64_t, double, const char *, struct words */
+    const char *arg;  /* what the help calls the value: "N"; NULL for FLAG_BOOL */
+    const char *help;
+    bool many;        /* LIST: takes all words up to the next flag */
+};
+
+struct command {
+    const char *name, *usage, *summary; /* usage: what follows "spillway NAME " */
+    const struct flag *flags;
+    int n_flags;
+};
+
+/*
+ * cli_parse - words of a command line into the targets of its flags.
+ *
+ * positional   words that are no flags; items are freed with cli_free_words. NULL: none are allowed
+ *
+ * Returns -1 to go on, else the exit status: help was printed (0), or a word was refused (2).
+ */
+int cli_parse(const struct command *command, int argc, char **argv, struct words *positional);
+void cli_free_words(struct words *words);
+
+/* "spillway NAME: message" on stderr; returns `status`. */
+int cli_fail(const struct command *command, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same with the library's last message. */
+int cli_error(const struct command *command, int status);
+
+/* Appends "key=value" to a list of --set edits from a flag that stands for a configuration key. */
+bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value);
+
+/* The commands: argv[0] is the command's name. */
+int sw_cmd_train(int argc, char **argv);
+int sw_cmd_generate(int argc, char **argv);
+int sw_cmd_eval(int argc, char **argv);
+int sw_cmd_plan(int argc, char **argv);
+int sw_cmd_check(int argc, char **argv);
+int sw_cmd_config(int argc, char **argv);
+int sw_cmd_tokenize(int argc, char **argv);
+int sw_cmd_checkpoint(int argc, char **argv);
+int sw_cmd_export(int argc, char **argv);
+int sw_cmd_doctor(int argc, char **argv);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway eval - loss and perplexity of a model over every window of a text.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/model_flags.h"
+
+struct run {
+    const char *model, *tokenizer, *config;
+    struct words data, sets;
+    int64_t seq_len, batch, batches;
+    bool json;
+};
+
+static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
+                            double *sum, double *count)
+{
+    const int64_t batch = sw_engine_micro_batch_size(engine), tokens = sw_engine_seq_len(engine);
+    const int64_t n_samples = sw_dataset_n_samples(dataset, SW_SPLIT_VAL);
+    int32_t *ids = malloc((size_t)(batch * tokens) * sizeof *ids);
+    int32_t *labels = malloc((size_t)(batch * tokens) * sizeof *labels);
+    sw_status st = ids && labels ? SW_OK : SW_E_NOMEM;
+    const struct sw_shape shape = {2, {batch, tokens}};
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch given = {tensors, 2};
+    int64_t done = 0;
+    for (int64_t first = 0; st >= 0 && first < n_samples; first += batch) {
+        double batch_sum = 0, batch_count = 0;
+        st = sw_dataset_fetch(dataset, SW_SPLIT_VAL, first, batch, ids, labels, NULL);
+        st = st < 0 ? st : sw_evaluate(engine, &given, &batch_sum, &batch_count);
+        *sum += batch_sum;
+        *count += batch_count;
+        if (run->batches > 0 && ++done == run->batches) {
+            break;
+        }
+    }
+    free(ids);
+    free(labels);
+    return st;
+}
+
+static sw_status evaluate(const struct run *run, bool *started)
+{
+    sw_tokenizer *tokenizer = NULL;
+    sw_engine *engine = NULL;
+    sw_dataset *dataset = NULL;
+    char batch[64];
+    double sum = 0, count = 0;
+    snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
+             (long long)run->batch);
+    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &tokenizer);
+    const struct sw_engine_options options = {
+        .config_path = run->config,
+        .config_text = run->config ? NULL : batch,
+        .sets = run->sets.items,
+        .n_sets = run->sets.n,
+        .model = run->model,
+        .seq_len = run->seq_len,
+        .no_train = true,
+        .want_eval = true,
+    };
+    st = st < 0 ? st : sw_initialize(&options, &engine);
+    if (st >= 0) {
+        const struct sw_dataset_options data = {
+            .files = run->data.items,
+            .n_files = run->data.n,
+            .val_files = run->data.items,
+            .n_val_files = run->data.n,
+            .tokenizer = tokenizer,
+            .vocab_size = sw_engine_vocab(engine),
+            .seq_len = sw_engine_seq_len(engine),
+        };
+        st = sw_dataset_open(&data, &dataset);
+    }
+    if (st >= 0) {
+        *started = true;
+        st = sum_losses(run, engine, dataset, &sum, &count);
+    }
+    if (st >= 0) {
+        const double loss = count > 0 ? sum / count : 0;
+        printf(run->json ? "{\"loss\":%.9g,\"perplexity\":%.9g,\"targets\":%.0f}\n"
+                         : "loss %.6f, perplexity %.4f, %.0f targets\n",
+               loss, exp(loss), count);
+    }
+    sw_dataset_close(dataset);
+    sw_close(engine);
+    sw_tokenizer_close(tokenizer);
+    return st;
+}
+
+int sw_cmd_eval(int argc, char **argv)
+{
+    struct run run = {.batch = 8};
+    const struct flag flags[] = {
+        {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
+        {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL or .bin token shards", true},
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
+        {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--seq-len", FLAG_INT, &run.seq_len, "T", "tokens of a window (the model's context)", 0},
+        {"--batch", FLAG_INT, &run.batch, "B", "windows at a time, without --deepspeed (8)", 0},
+        {"--batches", FLAG_INT, &run.batches, "N", "stop after N batches (all)", 0},
+        {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
+    };
+    const struct command command = {"eval", "--model DIR --data FILE.. [..]",
+                                    "Loss and perplexity over every window of the data.", flags,
+                                    (int)(sizeof flags / sizeof flags[0])};
+    int status = cli_parse(&command, argc, argv, NULL);
+    if (status < 0 && (!run.model || run.data.n == 0 || run.batch < 1)) {
+        status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");
+    }
+    if (status < 0) {
+        bool started = false;
+        status = evaluate(&run, &started) >= 0
+                     ? CLI_DONE
+                     : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
+    }
+    cli_free_words(&run.data);
+    cli_free_words(&run.sets);
+    return status;
+}

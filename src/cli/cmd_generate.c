@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway generate - continues a prompt; the text goes to standard output.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/model_flags.h"
+
+struct run {
+    const char *model, *tokenizer, *prompt;
+    int64_t tokens, seed;
+    bool ignore_eos;
+    struct sw_sampling sampling;
+    struct words sets;
+};
+
+static sw_status generate(const struct run *run, bool *started)
+{
+    sw_tokenizer *tokenizer = NULL;
+    sw_engine *engine = NULL;
+    struct sw_ids prompt = {0};
+    int32_t *out = NULL;
+    char *text = NULL;
+    int64_t n = 0;
+    struct sw_sampling sampling = run->sampling;
+    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &tokenizer);
+    if (st >= 0) {
+        st = sw_tokenizer_encode(tokenizer, run->prompt, strlen(run->prompt), false, &prompt);
+    }
+    const int32_t eos = st >= 0 ? sw_tokenizer_eos(tokenizer) : -1;
+    if (st >= 0 && prompt.len == 0) {
+        st = sw_ids_push(&prompt, eos >= 0 ? eos : 0);
+    }
+    if (st >= 0) {
+        const struct sw_engine_options options = {
+            .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
+            .sets = run->sets.items,
+            .n_sets = run->sets.n,
+            .model = run->model,
+            .no_train = true,
+            .generate_tokens = prompt.len + run->tokens,
+        };
+        st = sw_initialize(&options, &engine);
+    }
+    out = malloc((size_t)run->tokens * sizeof *out);
+    if (st >= 0 && out) {
+        *started = true;
+        sampling.stop_id = run->ignore_eos ? -1 : eos;
+        st = sw_generate(engine, prompt.ptr, prompt.len, run->tokens, &sampling, out, &n, NULL);
+    }
+    if (st >= 0) {
+        st = sw_tokenizer_decode(tokenizer, out, n, true, &text, NULL);
+    }
+    if (st >= 0) {
+        printf("%s%s\n", run->prompt, text);
+    }
+    sw_tokenizer_free_text(text);
+    free(out);
+    sw_ids_fini(&prompt);
+    sw_close(engine);
+    sw_tokenizer_close(tokenizer);
+    return st;
+}
+
+int sw_cmd_generate(int argc, char **argv)
+{
+    struct run run = {.tokens = 100, .prompt = "", .seed = 42};
+    const struct flag flags[] = {
+        {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
+        {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
+        {"--tokens", FLAG_INT, &run.tokens, "N", "new tokens at most (100)", 0},
+        {"--temperature", FLAG_REAL, &run.sampling.temperature, "X", "0 = greedy (0)", 0},
+        {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
+        {"--top-p", FLAG_REAL, &run.sampling.top_p, "P", "draw from the likeliest share P (all)", 0},
+        {"--seed", FLAG_INT, &run.seed, "S", "of the draws (42)", 0},
+        {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end of text", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+    };
+    const struct command command = {"generate", "--model DIR --prompt TEXT [..]",
+                                    "Continues a prompt.", flags,
+                                    (int)(sizeof flags / sizeof flags[0])};
+    int status = cli_parse(&command, argc, argv, NULL);
+    if (status < 0 && !run.model) {
+        status = cli_fail(&command, CLI_REFUSED, "--model is wanted; see --help");
+    }
+    if (status < 0 && (run.tokens < 1 || run.sampling.temperature < 0 || run.sampling.top_k < 0 ||
+                       run.sampling.top_p < 0 || run.sampling.top_p > 1)) {
+        status = cli_fail(&command, CLI_REFUSED,
+                          "wanted --tokens >= 1, --temperature >= 0, --top-k >= 0, 0 <= --top-p <= 1");
+    }
+    if (status < 0) {
+        bool started = false;
+        run.sampling.seed = (uint64_t)run.seed;
+        status = generate(&run, &started) >= 0
+                     ? CLI_DONE
+                     : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
+    }
+    cli_free_words(&run.sets);
+    return status;
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags as a table: one loop parses them, one loop prints their help.
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spillway/status.h"
+
+static bool push(struct words *words, const char *word)
+{
+    const char **items = realloc(words->items, ((size_t)words->n + 1) * sizeof *items);
+    if (!items) {
+        return false;
+    }
+    words->items = items;
+    words->items[words->n++] = word;
+    return true;
+}
+
+void cli_free_words(struct words *words)
+{
+    free(words->items);
+    *words = (struct words){0};
+}
+
+int cli_fail(const struct command *command, int status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "spillway %s: ", command->name);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return status;
+}
+
+int cli_error(const struct command *command, int status)
+{
+    return cli_fail(command, status, "%s", sw_error_message());
+}
+
+static void print_help(const struct command *command)
+{
+    printf("usage: spillway %s %s\n\n%s\n\n", command->name, command->usage, command->summary);
+    for (int i = 0; i < command->n_flags; i++) {
+        const struct flag *flag = &command->flags[i];
+        char left[64];
+        snprintf(left, sizeof left, "%s %s%s", flag->name, flag->arg ? flag->arg : "",
+                 flag->many ? ".." : "");
+        printf("  %-26s %s\n", left, flag->help);
+    }
+    printf("  %-26s %s\n", "--help", "this text");
+}
+
+static const struct flag *find(const struct command *command, const char *name, size_t len)
+{
+    for (int i = 0; i < command->n_flags; i++) {
+        if (strlen(command->flags[i].name) == len &&
+            strncmp(command->flags[i].name, name, len) == 0) {
+            return &command->flags[i];
+        }
+    }
+    return NULL;
+}
+
+/* NULL, or what kind of value was wanted. */
+static const char *store(const struct flag *flag, const char *value)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (flag->type) {
+    case FLAG_INT: {
+        const long long number = strtoll(value, &end, 10);
+        if (end == value || *end || errno) {
+            return "a whole number";
+        }
+        *(int64_t *)flag->to = number;
+        return NULL;
+    }
+    case FLAG_REAL: {
+        const double number = strtod(value, &end);
+        if (end == value || *end || errno) {
+            return "a number";
+        }
+        *(double *)flag->to = number;
+        return NULL;
+    }
+    case FLAG_TEXT:
+        *(const char **)flag->to = value;
+        return NULL;
+    case FLAG_LIST:
+        return push(flag->to, value) ? NULL : "more memory";
+    case FLAG_BOOL:
+        *(bool *)flag->to = true;
+        return NULL;
+    }
+    return NULL;
+}
+
+int cli_parse(const struct command *command, int argc, char **argv, struct words *positional)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            print_help(command);
+            return CLI_DONE;
+        }
+        if (strncmp(word, "--", 2) != 0) {
+            if (!positional) {
+                return cli_fail(command, CLI_REFUSED, "\"%s\" is not expected; see --help", word);
+            }
+            if (!push(positional, word)) {
+                return cli_fail(command, CLI_FAILED, "out of memory");
+            }
+            continue;
+        }
+        const char *equals = strchr(word, '=');
+        const size_t len = equals ? (size_t)(equals - word) : strlen(word);
+        const struct flag *flag = find(command, word, len);
+        if (!flag || (flag->type == FLAG_BOOL && equals)) {
+            return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
+        }
+        const char *value = equals ? equals + 1 : NULL;
+        if (!value && flag->type != FLAG_BOOL) {
+            value = i + 1 < argc ? argv[++i] : NULL;
+            if (!value) {
+                return cli_fail(command, CLI_REFUSED, "%s wants %s", flag->name, flag->arg);
+            }
+        }
+        const char *wanted = store(flag, value);
+        while (!wanted && flag->many && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0) {
+            wanted = store(flag, argv[++i]);
+        }
+        if (wanted) {
+            return cli_fail(command, CLI_REFUSED, "%s: wanted %s, got \"%s\"", flag->name, wanted,
+                            value);
+        }
+    }
+    return -1;
+}
+
+bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value)
+{
+    const size_t size = strlen(key) + strlen(value) + 2;
+    *owned = malloc(size);
+    if (!*owned) {
+        return false;
+    }
+    snprintf(*owned, size, "%s=%s", key, value);
+    return push(sets, *owned);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway - the program: a table of commands.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "spillway/status.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"train", sw_cmd_train, "train or fine-tune a model on text or token shards"},
+    {"generate", sw_cmd_generate, "continue a prompt"},
+    {"eval", sw_cmd_eval, "loss and perplexity of a model on text"},
+    {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
+    {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
+    {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
+    {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
+    {"checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
+    {"export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
+    {"doctor", sw_cmd_doctor, "what this machine and this build can do"},
+};
+
+static void print_help(FILE *to)
+{
+    fputs("usage: spillway COMMAND [..]\n\n", to);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("\n\"spillway COMMAND --help\" has the options of a command.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_REFUSED;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+        printf("spillway %s\n", sw_version());
+        return CLI_DONE;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        if (argc < 3) {
+            print_help(stdout);
+            return CLI_DONE;
+        }
+        name = argv[2];
+        argv[2] = "--help";
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);
+    return CLI_REFUSED;
+}

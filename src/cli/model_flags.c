@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening what a command names.
+#include "cli/model_flags.h"
+
+sw_status cli_open_tokenizer(const char *tokenizer, const char *model, sw_tokenizer **out)
+{
+    return sw_tokenizer_open(tokenizer ? tokenizer : model, NULL, out);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine - joins the rooms: configuration, model, graph, plan, executor, data, checkpoints. What users
+// see is spillway/engine.h and spillway/tools.h; this header is shared by the files of the room.
+#pragma once
+
+#include "base/base.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "hf/hf.h"
+#include "json/json.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+#include "run/run.h"
+#include "spillway/engine.h"
+
+/* Which program of the plan computes what; -1 = not planned. */
+struct engine_programs {
+    int train, eval, logits;
+    int prefill, decode; /* prompt chunks of SW_PREFILL_TOKENS, and one token at a time */
+};
+enum { SW_PREFILL_TOKENS = 32 };
+
+/* A trained or frozen parameter with where its parts lie. */
+struct engine_param {
+    const struct sw_persistent *work;   /* working copy */
+    const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
+};
+
+struct sw_engine {
+    struct sw_engine_options options; /* strings borrowed only while opening */
+    struct sw_config *config;
+    struct sw_json_doc *model_doc; /* config.json; NULL for a user's own forward */
+    struct sw_model *model;        /* likewise */
+    struct sw_hf_folder *folder;   /* weights, while they are read */
+    char *model_folder;            /* where the model came from; NULL for presets */
+    enum sw_dtype dtype, grad_dtype;
+    enum sw_dtype export_dtype;    /* what the model's folder had */
+    bool fp16, token_mean;
+    int64_t batch, tokens, micro_batches; /* B, T, K */
+    struct sw_update_rule rule;
+    bool trains;
+    struct sw_schedule schedule;
+    struct sw_scaler scaler;
+    struct sw_device *device;
+    struct sw_plan *plan;
+    struct sw_executor *executor;
+    struct engine_programs programs;
+    struct engine_param *params;
+    int32_t n_params;
+    sw_value loss_sum, loss_count; /* in the training program */
+    sw_value eval_sum, eval_count;
+    float *scratch; /* [SW_SCRATCH_ELEMS] for conversions */
+
+    /* the run */
+    int64_t step, applied, samples;
+    int64_t n_forward, n_backward; /* micro-batches of the step under way */
+    double sum_loss, sum_count, sum_means;
+    uint64_t seed;
+    bool failed; /* a step broke in the middle: state is not to be trusted */
+};
+enum { SW_SCRATCH_ELEMS = 1 << 16 };
+
+/* ---- open.c ---- */
+sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch);
+/* Reads an f32 (or f64) scalar output. */
+sw_status engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
+
+/* ---- step.c ---- */
+/* Any float output, widened to f32. */
+sw_status engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
+
+/* ---- weights.c ---- */
+/* A head in the file that differs from the embedding is used untied, whatever the config says. */
+sw_status engine_settle_tie(struct sw_engine *e);
+sw_status engine_zero_states(struct sw_engine *e);
+sw_status engine_index_params(struct sw_engine *e);
+sw_status engine_init_weights(struct sw_engine *e);
+sw_status engine_load_folder(struct sw_engine *e);
+sw_status engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                            int64_t n, float *out);
+sw_status engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                            int64_t n, const float *src);
+const struct engine_param *engine_find_param(const struct sw_engine *e, const char *name);
+/* The tensor of the folder that holds parameter `name`; NULL if there is none. */
+const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, const char *name);
+

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking at an engine: its plan as text, gradients of the last micro-batch, time by operation.
+#include <string.h>
+
+#include "engine/engine.h"
+
+static sw_status give_text(struct sw_str *text, char **out)
+{
+    if (text->failed) {
+        sw_str_fini(text);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+    }
+    if (!text->ptr) {
+        sw_str_puts(text, "");
+    }
+    *out = text->ptr;
+    return SW_OK;
+}
+
+sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **out)
+{
+    struct sw_str text = {0};
+    if (json) {
+        sw_plan_print_json(e->plan, &text);
+    } else {
+        sw_plan_print(e->plan, instructions, &text);
+    }
+    return give_text(&text, out);
+}
+
+/* ---- gradients ---- */
+
+static void add_rows(float *out, const float *rows, const int32_t *index, int64_t n, int64_t width)
+{
+    for (int64_t r = 0; r < n && index[r] >= 0; r++) {
+        for (int64_t c = 0; c < width; c++) {
+            out[index[r] * width + c] += rows[r * width + c];
+        }
+    }
+}
+
+/* Adds one stream to out. */
+static sw_status add_stream(struct sw_engine *e, const struct sw_stream *stream, float *out)
+{
+    const int i_program = e->programs.train;
+    const struct sw_graph *g = e->plan->programs[i_program].graph;
+    const struct sw_value_info *info = &g->values[stream->grad];
+    const int64_t n = sw_shape_elems(&info->shape);
+    sw_status st = SW_OK;
+    int32_t *index = NULL;
+    float *values = sw_alloc("engine", (size_t)n * sizeof *values);
+    SW_TRY_ALLOC(values, "a gradient");
+    SW_TRY_OR(done, engine_read_output(e, i_program, stream->grad, values));
+    if (info->sparse_index < 0) {
+        for (int64_t i = 0; i < n; i++) {
+            out[i] += values[i];
+        }
+        goto done;
+    }
+    const int64_t rows = sw_shape_rows(&info->shape);
+    index = sw_alloc("engine", (size_t)rows * sizeof *index);
+    if (!index) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a gradient");
+        goto done;
+    }
+    SW_TRY_OR(done, sw_executor_read(e->executor, i_program, info->sparse_index, index,
+                                     (size_t)rows * sizeof *index));
+    add_rows(out, values, index, rows, sw_shape_last(&info->shape));
+done:
+    sw_free(values);
+    sw_free(index);
+    return st;
+}
+
+sw_status sw_gradient(sw_engine *e, const char *name, float *out)
+{
+    if (!e->options.keep_gradients || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without keep_gradients");
+    }
+    const struct engine_param *param = engine_find_param(e, name);
+    if (!param) {
+        return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
+    }
+    const int64_t n = sw_shape_elems(&param->work->shape);
+    memset(out, 0, (size_t)n * sizeof *out);
+    const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        if (strcmp(g->values[g->streams[i].param].name, name) == 0) {
+            SW_TRY(add_stream(e, &g->streams[i], out));
+        }
+    }
+    const float factor = (float)(1 / e->scaler.scale);
+    for (int64_t i = 0; i < n; i++) {
+        out[i] *= factor;
+    }
+    return SW_OK;
+}
+
+/* ---- time by operation ---- */
+
+struct row {
+    const char *name, *path;
+    int64_t ns, flops, count;
+};
+
+sw_status sw_profile_text(const sw_engine *e, char **out)
+{
+    if (!e->options.profile || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
+    }
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    struct row rows[SW_OP_COUNT * 3] = {0};
+    int n = 0;
+    int64_t total = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const struct sw_op *op = &program->graph->ops[instr->op];
+        const char *path = instr->kernel.path ? instr->kernel.path : "";
+        int r = 0;
+        while (r < n && (strcmp(rows[r].name, sw_op_name(op)) != 0 ||
+                         strcmp(rows[r].path, path) != 0)) {
+            r++;
+        }
+        if (r == (int)SW_LEN(rows)) {
+            continue;
+        }
+        n = r == n ? n + 1 : n;
+        rows[r].name = sw_op_name(op);
+        rows[r].path = path;
+        rows[r].ns += sw_executor_profile(e->executor, e->programs.train, i);
+        rows[r].flops += sw_op_flops(program->graph, op);
+        rows[r].count++;
+    }
+    for (int r = 0; r < n; r++) {
+        total += rows[r].ns;
+    }
+    struct sw_str text = {0};
+    sw_str_printf(&text, "%-20s %-28s %6s %10s %7s %10s\n", "operation", "kernel", "calls", "ms",
+                  "share", "GFLOP/s");
+    for (int done = 0; done < n; done++) { /* longest first */
+        int best = -1;
+        for (int r = 0; r < n; r++) {
+            if (rows[r].name && (best < 0 || rows[r].ns > rows[best].ns)) {
+                best = r;
+            }
+        }
+        const double ms = (double)rows[best].ns / 1e6;
+        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
+                      rows[best].path, (long long)rows[best].count, ms,
+                      total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
+                      ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6
+                             : 0);
+        rows[best].name = NULL;
+    }
+    return give_text(&text, out);
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights. Also the inputs
+// of a program, which every kind of run needs.
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/engine.h"
+
+/* ---- configuration ---- */
+
+static sw_status load_config(struct sw_engine *e, const struct sw_engine_options *o)
+{
+    if (o->config_path && o->config_text) {
+        return SW_FAIL(SW_E_ARG, "config_path and config_text are both given");
+    }
+    if (o->config_path) {
+        SW_TRY(sw_config_load(o->config_path, o->sets, o->n_sets, &e->config));
+    } else {
+        const char *text = o->config_text ? o->config_text : "{}";
+        SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
+    }
+    SW_TRY(sw_config_resolve(e->config, 1, 0));
+    return sw_config_check_built(e->config);
+}
+
+static sw_status settle_config(struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    e->fp16 = c->fp16.enabled;
+    e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
+    e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
+                        ? e->dtype
+                        : (enum sw_dtype)c->misc.communication_data_type;
+    e->token_mean = c->spillway.loss == SW_LOSS_TOKENS;
+    e->batch = c->batch.micro_batch_size;
+    e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
+                                                  : c->batch.accumulation_steps * c->batch.ranks;
+    e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
+                  ? (uint64_t)c->spillway.seed
+                  : e->options.seed;
+    e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
+    if (e->trains) {
+        SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        SW_TRY(sw_schedule_init(&e->schedule, c, 1));
+    }
+    sw_scaler_init(&e->scaler, &c->fp16);
+    return SW_OK;
+}
+
+/* ---- model ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
+{
+    if (!o->model) {
+        return o->forward ? SW_OK : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+    }
+    if (o->forward) {
+        return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
+    }
+    struct stat st;
+    if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
+        SW_TRY(sw_model_preset(o->model, o->vocab_size, o->seq_len, &e->model_doc));
+    } else {
+        SW_TRY(sw_hf_read_config(o->model, &e->model_doc));
+        if (is_folder(o->model)) {
+            e->model_folder = sw_strdup("engine", o->model);
+            SW_TRY_ALLOC(e->model_folder, "the model's path");
+            SW_TRY(sw_hf_folder_open(o->model, &e->folder));
+            SW_TRY(engine_settle_tie(e));
+        }
+    }
+    SW_TRY(sw_model_open(e->model_doc, &e->model));
+    e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
+    if (e->tokens > e->model->max_tokens) {
+        return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
+                       (long long)e->tokens, (long long)e->model->max_tokens);
+    }
+    if (o->vocab_size > e->model->vocab) {
+        return SW_FAIL(SW_E_CONFIG, "the tokenizer has %lld tokens and the model a vocabulary of %lld",
+                       (long long)o->vocab_size, (long long)e->model->vocab);
+    }
+    if (o->generate_tokens < 0) {
+        e->options.generate_tokens = e->tokens;
+    }
+    if (o->generate_tokens > e->model->max_tokens) {
+        return SW_FAIL(SW_E_CONFIG, "generation up to %lld tokens: the model has positions for %lld",
+                       (long long)o->generate_tokens, (long long)e->model->max_tokens);
+    }
+    return SW_OK;
+}
+
+/* ---- programs ---- */
+
+struct recipe {
+    enum sw_program_kind kind;
+    int *i_program;
+    int64_t batch, tokens, cache;
+    bool backward, labels, logits, hidden;
+};
+
+static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
+{
+    const struct sw_config *c = e->config;
+    const struct sw_graph_options options = {
+        .dtype = e->dtype,
+        .grad_dtype = e->grad_dtype,
+        .training = r->backward && !e->options.no_dropout,
+        .token_mean = e->token_mean,
+        .loss_chunk = c->spillway.loss_chunk,
+        .frozen = c->spillway.frozen.items,
+        .n_frozen = c->spillway.frozen.n,
+    };
+    struct sw_graph *g = NULL;
+    SW_TRY(sw_graph_open(&options, &g));
+    sw_value loss = SW_NO_VALUE;
+    if (e->model) {
+        const struct sw_forward_spec forward = {
+            .batch = r->batch,
+            .tokens = r->tokens,
+            .has_mask = e->options.want_mask && r->cache == 0,
+            .has_labels = r->labels,
+            .want_logits = r->logits,
+            .want_hidden = r->hidden,
+            .cache_tokens = r->cache,
+        };
+        e->model->ops->forward(e->model, g, &forward, &loss);
+    } else {
+        loss = e->options.forward(g, e->options.forward_ctx, r->batch);
+        sw_output(g, "loss", loss);
+    }
+    sw_status st = sw_graph_status(g);
+    if (st >= 0 && r->labels && loss < 0) {
+        st = SW_FAIL(SW_E_ARG, "the forward returned no loss");
+    }
+    if (st >= 0 && r->labels) {
+        const struct sw_op *op = &g->ops[g->values[loss].producer];
+        if (op->kind != SW_OP_LOSS_MEAN) {
+            st = SW_FAIL(SW_E_ARG, "the loss must come from sw_cross_entropy or "
+                                   "sw_linear_cross_entropy");
+        } else {
+            sw_output(g, "loss.sum", op->in[0]);
+            sw_output(g, "loss.count", op->in[1]);
+        }
+    }
+    if (st >= 0 && r->backward) {
+        st = sw_graph_backward(g, loss);
+    }
+    if (st < 0) {
+        sw_graph_close(g);
+        return st;
+    }
+    *spec = (struct sw_program_spec){r->kind, g};
+    return SW_OK;
+}
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(ctx, desc, out);
+}
+
+static uint64_t extra_fingerprint(const struct sw_engine *e)
+{
+    uint64_t h = sw_hash(SW_HASH_INIT, &e->seed, sizeof e->seed);
+    h = sw_hash(h, &e->batch, sizeof e->batch);
+    for (int64_t i = 0; e->trains && i < INT64_C(1) << 24; i = i < 64 ? i + 1 : i * 2) {
+        const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, i);
+        const double values[] = {rates.lr, rates.beta1, rates.beta2};
+        h = sw_hash(h, values, sizeof values);
+    }
+    return h;
+}
+
+static sw_status make_plan(struct sw_engine *e)
+{
+    const struct sw_engine_options *o = &e->options; 
+    struct engine_programs *p = &e->programs;
+    const bool train = !o->no_train;
+    const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
+    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
+    *p = (struct engine_programs){-1, -1, -1, -1, -1};
+    const struct {
+        bool wanted;
+        struct recipe recipe;
+    } all[] = {
+        {train,
+         {SW_PROGRAM_TRAIN, &p->train, e->batch, e->tokens, .backward = true, .labels = true}},
+        {o->want_eval, {SW_PROGRAM_EVAL, &p->eval, e->batch, e->tokens, .labels = true}},
+        {o->want_logits,
+         {SW_PROGRAM_LOGITS, &p->logits, e->batch, e->tokens, .logits = true, .hidden = o->want_hidden}},
+        {generate,
+         {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = true}},
+        {generate, {SW_PROGRAM_DECODE, &p->decode, 1, 1, .cache = o->generate_tokens, .logits = true}},
+    };
+    struct sw_program_spec specs[SW_LEN(all)];
+    int n = 0;
+    for (size_t i = 0; i < SW_LEN(all); i++) {
+        if (!all[i].wanted) {
+            continue;
+        }
+        const sw_status st = build(e, &all[i].recipe, &specs[n]);
+        if (st < 0) {
+            for (int k = 0; k < n; k++) {
+                sw_graph_close(specs[k].graph);
+            }
+            return st;
+        }
+        *all[i].recipe.i_program = n++;
+    }
+    if (n == 0) {
+        return SW_FAIL(SW_E_ARG, "the engine is asked for no program");
+    }
+    const struct sw_config *c = e->config;
+    struct sw_plan_options options = {
+        .query = query,
+        .query_ctx = e->device,
+        .kernel_set = sw_device_kernel_set(e->device),
+        .micro_batches = e->micro_batches,
+        .fp16 = e->fp16,
+        .clip = c->misc.gradient_clipping,
+        .rule = e->trains ? &e->rule : NULL,
+        .recompute_every = e->model ? sw_config_recompute_every(c, e->model->layers)
+                                    : c->spillway.recompute_every,
+        .keep_gradients = o->keep_gradients,
+        .extra_fingerprint = extra_fingerprint(e),
+    };
+    options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
+    const size_t host = (size_t)c->spillway.host_memory_bytes;
+    if (host > 0 && (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
+        options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
+    }
+    SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
+    if (p->train >= 0) {
+        const struct sw_graph *g = e->plan->programs[p->train].graph;
+        e->loss_sum = sw_graph_find_output(g, "loss.sum");
+        e->loss_count = sw_graph_find_output(g, "loss.count");
+    }
+    if (p->eval >= 0) {
+        const struct sw_graph *g = e->plan->programs[p->eval].graph;
+        e->eval_sum = sw_graph_find_output(g, "loss.sum");
+        e->eval_count = sw_graph_find_output(g, "loss.count");
+    }
+    return SW_OK;
+}
+
+/* ---- open and close ---- */
+
+static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
+{
+    SW_TRY(load_config(e, o));
+    SW_TRY(settle_config(e));
+    SW_TRY(open_model(e, o));
+    const struct sw_cpu_options cpu = {
+        .n_threads = (int)e->config->spillway.threads,
+        .reference = e->config->spillway.kernels == SW_KERNELS_REFERENCE,
+    };
+    SW_TRY(sw_device_open_cpu(&cpu, &e->device));
+    SW_TRY(make_plan(e));
+    SW_TRY(engine_index_params(e));
+    if (o->plan_only) {
+        return SW_OK;
+    }
+    e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
+    SW_TRY_ALLOC(e->scratch, "conversions");
+    const struct sw_executor_options options = {.verify = o->verify, .profile = o->profile};
+    SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
+    SW_TRY(engine_zero_states(e));
+    SW_TRY(e->folder ? engine_load_folder(e) : engine_init_weights(e));
+    sw_hf_folder_close(e->folder);
+    e->folder = NULL;
+    return SW_OK;
+}
+
+sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
+{
+    struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
+    SW_TRY_ALLOC(e, "the engine");
+    e->options = *options;
+    e->export_dtype = SW_F32;
+    const sw_status st = open_engine(e, options);
+    if (st < 0) {
+        sw_close(e);
+        return st;
+    }
+    *out = e;
+    return SW_OK;
+}
+
+void sw_close(sw_engine *e)
+{
+    if (!e) {
+        return;
+    }
+    sw_executor_close(e->executor);
+    sw_plan_close(e->plan);
+    sw_device_close(e->device);
+    sw_model_close(e->model);
+    sw_json_close(e->model_doc);
+    sw_hf_folder_close(e->folder);
+    sw_config_close(e->config);
+    sw_free(e->model_folder);
+    sw_free(e->params);
+    sw_free(e->scratch);
+    sw_free(e);
+}
+
+/* ---- inputs ---- */
+
+static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const char *name)
+{
+    for (int i = 0; i < batch->n_tensors; i++) {
+        if (strcmp(batch->tensors[i].name, name) == 0) {
+            return &batch->tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* Ids and labels index tables: one outside would read beyond them. */
+static sw_status check_ids(const struct sw_engine *e, const char *name, const struct sw_view *view)
+{
+    if (!e->model) {
+        return SW_OK;
+    }
+    const bool labels = strcmp(name, "labels") == 0;
+    if (!labels && strcmp(name, "input_ids") != 0) {
+        return SW_OK;
+    }
+    const int64_t limit = labels && e->model->head == SW_HEAD_CLASSIFY ? e->model->labels
+                                                                       : e->model->vocab;
+    const int32_t *ids = view->data;
+    const int64_t n = sw_shape_elems(&view->shape);
+    for (int64_t i = 0; i < n; i++) {
+        if ((ids[i] < 0 || ids[i] >= limit) && !(labels && ids[i] == -100)) {
+            return SW_FAIL(SW_E_ARG, "%s: %d at element %lld; wanted 0 .. %lld%s", name, ids[i],
+                           (long long)i, (long long)limit - 1, labels ? " or -100" : "");
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
+{
+    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
+    const int64_t n = sw_shape_elems(&info->shape);
+    SW_ASSERT(n <= SW_SCRATCH_ELEMS);
+    int32_t *ids = (int32_t *)e->scratch;
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)i;
+    }
+    return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
+}
+
+sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
+{
+    const struct sw_graph *g = e->plan->programs[i_program].graph;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        const struct sw_value_info *info = &g->values[v];
+        if (info->role != SW_ROLE_INPUT || info->producer >= 0) {
+            continue;
+        }
+        const struct sw_tensor *tensor = find_tensor(batch, info->name);
+        if (!tensor && e->model && strcmp(info->name, "positions") == 0) {
+            SW_TRY(give_positions(e, i_program, v));
+            continue;
+        }
+        if (!tensor) {
+            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", info->name);
+        }
+        if (tensor->view.dtype != info->dtype ||
+            !sw_shape_equal(&tensor->view.shape, &info->shape)) {
+            char have[96], want[96];
+            return SW_FAIL(SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name,
+                           sw_dtype_name(info->dtype),
+                           sw_shape_format(&info->shape, want, sizeof want),
+                           sw_dtype_name(tensor->view.dtype),
+                           sw_shape_format(&tensor->view.shape, have, sizeof have));
+        }
+        SW_TRY(check_ids(e, info->name, &tensor->view));
+        SW_TRY(sw_executor_write(e->executor, i_program, v, tensor->view.data,
+                                 sw_value_bytes(info)));
+    }
+    return SW_OK;
+}
+
+sw_status engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
+{
+    float value = 0;
+    SW_TRY(sw_executor_read(e->executor, i_program, v, &value, sizeof value));
+    *out = value;
+    return SW_OK;
+}
+
+/* ---- what it is ---- */
+
+int64_t sw_engine_micro_batches(const sw_engine *e)
+{
+    return e->micro_batches;
+}
+
+int64_t sw_engine_micro_batch_size(const sw_engine *e)
+{
+    return e->batch;
+}
+
+int64_t sw_engine_seq_len(const sw_engine *e)
+{
+    return e->tokens;
+}
+
+int64_t sw_engine_vocab(const sw_engine *e)
+{
+    return e->model ? e->model->vocab : 0;
+}
+
+int64_t sw_engine_step(const sw_engine *e)
+{
+    return e->step;
+}
+
+int64_t sw_engine_samples(const sw_engine *e)
+{
+    return e->samples;
+}
+
+int64_t sw_engine_tier_bytes(const sw_engine *e, int tier)
+{
+    return tier >= 0 && tier < SW_TIER_COUNT ? (int64_t)e->plan->tier_bytes[tier] : 0;
+}
+
+int64_t sw_engine_high_water(const sw_engine *e)
+{
+    return e->executor ? (int64_t)sw_executor_high_water(e->executor) : 0;
+}
+
+int64_t sw_engine_allocations(const sw_engine *e)
+{
+    struct sw_alloc_stats stats;
+    sw_alloc_get_stats(&stats);
+    return stats.n_calls + e->device->n_allocs;
+}
+
+double sw_engine_step_flops(const sw_engine *e)
+{
+    return e->programs.train < 0
+               ? 0
+               : (double)e->plan->programs[e->programs.train].flops * (double)e->micro_batches;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// One optimizer step: K times forward and backward, then the update. The canonical order of sums is
+// architecture 5a: each micro-batch's gradient is computed alone and added in the order of k.
+#include <math.h>
+
+#include "engine/engine.h"
+
+static sw_status check_ready(const struct sw_engine *e)
+{
+    if (e->failed) {
+        return SW_FAIL(SW_E_ARG, "an earlier step failed half way; load a checkpoint or open again");
+    }
+    if (e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "this engine was opened without training");
+    }
+    return SW_OK;
+}
+
+/* What the kernels of micro-batch k read. */
+static void set_micro(struct sw_engine *e)
+{
+    struct sw_executor *ex = e->executor;
+    sw_executor_set(ex, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
+    sw_executor_set(ex, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
+    sw_executor_set(ex, SW_SCALAR_MICRO, (double)(e->samples / e->batch + e->n_forward));
+    sw_executor_set(ex, SW_SCALAR_FIRST, e->n_forward == 0);
+    sw_executor_set(ex, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
+}
+
+sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
+{
+    SW_TRY(check_ready(e));
+    if (e->n_forward != e->n_backward) {
+        return SW_FAIL(SW_E_ARG, "sw_forward: the backward of the micro-batch before is missing");
+    }
+    if (e->n_forward == e->micro_batches) {
+        return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches; sw_step is due",
+                       (long long)e->micro_batches);
+    }
+    SW_TRY(engine_give_inputs(e, e->programs.train, batch));
+    set_micro(e);
+    SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    double sum = 0, count = 0;
+    SW_TRY(engine_read_scalar(e, e->programs.train, e->loss_sum, &sum));
+    SW_TRY(engine_read_scalar(e, e->programs.train, e->loss_count, &count));
+    if (e->n_forward == 0) {
+        e->sum_loss = e->sum_count = e->sum_means = 0;
+    }
+    const double mean = count > 0 ? sum / count : 0;
+    e->sum_loss += sum;
+    e->sum_count += count;
+    e->sum_means += mean;
+    e->n_forward++;
+    if (out_loss) {
+        *out_loss = mean;
+    }
+    return SW_OK;
+}
+
+sw_status sw_backward(sw_engine *e)
+{
+    SW_TRY(check_ready(e));
+    if (e->n_backward != e->n_forward - 1) {
+        return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
+    }
+    const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+    if (st < 0) {
+        e->failed = true;
+        return st;
+    }
+    e->n_backward++;
+    return SW_OK;
+}
+
+/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. */
+static void set_boundary(struct sw_engine *e, const struct sw_rates *rates)
+{
+    struct sw_executor *ex = e->executor;
+    double share = 1.0 / (double)e->micro_batches;
+    if (e->token_mean) {
+        const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
+        const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
+        share = e->sum_count > 0 ? 1 / (mean->attrs.alpha * e->sum_count) : 0;
+    }
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
+    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
+    sw_executor_set(ex, SW_SCALAR_LR, rates->lr);
+    sw_executor_set(ex, SW_SCALAR_BETA1,
+                    e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : rates->beta1);
+    sw_executor_set(ex, SW_SCALAR_BETA2, rates->beta2);
+    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
+}
+
+sw_status sw_step(sw_engine *e, struct sw_step_report *out)
+{
+    SW_TRY(check_ready(e));
+    if (!e->trains) {
+        return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+    }
+    if (e->n_backward != e->micro_batches || e->n_forward != e->micro_batches) {
+        return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
+                       (long long)e->n_backward, (long long)e->micro_batches);
+    }
+    const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, e->applied);
+    set_boundary(e, &rates);
+    const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
+    if (st < 0) {
+        e->failed = true;
+        return st;
+    }
+    struct sw_step_report report = {
+        .loss = e->token_mean ? (e->sum_count > 0 ? e->sum_loss / e->sum_count : 0)
+                              : e->sum_means / (double)e->micro_batches,
+        .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
+        .lr = rates.lr,
+        .loss_scale = e->scaler.scale,
+        .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
+        .targets = e->sum_count,
+    };
+    e->n_forward = e->n_backward = 0;
+    e->step++;
+    e->samples += e->batch * e->micro_batches;
+    e->applied += !report.skipped;
+    report.step = e->step;
+    report.applied = e->applied;
+    report.samples = e->samples;
+    SW_TRY(sw_scaler_update(&e->scaler, report.skipped));
+    if (out) {
+        *out = report;
+    }
+    return SW_OK;
+}
+
+sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
+                         struct sw_step_report *out)
+{
+    if (n != e->micro_batches) {
+        return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld",
+                       (long long)n, (long long)e->micro_batches);
+    }
+    if (e->n_forward != 0) {
+        return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
+    }
+    for (int64_t k = 0; k < n; k++) {
+        SW_TRY(sw_forward(e, &micro_batches[k], NULL));
+        SW_TRY(sw_backward(e));
+    }
+    return sw_step(e, out);
+}
+
+static sw_status check_idle(const struct sw_engine *e, int i_program, const char *what)
+{
+    if (i_program < 0) {
+        return SW_FAIL(SW_E_ARG, "%s: the engine was opened without it", what);
+    }
+    if (e->n_forward != 0) {
+        return SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
+    }
+    return SW_OK;
+}
+
+sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,
+                      double *out_count)
+{
+    SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
+    SW_TRY(engine_give_inputs(e, e->programs.eval, batch));
+    SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
+    double sum = 0, count = 0;
+    SW_TRY(engine_read_scalar(e, e->programs.eval, e->eval_sum, &sum));
+    SW_TRY(engine_read_scalar(e, e->programs.eval, e->eval_count, &count));
+    *out_sum = sum;
+    *out_count = count;
+    return SW_OK;
+}
+
+sw_status engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out)
+{
+    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
+    const int64_t n = sw_shape_elems(&info->shape);
+    if (info->dtype == SW_F32) {
+        return sw_executor_read(e->executor, i_program, v, out, (size_t)n * sizeof *out);
+    }
+    /* The narrow values are read into the tail of out and widened from the front. */
+    char *narrow = (char *)out + (size_t)n * (sizeof *out - sw_dtype_bytes(info->dtype));
+    SW_TRY(sw_executor_read(e->executor, i_program, v, narrow,
+                            (size_t)n * sw_dtype_bytes(info->dtype)));
+    for (int64_t i = 0; i < n; i++) {
+        const double value = sw_load_f64(info->dtype, narrow, i);
+        out[i] = (float)value;
+    }
+    return SW_OK;
+}
+
+int64_t sw_logits_elems(const sw_engine *e)
+{
+    if (e->programs.logits < 0) {
+        return 0;
+    }
+    const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
+    return sw_shape_elems(&g->values[sw_graph_find_output(g, "logits")].shape);
+}
+
+sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
+{
+    SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
+    SW_TRY(engine_give_inputs(e, e->programs.logits, batch));
+    SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
+    const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
+    return engine_read_output(e, e->programs.logits, sw_graph_find_output(g, "logits"), out);
+}

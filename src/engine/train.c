@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training job: tokenizer, dataset, engine, and the loop over steps with validation, samples,
+// checkpoints and metrics. The position of a run is the engine's count of global samples alone.
+#include "spillway/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/data.h"
+#include "engine/engine.h"
+
+struct job {
+    const struct sw_train_options *options;
+    FILE *out;
+    bool terminal;
+    sw_tokenizer *tokenizer;
+    sw_dataset *dataset;
+    sw_engine *engine;
+    FILE *metrics;
+    int64_t batch, tokens, micro_batches;
+    int32_t *ids, *labels; /* [K, B, T] */
+    struct sw_tensor *tensors; /* [K, 2] */
+    struct sw_batch *batches;  /* [K] */
+    int64_t first_step;
+    double began_s, val_loss, loss;
+    int64_t saved_step;
+};
+
+static const char default_config[] =
+    "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
+    " \"gradient_clipping\": 1.0,"
+    " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": %s, \"betas\": [0.9, 0.99],"
+    " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
+
+/* ---- setting up ---- */
+
+static bool is_shard(const char *path)
+{
+    const size_t len = strlen(path);
+    return len > 4 && strcmp(path + len - 4, ".bin") == 0;
+}
+
+static bool folder_has_tokenizer(const char *folder)
+{
+    static const char *const files[] = {"tokenizer.json", "vocab.json", "encoder.json",
+                                        "chars.json"};
+    for (size_t i = 0; i < SW_LEN(files); i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        if (access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sw_status open_tokenizer(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    if (o->tokenizer) {
+        return sw_tokenizer_open(o->tokenizer, NULL, &job->tokenizer);
+    }
+    if (folder_has_tokenizer(o->model)) {
+        return sw_tokenizer_open(o->model, NULL, &job->tokenizer);
+    }
+    if (is_shard(o->data[0])) {
+        return SW_OK; /* tokens already */
+    }
+    return sw_tokenizer_open_chars_of(o->data, o->n_data, &job->tokenizer);
+}
+
+static sw_status open_engine(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char text[512];
+    const bool preset = sw_model_is_preset(o->model);
+    snprintf(text, sizeof text, default_config, preset ? "0.001" : "5e-05");
+    const struct sw_engine_options options = {
+        .config_path = o->config_path,
+        .config_text = o->config_path ? NULL : text,
+        .sets = o->sets,
+        .n_sets = o->n_sets,
+        .model = o->model,
+        .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
+        .seq_len = o->seq_len,
+        .seed = o->has_seed ? o->seed : 42,
+        .want_eval = o->eval_every > 0,
+        .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
+        .profile = o->profile,
+    };
+    SW_TRY(sw_initialize(&options, &job->engine));
+    if (!job->engine->trains) {
+        return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+    }
+    if (job->engine->model->head != SW_HEAD_LM) {
+        return SW_FAIL(SW_E_UNSUP, "train: text trains language models; this one is a classifier");
+    }
+    job->batch = sw_engine_micro_batch_size(job->engine);
+    job->tokens = sw_engine_seq_len(job->engine);
+    job->micro_batches = sw_engine_micro_batches(job->engine);
+    return SW_OK;
+}
+
+static sw_status open_data(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_dataset_options options = {
+        .files = o->data,
+        .n_files = o->n_data,
+        .val_files = o->val_data,
+        .n_val_files = o->n_val_data,
+        .val_fraction = o->eval_every > 0 ? SW_VAL_FRACTION : 0,
+        .tokenizer = job->tokenizer,
+        .vocab_size = sw_engine_vocab(job->engine),
+        .seq_len = job->tokens,
+        .seed = job->engine->seed,
+    };
+    SW_TRY(sw_dataset_open(&options, &job->dataset));
+    const size_t elems = (size_t)(job->micro_batches * job->batch * job->tokens);
+    const size_t k = (size_t)job->micro_batches;
+    job->ids = sw_alloc("train", elems * sizeof *job->ids);
+    job->labels = sw_alloc("train", elems * sizeof *job->labels);
+    job->tensors = sw_alloc_zero("train", 2 * k, sizeof *job->tensors);
+    job->batches = sw_alloc_zero("train", k, sizeof *job->batches);
+    if (!job->ids || !job->labels || !job->tensors || !job->batches) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the batch");
+    }
+    for (size_t i = 0; i < k; i++) {
+        const size_t at = i * (size_t)(job->batch * job->tokens);
+        const struct sw_shape shape = SW_SHAPE(job->batch, job->tokens);
+        job->tensors[2 * i] = (struct sw_tensor){
+            "input_ids", {.data = job->ids + at, .dtype = SW_I32, .shape = shape}};
+        job->tensors[2 * i + 1] = (struct sw_tensor){
+            "labels", {.data = job->labels + at, .dtype = SW_I32, .shape = shape}};
+        job->batches[i] = (struct sw_batch){&job->tensors[2 * i], 2};
+    }
+    return SW_OK;
+}
+
+/* Lines of steps after the one resumed from would stand twice. */
+static sw_status open_metrics(struct job *job)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
+    char *old = NULL;
+    size_t old_len = 0;
+    struct sw_str kept = {0};
+    if (job->first_step > 0 && access(path, R_OK) == 0) {
+        SW_TRY(sw_file_read(path, &old, &old_len));
+        for (char *line = old; line && *line;) {
+            char *end = strchr(line, '\n');
+            long long step = 0;
+            if (!end || sscanf(line, "{\"step\":%lld", &step) != 1 || step > job->first_step) {
+                break;
+            }
+            sw_str_append(&kept, line, (size_t)(end + 1 - line));
+            line = end + 1;
+        }
+        sw_free(old);
+    }
+    sw_status st = sw_file_write_atomic(path, sw_str_text(&kept), kept.len);
+    sw_str_fini(&kept);
+    SW_TRY(st);
+    job->metrics = fopen(path, "a");
+    if (!job->metrics) {
+        return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    }
+    return SW_OK;
+}
+
+static sw_status check_options(const struct sw_train_options *o)
+{
+    if (!o->model || o->n_data < 1 || !o->output) {
+        return SW_FAIL(SW_E_ARG, "train wants %s", !o->model        ? "--model"
+                                                   : o->n_data < 1 ? "--data"
+                                                                   : "--output");
+    }
+    if (o->steps < 1) {
+        return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
+    }
+    return SW_OK;
+}
+
+/* ---- what happens between steps ---- */
+
+static sw_status validate(struct job *job)
+{
+    const int64_t n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
+    int64_t n_batches = (n_samples + job->batch - 1) / job->batch;
+    n_batches = sw_min_i64(n_batches, job->options->eval_batches > 0 ? job->options->eval_batches : 16);
+    double sum = 0, count = 0;
+    for (int64_t i = 0; i < n_batches; i++) {
+        SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_VAL, i * job->batch, job->batch, job->ids,
+                                job->labels, NULL));
+        double batch_sum = 0, batch_count = 0;
+        SW_TRY(sw_evaluate(job->engine, &job->batches[0], &batch_sum, &batch_count));
+        sum += batch_sum;
+        count += batch_count;
+    }
+    job->val_loss = count > 0 ? sum / count : NAN;
+    return SW_OK;
+}
+
+static sw_status print_sample(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const int64_t most = job->engine->options.generate_tokens;
+    struct sw_ids prompt = {0};
+    int32_t *out = NULL;
+    char *text = NULL;
+    int64_t n = 0;
+    sw_status st = SW_OK;
+    const int32_t eos = sw_tokenizer_eos(job->tokenizer);
+    if (o->sample_prompt) {
+        SW_TRY_OR(done, sw_tokenizer_encode(job->tokenizer, o->sample_prompt,
+                                            strlen(o->sample_prompt), false, &prompt));
+    } else if (eos >= 0) {
+        SW_TRY_OR(done, sw_ids_push(&prompt, eos));
+    } else if (sw_tokenizer_encode(job->tokenizer, "\n", 1, false, &prompt) < 0) {
+        SW_TRY_OR(done, sw_ids_push(&prompt, 0)); /* a text without line breaks */
+    }
+    const int64_t wanted = o->sample_tokens > 0 ? o->sample_tokens : 200;
+    const int64_t n_new = sw_min_i64(wanted, most - prompt.len);
+    out = sw_alloc("train", (size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
+    if (!out) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a sample");
+        goto done;
+    }
+    const struct sw_sampling sampling = {.temperature = 0.8,
+                                         .top_k = 40,
+                                         .seed = job->engine->seed + (uint64_t)job->engine->step,
+                                         .stop_id = -1};
+    SW_TRY_OR(done, sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
+    SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
+    fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n", (long long)job->engine->step,
+            o->sample_prompt ? o->sample_prompt : "", text);
+done:
+    sw_ids_fini(&prompt);
+    sw_free(out);
+    sw_tokenizer_free_text(text);
+    return st;
+}
+
+static sw_status save(struct job *job)
+{
+    if (job->saved_step == job->engine->step) {
+        return SW_OK;
+    }
+    const struct sw_save_options options = {.keep_last = (int)job->options->keep_last,
+                                            .val_loss = job->val_loss};
+    SW_TRY(sw_save(job->engine, job->options->output, &options));
+    job->saved_step = job->engine->step;
+    return SW_OK;
+}
+
+/* ---- the line a step ---- */
+
+static void format_eta(double seconds, char *buf, size_t cap)
+{
+    const long s = seconds > 0 && seconds < 1e9 ? (long)(seconds + 0.5) : 0;
+    if (s >= 3600) {
+        snprintf(buf, cap, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    } else {
+        snprintf(buf, cap, "%ld:%02ld", s / 60, s % 60);
+    }
+}
+
+static void print_step(struct job *job, const struct sw_step_report *r, double seconds)
+{
+    const struct sw_train_options *o = job->options;
+    char eta[32], bytes[32], val[40] = "";
+    const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
+    format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
+    sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0));
+    const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
+    if (validated) {
+        snprintf(val, sizeof val, " val %.4f", job->val_loss);
+    }
+    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    const bool lasting = validated || !job->terminal || r->step == o->steps || r->skipped;
+    fprintf(job->out,
+            "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s eta %s%s%s",
+            job->terminal ? "\r\033[K" : "", (long long)r->step, (long long)o->steps, r->loss, val,
+            r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, bytes, eta,
+            r->skipped ? " (skipped: overflow)" : "", lasting ? "\n" : "");
+    if (job->terminal && !lasting) { /* the live bar: what is done of 20 cells */
+        const int done = (int)(20 * r->step / o->steps);
+        fprintf(job->out, " [%.*s%*s]", done, "####################", 20 - done, "");
+    }
+    fflush(job->out);
+}
+
+static void json_number(struct sw_str *line, const char *key, double value)
+{
+    sw_str_printf(line, ",\"%s\":", key);
+    if (isfinite(value)) {
+        sw_json_write_f64(value, line);
+    } else {
+        sw_str_puts(line, "null");
+    }
+}
+
+static sw_status write_metrics(struct job *job, const struct sw_step_report *r, double seconds)
+{
+    struct sw_alloc_stats host;
+    sw_alloc_get_stats(&host);
+    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    struct sw_str line = {0};
+    sw_str_printf(&line, "{\"step\":%lld", (long long)r->step);
+    json_number(&line, "loss", r->loss);
+    json_number(&line, "grad_norm", r->grad_norm);
+    json_number(&line, "lr", r->lr);
+    json_number(&line, "loss_scale", r->loss_scale);
+    sw_str_printf(&line, ",\"skipped\":%s", r->skipped ? "true" : "false");
+    json_number(&line, "step_ms", seconds * 1e3);
+    json_number(&line, "tokens_per_s", tokens / seconds);
+    sw_str_printf(&line, ",\"device_bytes\":%lld,\"host_bytes\":%lld,\"disk_bytes\":%lld",
+                  (long long)sw_engine_tier_bytes(job->engine, 0), (long long)host.live_bytes,
+                  (long long)sw_engine_tier_bytes(job->engine, 2));
+    if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
+        json_number(&line, "val_loss", job->val_loss);
+    }
+    sw_str_puts(&line, "}\n");
+    const bool good = !line.failed && fwrite(line.ptr, 1, line.len, job->metrics) == line.len &&
+                      fflush(job->metrics) == 0;
+    sw_str_fini(&line);
+    return good ? SW_OK
+                : SW_FAIL(SW_E_IO, "%s/metrics.jsonl: %s", job->options->output, strerror(errno));
+}
+
+/* ---- the loop ---- */
+
+static sw_status one_step(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    struct sw_step_report report;
+    const double begin = sw_now_s();
+    SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_TRAIN, sw_engine_samples(job->engine),
+                            job->micro_batches * job->batch, job->ids, job->labels, NULL));
+    SW_TRY(sw_train_batch(job->engine, job->batches, job->micro_batches, &report));
+    const double seconds = sw_now_s() - begin;
+    if (!report.skipped && !isfinite(report.loss)) {
+        return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
+                       (long long)report.step, report.loss);
+    }
+    job->loss = report.loss;
+    if (o->eval_every > 0 && report.step % o->eval_every == 0) {
+        SW_TRY(validate(job));
+    }
+    SW_TRY(write_metrics(job, &report, seconds));
+    if (!o->quiet) {
+        print_step(job, &report, seconds);
+    }
+    if (o->sample_every > 0 && report.step % o->sample_every == 0 && job->tokenizer) {
+        SW_TRY(print_sample(job));
+    }
+    if (o->save_every > 0 && report.step % o->save_every == 0) {
+        SW_TRY(save(job));
+    }
+    return SW_OK;
+}
+
+static sw_status export_model(struct job *job)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model", job->options->output);
+    const enum sw_dtype dtype =
+        job->options->export_dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)job->options->export_dtype;
+    SW_TRY(sw_export(job->engine, path, dtype));
+    if (job->tokenizer) {
+        SW_TRY(sw_tokenizer_save(job->tokenizer, path));
+    }
+    return SW_OK;
+}
+
+static sw_status set_up(struct job *job)
+{
+    SW_TRY(check_options(job->options));
+    SW_TRY(open_tokenizer(job));
+    SW_TRY(open_engine(job));
+    SW_TRY(open_data(job));
+    SW_TRY(sw_mkdirs(job->options->output));
+    if (job->options->resume) {
+        const sw_status st = sw_load(job->engine, job->options->output);
+        SW_TRY(st);
+        if (st == SW_OK) {
+            job->first_step = job->saved_step = sw_engine_step(job->engine);
+        }
+    }
+    return open_metrics(job);
+}
+
+static void print_head(const struct job *job)
+{
+    char bytes[32];
+    fprintf(job->out,
+            "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
+            job->options->model, (long long)sw_engine_parameters(job->engine),
+            sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
+            (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    fprintf(job->out, "plan: device %s; kernels %s\n",
+            sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0)),
+            sw_device_kernel_set(job->engine->device));
+    if (job->first_step > 0) {
+        fprintf(job->out, "resumed at step %lld\n", (long long)job->first_step);
+    }
+    fflush(job->out);
+}
+
+static sw_status finish(struct job *job, bool stopped)
+{
+    SW_TRY(save(job));
+    if (stopped) {
+        fprintf(job->out, "stopped at step %lld with a checkpoint; --resume goes on from it\n",
+                (long long)job->engine->step);
+        return SW_OK;
+    }
+    if (!job->options->no_export) {
+        SW_TRY(export_model(job));
+        fprintf(job->out, "model: %s/model\n", job->options->output);
+    }
+    if (job->options->profile) {
+        char *text = NULL;
+        SW_TRY(sw_profile_text(job->engine, &text));
+        fputs(text, job->out);
+        sw_text_free(text);
+    }
+    return SW_OK;
+}
+
+static void tear_down(struct job *job)
+{
+    if (job->metrics) {
+        fclose(job->metrics);
+    }
+    sw_close(job->engine);
+    sw_dataset_close(job->dataset);
+    sw_tokenizer_close(job->tokenizer);
+    sw_free(job->ids);
+    sw_free(job->labels);
+    sw_free(job->tensors);
+    sw_free(job->batches);
+}
+
+sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
+                   struct sw_train_result *result)
+{
+    struct job job = {.options = options,
+                      .out = out,
+                      .terminal = isatty(fileno(out)) && !getenv("NO_COLOR"),
+                      .val_loss = NAN,
+                      .saved_step = -1};
+    *started = false;
+    sw_status st = set_up(&job);
+    bool stopped = false;
+    if (st >= 0) {
+        print_head(&job);
+        *started = true;
+        job.began_s = sw_now_s();
+    }
+    while (st >= 0 && job.engine->step < options->steps && !stopped) {
+        st = one_step(&job);
+        stopped = options->stop && *options->stop;
+    }
+    if (st >= 0) {
+        const double seconds = sw_now_s() - job.began_s;
+        const double steps = (double)(job.engine->step - job.first_step);
+        *result = (struct sw_train_result){
+            .step = job.engine->step,
+            .loss = job.loss,
+            .val_loss = job.val_loss,
+            .seconds = seconds,
+            .tokens_per_s = seconds > 0 ? steps * (double)(job.micro_batches * job.batch * job.tokens) /
+                                              seconds
+                                        : 0,
+            .stopped = stopped && job.engine->step < options->steps,
+        };
+        st = finish(&job, result->stopped);
+    }
+    if (st >= 0) {
+        fprintf(out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f", (long long)result->step,
+                result->seconds, result->tokens_per_s, result->loss);
+        if (isfinite(result->val_loss)) {
+            fprintf(out, ", validation loss %.4f", result->val_loss);
+        }
+        fputc('\n', out);
+    }
+    tear_down(&job);
+    return st;
+}

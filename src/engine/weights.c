@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name, export. All of
+// it goes through one scratch buffer of fixed size: no copy of a tensor is ever made.
+#include <string.h>
+
+#include "engine/engine.h"
+
+static size_t elem_bytes(const struct sw_persistent *item)
+{
+    return sw_dtype_bytes(item->dtype);
+}
+
+/* ---- the index ---- */
+
+sw_status engine_index_params(struct sw_engine *e)
+{
+    const struct sw_plan *plan = e->plan;
+    e->params = sw_alloc_zero("engine", (size_t)plan->n_persistent + 1, sizeof *e->params);
+    SW_TRY_ALLOC(e->params, "the index of parameters");
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        if (item->role != SW_ROLE_PARAM) {
+            continue;
+        }
+        char name[512];
+        struct engine_param *param = &e->params[e->n_params++];
+        param->work = item;
+        snprintf(name, sizeof name, "%s/%s", item->dtype == SW_BF16 ? "master_lo" : "master",
+                 item->name);
+        param->master = sw_plan_find(plan, name);
+    }
+    return SW_OK;
+}
+
+const struct engine_param *engine_find_param(const struct sw_engine *e, const char *name)
+{
+    for (int32_t i = 0; i < e->n_params; i++) {
+        if (strcmp(e->params[i].work->name, name) == 0) {
+            return &e->params[i];
+        }
+    }
+    return NULL;
+}
+
+sw_status engine_zero_states(struct sw_engine *e)
+{
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        if (e->plan->persistent[i].role == SW_ROLE_STATE) {
+            SW_TRY(sw_executor_zero(e->executor, &e->plan->persistent[i]));
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- masters ---- */
+
+/* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
+enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
+
+static sw_status set_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                           int64_t n, const float *src)
+{
+    const size_t bytes = elem_bytes(param->work);
+    void *work = e->scratch;
+    if (param->work->dtype == SW_F32) {
+        return sw_executor_load(e->executor, param->work, (size_t)first * bytes, src,
+                                (size_t)n * bytes);
+    }
+    if (param->work->dtype == SW_BF16 && param->master) {
+        int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
+        for (int64_t i = 0; i < n; i++) {
+            sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
+        }
+        SW_TRY(sw_executor_load(e->executor, param->master, (size_t)first * sizeof *lo, lo,
+                                (size_t)n * sizeof *lo));
+    } else {
+        sw_convert(param->work->dtype, work, SW_F32, src, n);
+        if (param->master) {
+            SW_TRY(sw_executor_load(e->executor, param->master, (size_t)first * sizeof *src, src,
+                                    (size_t)n * sizeof *src));
+        }
+    }
+    return sw_executor_load(e->executor, param->work, (size_t)first * bytes, work,
+                            (size_t)n * bytes);
+}
+
+static sw_status get_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                           int64_t n, float *out)
+{
+    if (param->master && param->master->dtype == SW_F32) {
+        return sw_executor_save(e->executor, param->master, (size_t)first * sizeof *out, out,
+                                (size_t)n * sizeof *out);
+    }
+    const size_t bytes = elem_bytes(param->work);
+    if (param->work->dtype == SW_F32) {
+        return sw_executor_save(e->executor, param->work, (size_t)first * bytes, out,
+                                (size_t)n * bytes);
+    }
+    uint16_t *hi = (uint16_t *)e->scratch;
+    SW_TRY(sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
+    if (!param->master) {
+        sw_convert(SW_F32, out, param->work->dtype, hi, n);
+        return SW_OK;
+    }
+    int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
+    SW_TRY(sw_executor_save(e->executor, param->master, (size_t)first * sizeof *lo, lo,
+                            (size_t)n * sizeof *lo));
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = sw_master_join(hi[i], lo[i]);
+    }
+    return SW_OK;
+}
+
+sw_status engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                            int64_t n, const float *src)
+{
+    for (int64_t at = 0; at < n; at += SW_PIECE) {
+        SW_TRY(set_piece(e, param, first + at, sw_min_i64(n - at, SW_PIECE), src + at));
+    }
+    return SW_OK;
+}
+
+sw_status engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                            int64_t n, float *out)
+{
+    for (int64_t at = 0; at < n; at += SW_PIECE) {
+        SW_TRY(get_piece(e, param, first + at, sw_min_i64(n - at, SW_PIECE), out + at));
+    }
+    return SW_OK;
+}
+
+static sw_status find_range(const struct sw_engine *e, const char *name, int64_t first, int64_t n,
+                            const struct engine_param **out)
+{
+    const struct engine_param *param = engine_find_param(e, name);
+    if (!param) {
+        return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
+    }
+    const int64_t elems = sw_shape_elems(&param->work->shape);
+    if (first < 0 || n < 0 || first > elems - n) {
+        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld of %lld", name, (long long)first,
+                       (long long)(first + n), (long long)elems);
+    }
+    *out = param;
+    return SW_OK;
+}
+
+sw_status sw_get_weight(sw_engine *e, const char *name, int64_t first, int64_t n, float *out)
+{
+    const struct engine_param *param = NULL;
+    SW_TRY(find_range(e, name, first, n, &param));
+    return engine_get_master(e, param, first, n, out);
+}
+
+sw_status sw_set_weight(sw_engine *e, const char *name, int64_t first, int64_t n, const float *src)
+{
+    const struct engine_param *param = NULL;
+    SW_TRY(find_range(e, name, first, n, &param));
+    return engine_set_master(e, param, first, n, src);
+}
+
+int32_t sw_engine_n_tensors(const sw_engine *e)
+{
+    return e->n_params;
+}
+
+sw_status sw_engine_tensor(const sw_engine *e, int32_t i, const char **out_name,
+                           struct sw_shape *out_shape)
+{
+    if (i < 0 || i >= e->n_params) {
+        return SW_FAIL(SW_E_ARG, "tensor %d of %d", i, e->n_params);
+    }
+    *out_name = e->params[i].work->name;
+    *out_shape = e->params[i].work->shape;
+    return SW_OK;
+}
+
+int64_t sw_engine_parameters(const sw_engine *e)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        sum += sw_shape_elems(&e->params[i].work->shape);
+    }
+    return sum;
+}
+
+/* ---- initial values ---- */
+
+struct fill {
+    const struct sw_init *init;
+    uint64_t seed, stream;
+    int64_t first;
+    float *dst;
+};
+
+static void fill_item(void *ctx, int64_t item, int worker)
+{
+    (void)worker;
+    const struct fill *f = ctx;
+    const int64_t begin = item * 1024;
+    const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
+    for (int64_t i = begin; i < end; i++) {
+        f->dst[i] = f->init->kind == SW_INIT_NORMAL
+                        ? (float)(f->init->std * sw_philox_normal(f->seed, f->stream,
+                                                                  (uint64_t)(f->first + i)))
+                        : f->init->kind == SW_INIT_ONE;
+    }
+}
+
+static sw_status init_param(struct sw_engine *e, const struct engine_param *param,
+                            struct sw_pool *pool, float *piece)
+{
+    const int64_t elems = sw_shape_elems(&param->work->shape);
+    struct fill f = {&param->work->init, e->seed, sw_hash_str(SW_HASH_INIT, param->work->name), 0,
+                     piece};
+    for (int64_t at = 0; at < elems; at += SW_PIECE) {
+        f.first = at;
+        sw_pool_run(pool, SW_PIECE / 1024, fill_item, &f);
+        SW_TRY(engine_set_master(e, param, at, sw_min_i64(elems - at, SW_PIECE), piece));
+    }
+    return SW_OK;
+}
+
+sw_status engine_init_weights(struct sw_engine *e)
+{
+    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
+    SW_TRY_ALLOC(piece, "initial weights");
+    struct sw_pool *pool = NULL;
+    sw_status st = sw_pool_open((int)e->config->spillway.threads, &pool);
+    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
+        st = init_param(e, &e->params[i], pool, piece);
+    }
+    sw_pool_close(pool);
+    sw_free(piece);
+    return st;
+}
+
+/* ---- a Hugging Face folder ---- */
+
+const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, const char *name)
+{
+    char buf[512];
+    for (int i = 0;; i++) {
+        const char *alias = e->model->ops->alias(e->model, name, i, buf, sizeof buf);
+        const struct sw_safetensor *tensor = alias ? sw_hf_folder_find(e->folder, alias) : NULL;
+        if (!alias || tensor) {
+            return tensor;
+        }
+    }
+}
+
+sw_status engine_settle_tie(struct sw_engine *e)
+{
+    const struct sw_safetensor *head = sw_hf_folder_find(e->folder, "lm_head.weight");
+    const struct sw_safetensor *table = sw_hf_folder_find(e->folder, "transformer.wte.weight");
+    table = table ? table : sw_hf_folder_find(e->folder, "wte.weight");
+    if (head && table &&
+        (head->bytes != table->bytes || memcmp(head->data, table->data, head->bytes) != 0) &&
+        !sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    return SW_OK;
+}
+
+static sw_status load_param(struct sw_engine *e, const struct engine_param *param,
+                            const struct sw_safetensor *tensor, float *piece)
+{
+    const struct sw_shape *shape = &param->work->shape;
+    char have[96], want[96];
+    if (!sw_shape_equal(shape, &tensor->shape)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s",
+                       e->model_folder, tensor->name,
+                       sw_shape_format(&tensor->shape, have, sizeof have),
+                       sw_shape_format(shape, want, sizeof want));
+    }
+    if (!sw_dtype_is_float(tensor->dtype)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted a float", e->model_folder,
+                       tensor->name, sw_dtype_name(tensor->dtype));
+    }
+    const int64_t elems = sw_shape_elems(shape);
+    const size_t bytes = sw_dtype_bytes(tensor->dtype);
+    for (int64_t at = 0; at < elems; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
+        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes, n);
+        SW_TRY(engine_set_master(e, param, at, n, piece));
+    }
+    return SW_OK;
+}
+
+/* Every float tensor of the folder must have found its parameter, or be one the family ignores. */
+static void warn_unused(const struct sw_engine *e)
+{
+    for (int64_t i = 0; i < sw_hf_folder_count(e->folder); i++) {
+        const struct sw_safetensor *tensor = sw_hf_folder_at(e->folder, i);
+        bool used = e->model->ops->ignores(e->model, tensor->name);
+        for (int32_t p = 0; p < e->n_params && !used; p++) {
+            used = engine_find_in_folder(e, e->params[p].work->name) == tensor;
+        }
+        if (!used) {
+            sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
+                   e->model_folder, tensor->name);
+        }
+    }
+}
+
+sw_status engine_load_folder(struct sw_engine *e)
+{
+    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
+    SW_TRY_ALLOC(piece, "reading weights");
+    sw_status st = SW_OK;
+    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
+        const struct engine_param *param = &e->params[i];
+        const struct sw_safetensor *tensor = engine_find_in_folder(e, param->work->name);
+        if (tensor) {
+            st = load_param(e, param, tensor, piece);
+            if (i == 0) {
+                e->export_dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
+            }
+        } else if (e->model->head == SW_HEAD_CLASSIFY &&
+                   strcmp(param->work->name, e->model->head_name) == 0) {
+            sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
+                   e->model_folder, param->work->name);
+            st = init_param(e, param, NULL, piece);
+        } else {
+            st = SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", e->model_folder,
+                         param->work->name);
+        }
+    }
+    if (st >= 0) {
+        warn_unused(e);
+    }
+    sw_free(piece);
+    return st;
+}
