@@ -16,9 +16,9 @@ struct sw_config_options {
     const char *path;
     const char *const *sets; /* [n_sets] "a.b=value" edits of the file, in order */
     int n_sets;
-    int ranks;               /* data-parallel ranks of the batch arithmetic; 0 = 1 */
-    bool json;               /* one JSON object: config, source, not_built and, if asked, schedule */
-    bool schedule;           /* rates of the first n_steps optimizer steps */
+    int ranks;     /* data-parallel ranks of the batch arithmetic; 0 = 1 */
+    bool json;     /* one JSON object: config, source, not_built and, if asked, schedule */
+    bool schedule; /* rates of the first n_steps optimizer steps */
     int n_steps;
 };
 

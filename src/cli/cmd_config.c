@@ -2,7 +2,6 @@
 // spillway config - effective values of a ds_config.json and where each came from; what a key means;
 // what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
 #include "spillway/config.h"
-#include "spillway/engine.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -116,8 +116,8 @@ static sw_status by_count(struct triad *t, int64_t k)
 static sw_status put(struct sw_config *config, const char *path, bool given, int64_t value)
 {
     struct config_entry *entry = config_find_entry(config, path);
-    struct sw_json *node = sw_json_put_i64(config->impl->effective, entry->value->parent,
-                                           entry->field->key, value);
+    struct sw_json *node =
+        sw_json_put_i64(config->impl->effective, entry->value->parent, entry->field->key, value);
     SW_TRY_ALLOC(node, "the configuration");
     entry->value = node;
     if (!given) {
@@ -134,8 +134,14 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
                        (long long)micro_batches);
     }
     const bool *has = impl->given_batch;
-    struct triad t = {impl, impl->batch.train_batch_size, impl->batch.micro_batch_size,
-                      impl->batch.accumulation_steps, ranks, has[0], has[1], has[2]};
+    struct triad t = {impl,
+                      impl->batch.train_batch_size,
+                      impl->batch.micro_batch_size,
+                      impl->batch.accumulation_steps,
+                      ranks,
+                      has[0],
+                      has[1],
+                      has[2]};
     int64_t k = micro_batches ? micro_batches : config->spillway.micro_batches;
     if (k > 0) {
         SW_TRY(by_count(&t, k));
@@ -144,7 +150,8 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
     }
     SW_TRY(put(config, "train_batch_size", has[0], t.train));
     SW_TRY(put(config, "train_micro_batch_size_per_gpu", has[1], t.micro));
-    SW_TRY(put(config, "gradient_accumulation_steps", has[2] && t.steps == impl->batch.accumulation_steps, t.steps));
+    SW_TRY(put(config, "gradient_accumulation_steps",
+               has[2] && t.steps == impl->batch.accumulation_steps, t.steps));
     config->batch = (struct sw_batch_config){t.train, t.micro, t.steps, k, ranks};
     return SW_OK;
 }

@@ -157,9 +157,9 @@ enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
 /* Our own block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
-    int64_t micro_batches; /* K; 0 = from the batch keys and the ranks */
-    int loss;              /* enum sw_loss_mean */
-    bool decay_1d;         /* false: no weight decay on parameters of one dimension */
+    int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
+    int loss;                        /* enum sw_loss_mean */
+    bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
     struct sw_config_strings frozen; /* name patterns with * and ? */
     int64_t threads;                 /* 0 = all processors available to the process */
     int64_t seed;

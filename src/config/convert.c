@@ -16,7 +16,7 @@
 
 /* ---- scalars; each returns NULL, or why not ---- */
 
-static const char *to_bool(const struct sw_json *node, bool model, bool *out)
+const char *config_to_bool(const struct sw_json *node, bool model, bool *out)
 {
     static const char *const yes[] = {"true", "yes", "on", "1", "t", "y"};
     static const char *const no[] = {"false", "no", "off", "0", "f", "n"};
@@ -50,7 +50,8 @@ static bool digits(const char *text, int64_t *out)
         clean[n++] = *text++;
     }
     const size_t first = n;
-    for (; isdigit((unsigned char)*text) || (*text == '_' && n > first && text[-1] != '_'); text++) {
+    for (; isdigit((unsigned char)*text) || (*text == '_' && n > first && text[-1] != '_');
+         text++) {
         if (*text != '_') {
             if (n + 1 >= sizeof clean) {
                 return false;
@@ -139,8 +140,8 @@ static const char *to_bytes(const struct sw_json *node, int64_t *out)
         const char *unit;
         double bytes;
     } units[] = {
-        {"", 1},       {"B", 1},       {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-        {"TiB", 0x1p40}, {"KB", 1e3},  {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+        {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+        {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
     };
     if (node->type != SW_JSON_STRING) {
         return to_int(node, false, 0, out);
@@ -356,13 +357,11 @@ static sw_status put_int(struct job *job)
                           ? to_bytes(job->node, &value)
                           : to_int(job->node, job->model, job->field->flags, &value);
     if (why) {
-        return refuse(job, job->field->flags & FIELD_CHOICE_INT
-                               ? "is not one of the allowed values"
-                               : why);
+        return refuse(job, job->field->flags & FIELD_CHOICE_INT ? "is not one of the allowed values"
+                                                                : why);
     }
     SW_TRY(check_range(job, (double)value));
-    job->value =
-        sw_json_put_i64(job->config->impl->effective, job->parent, job->field->key, value);
+    job->value = sw_json_put_i64(job->config->impl->effective, job->parent, job->field->key, value);
     if (member(job)) {
         *(int64_t *)member(job) = value;
     }
@@ -386,11 +385,10 @@ static sw_status put_choice(struct job *job)
         snprintf(text, sizeof text, "is not one of the allowed values (%s)", list);
         return refuse(job, text);
     }
-    const char *name = sw_arena_strndup(&job->config->impl->arena, choices[i],
-                                        config_choice_len(choices[i]));
+    const char *name =
+        sw_arena_strndup(&job->config->impl->arena, choices[i], config_choice_len(choices[i]));
     SW_TRY_ALLOC(name, "the configuration");
-    job->value =
-        sw_json_put_str(job->config->impl->effective, job->parent, field->key, name);
+    job->value = sw_json_put_str(job->config->impl->effective, job->parent, field->key, name);
     if (member(job) && field->type == FIELD_WORD) {
         *(int64_t *)member(job) = i;
     } else if (member(job)) {
@@ -463,7 +461,7 @@ static sw_status put_string(struct job *job)
 static sw_status put_bool(struct job *job)
 {
     bool value = false;
-    const char *why = to_bool(job->node, job->model, &value);
+    const char *why = config_to_bool(job->node, job->model, &value);
     if (why) {
         return refuse(job, why);
     }
@@ -483,8 +481,7 @@ static sw_status put_number(struct job *job)
         return refuse(job, why);
     }
     SW_TRY(check_range(job, value));
-    job->value =
-        sw_json_put_f64(job->config->impl->effective, job->parent, job->field->key, value);
+    job->value = sw_json_put_f64(job->config->impl->effective, job->parent, job->field->key, value);
     if (member(job)) {
         *(double *)member(job) = value;
     }
@@ -514,8 +511,8 @@ static sw_status put_value(struct job *job)
     case FIELD_JSON:
         break;
     }
-    job->value = sw_json_put_copy(job->config->impl->effective, job->parent, job->field->key,
-                                  job->node);
+    job->value =
+        sw_json_put_copy(job->config->impl->effective, job->parent, job->field->key, job->node);
     return SW_OK;
 }
 

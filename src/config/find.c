@@ -7,13 +7,20 @@
 #include <strings.h>
 
 static const struct config_section *const sections[] = {
-    &sw_config_table_top,           &sw_config_table_optimizer,
-    &sw_config_table_scheduler,     &sw_config_table_fp16,
-    &sw_config_table_bf16,          &sw_config_table_data_types,
-    &sw_config_table_zero,          &sw_config_table_offload_param,
-    &sw_config_table_offload_optimizer, &sw_config_table_leaf_module,
-    &sw_config_table_zenflow,       &sw_config_table_loco,
-    &sw_config_table_activation,    &sw_config_table_aio,
+    &sw_config_table_top,
+    &sw_config_table_optimizer,
+    &sw_config_table_scheduler,
+    &sw_config_table_fp16,
+    &sw_config_table_bf16,
+    &sw_config_table_data_types,
+    &sw_config_table_zero,
+    &sw_config_table_offload_param,
+    &sw_config_table_offload_optimizer,
+    &sw_config_table_leaf_module,
+    &sw_config_table_zenflow,
+    &sw_config_table_loco,
+    &sw_config_table_activation,
+    &sw_config_table_aio,
     &sw_config_table_spillway,
 };
 

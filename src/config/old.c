@@ -38,8 +38,7 @@ static sw_status boolean_zero(struct sw_config_impl *impl, struct sw_json *root)
     if (!size || !was.boolean) {
         return SW_OK;
     }
-    struct sw_json *bucket =
-        sw_json_put_copy(impl->given, zero, "allgather_bucket_size", size);
+    struct sw_json *bucket = sw_json_put_copy(impl->given, zero, "allgather_bucket_size", size);
     SW_TRY_ALLOC(bucket, "the configuration");
     stamp(bucket, size);
     sw_json_remove(root, size);
@@ -65,11 +64,13 @@ static sw_status cpu_flag(struct sw_config_impl *impl, struct sw_json *zero, con
                              "the deprecated key %s and its replacement %s are both given", old_key,
                              new_key);
     }
-    if (was.type != SW_JSON_BOOL && was.type != SW_JSON_NULL) {
-        return config_refuse(impl, was.line, "zero_optimization", "%s is not a boolean", old_key);
+    bool on = false;
+    const char *why = was.type == SW_JSON_NULL ? NULL : config_to_bool(flag, true, &on);
+    if (why) {
+        return config_refuse(impl, was.line, "zero_optimization", "%s %s", old_key, why);
     }
     sw_json_remove(zero, flag);
-    if (was.type == SW_JSON_NULL || !was.boolean) {
+    if (!on) {
         return SW_OK;
     }
     struct sw_json *object = sw_json_put(impl->given, zero, new_key, SW_JSON_OBJECT);
@@ -89,7 +90,8 @@ static sw_status renamed(struct sw_config_impl *impl, struct sw_json *zero)
     if (!old) {
         return SW_OK;
     }
-    if (sw_json_get(zero, new_key) || sw_json_get(zero, "stage3_gather_16bit_weights_on_model_save")) {
+    if (sw_json_get(zero, new_key) ||
+        sw_json_get(zero, "stage3_gather_16bit_weights_on_model_save")) {
         return config_refuse(impl, old->line, "zero_optimization",
                              "the deprecated key %s and its replacement %s are both given", old_key,
                              new_key);

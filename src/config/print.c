@@ -128,10 +128,12 @@ void sw_config_write_number(double value, struct sw_str *out)
 /* ---- rows in words ---- */
 
 static const char *const type_names[] = {
-    [FIELD_BOOL] = "boolean",     [FIELD_INT] = "integer",  [FIELD_NUMBER] = "number",
-    [FIELD_BYTES] = "bytes",      [FIELD_STRING] = "string", [FIELD_CHOICE] = "choice",
-    [FIELD_DTYPE] = "dtype",      [FIELD_WORD] = "word or integer",
-    [FIELD_STRINGS] = "strings",  [FIELD_NUMBERS] = "numbers", [FIELD_JSON] = "any",
+    [FIELD_BOOL] = "boolean",    [FIELD_INT] = "integer",
+    [FIELD_NUMBER] = "number",   [FIELD_BYTES] = "bytes",
+    [FIELD_STRING] = "string",   [FIELD_CHOICE] = "choice",
+    [FIELD_DTYPE] = "dtype",     [FIELD_WORD] = "word or integer",
+    [FIELD_STRINGS] = "strings", [FIELD_NUMBERS] = "numbers",
+    [FIELD_JSON] = "any",
 };
 
 static void write_bound(double bound, struct sw_str *out)
@@ -323,9 +325,9 @@ static sw_status no_such_key(const char *key)
         }
     }
     const char *nearest = n > 0 ? sw_nearest(key, list, n) : NULL;
-    const sw_status st = SW_FAIL(SW_E_CONFIG, "no key \"%.80s\"%s%s%s", key,
-                                 nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                                 nearest ? "\"" : "");
+    const sw_status st =
+        SW_FAIL(SW_E_CONFIG, "no key \"%.80s\"%s%s%s", key, nearest ? "; the nearest is \"" : "",
+                nearest ? nearest : "", nearest ? "\"" : "");
     sw_free(names);
     sw_free(list);
     return st;
@@ -367,7 +369,8 @@ static void doc_table(const struct config_section *section, struct sw_str *out)
         }
         sw_str_printf(out, " | %s%s%s | ", type_names[field->type], field->unit ? ", " : "",
                       field->unit ? field->unit : "");
-        sw_str_printf(out, field->flags & FIELD_REQUIRED ? "%s | " : "`%s` | ", default_text(field));
+        sw_str_printf(out, field->flags & FIELD_REQUIRED ? "%s | " : "`%s` | ",
+                      default_text(field));
         write_range(field, out);
         sw_str_printf(out, " | %s | ", field->help);
         write_state(field, out);
@@ -379,13 +382,13 @@ static void doc_table(const struct config_section *section, struct sw_str *out)
 static void doc_rules(const struct config_section *section, struct sw_str *out)
 {
     if (section->flags & SECTION_MODEL) {
-        sw_str_puts(out, "Values convert as in DeepSpeed: `\"yes\"`, `1` and `1.0` are true, `\"2\"` "
-                         "is 2; `\"auto\"` means the default.\n\n");
+        sw_str_puts(out,
+                    "Values convert as in DeepSpeed: `\"yes\"`, `1` and `1.0` are true, `\"2\"` "
+                    "is 2; `\"auto\"` means the default.\n\n");
     }
 }
 
-static void doc_variants(const struct config_variant *list, size_t n,
-                         struct sw_str *out)
+static void doc_variants(const struct config_variant *list, size_t n, struct sw_str *out)
 {
     const struct config_section *last = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -426,8 +429,9 @@ void sw_config_write_docs(struct sw_str *out)
                       section->path[0] ? section->path : section->help,
                       section->path[0] ? "`" : "");
         if (section->path[0]) {
-            sw_str_printf(out, "%c%s.\n\n", section->help[0] - ('a' <= section->help[0] &&
-                                                                section->help[0] <= 'z' ? 32 : 0),
+            sw_str_printf(out, "%c%s.\n\n",
+                          section->help[0] -
+                              ('a' <= section->help[0] && section->help[0] <= 'z' ? 32 : 0),
                           section->help + 1);
         }
         doc_rules(section, out);

@@ -8,16 +8,16 @@
 struct config_entry {
     const struct config_section *section;
     const struct config_field *field;
-    const char *path;       /* "fp16.enabled" */
-    struct sw_json *value;  /* in impl->effective */
+    const char *path;      /* "fp16.enabled" */
+    struct sw_json *value; /* in impl->effective */
     enum sw_config_origin origin;
     int line; /* FILE: 1-based; SET: index into impl->sets */
 };
 
 struct sw_config_impl {
     struct sw_arena arena;
-    const char *name;        /* of the file, for messages */
-    const char **sets;       /* as given */
+    const char *name;  /* of the file, for messages */
+    const char **sets; /* as given */
     int n_sets;
     struct sw_json_doc *given;     /* after --set and old spellings */
     struct sw_json_doc *effective; /* canonical values of everything */
@@ -26,7 +26,7 @@ struct sw_config_impl {
     const struct config_variant *optimizer, *scheduler; /* NULL without a block */
     bool given_batch[3];                                /* which batch keys hold a number */
     struct sw_batch_config batch;                       /* as given */
-    bool old_zero_form; /* "zero_optimization": true or false */
+    bool old_zero_form;                                 /* "zero_optimization": true or false */
 };
 
 /* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us. */
@@ -51,6 +51,8 @@ sw_status config_apply_set(struct sw_config_impl *impl, int i_set);
 sw_status config_convert(struct sw_config *config, const struct config_field *field, bool model,
                          const char *path, const struct sw_json *node, struct sw_json *parent,
                          struct sw_json **out);
+/* NULL, or why the value is none. */
+const char *config_to_bool(const struct sw_json *node, bool model, bool *out);
 /* The canonical name of a choice list's i-th entry has this length. */
 size_t config_choice_len(const char *choice);
 

@@ -78,13 +78,12 @@ static bool is_auto(const struct sw_json *node)
 }
 
 /* The member for a row, under either of its names; a model block's "auto" is as good as absent. */
-static sw_status given_value(const struct sw_config_impl *impl, const struct config_section *section,
-                             const struct config_field *field, const struct sw_json *object,
-                             const struct sw_json **out)
+static sw_status given_value(const struct sw_config_impl *impl,
+                             const struct config_section *section, const struct config_field *field,
+                             const struct sw_json *object, const struct sw_json **out)
 {
     const struct sw_json *one = object ? sw_json_get(object, field->key) : NULL;
-    const struct sw_json *two =
-        object && field->alias ? sw_json_get(object, field->alias) : NULL;
+    const struct sw_json *two = object && field->alias ? sw_json_get(object, field->alias) : NULL;
     if (one && two) {
         return config_refuse(impl, two->line, section->path,
                              "%s and %s are two names of one key, and both are given", field->key,
@@ -93,6 +92,13 @@ static sw_status given_value(const struct sw_config_impl *impl, const struct con
     const struct sw_json *node = one ? one : two;
     *out = node && section->flags & SECTION_MODEL && is_auto(node) ? NULL : node;
     return SW_OK;
+}
+
+/* The path as the user wrote it, by the key's other name. */
+static const char *name_given(struct sw_config_impl *impl, const struct config_section *section,
+                              const struct sw_json *node)
+{
+    return sw_arena_printf(&impl->arena, "%s.%s", section->path, node->key);
 }
 
 static sw_status read_field(struct sw_config *config, const struct config_section *section,
@@ -104,7 +110,7 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
                            ? sw_arena_printf(&impl->arena, "%s.%s", section->path, field->key)
                            : field->key;
     SW_TRY_ALLOC(path, "the configuration");
-    const struct sw_json *node;
+    const struct sw_json *node = NULL;
     SW_TRY(given_value(impl, section, field, object, &node));
     struct config_entry entry = {section, field, path, NULL, SW_CONFIG_DEFAULT, 0};
     if (node) {
@@ -112,7 +118,10 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
                        : node->line < 0 ? SW_CONFIG_SET
                                         : SW_CONFIG_DERIVED;
         entry.line = node->line;
-        SW_TRY(config_convert(config, field, section->flags & SECTION_MODEL, path, node, parent,
+        const char *shown =
+            strcmp(node->key, field->key) == 0 ? path : name_given(impl, section, node);
+        SW_TRY_ALLOC(shown, "the configuration");
+        SW_TRY(config_convert(config, field, section->flags & SECTION_MODEL, shown, node, parent,
                               &entry.value));
         return add_entry(impl, entry);
     }
@@ -157,8 +166,8 @@ static bool is_known(const char *path, const char *key)
     }
     char child[128];
     snprintf(child, sizeof child, "%s%s%s", path, *path ? "." : "", key);
-    const bool variant = strcmp(child, "optimizer.params") == 0 ||
-                         strcmp(child, "scheduler.params") == 0;
+    const bool variant =
+        strcmp(child, "optimizer.params") == 0 || strcmp(child, "scheduler.params") == 0;
     return variant || config_find_section(child);
 }
 
@@ -274,9 +283,9 @@ static sw_status unknown_type(const struct sw_config_impl *impl, const struct ty
     const char *nearest = sw_nearest(type->string, names, n);
     char path[64];
     snprintf(path, sizeof path, "%s.type", block->section->path);
-    return config_refuse(impl, type->line, path, "unknown %s \"%.80s\"%s%s%s",
-                         block->section->path, type->string, nearest ? "; the nearest is \"" : "",
-                         nearest ? nearest : "", nearest ? "\"" : "");
+    return config_refuse(impl, type->line, path, "unknown %s \"%.80s\"%s%s%s", block->section->path,
+                         type->string, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+                         nearest ? "\"" : "");
 }
 
 static sw_status read_params(struct sw_config *config, const struct typed_block *block,
@@ -313,8 +322,7 @@ static sw_status read_typed(struct sw_config *config, const struct typed_block *
     if (!type || type->type == SW_JSON_NULL) {
         const struct sw_json *params = object ? sw_json_get(object, "params") : NULL;
         if (params) {
-            return config_refuse(impl, params->line, block->section->path,
-                                 "params without a type");
+            return config_refuse(impl, params->line, block->section->path, "params without a type");
         }
         return SW_OK;
     }
@@ -342,8 +350,8 @@ static void derive(struct sw_config *config, const char *path, bool value, bool 
 {
     struct config_entry *entry = config_find_entry(config, path);
     *member = value;
-    entry->value = sw_json_put_bool(config->impl->effective, entry->value->parent,
-                                    entry->field->key, value);
+    entry->value =
+        sw_json_put_bool(config->impl->effective, entry->value->parent, entry->field->key, value);
     entry->origin = SW_CONFIG_DERIVED;
 }
 

@@ -68,7 +68,8 @@ sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
     const char *set = impl->sets[i_set];
     const char *equals = strchr(set, '=');
     if (!equals || equals == set) {
-        return SW_FAIL(SW_E_CONFIG, "--set %s: KEY=VALUE is wanted, such as fp16.enabled=true", set);
+        return SW_FAIL(SW_E_CONFIG, "--set %s: KEY=VALUE is wanted, such as fp16.enabled=true",
+                       set);
     }
     char *path = sw_arena_strndup(&impl->arena, set, (size_t)(equals - set));
     SW_TRY_ALLOC(path, "--set");

@@ -11,7 +11,7 @@ enum field_type {
     FIELD_BOOL,
     FIELD_INT,
     FIELD_NUMBER,
-    FIELD_BYTES,   /* whole number, or "512MiB" */
+    FIELD_BYTES, /* whole number, or "512MiB" */
     FIELD_STRING,
     FIELD_CHOICE,  /* one of `choices`; stored as its index */
     FIELD_DTYPE,   /* one of the names of fp32, fp16, bf16; stored as enum sw_dtype */
@@ -44,23 +44,23 @@ struct config_field {
     size_t offset;            /* in struct sw_config; 0 = stored in no struct */
     const char *default_json; /* JSON text */
     double lo, hi;
-    double null_as; /* what the struct holds for null */
+    double null_as;             /* what the struct holds for null */
     const char *const *choices; /* NULL-terminated */
     const char *unit;
     const char *help;
-    const char *alias;       /* second name in use */
+    const char *alias; /* second name in use */
     enum field_status status;
     const char *why;
     unsigned flags;
 };
 
 enum section_flags {
-    SECTION_MODEL = 1,     /* a typed block in DeepSpeed: converts, and "auto" means default */
-    SECTION_NULL = 2,      /* null is the same as absent */
-    SECTION_OPTIONAL = 4,  /* absent is null, not a block of defaults */
-    SECTION_QUIET = 8,     /* not printed unless given */
-    SECTION_GATED = 16,    /* asks for nothing unless its `enabled` is true */
-    SECTION_ASKS = 32      /* asks by being there */
+    SECTION_MODEL = 1,    /* a typed block in DeepSpeed: converts, and "auto" means default */
+    SECTION_NULL = 2,     /* null is the same as absent */
+    SECTION_OPTIONAL = 4, /* absent is null, not a block of defaults */
+    SECTION_QUIET = 8,    /* not printed unless given */
+    SECTION_GATED = 16,   /* asks for nothing unless its `enabled` is true */
+    SECTION_ASKS = 32     /* asks by being there */
 };
 
 struct config_section {
@@ -108,7 +108,8 @@ extern const size_t sw_config_n_other_tables;
 
 #define FIELD_ROW(k, t, at, def, text, ...)                                                        \
     {                                                                                              \
-        .key = (k), .type = (t), .offset = (at), .default_json = (def), .help = (text), __VA_ARGS__ \
+        .key = (k), .type = (t), .offset = (at), .default_json = (def), .help = (text),            \
+        __VA_ARGS__                                                                                \
     }
 #define BOOL(k, at, def, text, ...) FIELD_ROW(k, FIELD_BOOL, at, def, text, __VA_ARGS__)
 #define INT(k, at, def, low, high, text, ...)                                                      \
@@ -129,6 +130,8 @@ extern const size_t sw_config_n_other_tables;
 #define JSON(k, def, text, ...) FIELD_ROW(k, FIELD_JSON, NOWHERE, def, text, __VA_ARGS__)
 
 #define SECTION(name, where, rows, options, text)                                                  \
-    const struct config_section name = {                                                           \
-        .path = (where), .fields = (rows), .n_fields = SW_LEN(rows), .flags = (options),           \
-        .help = (text)}
+    const struct config_section name = {.path = (where),                                           \
+                                        .fields = (rows),                                          \
+                                        .n_fields = SW_LEN(rows),                                  \
+                                        .flags = (options),                                        \
+                                        .help = (text)}

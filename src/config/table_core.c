@@ -5,7 +5,8 @@
 
 static const char *const comm_dtypes[] = {"fp32", "fp16", "bf16", NULL};
 static const char *const allreduce_ops[] = {"mean", "sum", NULL};
-static const char *const log_levels[] = {"debug", "info", "warning|warn", "error", "critical", NULL};
+static const char *const log_levels[] = {"debug", "info",     "warning|warn",
+                                         "error", "critical", NULL};
 
 static const struct config_field top_fields[] = {
     INT("train_batch_size", AT(batch.train_batch_size), "null", LOWEST, HIGHEST,
@@ -65,8 +66,7 @@ static const struct config_field top_fields[] = {
     INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence", LATER),
     INT("allgather_size", NOWHERE, "null", 0, HIGHEST,
         "bucket of the old form \"zero_optimization\": true", .unit = "elements",
-        .flags = FIELD_NULL,
-        NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
+        .flags = FIELD_NULL, NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
 };
 SECTION(sw_config_table_top, "", top_fields, 0, "the file itself");
 
@@ -144,7 +144,8 @@ static const struct config_field lamb_fields[] = {
     DECAY,
     BOOL("bias_correction", AT(optimizer.bias_correction), "true",
          "correct the step size by sqrt(1 - beta2^t) / (1 - beta1^t)", BUILT),
-    BOOL("eps_inside_sqrt", AT(optimizer.eps_inside_sqrt), "false", "add eps below the root", BUILT),
+    BOOL("eps_inside_sqrt", AT(optimizer.eps_inside_sqrt), "false", "add eps below the root",
+         BUILT),
     NUMBER("max_coeff", AT(optimizer.max_coeff), "10.0", 0, HIGHEST,
            "largest trust ratio of a tensor", BUILT),
     NUMBER("min_coeff", AT(optimizer.min_coeff), "0.01", 0, HIGHEST,
@@ -156,8 +157,8 @@ static SECTION(lamb_params, "optimizer.params", lamb_fields, SECTION_NULL, "of L
 
 static const struct config_field adagrad_fields[] = {
     LR("1e-2"),
-    NUMBER("lr_decay", AT(optimizer.lr_decay), "0.0", 0, HIGHEST,
-           "lr / (1 + (step - 1) lr_decay)", BUILT),
+    NUMBER("lr_decay", AT(optimizer.lr_decay), "0.0", 0, HIGHEST, "lr / (1 + (step - 1) lr_decay)",
+           BUILT),
     EPS("1e-10"),
     DECAY,
     NUMBER("initial_accumulator_value", AT(optimizer.initial_accumulator_value), "0.0", 0, HIGHEST,
@@ -185,8 +186,8 @@ static const struct config_field muon_fields[] = {
     BETAS("[0.9, 0.999]"),
     EPS("1e-8"),
     NUMBER("muon_lr", NOWHERE, "null", 0, HIGHEST, "rate of matrices", .flags = FIELD_NULL, BUILT),
-    NUMBER("adam_lr", NOWHERE, "null", 0, HIGHEST, "rate of everything else",
-           .flags = FIELD_NULL, BUILT),
+    NUMBER("adam_lr", NOWHERE, "null", 0, HIGHEST, "rate of everything else", .flags = FIELD_NULL,
+           BUILT),
     INT("ns_steps", NOWHERE, "5", 1, 100, "iterations of Newton-Schulz", BUILT),
     CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "how Newton-Schulz is computed", BUILT),
 };
@@ -227,8 +228,7 @@ static const struct config_field zero_one_fields[] = {
     INT("local_step_scaler", NOWHERE, "32678", 1, HIGHEST, "growth of local steps", BUILT),
     INT("local_step_clipper", NOWHERE, "16", 1, HIGHEST, "most local steps", BUILT),
 };
-static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NULL,
-               "of 0/1 Adam");
+static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NULL, "of 0/1 Adam");
 
 const struct config_variant sw_config_optimizers[] = {
     {"Adam", SW_OPTIMIZER_ADAM, &adam_params, true},
@@ -281,7 +281,8 @@ SECTION(sw_config_table_scheduler, "scheduler", scheduler_fields, 0,
 static const struct config_field warmup_fields[] = {
     WARMUP_MIN,
     NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "null", 0, HIGHEST,
-            "rate after the warm-up; the optimizer's lr when not given", .flags = FIELD_NULL, BUILT),
+            "rate after the warm-up; the optimizer's lr when not given", .flags = FIELD_NULL,
+            BUILT),
     WARMUP_STEPS,
 };
 static SECTION(warmup_params, "scheduler.params", warmup_fields, SECTION_NULL, "of WarmupLR");
@@ -335,8 +336,7 @@ static const struct config_field one_cycle_fields[] = {
     NUMBER("decay_mom_rate", AT(scheduler.decay_mom_rate), "0.0", LOWEST, HIGHEST,
            "after the cycle beta1 is multiplied by 1 + this x intervals", BUILT),
 };
-static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL,
-               "of OneCycle");
+static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL, "of OneCycle");
 
 static const struct config_field range_test_fields[] = {
     NUMBERS("lr_range_test_min_lr", AT(scheduler.range_min_lr), "0.001", 0, HIGHEST,
@@ -443,7 +443,8 @@ static const struct config_field spillway_fields[] = {
     STRINGS("frozen", AT(spillway.frozen), "[]",
             "names of parameters that are not trained; * and ? match any text and any character",
             BUILT),
-    INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors", BUILT),
+    INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors",
+        BUILT),
     INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "of all random numbers", BUILT),
     BYTES("device_memory", AT(spillway.device_memory_bytes), "null",
           "most memory of the device that a plan may use", .flags = FIELD_NULL, BUILT),
@@ -451,13 +452,15 @@ static const struct config_field spillway_fields[] = {
           "most memory of the host that a plan may use", .flags = FIELD_NULL, BUILT),
     BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null",
           "most space on disk that a plan may use", .flags = FIELD_NULL, BUILT),
-    WORD("recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
-         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1",
-         BUILT),
+    WORD(
+        "recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
+        "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1",
+        BUILT),
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
-           "order of the sum of gradients: over micro-batches one by one, or per rank first", BUILT),
-    CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
-           "fast, or the plain C reference", BUILT),
+           "order of the sum of gradients: over micro-batches one by one, or per rank first",
+           BUILT),
+    CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels, "fast, or the plain C reference",
+           BUILT),
     BOOL("allow_other_math", AT(spillway.allow_other_math), "false",
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,

@@ -113,8 +113,7 @@ OTHER(parallel_write, "checkpoint.parallel_write", parallel_write_fields, 0, "wh
 static const char *const writers[] = {"MOCK", "PYTHON", "FAST", NULL};
 static const char *const writer_spread[] = {"REPLICA", "SOCKET", "MACHINE", NULL};
 static const struct config_field writer_fields[] = {
-    CHOICE("type", NOWHERE, "null", writers, "implementation",
-           .flags = FIELD_ANY_CASE | FIELD_NULL, LATER),
+    CHOICE("type", NOWHERE, "\"FAST\"", writers, "implementation", .flags = FIELD_ANY_CASE, LATER),
     BOOL("decoupled", NOWHERE, "false", "write beside the training", LATER),
     INT("io_buffer_size", NOWHERE, "67108864", 1, HIGHEST, "buffer", .unit = "bytes", LATER),
     BOOL("io_buffer_double", NOWHERE, "true", "two buffers", LATER),
@@ -298,10 +297,30 @@ static const struct config_field undescribed_fields[] = {
 OTHER(undescribed, "", undescribed_fields, SECTION_QUIET, "larger additions, known by name");
 
 const struct config_section *const sw_config_other_tables[] = {
-    &tensorboard,    &csv_monitor,   &wandb,       &comet,          &comms_logger,
-    &flops_profiler, &timers,        &throughput,  &torch_autocast, &pipeline,
-    &checkpoint,     &parallel_write, &writer,     &autotuning,     &elasticity,
-    &nebula,         &amp,           &compile,     &hybrid,         &sparse_attention,
-    &pld,            &eigenvalue,    &curriculum,  &data_efficiency, &undescribed,
+    &tensorboard,
+    &csv_monitor,
+    &wandb,
+    &comet,
+    &comms_logger,
+    &flops_profiler,
+    &timers,
+    &throughput,
+    &torch_autocast,
+    &pipeline,
+    &checkpoint,
+    &parallel_write,
+    &writer,
+    &autotuning,
+    &elasticity,
+    &nebula,
+    &amp,
+    &compile,
+    &hybrid,
+    &sparse_attention,
+    &pld,
+    &eigenvalue,
+    &curriculum,
+    &data_efficiency,
+    &undescribed,
 };
 const size_t sw_config_n_other_tables = SW_LEN(sw_config_other_tables);

@@ -61,7 +61,8 @@ static const struct config_field zero_fields[] = {
     BOOL("ignore_unused_parameters", AT(zero.ignore_unused_parameters), "true",
          "tolerate parameters without gradient",
          NEEDLESS("the graph knows which parameters are used")),
-    BOOL("legacy_stage1", NOWHERE, "false", "old stage 1; true is an error in DeepSpeed too", LATER),
+    BOOL("legacy_stage1", NOWHERE, "false", "old stage 1; true is an error in DeepSpeed too",
+         LATER),
     BOOL("round_robin_gradients", AT(zero.round_robin_gradients), "false",
          "deal parameters to ranks in turn, for even offload",
          NEEDLESS("every parameter is split over all ranks")),
@@ -164,12 +165,11 @@ SECTION(sw_config_table_zenflow, "zero_optimization.zenflow", zenflow_fields,
         SECTION_MODEL | SECTION_NULL | SECTION_OPTIONAL | SECTION_ASKS, "stall-free offload");
 
 static const struct config_field loco_fields[] = {
-    NUMBER("err_beta", NOWHERE, "0.8", 0, 1, "decay of the mean error", LATER),
-    INT("reset_T", NOWHERE, "1024", 1, HIGHEST, "steps until it is cleared", LATER),
+    NUMBER("err_beta", NOWHERE, "0.8", 0, 1, "decay of the mean error", GONE),
+    INT("reset_T", NOWHERE, "1024", 1, HIGHEST, "steps until it is cleared", GONE),
 };
 SECTION(sw_config_table_loco, "zero_optimization.zeropp_loco_param", loco_fields,
-        SECTION_NULL | SECTION_OPTIONAL | SECTION_QUIET | SECTION_ASKS,
-        "ZeRO++: error feedback");
+        SECTION_NULL | SECTION_OPTIONAL | SECTION_QUIET | SECTION_ASKS, "ZeRO++: error feedback");
 
 static const struct config_field activation_fields[] = {
     BOOL("partition_activations", AT(activation.partition_activations), "false",
@@ -192,7 +192,8 @@ SECTION(sw_config_table_activation, "activation_checkpointing", activation_field
 static const struct config_field aio_fields[] = {
     INT("block_size", AT(aio.block_size_bytes), "1048576", 1, HIGHEST, "bytes of one request",
         .unit = "bytes", BUILT),
-    INT("queue_depth", AT(aio.queue_depth), "8", 1, HIGHEST, "requests in flight per thread", BUILT),
+    INT("queue_depth", AT(aio.queue_depth), "8", 1, HIGHEST, "requests in flight per thread",
+        BUILT),
     INT("intra_op_parallelism", AT(aio.intra_op_parallelism), "1", 1, HIGHEST,
         "queues of one transfer", .alias = "thread_count", BUILT),
     BOOL("single_submit", AT(aio.single_submit), "false", "submit requests one by one", BUILT),

@@ -29,7 +29,8 @@ static void write_groups(const double *values, int n, struct sw_str *out)
     sw_str_puts(out, n > 1 ? "]" : "");
 }
 
-static void write_step(const struct sw_schedule *schedule, int i_step, bool json, struct sw_str *out)
+static void write_step(const struct sw_schedule *schedule, int i_step, bool json,
+                       struct sw_str *out)
 {
     double lr[SW_SCHEDULE_GROUPS], beta1[SW_SCHEDULE_GROUPS], beta2[SW_SCHEDULE_GROUPS];
     for (int i = 0; i < schedule->n_groups; i++) {

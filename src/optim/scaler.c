@@ -12,8 +12,7 @@ void sw_scaler_init(struct sw_scaler *scaler, const struct sw_fp16_config *fp16)
         return;
     }
     scaler->dynamic = fp16->loss_scale == 0;
-    scaler->scale =
-        scaler->dynamic ? ldexp(1, (int)fp16->initial_scale_power) : fp16->loss_scale;
+    scaler->scale = scaler->dynamic ? ldexp(1, (int)fp16->initial_scale_power) : fp16->loss_scale;
     scaler->window = fp16->loss_scale_window;
     scaler->hysteresis = scaler->hysteresis_left = fp16->hysteresis;
     scaler->consecutive = fp16->consecutive_hysteresis;

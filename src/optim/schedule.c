@@ -90,7 +90,8 @@ sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config 
     const struct sw_optimizer_config *optimizer = &config->optimizer;
     struct sw_schedule s = {.type = config->scheduler.type, .n_groups = n_groups};
     if (optimizer->type == SW_OPTIMIZER_NONE) {
-        return SW_FAIL(SW_E_CONFIG, "a schedule needs an optimizer block: optimizer.type is missing");
+        return SW_FAIL(SW_E_CONFIG,
+                       "a schedule needs an optimizer block: optimizer.type is missing");
     }
     if (n_groups < 1 || n_groups > SW_SCHEDULE_GROUPS) {
         return SW_FAIL(SW_E_ARG, "%d parameter groups: 1 to %d are possible", n_groups,
@@ -152,8 +153,7 @@ static double cosine_lr(const struct sw_schedule *s, double i)
     if (i < s->warmup_steps) {
         ratio = s->min_ratio + (1.0 - s->min_ratio) * warmup_gamma(s, i);
     } else {
-        const double progress =
-            fmin(1.0, (i - s->warmup_steps + 1) / steps_after_warmup(s));
+        const double progress = fmin(1.0, (i - s->warmup_steps + 1) / steps_after_warmup(s));
         ratio = s->end_ratio + (1.0 - s->end_ratio) * ((1 + cos(M_PI * progress)) / 2);
     }
     return s->lr * ratio;
@@ -171,9 +171,8 @@ static double cycle_height(const struct sw_schedule *s, double n)
     const int64_t stairs = rising ? s->first_stairs : s->second_stairs;
     if (stairs > 0) {
         const double at = fmod(n, total);
-        const double stair = at <= s->first_steps
-                                 ? at * (double)stairs / s->first_steps
-                                 : (total - at) * (double)stairs / s->second_steps;
+        const double stair = at <= s->first_steps ? at * (double)stairs / s->first_steps
+                                                  : (total - at) * (double)stairs / s->second_steps;
         return floor(stair) / (double)stairs;
     }
     return rising ? x / peak : (x - 1) / (peak - 1);

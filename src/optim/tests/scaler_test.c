@@ -64,8 +64,13 @@ static void traces_of_the_rule(void **state)
 static void the_minimum_is_an_error_that_names_its_key(void **state)
 {
     (void)state;
-    struct sw_scaler s = {.scale = 4, .last_overflow = -1, .hysteresis_left = 1, .dynamic = true,
-                          .window = 1000, .hysteresis = 1, .min_scale = 1};
+    struct sw_scaler s = {.scale = 4,
+                          .last_overflow = -1,
+                          .hysteresis_left = 1,
+                          .dynamic = true,
+                          .window = 1000,
+                          .hysteresis = 1,
+                          .min_scale = 1};
     assert_int_equal(sw_scaler_update(&s, true), SW_OK);
     assert_int_equal(sw_scaler_update(&s, true), SW_OK);
     assert_true(s.scale == 1);
@@ -89,8 +94,13 @@ static void without_fp16_the_scale_is_one(void **state)
 static void a_copy_continues_the_same_way(void **state)
 {
     (void)state;
-    struct sw_scaler s = {.scale = 1024, .last_overflow = -1, .hysteresis_left = 2,
-                          .dynamic = true, .window = 3, .hysteresis = 2, .min_scale = 1};
+    struct sw_scaler s = {.scale = 1024,
+                          .last_overflow = -1,
+                          .hysteresis_left = 2,
+                          .dynamic = true,
+                          .window = 3,
+                          .hysteresis = 2,
+                          .min_scale = 1};
     for (int i = 0; i < 7; i++) {
         assert_int_equal(sw_scaler_update(&s, i % 3 == 0), SW_OK);
     }
@@ -174,9 +184,8 @@ static bool check_engine(const struct sw_json *row)
          * used / after, ours is not. */
         const double ours = overflow ? 0 : lr / 64;
         const double recorded = overflow ? 0 : ours * used / s.scale;
-        const double moved = before ? number(before, "master_weight_0") -
-                                          number(step, "master_weight_0")
-                                    : recorded;
+        const double moved =
+            before ? number(before, "master_weight_0") - number(step, "master_weight_0") : recorded;
         right = right && fabs(moved - recorded) < 1e-6;
         right = right && (s.scale > used ? recorded < ours || ours == 0 : recorded == ours);
     }

@@ -46,9 +46,10 @@ static void warmup_values(void **state)
     expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
                  "{\"warmup_max_lr\": 1e-3, \"warmup_num_steps\": 5}}}",
                  0, log_rates, SW_LEN(log_rates));
-    expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
-                 "{\"warmup_max_lr\": 1e-3, \"warmup_num_steps\": 5, \"warmup_type\": \"linear\"}}}",
-                 0, linear, SW_LEN(linear));
+    expect_rates(
+        "{" ADAM ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+        "{\"warmup_max_lr\": 1e-3, \"warmup_num_steps\": 5, \"warmup_type\": \"linear\"}}}",
+        0, linear, SW_LEN(linear));
 }
 
 static void cycle_values(void **state)
