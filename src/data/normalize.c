@@ -2,7 +2,7 @@
 // utf8proc: normal forms and lower case. The only file that knows its header.
 //
 // Lower case is the reference's: code point by code point, a final sigma no exception, U+0130 the
-// one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs that came later are listed here.
+// one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs of Unicode 14 to 17 are listed here.
 #include "data/normalize.h"
 
 #include "data/utf8.h"
@@ -29,15 +29,17 @@ bool sw_normal_form_by_name(const char *name, enum sw_normal_form *out)
 
 #include <utf8proc.h>
 
-/* Capitals of Unicode 14 to 16: first, last, what is added to reach the small letter. */
+/* Capitals of Unicode 14 to 17: first, last, what is added to reach the small letter. */
 static const struct {
     int32_t first, last, add;
 } newer_capitals[] = {
     {0x1C89, 0x1C89, 1},      {0x2C2F, 0x2C2F, 48},   {0xA7C0, 0xA7C0, 1},
-    {0xA7CB, 0xA7CB, -42343}, {0xA7CC, 0xA7CC, 1},    {0xA7D0, 0xA7D0, 1},
+    {0xA7CB, 0xA7CB, -42343}, {0xA7CC, 0xA7CC, 1},    {0xA7CE, 0xA7CE, 1},
+    {0xA7D0, 0xA7D0, 1},      {0xA7D2, 0xA7D2, 1},    {0xA7D4, 0xA7D4, 1},
     {0xA7D6, 0xA7D6, 1},      {0xA7D8, 0xA7D8, 1},    {0xA7DA, 0xA7DA, 1},
     {0xA7DC, 0xA7DC, -42561}, {0x10570, 0x1057A, 39}, {0x1057C, 0x1058A, 39},
     {0x1058C, 0x10592, 39},   {0x10594, 0x10595, 39}, {0x10D50, 0x10D65, 32},
+    {0x16EA0, 0x16EB8, 27},
 };
 
 static int32_t lower(int32_t code_point)

@@ -21,6 +21,7 @@ static const struct {
     {"vocab.txt", NULL, KIND_UNBUILT, "WordPiece"},
     {"tokenizer.model", NULL, KIND_UNBUILT, "SentencePiece"},
     {"spiece.model", NULL, KIND_UNBUILT, "SentencePiece"},
+    {"spm.model", NULL, KIND_UNBUILT, "SentencePiece"},
     {"sentencepiece.bpe.model", NULL, KIND_UNBUILT, "SentencePiece"},
 };
 
@@ -40,6 +41,14 @@ struct paths {
     struct sw_str folder, first, second;
 };
 
+static sw_status refuse_kind(const char *path, const char *kind)
+{
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: %s tokenizers are not built; byte-level BPE (tokenizer.json, or vocab.json "
+                   "and merges.txt) and characters are",
+                   path, kind);
+}
+
 static sw_status open_layout(size_t i, const struct paths *paths,
                              const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {
@@ -51,10 +60,7 @@ static sw_status open_layout(size_t i, const struct paths *paths,
     case KIND_CHARS:
         return sw_tokenizer_open_chars_json(paths->first.ptr, out);
     default:
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: %s tokenizers are not built; byte-level BPE (tokenizer.json, or "
-                       "vocab.json and merges.txt) and characters are",
-                       paths->first.ptr, layouts[i].unbuilt);
+        return refuse_kind(paths->first.ptr, layouts[i].unbuilt);
     }
 }
 
@@ -84,12 +90,17 @@ static sw_status open_folder(const char *folder, struct paths *paths,
                    folder);
 }
 
-/* A file of another name: a list is characters, the rest has to be a tokenizer.json. */
+/* A file of another name: SentencePiece's by its ending, a list is characters, the rest has to be a
+ * tokenizer.json. */
 static sw_status open_unnamed(const char *path, const struct sw_tokenizer_options *options,
                               struct sw_tokenizer **out)
 {
     char *data;
     size_t len;
+    const char *ending = strrchr(path, '.');
+    if (ending && strcmp(ending, ".model") == 0) {
+        return refuse_kind(path, "SentencePiece");
+    }
     SW_TRY(sw_file_read(path, &data, &len));
     const bool list = data[strspn(data, " \t\r\n")] == '[';
     sw_free(data);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merging a word with the heap = merging it by the definition, on random merges and words.
+#include "data/bpe.h"
+
+#include "support/test.h"
+
+enum { N_LETTERS = 3, N_MERGES = 60 };
+
+struct fixture {
+    struct sw_vocab vocab;
+    struct sw_bpe bpe;
+    struct {
+        int32_t left, right, id;
+    } merges[N_MERGES]; /* by rank */
+    int n_merges;
+    uint64_t seed, n_drawn;
+};
+
+static uint64_t draw(struct fixture *f, uint64_t n)
+{
+    return sw_philox_u64(f->seed, 0, f->n_drawn++) % n;
+}
+
+/* A vocabulary of three letters and of merges of random tokens that are there. */
+static void make(struct fixture *f, uint64_t seed)
+{
+    *f = (struct fixture){.seed = seed};
+    sw_vocab_init(&f->vocab);
+    for (int i = 0; i < N_LETTERS; ++i) {
+        const char letter = (char)('a' + i);
+        assert_int_equal(sw_vocab_add(&f->vocab, &letter, 1, i), SW_OK);
+    }
+    struct sw_str word = {0};
+    for (int tries = 0; tries < 4 * N_MERGES && f->n_merges < N_MERGES; ++tries) {
+        const int32_t left = (int32_t)draw(f, (uint64_t)f->vocab.n_ids);
+        const int32_t right = (int32_t)draw(f, (uint64_t)f->vocab.n_ids);
+        sw_str_clear(&word);
+        sw_str_append(&word, f->vocab.tokens[left].text, f->vocab.tokens[left].len);
+        sw_str_append(&word, f->vocab.tokens[right].text, f->vocab.tokens[right].len);
+        if (sw_vocab_find(&f->vocab, word.ptr, word.len) < 0 && word.len <= 12) {
+            const int32_t id = (int32_t)f->vocab.n_ids;
+            assert_int_equal(sw_vocab_add(&f->vocab, word.ptr, word.len, id), SW_OK);
+            f->merges[f->n_merges].left = left;
+            f->merges[f->n_merges].right = right;
+            f->merges[f->n_merges++].id = id;
+        }
+    }
+    sw_str_fini(&word);
+    assert_int_equal(sw_bpe_init(&f->bpe, &f->vocab), SW_OK);
+    for (int i = 0; i < f->n_merges; ++i) {
+        const struct sw_vocab_token *left = &f->vocab.tokens[f->merges[i].left];
+        const struct sw_vocab_token *right = &f->vocab.tokens[f->merges[i].right];
+        assert_int_equal(
+            sw_bpe_add_merge(&f->bpe, left->text, left->len, right->text, right->len, i), SW_OK);
+    }
+}
+
+static void drop(struct fixture *f)
+{
+    sw_bpe_fini(&f->bpe);
+    sw_vocab_fini(&f->vocab);
+}
+
+static int rank_of(const struct fixture *f, int32_t left, int32_t right)
+{
+    for (int i = 0; i < f->n_merges; ++i) {
+        if (f->merges[i].left == left && f->merges[i].right == right) {
+            return i;
+        }
+    }
+    return INT32_MAX;
+}
+
+/* The definition: look for the lowest rank, leftmost, until there is none. */
+static int64_t merge_plainly(const struct fixture *f, int32_t *symbols, int64_t n)
+{
+    for (;;) {
+        int best = INT32_MAX;
+        int64_t at = 0;
+        for (int64_t i = 0; i + 1 < n; ++i) {
+            const int rank = rank_of(f, symbols[i], symbols[i + 1]);
+            if (rank < best) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best == INT32_MAX) {
+            return n;
+        }
+        symbols[at] = f->merges[best].id;
+        memmove(symbols + at + 1, symbols + at + 2, (size_t)(n - at - 2) * sizeof(*symbols));
+        n--;
+    }
+}
+
+static void check_word(struct fixture *f, int64_t n)
+{
+    char word[400];
+    int32_t symbols[400];
+    struct sw_ids ids = {0};
+    for (int64_t i = 0; i < n; ++i) {
+        symbols[i] = (int32_t)draw(f, N_LETTERS);
+        word[i] = (char)('a' + symbols[i]);
+    }
+    const int64_t n_wanted = merge_plainly(f, symbols, n);
+    for (int turn = 0; turn < 2; ++turn) { /* the second time from memory */
+        sw_ids_clear(&ids);
+        assert_int_equal(sw_bpe_encode(&f->bpe, word, (size_t)n, &ids), SW_OK);
+        assert_int_equal(ids.len, n_wanted);
+        assert_memory_equal(ids.ptr, symbols, (size_t)n_wanted * sizeof(*symbols));
+    }
+    sw_ids_fini(&ids);
+}
+
+static void heap_equals_definition(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        struct fixture f;
+        make(&f, seed);
+        for (int64_t n = 1; n <= 40; ++n) {
+            check_word(&f, n);
+        }
+        check_word(&f, 64);
+        check_word(&f, 65);
+        check_word(&f, 400);
+        drop(&f);
+    }
+}
+
+static void unknown_bytes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct sw_ids ids = {0};
+    make(&f, 1);
+    assert_int_equal(sw_bpe_encode(&f.bpe, "xy", 2, &ids), SW_OK); /* no unknown token: left out */
+    assert_int_equal(ids.len, 0);
+    f.bpe.unknown = 2;
+    assert_int_equal(sw_bpe_encode(&f.bpe, "pq", 2, &ids), SW_OK);
+    assert_int_equal(ids.len, 2);
+    f.bpe.fuse_unknown = true;
+    assert_int_equal(sw_bpe_encode(&f.bpe, "rs", 2, &ids), SW_OK);
+    assert_int_equal(ids.len, 3);
+    sw_ids_fini(&ids);
+    drop(&f);
+}
+
+static void the_memory_of_words_forgets(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make(&f, 3);
+    for (int i = 0; i < 40000; ++i) { /* more text than its pools hold */
+        char word[64];
+        struct sw_ids ids = {0};
+        for (size_t k = 0; k < sizeof(word); ++k) {
+            word[k] = (char)('a' + draw(&f, N_LETTERS));
+        }
+        assert_int_equal(sw_bpe_encode(&f.bpe, word, 40, &ids), SW_OK);
+        sw_ids_fini(&ids);
+    }
+    check_word(&f, 30);
+    drop(&f);
+}
+
+static void merges_name_what_is_missing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make(&f, 1);
+    assert_int_equal(sw_bpe_add_merge(&f.bpe, "a", 1, "nope", 4, 7), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "nope"));
+    assert_non_null(strstr(sw_error_message(), "merge 7"));
+    drop(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heap_equals_definition),
+        cmocka_unit_test(unknown_bytes),
+        cmocka_unit_test(the_memory_of_words_forgets),
+        cmocka_unit_test(merges_name_what_is_missing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets: what each sample holds follows from the files by rule; numbering is independent of how
+// rows are asked for; every epoch has every window once; what is wrong is named.
+#include "data/data.h"
+
+#include "helpers.h"
+#include "support/test.h"
+
+enum { T = 8 };
+
+static struct sw_dataset *dataset_of(const struct sw_dataset_options *options)
+{
+    struct sw_dataset *dataset = NULL;
+    if (sw_dataset_open(options, &dataset) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return dataset;
+}
+
+static void check_refused(const struct sw_dataset_options *options, sw_status wanted,
+                          const char *named)
+{
+    struct sw_dataset *dataset;
+    const sw_status st = sw_dataset_open(options, &dataset);
+    if (st != wanted || !strstr(sw_error_message(), named)) {
+        fail_msg("wanted %d with '%s', found %d: %s", wanted, named, st, sw_error_message());
+    }
+}
+
+/* A bare u16 file with the ids 0, 1, .. n-1. */
+static const char *counting_shard(int slot, const char *name, int n)
+{
+    unsigned char bytes[4096];
+    for (int i = 0; i < n; ++i) {
+        bytes[2 * i] = (unsigned char)i;
+        bytes[2 * i + 1] = (unsigned char)(i >> 8);
+    }
+    return sw_test_write(slot, name, bytes, (size_t)n * 2);
+}
+
+static void windows_and_labels(void **state)
+{
+    (void)state;
+    const char *path = counting_shard(0, "count.bin", 3 * T + 1);
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .vocab_size = 1000, .seq_len = T, .seed = 3};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[3 * T], labels[3 * T], mask[3 * T];
+    bool seen[3] = {false};
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN), 3);
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_VAL), 0);
+    assert_int_equal(sw_dataset_n_tokens(dataset), 3 * T + 1);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 3, ids, labels, mask), SW_OK);
+    for (int row = 0; row < 3; ++row) {
+        const int first = ids[row * T];
+        assert_int_equal(first % T, 0);
+        assert_false(seen[first / T]);
+        seen[first / T] = true;
+        for (int t = 0; t < T; ++t) {
+            assert_int_equal(ids[row * T + t], first + t);
+            assert_int_equal(labels[row * T + t], first + t + 1);
+            assert_int_equal(mask[row * T + t], 1);
+        }
+    }
+    sw_dataset_close(dataset);
+}
+
+/* Any cut of the numbering into calls gives the same rows, in all epochs; two opens agree. */
+static void numbering_is_independent_of_calls(void **state)
+{
+    (void)state;
+    const char *path = counting_shard(0, "count.bin", 20 * T + 5);
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .vocab_size = 1000, .seq_len = T, .seed = 11};
+    struct sw_dataset *dataset = dataset_of(&options), *other = dataset_of(&options);
+    static int32_t all[100 * T], labels[100 * T], some[7 * T];
+    int n_moved = 0;
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 100, all, labels, NULL), SW_OK);
+    for (int64_t first = 93; first >= 0; first -= 3) {
+        assert_int_equal(sw_dataset_fetch(other, SW_SPLIT_TRAIN, first, 7, some, labels, NULL),
+                         SW_OK);
+        assert_memory_equal(some, all + first * T, sizeof(some));
+    }
+    for (int epoch = 0; epoch < 5; ++epoch) {
+        int sum = 0;
+        for (int i = 0; i < 20; ++i) {
+            sum += all[(epoch * 20 + i) * T] / T;
+            n_moved += all[(epoch * 20 + i) * T] != all[i * T];
+        }
+        assert_int_equal(sum, 190); /* 0 + 1 + .. + 19 */
+    }
+    assert_true(n_moved > 40); /* of 80 in the later epochs */
+    sw_dataset_close(dataset);
+    sw_dataset_close(other);
+}
+
+static void validation_is_the_end_of_the_stream(void **state)
+{
+    (void)state;
+    const char *path = counting_shard(0, "count.bin", 20 * T + 1);
+    const struct sw_dataset_options options = {.files = &path,
+                                               .n_files = 1,
+                                               .val_fraction = SW_VAL_FRACTION,
+                                               .vocab_size = 1000,
+                                               .seq_len = T};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[3 * T], labels[3 * T], mask[3 * T];
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN), 18);
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_VAL), 2);
+    for (int64_t i = 0; i < 18; ++i) {
+        assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, i, 1, ids, labels, NULL), SW_OK);
+        assert_true(ids[0] < 18 * T);
+    }
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_VAL, 0, 3, ids, labels, mask), SW_OK);
+    assert_int_equal(ids[0], 18 * T);
+    assert_int_equal(ids[T], 19 * T);
+    for (int t = 0; t < T; ++t) { /* past the end: a row without a target */
+        assert_int_equal(labels[2 * T + t], SW_IGNORED_LABEL);
+        assert_int_equal(mask[2 * T + t], 1);
+    }
+    sw_dataset_close(dataset);
+}
+
+static void shards_are_one_stream(void **state)
+{
+    (void)state;
+    unsigned char wide[1024 + 4 * 3] = {0};
+    const uint32_t header[] = {20240801, 7, 3}, tokens[] = {70000, 70001, 70002};
+    memcpy(wide, header, sizeof(header)); /* the machines of these tests are little-endian */
+    memcpy(wide + 1024, tokens, sizeof(tokens));
+    unsigned char narrow[1024 + 2 * 2] = {0};
+    const uint32_t narrow_header[] = {20240520, 1, 2};
+    const uint16_t narrow_tokens[] = {500, 501};
+    memcpy(narrow, narrow_header, sizeof(narrow_header));
+    memcpy(narrow + 1024, narrow_tokens, sizeof(narrow_tokens));
+    const char *paths[] = {counting_shard(0, "a.bin", 2),
+                           sw_test_write(1, "b.bin", wide, sizeof(wide)),
+                           sw_test_write(2, "c.bin", narrow, sizeof(narrow))};
+    struct sw_dataset_options options = {
+        .files = paths, .n_files = 3, .vocab_size = 80000, .seq_len = 6};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[6], labels[6];
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    assert_memory_equal(ids, ((int32_t[]){0, 1, 70000, 70001, 70002, 500}), sizeof(ids));
+    assert_memory_equal(labels, ((int32_t[]){1, 70000, 70001, 70002, 500, 501}), sizeof(labels));
+    sw_dataset_close(dataset);
+    options.vocab_size = 70002;
+    check_refused(&options, SW_E_FORMAT, "b.bin: token 2 has the id 70002");
+}
+
+static void damaged_shards(void **state)
+{
+    (void)state;
+    uint32_t words[256 + 2] = {20240520, 1, 5};
+    const char *path = sw_test_write(0, "bad.bin", words, sizeof(words));
+    struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .vocab_size = 100, .seq_len = 1};
+    check_refused(&options, SW_E_FORMAT, "bad.bin: 8 bytes after the header, wanted 5 tokens of 2");
+    words[1] = 9;
+    sw_test_write(0, "bad.bin", words, sizeof(words));
+    check_refused(&options, SW_E_FORMAT, "version 9");
+    words[0] = 20240522;
+    sw_test_write(0, "bad.bin", words, sizeof(words));
+    check_refused(&options, SW_E_FORMAT, "multiple-choice");
+    sw_test_write(0, "bad.bin", "abc", 3);
+    check_refused(&options, SW_E_FORMAT, "3 bytes");
+    sw_test_write(0, "bad.bin", "", 0);
+    check_refused(&options, SW_E_FORMAT, "0 bytes");
+}
+
+static struct sw_tokenizer *letters(void)
+{
+    struct sw_tokenizer *tokenizer;
+    assert_int_equal(
+        sw_tokenizer_open_chars("letters", "abcdefghijklmnopqrstuvwxyz \n", 28, &tokenizer), SW_OK);
+    return tokenizer;
+}
+
+static void text_by_characters(void **state)
+{
+    (void)state;
+    const char *path = sw_test_write_text(0, "text.txt",
+                                          "\xEF\xBB\xBF"
+                                          "abcdefgh");
+    struct sw_tokenizer *tokenizer = letters();
+    struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .tokenizer = tokenizer, .seq_len = 7};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[7], labels[7];
+    assert_int_equal(sw_dataset_n_tokens(dataset), 8);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    assert_memory_equal(ids, ((int32_t[]){2, 3, 4, 5, 6, 7, 8}), sizeof(ids)); /* \n, space, a.. */
+    assert_memory_equal(labels, ((int32_t[]){3, 4, 5, 6, 7, 8, 9}), sizeof(labels));
+    sw_dataset_close(dataset);
+    options.seq_len = 8;
+    check_refused(&options, SW_E_CONFIG, "text.txt: 8 tokens, wanted at least 9");
+    options.seq_len = 7;
+    options.vocab_size = 5;
+    check_refused(&options, SW_E_FORMAT, "wanted below the vocabulary's 5");
+    options.vocab_size = 0;
+    sw_test_write_text(0, "text.txt", "ab\xC3\xA9");
+    check_refused(&options, SW_E_FORMAT, "U+00E9 at offset 2");
+    sw_test_write_text(0, "text.txt", "ab\xFF");
+    check_refused(&options, SW_E_FORMAT, "offset 2 is not UTF-8");
+    sw_test_write_text(0, "text.txt", "");
+    check_refused(&options, SW_E_FORMAT, "text.txt: the file is empty");
+    options.tokenizer = NULL;
+    options.vocab_size = 100;
+    check_refused(&options, SW_E_CONFIG, "needs a tokenizer");
+    sw_tokenizer_close(tokenizer);
+}
+
+static void json_lines(void **state)
+{
+    (void)state;
+    const char *path =
+        sw_test_write_text(0, "text.jsonl", "{\"text\":\"abc\"}\n\n{\"text\":\"def\",\"n\":1}\n");
+    struct sw_tokenizer *tokenizer = letters();
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .tokenizer = tokenizer, .seq_len = 5};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[5], labels[5];
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    assert_memory_equal(ids, ((int32_t[]){2, 3, 4, 5, 6}), sizeof(ids));
+    sw_dataset_close(dataset);
+    sw_test_write_text(0, "text.jsonl", "{\"text\":\"abc\"}\n{\"label\":1}\n");
+    check_refused(&options, SW_E_FORMAT, "text.jsonl line 2");
+    sw_test_write_text(0, "text.jsonl", "{\"text\":\"abc\"}\n{\"text\":7}\n");
+    check_refused(&options, SW_E_FORMAT, "text.jsonl line 2");
+    sw_test_write_text(0, "text.jsonl", "{\"text\":\"abc\"}\n{\"text\":\n");
+    check_refused(&options, SW_E_FORMAT, "text.jsonl line 2");
+    sw_test_write_text(0, "text.jsonl",
+                       "{\"text\":\"abc\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n");
+    check_refused(&options, SW_E_CONFIG, "text.jsonl line 2");
+    sw_tokenizer_close(tokenizer);
+}
+
+static int n_warnings;
+static void count_warnings(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    n_warnings +=
+        level == SW_LOG_WARN && strstr(text, "of 4 examples 1 are cut at 4 tokens and 1 ");
+}
+
+static void prompts_and_completions(void **state)
+{
+    (void)state;
+    const int32_t none = SW_IGNORED_LABEL;
+    const char *path = sw_test_write_text(0, "pairs.jsonl",
+                                          "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n"
+                                          "{\"prompt\":\"a\",\"completion\":\"bcdefgh\"}\n"
+                                          "{\"prompt\":\"abcdefgh\",\"completion\":\"x\"}\n"
+                                          "{\"prompt\":\"\",\"completion\":\"xy\"}\n");
+    struct sw_tokenizer *tokenizer = letters();
+    const struct sw_dataset_options options = {.files = &path,
+                                               .n_files = 1,
+                                               .val_files = &path,
+                                               .n_val_files = 1,
+                                               .tokenizer = tokenizer,
+                                               .seq_len = 4};
+    sw_log_set_sink(count_warnings, NULL);
+    struct sw_dataset *dataset = dataset_of(&options);
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(n_warnings, 2); /* once for each set of files */
+    int32_t ids[12], labels[12], mask[12];
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_VAL), 3);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_VAL, 0, 3, ids, labels, mask), SW_OK);
+    assert_memory_equal(ids, ((int32_t[]){2, 3, 4, 0, 2, 3, 4, 5, 25, 0, 0, 0}), sizeof(ids));
+    assert_memory_equal(labels, ((int32_t[]){none, 4, 5, none, 3, 4, 5, 6, 26, none, none, none}),
+                        sizeof(labels));
+    assert_memory_equal(mask, ((int32_t[]){1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0}), sizeof(mask));
+    sw_dataset_close(dataset);
+    sw_tokenizer_close(tokenizer);
+}
+
+static void globs_and_missing_files(void **state)
+{
+    (void)state;
+    counting_shard(0, "g2.bin", 4);
+    counting_shard(1, "g1.bin", 2);
+    char pattern[256];
+    snprintf(pattern, sizeof(pattern), "%s/g*.bin", sw_test_folder());
+    const char *path = pattern;
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .vocab_size = 10, .seq_len = 5};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[5], labels[5];
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    assert_memory_equal(ids, ((int32_t[]){0, 1, 0, 1, 2}), sizeof(ids)); /* sorted */
+    sw_dataset_close(dataset);
+    path = "no/such*.bin";
+    check_refused(&options, SW_E_IO, "no/such*.bin");
+    path = "no/such.bin";
+    check_refused(&options, SW_E_IO, "no/such.bin");
+}
+
+static void character_vocabulary(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer, *again;
+    struct sw_ids ids = {0};
+    char *text;
+    assert_int_equal(sw_tokenizer_open_chars("t",
+                                             "b\xC3\xA9"
+                                             "a\n\"b",
+                                             7, &tokenizer),
+                     SW_OK);
+    assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 5);
+    assert_int_equal(sw_tokenizer_eos(tokenizer), -1);
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "\"\n\xC3\xA9", 4, true, &ids), SW_OK);
+    assert_int_equal(ids.len, 3);
+    assert_memory_equal(ids.ptr, ((int32_t[]){1, 0, 4}), 3 * sizeof(int32_t));
+    assert_int_equal(sw_tokenizer_save(tokenizer, sw_test_folder()), SW_OK);
+    char path[256];
+    snprintf(path, sizeof(path), "%s/chars.json", sw_test_folder());
+    assert_int_equal(sw_tokenizer_open(path, NULL, &again), SW_OK);
+    assert_int_equal(sw_tokenizer_decode(again, ids.ptr, ids.len, false, &text, NULL), SW_OK);
+    assert_string_equal(text, "\"\n\xC3\xA9");
+    assert_int_equal(sw_tokenizer_find(again, "\xC3\xA9"), 4);
+    assert_int_equal(sw_tokenizer_find(again, "ab"), -1);
+    sw_tokenizer_free_text(text);
+    sw_tokenizer_close(again);
+    sw_tokenizer_close(tokenizer);
+    sw_ids_fini(&ids);
+    assert_int_equal(sw_tokenizer_open_chars("t", "a\xFF", 2, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "offset 1"));
+    assert_int_equal(sw_tokenizer_open_chars("t", "", 0, &tokenizer), SW_E_FORMAT);
+    sw_test_write_text(0, "chars.json", "[\"a\",\"bc\"]");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
+    sw_test_write_text(0, "chars.json", "[\"a\",\"a\"]");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "U+0061"));
+    const char *files[] = {
+        sw_test_write_text(1, "v.txt", "ba"),
+        sw_test_write_text(2, "v.jsonl", "{\"prompt\":\"c\",\"completion\":\"d\"}")};
+    assert_int_equal(sw_tokenizer_open_chars_of(files, 2, &tokenizer), SW_OK);
+    assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 4);
+    sw_tokenizer_close(tokenizer);
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    const char *path =
+        sw_test_write_text(0, "f.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"defgh\"}\n");
+    struct sw_tokenizer *tokenizer = letters();
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .tokenizer = tokenizer, .seq_len = 3};
+    struct sw_alloc_stats before, after;
+    sw_status st = SW_E_NOMEM;
+    sw_alloc_get_stats(&before);
+    for (int64_t n = 1; st != SW_OK; ++n) {
+        struct sw_dataset *dataset = NULL;
+        sw_alloc_fail_nth(n);
+        st = sw_dataset_open(&options, &dataset);
+        sw_alloc_fail_nth(0);
+        sw_dataset_close(dataset);
+        sw_alloc_get_stats(&after);
+        assert_true(st == SW_OK || st == SW_E_NOMEM);
+        assert_int_equal(after.live_blocks, before.live_blocks);
+    }
+    sw_tokenizer_close(tokenizer);
+}
+
+static int cleanup(void **state)
+{
+    (void)state;
+    sw_test_cleanup();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_and_labels),
+        cmocka_unit_test(numbering_is_independent_of_calls),
+        cmocka_unit_test(validation_is_the_end_of_the_stream),
+        cmocka_unit_test(shards_are_one_stream),
+        cmocka_unit_test(damaged_shards),
+        cmocka_unit_test(text_by_characters),
+        cmocka_unit_test(json_lines),
+        cmocka_unit_test(prompts_and_completions),
+        cmocka_unit_test(globs_and_missing_files),
+        cmocka_unit_test(character_vocabulary),
+        cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, cleanup);
+}

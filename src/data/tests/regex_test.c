@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Patterns of tokenizer files mean what they mean in the reference: its character classes, code point
+// by code point; what would not is refused.
+#include "data/regex.h"
+
+#include "data/utf8.h"
+#include "helpers.h"
+#include "json/json.h"
+#include "support/test.h"
+
+enum { N_CODE_POINTS = 0x110000 };
+
+static struct sw_regex *compile(const char *pattern)
+{
+    struct sw_regex *regex = NULL;
+    if (sw_regex_open(pattern, strlen(pattern), false, &regex) < 0) {
+        fail_msg("%s: %s", pattern, sw_error_message());
+    }
+    return regex;
+}
+
+static bool matches(struct sw_regex *regex, int32_t code_point)
+{
+    char text[4];
+    size_t first, end;
+    const size_t n = sw_utf8_put(code_point, text);
+    assert_int_equal(sw_regex_find(regex, text, n, 0, &first, &end), SW_OK);
+    return end == n && first == 0;
+}
+
+static bool recorded(const struct sw_json *ranges, int32_t code_point)
+{
+    for (const struct sw_json *range = ranges->first; range; range = range->next) {
+        if (code_point >= range->first->integer && code_point <= range->last->integer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_class(const struct sw_json *ranges, const char *pattern, bool wanted)
+{
+    struct sw_regex *regex = compile(pattern);
+    int n_wrong = 0;
+    for (int32_t c = 0; c < N_CODE_POINTS; ++c) {
+        if (c >= 0xD800 && c <= 0xDFFF) {
+            continue;
+        }
+        if (matches(regex, c) != (recorded(ranges, c) == wanted) && n_wrong++ < 5) {
+            print_error("%s: U+%04X\n", pattern, (unsigned)c);
+        }
+    }
+    assert_int_equal(n_wrong, 0);
+    sw_regex_close(regex);
+}
+
+static void classes_are_the_recorded_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *pattern;
+        bool wanted;
+    } cases[] = {
+        {"s", "\\s", true},     {"s", "\\S", false},       {"s", "[\\s]", true},
+        {"s", "[^\\s]", false}, {"s", "[\\S]", false},     {"L", "\\p{L}", true},
+        {"L", "\\P{L}", false}, {"L", "[^\\p{L}]", false}, {"L", "\\p{^L}", false},
+        {"N", "\\p{N}", true},  {"N", "[\\p{N}]", true},
+    };
+    struct sw_json_doc *doc;
+    struct sw_str path = {0};
+    const char *root = sw_test_fixtures();
+    if (!root) {
+        skip();
+    }
+    sw_str_printf(&path, "%s/tokenizers/gpt2/character_classes.json", root);
+    if (sw_json_read(path.ptr, SW_JSON_STRICT, &doc) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        sw_str_fini(&path);
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        check_class(sw_json_get(sw_json_root(doc), cases[i].key), cases[i].pattern,
+                    cases[i].wanted);
+    }
+    sw_json_close(doc);
+    sw_str_fini(&path);
+}
+
+static void check_spans(const char *pattern, const char *text, const char *wanted)
+{
+    struct sw_str found = {0};
+    struct sw_regex *regex = compile(pattern);
+    const size_t len = strlen(text);
+    for (size_t at = 0, first, end; at < len; at = end) {
+        assert_int_equal(sw_regex_find(regex, text, len, at, &first, &end), SW_OK);
+        if (first < end) {
+            sw_str_printf(&found, "<%.*s>", (int)(end - first), text + first);
+        }
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_regex_close(regex);
+    sw_str_fini(&found);
+}
+
+static void patterns_match(void **state)
+{
+    (void)state;
+    check_spans("\\s+(?!\\S)|\\s+", "a   b ", "<  >< >< >");
+    check_spans("(?i:'s|'t)", "x's'T'q'\xC5\xBF", "<'s><'T><'\xC5\xBF>");
+    check_spans("\\p{N}{1,3}", "12345", "<123><45>");
+    check_spans("[a\\s-]", "a-b c", "<a><->< >"); /* a hyphen after a class is a hyphen */
+    check_spans("\\u0041\\x42\\x{43}", "ABC", "<ABC>");
+    check_spans("[\\[\\]]", "[x]", "<[><]>");
+}
+
+static void other_meanings_are_refused(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {
+        "\\w+",    "\\bx",  "\\h",    "a$",    "^a",    "[a[b]]", "[a&&b]",
+        "(?<n>a)", "(?i)a", "(?m:a)", "a{,3}", "a{2}+", "a{2}?",  "[\\P{L}]",
+        "\\pL",    "\\K",   "\\1",    "[]a]",  "\\xE9", "a\\Z",   "(*UCP)a",
+    };
+    for (size_t i = 0; i < SW_LEN(patterns); ++i) {
+        struct sw_str out = {0};
+        if (sw_regex_translate(patterns[i], strlen(patterns[i]), &out) != SW_E_UNSUP) {
+            fail_msg("%s is not refused", patterns[i]);
+        }
+        assert_non_null(strstr(sw_error_message(), "is not built"));
+        sw_str_fini(&out);
+    }
+}
+
+static void bad_patterns_are_errors(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"(", "a**", "[a", "x*", "a|", "", "\\p{Nonsense}"};
+    for (size_t i = 0; i < SW_LEN(patterns); ++i) {
+        struct sw_regex *regex = NULL;
+        if (sw_regex_open(patterns[i], strlen(patterns[i]), false, &regex) != SW_E_FORMAT) {
+            fail_msg("%s is not an error", patterns[i]);
+        }
+    }
+}
+
+/* An exponential pattern ends with an error, a long run of spaces without one. */
+static void matching_has_a_limit(void **state)
+{
+    (void)state;
+    const size_t n = 200000;
+    char *text = sw_alloc("test", n);
+    size_t first, end;
+    memset(text, 'a', n);
+    struct sw_regex *regex = compile("(?:(?:a|aa)+)+[bc]");
+    assert_int_equal(sw_regex_find(regex, text, 100, 0, &first, &end), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "offset 0"));
+    sw_regex_close(regex);
+    memset(text, ' ', n);
+    text[n - 1] = 'x';
+    regex = compile("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+    assert_int_equal(sw_regex_find(regex, text, n, 0, &first, &end), SW_OK);
+    assert_int_equal(end, n - 2);
+    sw_regex_close(regex);
+    sw_free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_meanings_are_refused),
+#if SW_HAVE_PCRE2
+        cmocka_unit_test(patterns_match),
+        cmocka_unit_test(bad_patterns_are_errors),
+        cmocka_unit_test(matching_has_a_limit),
+        cmocka_unit_test(classes_are_the_recorded_ones),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokenizers from small files made here: every flag and component by its rule, round trips, what is
+// refused and how the message names it, lines in and out, failing allocations.
+#include "data/data.h"
+
+#include "helpers.h"
+#include "support/test.h"
+
+#include <unistd.h>
+
+/* A file with all 256 letters of the byte alphabet as ids 0 .. 255, two merges ("ab", "abc"), and
+ * the given components. */
+struct file {
+    const char *normalizer, *pre_tokenizer, *post_processor, *decoder, *added, *model, *top;
+};
+
+static const struct file plain = {
+    .normalizer = "null",
+    .pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}",
+    .post_processor = "null",
+    .decoder = "{\"type\":\"ByteLevel\"}",
+    .added = "[]",
+    .model = "",
+    .top = "",
+};
+
+static const char *write_file(const struct file *file)
+{
+    struct sw_str text = {0};
+    sw_str_printf(&text,
+                  "{\"version\":\"1.0\",%s\"added_tokens\":%s,\"normalizer\":%s,"
+                  "\"pre_tokenizer\":%s,\"post_processor\":%s,\"decoder\":%s,"
+                  "\"model\":{\"type\":\"BPE\",%s\"vocab\":{",
+                  file->top, file->added, file->normalizer, file->pre_tokenizer,
+                  file->post_processor, file->decoder, file->model);
+    int next = 256;
+    for (int byte = 0; byte < 256; ++byte) {
+        const bool itself =
+            (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+        sw_str_printf(&text, "\"\\u%04x\":%d,", itself ? byte : next++, byte);
+    }
+    sw_str_puts(&text, "\"ab\":256,\"abc\":257},\"merges\":[\"a b\",[\"ab\",\"c\"]]}}");
+    const char *path = sw_test_write(0, "tokenizer.json", text.ptr, text.len);
+    sw_str_fini(&text);
+    return path;
+}
+
+static struct sw_tokenizer *open_file(const struct file *file)
+{
+    struct sw_tokenizer *tokenizer = NULL;
+    if (sw_tokenizer_open(write_file(file), NULL, &tokenizer) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return tokenizer;
+}
+
+/* The tokens of a text, each in <>: bytes as they are, other tokens by their id. */
+static void check_encode(struct sw_tokenizer *tokenizer, const char *text, const char *wanted)
+{
+    struct sw_ids ids = {0};
+    struct sw_str found = {0};
+    assert_int_equal(sw_tokenizer_encode(tokenizer, text, strlen(text), true, &ids), SW_OK);
+    for (int64_t i = 0; i < ids.len; ++i) {
+        if (ids.ptr[i] < 256) {
+            sw_str_putc(&found, (char)ids.ptr[i]);
+        } else {
+            sw_str_printf(&found, "<%d>", ids.ptr[i]);
+        }
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_ids_fini(&ids);
+    sw_str_fini(&found);
+}
+
+static void check_case(const struct file *file, const char *text, const char *wanted)
+{
+    struct sw_tokenizer *tokenizer = open_file(file);
+    check_encode(tokenizer, text, wanted);
+    sw_tokenizer_close(tokenizer);
+}
+
+static void merges_and_words(void **state)
+{
+    (void)state;
+    check_case(&plain, "abc ab xyz", "<257> <256> xyz");
+    check_case(&plain, "", "");
+    struct file file = plain;
+    file.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}";
+    check_case(&file, "abc", " <257>");
+    check_case(&file, " abc", " <257>");
+    check_case(&file, "", "");
+}
+
+/* The five ways to cut at a match, by the example that documents them. */
+static void split_behaviors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *behavior, *invert, *wanted;
+    } cases[] = {
+        {"Removed", "false", "|the|final|countdown"},
+        {"Isolated", "false", "|the|-|final|-|-|countdown"},
+        {"MergedWithPrevious", "false", "|the-|final-|-|countdown"},
+        {"MergedWithNext", "false", "|the|-final|-|-countdown"},
+        {"Contiguous", "false", "|the|-|final|--|countdown"},
+        {"Removed", "true", "|-|-|-"},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        struct sw_str component = {0};
+        struct file file = plain;
+        /* a prefix in front of each piece shows where the pieces begin */
+        sw_str_printf(&component,
+                      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+                      "{\"String\":\"-\"},\"behavior\":\"%s\",\"invert\":%s},{\"type\":"
+                      "\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":false}]}",
+                      cases[i].behavior, cases[i].invert);
+        file.pre_tokenizer = component.ptr;
+        struct sw_str wanted = {0};
+        for (const char *c = cases[i].wanted; *c; ++c) {
+            sw_str_putc(&wanted, *c == '|' ? ' ' : *c);
+        }
+        check_case(&file, "the-final--countdown", wanted.ptr);
+        sw_str_fini(&component);
+        sw_str_fini(&wanted);
+    }
+}
+
+static void digits(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\","
+                         "\"individual_digits\":true},{\"type\":\"ByteLevel\","
+                         "\"add_prefix_space\":true,\"use_regex\":false}]}";
+    check_case(&file, "x12", " x 1 2");
+    file.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\","
+                         "\"individual_digits\":false},{\"type\":\"ByteLevel\","
+                         "\"add_prefix_space\":true,\"use_regex\":false}]}";
+    check_case(&file, "x12", " x 12");
+}
+
+static void normalizers(void **state)
+{
+    (void)state;
+    if (!SW_HAVE_UTF8PROC) {
+        skip();
+    }
+    struct file file = plain;
+    file.normalizer = "{\"type\":\"NFC\"}";
+    check_case(&file, "e\xCC\x81", "\xC3\xA9");
+    file.normalizer = "{\"type\":\"NFD\"}";
+    check_case(&file, "\xC3\xA9", "e\xCC\x81");
+    file.normalizer = "{\"type\":\"NFKC\"}";
+    check_case(&file, "\xEF\xAC\x81", "fi");
+    file.normalizer =
+        "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{\"type\":\"Lowercase\"}]}";
+    check_case(&file, "\xEF\xBC\xA1\xC3\x89", "ae\xCC\x81");
+    file.normalizer = "{\"type\":\"Lowercase\"}";
+    check_case(&file, "\xC4\xB0\xCE\xA3", "i\xCC\x87\xCF\x83"); /* I with dot; sigma, never final */
+}
+
+#define TOKEN(id, content, flags)                                                                  \
+    "{\"id\":" #id ",\"content\":\"" content "\",\"normalized\":false," flags "\"special\":false}"
+
+static void added_tokens(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = "[" TOKEN(300, "<x>", "") "," TOKEN(301, "<x><y>", "") "]";
+    check_case(&file, "a<x>b<x><y><x><", "a<300>b<301><300><"); /* the longest wins */
+    file.added = "[" TOKEN(300, "<x>", "\"lstrip\":true,") "]";
+    check_case(&file, "a  <x> b", "a<300> b");
+    file.added = "[" TOKEN(300, "<x>", "\"rstrip\":true,") "]";
+    check_case(&file, "a <x> \\n b", "a <300>\\n b");
+    file.added = "[" TOKEN(300, "<x>", "\"rstrip\":true,") "," TOKEN(301, "  ", "") "]";
+    check_case(&file, "<x>   b", "<300><301> b"); /* the reference's order of things */
+    file.added = "[" TOKEN(300, "tool", "\"single_word\":true,") "]";
+    check_case(&file, "tool tools xtool tool.", "<300> tools xtool <300>.");
+    check_case(&file, "tool_ \xC3\xA9tool", "tool_ \xC3\xA9tool");
+}
+
+static void added_tokens_after_the_normalizer(void **state)
+{
+    (void)state;
+    if (!SW_HAVE_UTF8PROC) {
+        skip();
+    }
+    struct file file = plain;
+    file.normalizer = "{\"type\":\"Lowercase\"}";
+    file.added = "[{\"id\":300,\"content\":\"Hey\",\"normalized\":true,\"special\":false},"
+                 "{\"id\":301,\"content\":\"YOU\",\"normalized\":false,\"special\":false}]";
+    check_case(&file, "HEY hey YOU you", "<300> <300> <301> you");
+}
+
+static void decoding_skips_special_tokens(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = "[{\"id\":300,\"content\":\"<s>\",\"special\":true}," TOKEN(301, "<t>", "") "]";
+    struct sw_tokenizer *tokenizer = open_file(&file);
+    const int32_t ids[] = {300, 257, 301, 0xC3, 299, 258};
+    char *text;
+    assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 302);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 6, false, &text, NULL), SW_OK);
+    assert_string_equal(text, "<s>abc<t>\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    sw_tokenizer_free_text(text);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 3, true, &text, NULL), SW_OK);
+    assert_string_equal(text, "abc<t>");
+    sw_tokenizer_free_text(text);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 0, true, &text, NULL), SW_OK);
+    assert_string_equal(text, "");
+    sw_tokenizer_free_text(text);
+    sw_tokenizer_close(tokenizer);
+}
+
+#define SPECIALS                                                                                   \
+    "[{\"id\":300,\"content\":\"<s>\",\"special\":true},"                                          \
+    "{\"id\":301,\"content\":\"</s>\",\"special\":true}]"
+
+static void check_pair(struct sw_tokenizer *tokenizer, const int32_t *ids, const int32_t *types,
+                       int64_t n)
+{
+    struct sw_ids found = {0}, found_types = {0};
+    assert_int_equal(
+        sw_tokenizer_encode_pair(tokenizer, "x", 1, "y", 1, true, &found, &found_types), SW_OK);
+    assert_int_equal(found.len, n);
+    assert_memory_equal(found.ptr, ids, (size_t)n * sizeof(*ids));
+    assert_memory_equal(found_types.ptr, types, (size_t)n * sizeof(*types));
+    sw_ids_fini(&found);
+    sw_ids_fini(&found_types);
+    sw_tokenizer_close(tokenizer);
+}
+
+static void templates(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = SPECIALS;
+    check_pair(open_file(&file), (int32_t[]){'x', 'y'}, (int32_t[]){0, 1}, 2);
+    file.post_processor = "{\"type\":\"RobertaProcessing\",\"sep\":[\"</s>\",301],"
+                          "\"cls\":[\"<s>\",300]}";
+    check_case(&file, "q", "<300>q<301>");
+    check_pair(open_file(&file), (int32_t[]){300, 'x', 301, 301, 'y', 301},
+               (int32_t[]){0, 0, 0, 0, 0, 0}, 6);
+    file.post_processor =
+        "{\"type\":\"BertProcessing\",\"sep\":[\"</s>\",301],\"cls\":[\"<s>\",300]}";
+    check_pair(open_file(&file), (int32_t[]){300, 'x', 301, 'y', 301}, (int32_t[]){0, 0, 0, 1, 1},
+               5);
+    file.post_processor =
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
+        "{\"SpecialToken\":{\"id\":\"E\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\","
+        "\"type_id\":1}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"E\":"
+        "{\"id\":\"E\",\"ids\":[301,300],\"tokens\":[\"</s>\",\"<s>\"]}}}";
+    check_case(&file, "q", "q<301><300>");
+    check_pair(open_file(&file), (int32_t[]){'y', 'x'}, (int32_t[]){1, 0}, 2);
+}
+
+static void roles_of_tokens(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = SPECIALS;
+    struct sw_tokenizer *tokenizer = open_file(&file);
+    assert_int_equal(sw_tokenizer_eos(tokenizer), 301);
+    assert_int_equal(sw_tokenizer_bos(tokenizer), 300);
+    assert_int_equal(sw_tokenizer_pad(tokenizer), -1);
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(
+        1, "tokenizer_config.json",
+        "{\"eos_token\":{\"content\":\"<s>\"},\"bos_token\":null,\"pad_token\":\"</s>\"}");
+    tokenizer = open_file(&file);
+    assert_int_equal(sw_tokenizer_eos(tokenizer), 300);
+    assert_int_equal(sw_tokenizer_pad(tokenizer), 301);
+    sw_tokenizer_close(tokenizer);
+    unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+}
+
+/* ---- refusals ---- */
+
+static void check_refused(const struct file *file, sw_status wanted, const char *named)
+{
+    struct sw_tokenizer *tokenizer;
+    const sw_status st = sw_tokenizer_open(write_file(file), NULL, &tokenizer);
+    if (st != wanted || !strstr(sw_error_message(), named) ||
+        !strstr(sw_error_message(), "tokenizer.json")) {
+        fail_msg("wanted %d with '%s', found %d: %s", wanted, named, st, sw_error_message());
+    }
+}
+
+static void what_is_not_built_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t field;
+        const char *text, *named;
+    } cases[] = {
+        {offsetof(struct file, normalizer), "{\"type\":\"Precompiled\"}", "Precompiled"},
+        {offsetof(struct file, pre_tokenizer), "{\"type\":\"Metaspace\"}", "Metaspace"},
+        {offsetof(struct file, pre_tokenizer), "null", "pre_tokenizer null"},
+        {offsetof(struct file, post_processor), "{\"type\":\"Other\"}", "Other"},
+        {offsetof(struct file, decoder), "{\"type\":\"WordPiece\"}", "decoder WordPiece"},
+        {offsetof(struct file, model), "\"byte_fallback\":true,", "byte_fallback"},
+        {offsetof(struct file, model), "\"dropout\":0.1,", "dropout"},
+        {offsetof(struct file, model), "\"end_of_word_suffix\":\"</w>\",", "end_of_word_suffix"},
+        {offsetof(struct file, top), "\"truncation\":{\"max_length\":5},", "truncation"},
+        {offsetof(struct file, top), "\"padding\":{},", "padding"},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        struct file file = plain;
+        *(const char **)((char *)&file + cases[i].field) = cases[i].text;
+        check_refused(&file, SW_E_UNSUP, cases[i].named);
+    }
+}
+
+static void damaged_files_are_named(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = "[" TOKEN(5, "<x>", "") "]"; /* the id of a letter */
+    check_refused(&file, SW_E_FORMAT, "<x>");
+    file.added = "[" TOKEN(300, "", "") "]";
+    check_refused(&file, SW_E_FORMAT, "empty");
+    file.added = "[" TOKEN(99999999, "<x>", "") "]";
+    check_refused(&file, SW_E_FORMAT, "99999999");
+    file = plain;
+    file.model = "\"unk_token\":\"none\",";
+    check_refused(&file, SW_E_FORMAT, "none");
+    file = plain;
+    file.post_processor = "{\"type\":\"BertProcessing\",\"sep\":[\"x\",999],\"cls\":[\"y\",998]}";
+    check_refused(&file, SW_E_FORMAT, "998");
+}
+
+static void folders_without_a_tokenizer(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    struct sw_str folder = {0}, file = {0};
+    sw_str_printf(&folder, "%s/none", sw_test_folder());
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), folder.ptr));
+    assert_int_equal(sw_mkdirs(folder.ptr), SW_OK);
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "vocab.json"));
+    sw_str_printf(&file, "%s/spiece.model", folder.ptr);
+    assert_int_equal(sw_file_write_atomic(file.ptr, "x", 1), SW_OK);
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "SentencePiece"));
+    sw_str_fini(&folder);
+    sw_str_fini(&file);
+}
+
+/* ---- files, lines ---- */
+
+static void saving_and_opening_again(void **state)
+{
+    (void)state;
+    struct sw_str folder = {0};
+    struct file file = plain;
+    struct sw_tokenizer *tokenizer, *again;
+    file.added = SPECIALS;
+    tokenizer = open_file(&file);
+    sw_str_printf(&folder, "%s/saved", sw_test_folder());
+    assert_int_equal(sw_mkdirs(folder.ptr), SW_OK);
+    assert_int_equal(sw_tokenizer_save(tokenizer, folder.ptr), SW_OK);
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &again), SW_OK);
+    check_encode(again, "abc</s>", "<257><301>");
+    assert_int_equal(sw_tokenizer_vocab_size(again), 302);
+    sw_tokenizer_close(tokenizer);
+    sw_tokenizer_close(again);
+    sw_str_fini(&folder);
+}
+
+static void vocab_and_merges(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    sw_test_write_text(1, "encoder.json",
+                       "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"<|endoftext|>\":4}");
+    const char *path = sw_test_write_text(2, "vocab.bpe", "#version: 0.2\na b\n");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_OK);
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "ab<|endoftext|> a", 17, true, &ids), SW_OK);
+    assert_int_equal(ids.len, 4);
+    assert_memory_equal(ids.ptr, ((int32_t[]){2, 4, 3, 0}), 4 * sizeof(int32_t));
+    assert_int_equal(sw_tokenizer_eos(tokenizer), 4);
+    sw_ids_fini(&ids);
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(2, "vocab.bpe", "a b\na z\n");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "vocab.bpe:2"));
+    sw_test_write_text(2, "vocab.bpe", "ab\n");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "vocab.bpe:1"));
+}
+
+static void check_stream(struct sw_tokenize_options options, const char *in, sw_status wanted,
+                         const char *text)
+{
+    struct file file = plain;
+    file.added = SPECIALS;
+    struct sw_tokenizer *tokenizer = open_file(&file);
+    char *written = NULL;
+    size_t len;
+    FILE *from = fmemopen((void *)in, strlen(in), "r"), *to = open_memstream(&written, &len);
+    const sw_status st = sw_tokenize_stream(tokenizer, &options, from, to);
+    fclose(from);
+    fclose(to);
+    if (st != wanted ||
+        (st == SW_OK ? strcmp(written, text) != 0 : strstr(sw_error_message(), text) == NULL)) {
+        fail_msg("found %d: '%s' %s", st, written, st < 0 ? sw_error_message() : "");
+    }
+    free(written);
+    sw_tokenizer_close(tokenizer);
+}
+
+static void lines_through_a_tokenizer(void **state)
+{
+    (void)state;
+    const struct sw_tokenize_options encode = {.special = true};
+    const struct sw_tokenize_options decode = {.decode = true}, json = {.json = true};
+    const struct sw_tokenize_options back = {.decode = true, .json = true, .special = true};
+    check_stream(encode, "abc\n\nx", SW_OK, "257\n\n120\n");
+    check_stream(decode, "300 257 301\n120 \n", SW_OK, "abc\nx\n");
+    check_stream(decode, "257 12x\n", SW_E_FORMAT, "standard input line 1");
+    check_stream(decode, "\n9999\n", SW_E_FORMAT, "standard input line 2");
+    check_stream(encode, "ok\n\xFF\n", SW_E_FORMAT, "line 2");
+    check_stream(json, "{\"text\":\"a\\nb\"}\n{\"pair\":[\"x\",\"y\"]}\n", SW_OK,
+                 "{\"ids\":[97,10,98]}\n{\"ids\":[120,121]}\n");
+    check_stream(back, "{\"ids\":[97,10,300]}\n", SW_OK, "{\"text\":\"a\\n<s>\"}\n");
+    check_stream(json, "{\"txt\":1}\n", SW_E_FORMAT, "line 1");
+    check_stream(back, "{\"ids\":[\"a\"]}\n", SW_E_FORMAT, "line 1");
+}
+
+/* Each failing allocation in turn: a status, and nothing is left behind. */
+static void failing_allocations(void **state)
+{
+    (void)state;
+    struct file file = plain;
+    file.added = SPECIALS;
+    file.normalizer = SW_HAVE_UTF8PROC ? "{\"type\":\"NFC\"}" : "null";
+    const char *path = write_file(&file);
+    struct sw_alloc_stats before, after;
+    sw_status st = SW_E_NOMEM;
+    sw_alloc_get_stats(&before);
+    for (int64_t n = 1; st != SW_OK; ++n) {
+        struct sw_tokenizer *tokenizer = NULL;
+        struct sw_ids ids = {0};
+        sw_alloc_fail_nth(n);
+        st = sw_tokenizer_open(path, NULL, &tokenizer);
+        if (st == SW_OK) {
+            st = sw_tokenizer_encode(tokenizer, "abc e\xCC\x81", 7, true, &ids);
+        }
+        sw_alloc_fail_nth(0);
+        sw_tokenizer_close(tokenizer);
+        sw_ids_fini(&ids);
+        sw_alloc_get_stats(&after);
+        assert_true(st == SW_OK || st == SW_E_NOMEM);
+        assert_int_equal(after.live_blocks, before.live_blocks);
+    }
+}
+
+#if !SW_HAVE_PCRE2
+static void without_pcre2_the_message_says_what_to_install(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    assert_int_equal(sw_tokenizer_open(write_file(&plain), NULL, &tokenizer), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "libpcre2-dev"));
+}
+#endif
+
+static int cleanup(void **state)
+{
+    (void)state;
+    sw_test_cleanup();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#if SW_HAVE_PCRE2
+        cmocka_unit_test(merges_and_words),
+        cmocka_unit_test(split_behaviors),
+        cmocka_unit_test(digits),
+        cmocka_unit_test(normalizers),
+        cmocka_unit_test(added_tokens),
+        cmocka_unit_test(added_tokens_after_the_normalizer),
+        cmocka_unit_test(decoding_skips_special_tokens),
+        cmocka_unit_test(templates),
+        cmocka_unit_test(roles_of_tokens),
+        cmocka_unit_test(what_is_not_built_is_named),
+        cmocka_unit_test(damaged_files_are_named),
+        cmocka_unit_test(saving_and_opening_again),
+        cmocka_unit_test(vocab_and_merges),
+        cmocka_unit_test(lines_through_a_tokenizer),
+        cmocka_unit_test(failing_allocations),
+#else
+        cmocka_unit_test(without_pcre2_the_message_says_what_to_install),
+#endif
+        cmocka_unit_test(folders_without_a_tokenizer),
+    };
+    return cmocka_run_group_tests(tests, NULL, cleanup);
+}
