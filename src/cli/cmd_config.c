@@ -1,120 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway config - effective values of a ds_config.json and where each came from; what a key means;
 // what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
-#include "spillway/config.h"
-
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-int sw_cmd_config(int argc, char **argv);
+#include "cli/cli.h"
+#include "spillway/config.h"
 
-static const char usage[] =
-    "usage: spillway config FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N]\n"
-    "       spillway config --explain KEY\n"
-    "       spillway config --docs\n"
-    "\n"
-    "  --ranks N        data-parallel ranks of the batch arithmetic (1)\n"
-    "  --set KEY=VALUE  edit the file before it is read: --set fp16.enabled=true\n"
-    "  --json           for machines: config, source, not_built and schedule\n"
-    "  --schedule N     learning rate and momentum of the first N steps\n"
-    "  --explain KEY    type, default, range and meaning of a key or a block\n"
-    "  --docs           docs/config.md, from the tables\n";
-
-struct options {
-    struct sw_config_options report;
-    const char *explain;
-    const char *at; /* the word that parse() was at */
-    bool docs, help;
+struct run {
+    const char *file, *explain;
+    struct words sets;
+    int64_t ranks, n_steps; /* -1: no schedule */
+    bool json, docs;
 };
 
-/* A whole number of at least `least`, or why the word is none. */
-static const char *count(const char *word, int least, int *out)
+static sw_status ask(const struct run *run, char **out_text, char **out_notes)
 {
-    char *end;
-    errno = 0;
-    const long value = word ? strtol(word, &end, 10) : 0;
-    if (!word || end == word || *end || errno || value < least || value > INT_MAX) {
-        return least ? "a positive whole number is wanted" : "a whole number is wanted";
+    const struct sw_config_options options = {
+        .path = run->file,
+        .sets = run->sets.items,
+        .n_sets = run->sets.n,
+        .ranks = (int)run->ranks,
+        .json = run->json,
+        .schedule = run->n_steps >= 0,
+        .n_steps = (int)run->n_steps,
+    };
+    if (run->explain) {
+        return sw_config_explain_text(run->explain, out_text);
     }
-    *out = (int)value;
-    return NULL;
+    return run->docs ? sw_config_docs_text(out_text)
+                     : sw_config_report(&options, out_text, out_notes);
 }
 
-/* NULL, or what is wrong with the command line. argv ends with NULL. */
-static const char *parse(int argc, char **argv, struct options *o, const char **sets)
+static int show(const struct command *command, const struct run *run)
 {
-    const char *wrong = NULL;
-    for (int i = 1; i < argc && !wrong; i++) {
-        const char *word = argv[i], *next = argv[i + 1];
-        o->at = word;
-        if (strcmp(word, "--json") == 0) {
-            o->report.json = true;
-        } else if (strcmp(word, "--docs") == 0) {
-            o->docs = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            o->help = true;
-        } else if (strcmp(word, "--explain") == 0 && next) {
-            o->explain = argv[++i];
-        } else if (strcmp(word, "--set") == 0 && next) {
-            sets[o->report.n_sets++] = argv[++i];
-        } else if (strcmp(word, "--ranks") == 0) {
-            wrong = count(argv[++i], 1, &o->report.ranks);
-        } else if (strcmp(word, "--schedule") == 0) {
-            wrong = count(argv[++i], 0, &o->report.n_steps);
-            o->report.schedule = true;
-        } else if (word[0] == '-' || o->report.path) {
-            wrong = word[0] != '-' ? "one file at a time"
-                    : next         ? "unknown option"
-                                   : "unknown option, or one without its value";
-        } else {
-            o->report.path = word;
-        }
+    char *text = NULL, *notes = NULL;
+    if (ask(run, &text, &notes) < 0) {
+        return cli_error(command, CLI_REFUSED);
     }
-    const bool nothing = !o->report.path && !o->explain && !o->docs;
-    return wrong ? wrong : nothing ? "no file given" : NULL;
-}
-
-static sw_status run(const struct options *o, char **out_text, char **out_notes)
-{
-    if (o->explain) {
-        return sw_config_explain_text(o->explain, out_text);
+    fputs(text, stdout);
+    if (notes && !run->json) {
+        fputs(notes, stderr);
     }
-    if (o->docs) {
-        return sw_config_docs_text(out_text);
-    }
-    return sw_config_report(&o->report, out_text, out_notes);
+    sw_text_free(text);
+    sw_text_free(notes);
+    return CLI_DONE;
 }
 
 int sw_cmd_config(int argc, char **argv)
 {
-    char *text = NULL, *notes = NULL;
-    struct options o = {0};
-    const char **sets = calloc((size_t)argc + 1, sizeof *sets);
-    if (!sets) {
-        fputs("spillway config: out of memory\n", stderr);
-        return 2;
+    struct run run = {.ranks = 1, .n_steps = -1};
+    struct words files = {0};
+    const struct flag flags[] = {
+        {"--ranks", FLAG_INT, &run.ranks, "N", "data-parallel ranks of the batch arithmetic (1)",
+         false},
+        {"--set", FLAG_LIST, &run.sets, "K=V", "edit the file before it is read; may be repeated",
+         false},
+        {"--json", FLAG_BOOL, &run.json, NULL, "one object: config, source, not_built, schedule",
+         false},
+        {"--schedule", FLAG_INT, &run.n_steps, "N", "learning rate and momentum of N steps", false},
+        {"--explain", FLAG_TEXT, &run.explain, "KEY", "what a key or a block means", false},
+        {"--docs", FLAG_BOOL, &run.docs, NULL, "the manual page docs/config.md", false},
+    };
+    const struct command command = {
+        "config", "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N] | --explain KEY",
+        "Prints the effective values of a ds_config.json and where each came from.", flags,
+        sizeof flags / sizeof flags[0]};
+    int status = cli_parse(&command, argc, argv, &files);
+    run.file = files.n > 0 ? files.items[0] : NULL;
+    if (status < 0 && files.n != 1 && !run.explain && !run.docs) {
+        status = cli_fail(&command, CLI_REFUSED, "one file is wanted; see --help");
+    } else if (status < 0 && (run.ranks < 1 || run.ranks > INT_MAX)) {
+        status = cli_fail(&command, CLI_REFUSED, "--ranks must be positive");
+    } else if (status < 0 && (run.n_steps < -1 || run.n_steps > INT_MAX)) {
+        status = cli_fail(&command, CLI_REFUSED, "--schedule must not be negative");
+    } else if (status < 0) {
+        status = show(&command, &run);
     }
-    o.report.sets = sets;
-    const char *wrong = parse(argc, argv, &o, sets);
-    int status = 0;
-    if (o.help) {
-        fputs(usage, stdout);
-    } else if (wrong) {
-        fprintf(stderr, "spillway config: %s: %s; see spillway config --help\n",
-                o.at ? o.at : "FILE", wrong);
-        status = 2;
-    } else if (run(&o, &text, &notes) < 0) {
-        fprintf(stderr, "spillway config: %s\n", sw_error_message());
-        status = 2;
-    } else {
-        fputs(text, stdout);
-        fputs(notes && !o.report.json ? notes : "", stderr);
-    }
-    sw_text_free(text);
-    sw_text_free(notes);
-    free(sets);
+    cli_free_words(&files);
+    cli_free_words(&run.sets);
     return status;
 }

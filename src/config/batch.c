@@ -20,7 +20,7 @@ static sw_status refuse(const struct triad *t, const char *key, const char *what
 {
     return config_refuse(t->impl, 0, key,
                          "%s (train_batch_size %lld, train_micro_batch_size_per_gpu %lld, "
-                         "gradient_accumulation_steps %lld, %lld ranks)",
+                         "gradient_accumulation_steps %lld, ranks %lld)",
                          what, (long long)t->train, (long long)t->micro, (long long)t->steps,
                          (long long)t->ranks);
 }
@@ -87,9 +87,9 @@ static sw_status by_ranks(struct triad *t, int64_t *out_k)
     SW_TRY(check_positive(t));
     SW_TRY(product(t, t->steps, t->ranks, out_k));
     SW_TRY(product(t, *out_k, t->micro, &all));
-    return all == t->train ? SW_OK
-                           : refuse(t, "train_batch_size",
-                                    "train_batch_size is not micro batch x accumulation x ranks");
+    return all == t->train
+               ? SW_OK
+               : refuse(t, "train_batch_size", "is not micro batch x accumulation x ranks");
 }
 
 /* K is fixed: ranks only decide how many micro-steps they need for it. */

@@ -101,7 +101,7 @@ static bool params_off_below_stage_3(const struct sw_config *c)
 static bool bucket_without_old_form(const struct sw_config *c)
 {
     const struct config_entry *size = config_find_entry(c, "allgather_size");
-    return size->value->type != SW_JSON_NULL && !c->impl->old_zero_form;
+    return size && size->value->type != SW_JSON_NULL && !c->impl->old_zero_form;
 }
 
 static bool bad_betas(const struct sw_config *c)

@@ -125,6 +125,10 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
                               &entry.value));
         return add_entry(impl, entry);
     }
+    const bool quiet = field->status == STATUS_GONE || field->flags & FIELD_QUIET;
+    if (quiet && !(section->flags & SECTION_ASKS)) {
+        return SW_OK; /* an effective configuration stays one that DeepSpeed reads */
+    }
     if (field->flags & FIELD_REQUIRED) {
         return config_refuse(impl, object ? object->line : 0, path, "is required");
     }

@@ -34,6 +34,7 @@ enum field_flags {
     FIELD_ANY_CASE = 4, /* choices match in any case */
     FIELD_ABOVE = 8,    /* `lo` itself is excluded */
     FIELD_REQUIRED = 16,
+    FIELD_QUIET = 64,     /* stored nowhere, and not mentioned unless given */
     FIELD_CHOICE_INT = 32 /* a number outside the range is "not one of the allowed values" */
 };
 

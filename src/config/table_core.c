@@ -37,7 +37,7 @@ static const struct config_field top_fields[] = {
     CHOICE("gradient_allreduce_op", NOWHERE, "\"mean\"", allreduce_ops,
            "how gradients of the ranks are joined", .flags = FIELD_ANY_CASE, LATER),
     BOOL("sparse_gradients", NOWHERE, "false", "row-sparse gradients of embeddings",
-         NEEDLESS("gradients of look-ups are row-sparse always")),
+         .flags = FIELD_QUIET, NEEDLESS("gradients of look-ups are row-sparse always")),
     BOOL("disable_allgather", NOWHERE, "false", "broadcast updated parameters instead of gathering",
          NEEDLESS("the plan chooses the collectives")),
     BOOL("zero_allow_untested_optimizer", NOWHERE, "false",
@@ -63,10 +63,12 @@ static const struct config_field top_fields[] = {
     BOOL("graph_harvesting", NOWHERE, "false", "replay CUDA graphs", GONE),
     BOOL("use_data_before_expert_parallelism", NOWHERE, "false",
          "order of data and expert groups among the ranks", LATER),
-    INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence", LATER),
+    INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence",
+        .flags = FIELD_QUIET, LATER),
     INT("allgather_size", NOWHERE, "null", 0, HIGHEST,
         "bucket of the old form \"zero_optimization\": true", .unit = "elements",
-        .flags = FIELD_NULL, NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
+        .flags = FIELD_NULL | FIELD_QUIET,
+        NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
 };
 SECTION(sw_config_table_top, "", top_fields, 0, "the file itself");
 

@@ -283,7 +283,7 @@ static const struct config_field data_efficiency_fields[] = {
 OTHER(data_efficiency, "data_efficiency", data_efficiency_fields, IDLE, "sampling by difficulty");
 
 /* Blocks whose inside is not described: anything but nothing is refused. */
-#define UNDESCRIBED(k, text, state) JSON(k, "null", text, state)
+#define UNDESCRIBED(k, text, state) JSON(k, "null", text, state, .flags = FIELD_QUIET)
 static const struct config_field undescribed_fields[] = {
     UNDESCRIBED("quantize_training", "MoQ: quantised training", GONE),
     UNDESCRIBED("compression_training", "pruning and quantisation", GONE),

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration reader: every row of the tables, messages, sources, --set, combinations, batch
+// arithmetic as a property, round trips, and the pages made from the tables.
+#include "config/private.h"
+
+#include "support/test.h"
+
+static struct sw_config *must(const char *text, const char *const *sets, int n_sets)
+{
+    struct sw_config *config = NULL;
+    if (sw_config_parse("ds.json", text, strlen(text), sets, n_sets, &config) < 0) {
+        fail_msg("%s: %s", text, sw_error_message());
+    }
+    return config;
+}
+
+/* Refused, with every one of the words in the message. */
+static void refused(const char *text, const char *set, const char *const *words)
+{
+    struct sw_config *config;
+    const sw_status st = sw_config_parse("ds.json", text, strlen(text), &set, set ? 1 : 0, &config);
+    if (st >= 0) {
+        fail_msg("%s was accepted", text);
+    }
+    for (; *words; words++) {
+        if (!strstr(sw_error_message(), *words)) {
+            fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), *words);
+        }
+    }
+}
+
+#define REFUSED(text, ...) refused(text, NULL, (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED_SET(text, set, ...) refused(text, set, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- the tables ---- */
+
+/* Each row: keys are unique in their block, defaults convert, needless and later rows have a why. */
+static void rows_are_sound(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const struct config_section *section = config_section_at(i);
+        for (size_t j = 0; j < section->n_fields; j++) {
+            const struct config_field *field = &section->fields[j];
+            const struct config_section *found;
+            assert_ptr_equal(config_find_field(section->path, field->key, &found), field);
+            assert_non_null(field->help);
+            assert_non_null(field->default_json);
+            assert_true(field->status != STATUS_NEEDLESS || field->why);
+            assert_true(field->offset < sizeof(struct sw_config));
+            const bool quiet = field->status == STATUS_GONE || field->flags & FIELD_QUIET;
+            assert_true(!quiet || field->offset == NOWHERE);
+            struct sw_json_doc *doc;
+            assert_int_equal(sw_json_parse(field->key, field->default_json,
+                                           strlen(field->default_json), SW_JSON_STRICT, &doc),
+                             SW_OK);
+            sw_json_close(doc);
+            if (field->alias) {
+                assert_ptr_equal(config_find_field(section->path, field->alias, NULL), field);
+            }
+        }
+    }
+    /* every block, the quiet ones too, given empty: all defaults go through the converter */
+    struct sw_str text = {0};
+    sw_str_puts(&text, "{\"timers\": {\"throughput\": {}}");
+    for (size_t i = 0; i < config_n_sections(); i++) {
+        const char *path = config_section_at(i)->path;
+        if (config_is_child("", path) && strcmp(path, "timers") != 0) {
+            sw_str_printf(&text, ", \"%s\": {}", path);
+        }
+    }
+    sw_str_puts(&text, "}");
+    sw_config_close(must(text.ptr, NULL, 0));
+    sw_str_fini(&text);
+}
+
+/* The given types by themselves, with only what they require. */
+static void optimizers_and_schedulers_have_defaults(void **state)
+{
+    (void)state;
+    char text[256];
+    for (size_t i = 0; i < sw_config_n_optimizers; i++) {
+        snprintf(text, sizeof text, "{\"optimizer\": {\"type\": \"%s\"}}",
+                 sw_config_optimizers[i].name);
+        struct sw_config *config = must(text, NULL, 0);
+        assert_string_equal(config->optimizer.name, sw_config_optimizers[i].name);
+        assert_int_equal(sw_config_check_built(config),
+                         sw_config_optimizers[i].built ? SW_OK : SW_E_UNSUP);
+        sw_config_close(config);
+    }
+    for (size_t i = 0; i < sw_config_n_schedulers; i++) {
+        const int type = sw_config_schedulers[i].type;
+        snprintf(text, sizeof text, "{\"scheduler\": {\"type\": \"%s\", \"params\": {%s}}}",
+                 sw_config_schedulers[i].name,
+                 type == SW_SCHEDULER_WARMUP_DECAY || type == SW_SCHEDULER_WARMUP_COSINE
+                     ? "\"total_num_steps\": 9"
+                 : type == SW_SCHEDULER_ONE_CYCLE ? "\"cycle_min_lr\": 0.1, \"cycle_max_lr\": 1"
+                                                  : "");
+        struct sw_config *config = must(text, NULL, 0);
+        assert_int_equal((int)config->scheduler.type, type);
+        sw_config_close(config);
+    }
+}
+
+/* ---- messages ---- */
+
+static void unknown_keys_name_file_line_and_nearest(void **state)
+{
+    (void)state;
+    REFUSED("{\n\"train_batch_size\": 8,\n\"tran_batch_size\": 3}", "ds.json:3", "unknown key",
+            "\"tran_batch_size\"", "train_batch_size");
+    REFUSED("{\"zero_optimization\": {\n\n\"reduce_bukket_size\": 5}}", "ds.json:3",
+            "zero_optimization", "\"reduce_bucket_size\"");
+    REFUSED("{\"aio\": {\"blocksize\": 5}}", "aio", "\"block_size\"");
+    REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"learning_rate\": 1}}}",
+            "optimizer.params", "unknown key");
+    REFUSED("{\"optimizer\": {\"type\": \"Adm\"}}", "optimizer.type", "\"Adam\"");
+    REFUSED("{\"scheduler\": {\"type\": \"WarmUpLr2\"}}", "scheduler.type", "\"WarmupLR\"");
+    REFUSED("{\"spillway\": {\"micro_batch\": 2}}", "spillway", "\"micro_batches\"");
+    REFUSED("{\"a\": {\"b\": 1, \"b\": 2}}", "duplicate");
+}
+
+static void types_and_ranges(void **state)
+{
+    (void)state;
+    REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": -1}}}",
+            "optimizer.params.lr", "-1", "negative");
+    REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"betas\": [0.9]}}}",
+            "optimizer.params.betas", "two numbers");
+    REFUSED("{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage", "0 to 3");
+    REFUSED("{\"train_batch_size\": \"auto\"}", "train_batch_size", "Hugging Face");
+    REFUSED("{\"spillway\": {\"device_memory\": \"12 parsecs\"}}", "spillway.device_memory",
+            "bytes");
+    REFUSED("{\"spillway\": {\"loss\": \"token\"}}", "spillway.loss", "\"microbatch\", \"tokens\"");
+    REFUSED("[1]", "ds.json", "not an object");
+    REFUSED("{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}}", "ds.json:1",
+            "bf16.enabled", "both");
+    REFUSED("{\"spillway\": {\"reduce\": \"boundary\"}, \"zero_optimization\": {\"stage\": 2}}",
+            "spillway.reduce");
+    REFUSED("{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}", "momentum");
+}
+
+static void our_own_block(void **state)
+{
+    (void)state;
+    struct sw_config *c = must(
+        "{\"spillway\": {\"device_memory\": \"512MiB\", \"host_memory\": 1000, \"nvme_space\": "
+        "\"1.5 GB\", \"recompute\": 3, \"loss\": \"tokens\", \"decay_1d\": false, \"frozen\": "
+        "[\"transformer.w?e.*\", \"*.bias\"], \"kernels\": \"reference\", \"seed\": 7}}",
+        NULL, 0);
+    assert_int_equal(c->spillway.device_memory_bytes, 512 << 20);
+    assert_int_equal(c->spillway.host_memory_bytes, 1000);
+    assert_int_equal(c->spillway.nvme_space_bytes, 1500000000);
+    assert_int_equal(c->spillway.recompute_every, 3);
+    assert_int_equal(c->spillway.loss, SW_LOSS_TOKENS);
+    assert_int_equal(c->spillway.kernels, SW_KERNELS_REFERENCE);
+    assert_int_equal(c->spillway.seed, 7);
+    assert_false(c->spillway.decay_1d);
+    assert_true(sw_config_is_frozen(c, "transformer.wte.weight"));
+    assert_true(sw_config_is_frozen(c, "h.0.attn.bias"));
+    assert_false(sw_config_is_frozen(c, "transformer.h.0.ln_1.weight"));
+    assert_false(sw_config_is_frozen(c, "bias"));
+    sw_config_close(c);
+    c = must("{\"spillway\": {\"recompute\": \"blocks\"}}", NULL, 0);
+    assert_int_equal(sw_config_recompute_every(c, 12), 1);
+    sw_config_close(c);
+    c = must("{\"activation_checkpointing\": {\"number_checkpoints\": 4}}", NULL, 0);
+    assert_int_equal(sw_config_recompute_every(c, 10), 3);
+    assert_int_equal(sw_config_recompute_every(c, 2), 1);
+    sw_config_close(c);
+    c = must("{}", NULL, 0);
+    assert_int_equal(sw_config_recompute_every(c, 12), 0);
+    assert_true(c->spillway.decay_1d);
+    assert_int_equal(c->data_types.grad_accum, SW_DTYPE_COUNT);
+    assert_int_equal(c->misc.communication_data_type, SW_DTYPE_COUNT);
+    sw_config_close(c);
+}
+
+/* ---- sources ---- */
+
+static void source_is(const struct sw_config *config, const char *key, const char *want)
+{
+    char buf[256];
+    assert_string_equal(sw_config_source(config, key, buf, sizeof buf), want);
+}
+
+static void values_remember_their_source(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"zero_optimization.stage=3", "optimizer.params.lr=2e-4",
+                                "spillway.recompute=blocks",
+                                "zero_optimization.prefetch_bucket_size=5"};
+    struct sw_config *c =
+        must("{\n\"train_batch_size\": 8,\n\"zero_optimization\": {\"stage\": 1,\n"
+             "\"stage3_prefetch_bucket_size\": 9, \"cpu_offload\": false},\n"
+             "\"optimizer\": {\"type\": \"adamw\"}}",
+             sets, SW_LEN(sets));
+    assert_int_equal(c->zero.stage, 3);
+    assert_int_equal(c->zero.prefetch_bucket_elems, 5);
+    assert_int_equal(c->spillway.recompute_every, 1);
+    assert_true(c->optimizer.lr == 2e-4);
+    assert_string_equal(c->optimizer.name, "AdamW");
+    assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
+    source_is(c, "train_batch_size", "ds.json:2");
+    source_is(c, "train_micro_batch_size_per_gpu", "derived");
+    source_is(c, "zero_optimization.stage", "--set zero_optimization.stage=3");
+    source_is(c, "zero_optimization.overlap_comm", "derived");
+    source_is(c, "zero_optimization.reduce_bucket_size", "default");
+    source_is(c, "optimizer.type", "ds.json:5");
+    assert_int_equal(sw_config_origin_of(c, "spillway.seed"), SW_CONFIG_DEFAULT);
+    assert_int_equal(sw_config_origin_of(c, "train_batch_size"), SW_CONFIG_FILE);
+    assert_int_equal(sw_config_origin_of(c, "optimizer.params.lr"), SW_CONFIG_SET);
+    assert_int_equal(sw_config_origin_of(c, "no.such"), SW_CONFIG_UNKNOWN_KEY);
+    sw_config_close(c);
+    REFUSED_SET("{}", "zero_optimization.stage=9", "--set zero_optimization.stage=9");
+    REFUSED_SET("{}", "zero_optimization.stag=1", "unknown key", "\"stage\"");
+    REFUSED_SET("{}", "fp16", "KEY=VALUE");
+}
+
+/* ---- batch arithmetic ---- */
+
+static void train_is_micro_times_steps_times_ranks(void **state)
+{
+    (void)state;
+    char text[160];
+    for (int64_t train = 1; train <= 24; train++) {
+        for (int64_t micro = 0; micro <= 4; micro++) {
+            for (int ranks = 1; ranks <= 5; ranks++) {
+                snprintf(text, sizeof text, "{\"train_batch_size\": %d%s%.0d}", (int)train,
+                         micro ? ", \"train_micro_batch_size_per_gpu\": " : "", (int)micro);
+                struct sw_config *c = must(text, NULL, 0);
+                const bool fits = micro ? train % (micro * ranks) == 0 : train % ranks == 0;
+                assert_int_equal(sw_config_resolve(c, ranks, 0) == SW_OK, fits);
+                if (fits) {
+                    const struct sw_batch_config *b = &c->batch;
+                    assert_int_equal(b->micro_batch_size * b->accumulation_steps * ranks, train);
+                    assert_int_equal(b->micro_batches, b->accumulation_steps * ranks);
+                }
+                sw_config_close(c);
+            }
+        }
+    }
+}
+
+/* K fixed: the same batch for any number of ranks, and steps enough for it. */
+static void a_fixed_k_holds_for_any_number_of_ranks(void **state)
+{
+    (void)state;
+    struct sw_config *c = must("{\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 2, "
+                               "\"gradient_accumulation_steps\": 4}",
+                               NULL, 0);
+    assert_int_equal(sw_config_resolve(c, 4, 0), SW_OK);
+    const int64_t k = c->batch.micro_batches;
+    assert_int_equal(k, 16);
+    assert_int_equal(sw_config_resolve(c, 3, 0), SW_E_CONFIG);
+    for (int ranks = 1; ranks <= 20; ranks++) {
+        assert_int_equal(sw_config_resolve(c, ranks, k), SW_OK);
+        assert_int_equal(c->batch.train_batch_size, 32);
+        assert_int_equal(c->batch.micro_batch_size, 2);
+        assert_int_equal(c->batch.accumulation_steps, (k + ranks - 1) / ranks);
+    }
+    assert_int_equal(sw_config_resolve(c, 1, 5), SW_E_CONFIG);
+    sw_config_close(c);
+    c = must("{\"train_micro_batch_size_per_gpu\": 3, \"spillway\": {\"micro_batches\": 5}}", NULL,
+             0);
+    assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
+    assert_int_equal(c->batch.train_batch_size, 15);
+    assert_int_equal(c->batch.accumulation_steps, 3);
+    sw_config_close(c);
+}
+
+/* ---- what is not built ---- */
+
+static void not_built(const char *text, const char *key)
+{
+    struct sw_config *c = must(text, NULL, 0);
+    if (sw_config_check_built(c) != SW_E_UNSUP || !strstr(sw_error_message(), key)) {
+        fail_msg("%s: \"%s\" does not name %s", text, sw_error_message(), key);
+    }
+    sw_config_close(c);
+}
+
+static void is_built(const char *text)
+{
+    struct sw_config *c = must(text, NULL, 0);
+    if (sw_config_check_built(c) < 0) {
+        fail_msg("%s: %s", text, sw_error_message());
+    }
+    sw_config_close(c);
+}
+
+static void what_is_not_built_is_refused_by_name(void **state)
+{
+    (void)state;
+    not_built(
+        "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}",
+        "zero_optimization.offload_optimizer.device");
+    not_built("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", "
+              "\"nvme_path\": \"/n\"}}}",
+              "zero_optimization.offload_param.device");
+    not_built("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}",
+              "zero_optimization.zero_quantized_weights");
+    not_built("{\"optimizer\": {\"type\": \"Lamb\"}}", "optimizer.type");
+    not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
+    not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
+    not_built("{\"elasticity\": {\"enabled\": true}}", "elasticity.enabled");
+    not_built("{\"compression_training\": {\"layer_reduction\": {\"enabled\": true}}}",
+              "compression_training");
+    not_built("{\"sparse_attention\": {}}", "sparse_attention");
+    not_built("{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}", "data_types.grad_accum_dtype");
+    not_built("{\"gradient_allreduce_op\": \"sum\"}", "gradient_allreduce_op");
+    not_built("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"max_grad_norm\": 0.5}}}",
+              "max_grad_norm");
+    is_built("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"max_grad_norm\": 1.0}}}");
+    is_built(
+        "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"none\"}}}");
+    is_built(
+        "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"x\"}, \"elasticity\": null, "
+        "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"sparse_gradients\": true, "
+        "\"compression_training\": {}, \"hybrid_engine\": {\"enabled\": false}, "
+        "\"gradient_allreduce_op\": \"MEAN\", \"autotuning\": {\"enabled\": false}}");
+}
+
+/* ---- printing ---- */
+
+static void effective_values_read_again(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{}",
+        "{\"zero_optimization\": true, \"allgather_size\": 7}",
+        "{\"train_batch_size\": 24, \"zero_optimization\": {\"stage\": 3, \"offload_param\": "
+        "{\"device\": \"nvme\", \"nvme_path\": [\"/a\", \"/b\"]}, \"stage3_max_live_parameters\": "
+        "1e9}, \"bfloat16\": {\"enabled\": \"yes\"}, \"aio\": {\"thread_count\": 2}}",
+        "{\"optimizer\": {\"type\": \"lamb\", \"params\": {\"lr\": 11e-3, \"max_coeff\": 0.3}}, "
+        "\"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_min_lr\": [0.1, 0.2], "
+        "\"cycle_max_lr\": 0.3}}, \"spillway\": {\"recompute\": 4, \"host_memory\": \"3GiB\"}}",
+        "{\"optimizer\": {\"type\": \"RMSprop\", \"params\": {\"alpha\": 0.9}}}",
+    };
+    for (size_t i = 0; i < SW_LEN(texts); i++) {
+        struct sw_str first = {0}, second = {0};
+        struct sw_config *c = must(texts[i], NULL, 0);
+        sw_config_resolve(c, 1, 0);
+        sw_config_write_json(c, 2, &first);
+        struct sw_config *again = must(first.ptr, NULL, 0);
+        sw_config_write_json(again, 2, &second);
+        assert_string_equal(first.ptr, second.ptr);
+        assert_int_equal(again->zero.stage, c->zero.stage);
+        assert_int_equal(again->spillway.host_memory_bytes, c->spillway.host_memory_bytes);
+        sw_config_close(c);
+        sw_config_close(again);
+        sw_str_fini(&first);
+        sw_str_fini(&second);
+    }
+}
+
+static void machines_get_one_object(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    struct sw_config *c =
+        must("{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Lion\"}}", NULL, 0);
+    sw_str_puts(&text, "{");
+    sw_config_print_json(c, &text);
+    sw_str_puts(&text, "}");
+    struct sw_json_doc *doc;
+    assert_int_equal(sw_json_parse("out", text.ptr, text.len, SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *root = sw_json_root(doc);
+    assert_int_equal(sw_json_path(root, "config.train_batch_size")->integer, 8);
+    assert_string_equal(sw_json_get(sw_json_get(root, "source"), "train_batch_size")->string,
+                        "ds.json:1");
+    assert_int_equal(sw_json_get(root, "not_built")->n_children, 1);
+    sw_json_close(doc);
+    sw_str_clear(&text);
+    sw_config_print(c, &text);
+    assert_non_null(strstr(text.ptr, "zero_optimization.stage"));
+    sw_config_close(c);
+    sw_str_fini(&text);
+}
+
+static void explained(const char *key, const char *word)
+{
+    struct sw_str text = {0};
+    assert_int_equal(sw_config_explain(key, &text), SW_OK);
+    if (!strstr(sw_str_text(&text), word)) {
+        fail_msg("--explain %s lacks \"%s\": %s", key, word, sw_str_text(&text));
+    }
+    sw_str_fini(&text);
+}
+
+static void keys_are_explained(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    explained("zero_optimization.stage", "0 .. 3");
+    explained("stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size");
+    explained("fp16", "loss_scale_window");
+    explained("warmup_num_steps", "WarmupLR");
+    explained("optimizer", "Lamb (not built)");
+    explained("spillway.loss", "microbatch, tokens");
+    assert_int_equal(sw_config_explain("zero_optimization.stagee", &text), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "\"zero_optimization.stage\""));
+    sw_str_fini(&text);
+}
+
+/* docs/config.md is what the tables say today. */
+static void manual_is_up_to_date(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    char *page;
+    size_t len;
+    sw_config_write_docs(&text);
+    assert_false(text.failed);
+    assert_int_equal(sw_file_read("docs/config.md", &page, &len), SW_OK);
+    if (strcmp(page, text.ptr) != 0) {
+        fail_msg("docs/config.md is old: spillway config --docs > docs/config.md");
+    }
+    sw_free(page);
+    sw_str_fini(&text);
+}
+
+/* Every allocation failed once: a status, and nothing is left behind. */
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"train_batch_size\": 8, \"zero_optimization\": {\"cpu_offload\": true, \"stage\": 2}, "
+        "\"bfloat16\": {\"enabled\": true}, \"scheduler\": {\"type\": \"WarmupLR\"}}";
+    const char *const sets[] = {"spillway.frozen=[\"a\"]", "aio.block_size=5"};
+    struct sw_alloc_stats before, after;
+    sw_alloc_get_stats(&before);
+    bool done = false;
+    for (int64_t n = 1; !done; n++) {
+        struct sw_config *c = NULL;
+        sw_alloc_fail_nth(n);
+        const sw_status st = sw_config_parse("ds.json", text, strlen(text), sets, 2, &c);
+        sw_alloc_fail_nth(0);
+        done = st == SW_OK;
+        assert_true(done || st == SW_E_NOMEM || st == SW_E_CONFIG);
+        sw_config_close(c);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_sound),
+        cmocka_unit_test(optimizers_and_schedulers_have_defaults),
+        cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
+        cmocka_unit_test(types_and_ranges),
+        cmocka_unit_test(our_own_block),
+        cmocka_unit_test(values_remember_their_source),
+        cmocka_unit_test(train_is_micro_times_steps_times_ranks),
+        cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
+        cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(effective_values_read_again),
+        cmocka_unit_test(machines_get_one_object),
+        cmocka_unit_test(keys_are_explained),
+        cmocka_unit_test(manual_is_up_to_date),
+        cmocka_unit_test(memory_may_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
