@@ -1,13 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fast rows, best first; an empty list leaves an op to its reference row.
-#include "device/cpu/cpu.h"
+#include "device/cpu/fast.h"
 
-const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {0};
+const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
+    [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
+    [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
+    [SW_OP_LINEAR_CE_GRAD] = {&sw_cpu_linear_ce_grad},
+};
+
+const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
+{
+#if defined(__x86_64__)
+    if (isa >= CPU_AVX512) {
+        return &sw_cpu_vector_avx512;
+    }
+    if (isa >= CPU_AVX2) {
+        return &sw_cpu_vector_avx2;
+    }
+#endif
+    (void)isa;
+    return &sw_cpu_vector_portable;
+}
+
+sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                             void **prepared)
+{
+    (void)desc;
+    *prepared = (void *)(uintptr_t)sw_cpu_vector_for(dev->isa);
+    return SW_OK;
+}
+
+void sw_cpu_release_nothing(void *prepared)
+{
+    (void)prepared;
+}
 
 void cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap)
 {
-    (void)dev;
-    if (cap > 0) {
+    if (sw_cpu_dnnl_takes(dev, SW_F32)) {
+        sw_cpu_dnnl_describe(out, cap);
+    } else if (cap > 0) {
         out[0] = '\0';
     }
 }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product piece as one oneDNN matmul primitive, run in one thread.
+//
+// oneDNN 2 built for OpenMP asks the OpenMP runtime how many threads to use, when a primitive is made
+// (it picks its blocking by it) and when it runs. Both happen here with that number at 1 in the thread
+// at hand, and the caller's number is put back: results depend on the piece alone, and oneDNN opens no
+// team. The two OpenMP functions are looked up in the process, so that we need no OpenMP of our own.
+//
+// Each worker has its own stream and memory objects; the scratchpad is ours.
+#include "device/cpu/fast.h"
+
+#if SW_HAVE_DNNL
+#include <dlfcn.h>
+#include <dnnl.h>
+#include <stdio.h>
+#include <string.h>
+
+struct worker {
+    dnnl_stream_t stream;
+    dnnl_memory_t a, b, c, scratchpad;
+};
+
+struct product {
+    struct cpu_product super;
+    dnnl_engine_t engine;
+    dnnl_primitive_t primitive;
+    void (*set_threads)(int n);
+    int (*max_threads)(void);
+    int n_workers;
+    struct worker workers[];
+};
+
+static void find_openmp(struct product *p)
+{
+    *(void **)&p->set_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    *(void **)&p->max_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+}
+
+static int enter_one_thread(const struct product *p)
+{
+    if (!p->set_threads || !p->max_threads) {
+        return 0;
+    }
+    const int before = p->max_threads();
+    if (before != 1) {
+        p->set_threads(1);
+    }
+    return before;
+}
+
+static void leave_one_thread(const struct product *p, int before)
+{
+    if (before > 1) {
+        p->set_threads(before);
+    }
+}
+
+static void run(const void *self, int i_worker, const void *a, const void *b, float *c,
+                void *scratch)
+{
+    const struct product *p = self;
+    const struct worker *w = &p->workers[i_worker];
+    bool ok = dnnl_memory_set_data_handle(w->a, (void *)(uintptr_t)a) == dnnl_success &&
+              dnnl_memory_set_data_handle(w->b, (void *)(uintptr_t)b) == dnnl_success &&
+              dnnl_memory_set_data_handle(w->c, c) == dnnl_success;
+    if (w->scratchpad) {
+        ok = ok && dnnl_memory_set_data_handle(w->scratchpad, scratch) == dnnl_success;
+    }
+    const dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, w->a},
+                                     {DNNL_ARG_WEIGHTS, w->b},
+                                     {DNNL_ARG_DST, w->c},
+                                     {DNNL_ARG_SCRATCHPAD, w->scratchpad}};
+    const int before = enter_one_thread(p);
+    ok = ok && dnnl_primitive_execute(p->primitive, w->stream, w->scratchpad ? 4 : 3, args) ==
+                   dnnl_success;
+    leave_one_thread(p, before);
+    SW_ASSERT(ok); /* a prepared primitive has no reason of its own to fail */
+}
+
+static void close(void *self)
+{
+    struct product *p = self;
+    for (int i = 0; i < p->n_workers; i++) {
+        struct worker *w = &p->workers[i];
+        dnnl_memory_destroy(w->a);
+        dnnl_memory_destroy(w->b);
+        dnnl_memory_destroy(w->c);
+        dnnl_memory_destroy(w->scratchpad);
+        dnnl_stream_destroy(w->stream);
+    }
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_engine_destroy(p->engine);
+    sw_free(p);
+}
+
+static const struct cpu_product_ops product_ops = {.run = run, .close = close};
+
+static bool describe(dnnl_memory_desc_t *out, dnnl_data_type_t dtype, int64_t rows, int64_t cols,
+                     int64_t ld, bool transposed)
+{
+    const dnnl_dims_t dims = {rows, cols};
+    const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
+    return dnnl_memory_desc_init_by_strides(out, 2, dims, dtype, strides) == dnnl_success;
+}
+
+static bool open_worker(struct product *p, struct worker *w, const dnnl_memory_desc_t *a,
+                        const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *c,
+                        const dnnl_memory_desc_t *scratchpad)
+{
+    return dnnl_stream_create(&w->stream, p->engine, dnnl_stream_default_flags) == dnnl_success &&
+           dnnl_memory_create(&w->a, a, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+           dnnl_memory_create(&w->b, b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+           dnnl_memory_create(&w->c, c, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+           (p->super.scratch_bytes == 0 ||
+            dnnl_memory_create(&w->scratchpad, scratchpad, p->engine, DNNL_MEMORY_NONE) ==
+                dnnl_success);
+}
+
+/* False where oneDNN has no direct implementation of this product. */
+static bool open_primitive(struct product *p, const struct cpu_gemm *g)
+{
+    const dnnl_data_type_t dtype = g->dtype == SW_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    bool ok = dnnl_engine_create(&p->engine, dnnl_cpu, 0) == dnnl_success &&
+              describe(&a, dtype, g->m, g->k, g->lda, g->ta) &&
+              describe(&b, dtype, g->k, g->n, g->ldb, g->tb) &&
+              describe(&c, dnnl_f32, g->m, g->n, g->ldc, false) &&
+              dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) == dnnl_success &&
+              dnnl_primitive_attr_create(&attr) == dnnl_success &&
+              dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
+                  dnnl_success &&
+              dnnl_primitive_desc_create(&pd, &desc, attr, p->engine, NULL) == dnnl_success;
+    if (ok) {
+        const char *implementation = "";
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation);
+        const dnnl_memory_desc_t *scratchpad =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        p->super.scratch_bytes = sw_round_up(dnnl_memory_desc_get_size(scratchpad), CPU_LINE);
+        ok = !strstr(implementation, "ref") &&
+             dnnl_primitive_create(&p->primitive, pd) == dnnl_success;
+        for (int i = 0; ok && i < p->n_workers; i++) {
+            ok = open_worker(p, &p->workers[i], &a, &b, &c, scratchpad);
+        }
+    }
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_primitive_attr_destroy(attr);
+    return ok;
+}
+
+bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
+{
+    return dev->isa >= CPU_AVX2 &&
+           (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
+}
+
+sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
+                                struct cpu_product **out)
+{
+    *out = NULL;
+    if (!sw_cpu_dnnl_takes(dev, gemm->dtype) || gemm->m == 0 || gemm->n == 0 || gemm->k == 0) {
+        return SW_OK;
+    }
+    const int n_workers = cpu_workers(dev->pool);
+    struct product *p = sw_alloc_zero(
+        "device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
+    SW_TRY_ALLOC(p, "a matrix product");
+    p->super.ops = &product_ops;
+    p->n_workers = n_workers;
+    find_openmp(p);
+    const int before = enter_one_thread(p);
+    const bool ok = open_primitive(p, gemm);
+    leave_one_thread(p, before);
+    if (!ok) {
+        close(p);
+        return SW_OK;
+    }
+    p->super.path = gemm->dtype == SW_F32 ? "onednn f32" : "onednn bf16";
+    *out = &p->super;
+    return SW_OK;
+}
+
+void sw_cpu_dnnl_describe(char *out, size_t cap)
+{
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(out, cap, "onednn-%d.%d.%d", version->major, version->minor, version->patch);
+}
+
+#else
+
+bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
+{
+    (void)dev;
+    (void)dtype;
+    return false;
+}
+
+sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
+                                struct cpu_product **out)
+{
+    (void)dev;
+    (void)gemm;
+    *out = NULL;
+    return SW_OK;
+}
+
+void sw_cpu_dnnl_describe(char *out, size_t cap)
+{
+    if (cap > 0) {
+        out[0] = '\0';
+    }
+}
+#endif

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// fast - what the fast CPU rows share: a table of single-threaded vector kernels per instruction set,
+// and products cut into blocks.
+//
+// The division of labour: a row (fast_<op>.c) cuts its op into items by shape and dtype alone and
+// hands them to the pool; an item calls the vector kernels below on its part. So what is computed
+// never depends on the number of threads, and each file has one of the two concerns.
+#pragma once
+
+#include "device/cpu/cpu.h"
+
+enum { CPU_LINE = 64 }; /* bytes of a cache line: alignment of everything scratch */
+
+/* ---- one single-threaded product: c [m,n] = op(a) op(b), c in f32 ---- */
+
+struct cpu_gemm {
+    enum sw_dtype dtype; /* of a and b: f32, bf16, f16 */
+    bool ta, tb;         /* a is stored [k,m]; b is stored [n,k] */
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc; /* elements from one stored row to the next */
+};
+
+/* What happens to a block of a product while it is in cache. */
+struct cpu_epilogue {
+    enum sw_dtype dtype;  /* of out and pre */
+    enum sw_dtype bias_dtype;
+    enum sw_act act;
+    const void *bias; /* of the block's first column, or NULL */
+    void *out;        /* of the block's first element; rows ld_out elements apart */
+    void *pre;        /* before act, the same layout; or NULL */
+    int64_t ld_out;
+};
+
+enum { CPU_MAX_STREAMS = SW_OP_MAX_IN };
+
+/* Elements of one UPDATE that lie together; streams are added in order. */
+struct cpu_update {
+    const struct sw_update_attrs *attrs;
+    const double *scalars;
+    enum sw_dtype dtype; /* of the parameter */
+    void *param;
+    void *state[4];
+    int n_streams;
+    enum sw_dtype stream_dtype[CPU_MAX_STREAMS];
+    const void *stream[CPU_MAX_STREAMS]; /* NULL: this stream has nothing for these elements */
+};
+
+/* One (sample, head) of attention. Rows are ld_x elements apart, the head's D elements together. */
+struct cpu_attention {
+    enum sw_dtype dtype;
+    int64_t t, s, d;   /* queries, keys, head width */
+    int64_t position;  /* absolute index of query 0 */
+    int64_t window;    /* 0 = none */
+    bool causal;
+    float scale;
+    const int32_t *mask; /* [s] or NULL */
+    const void *q, *k, *v;
+    int64_t ld_q, ld_k, ld_v;
+    void *o;
+    int64_t ld_o;
+    float *lse; /* [t] */
+    /* dropout of probabilities: p 0 = none */
+    const struct cpu_draw *draw;
+    double p;
+    uint64_t draw_base; /* element number of (query 0, key 0) of this head, position left out */
+    /* backward */
+    const void *d_o;
+    int64_t ld_do;
+    void *dq, *dk, *dv;
+    int64_t ld_dq, ld_dk, ld_dv;
+    int n_queries; /* query heads that share this key head */
+    int64_t lse_step;
+};
+
+/* Kernels of one instruction set. All work on what they are given, in one thread. */
+struct cpu_vector {
+    const char *name;
+    const char *gemm_path_converted; /* path of products whose tiles are converted to f32 */
+    size_t gemm_scratch_bytes;
+    void (*gemm)(const struct cpu_gemm *g, const void *a, const void *b, float *c, void *scratch);
+    /* block [m,n] f32, rows ld apart -> e->out, e->pre */
+    void (*epilogue)(const struct cpu_epilogue *e, const float *block, int64_t m, int64_t n,
+                     int64_t ld);
+    /* block += part, both [m,n] */
+    void (*accumulate_block)(float *block, int64_t ld, const float *part, int64_t ld_part, int64_t m,
+                             int64_t n);
+    /* max[i], sum[i] of exp(x - max) over a row of logits */
+    void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
+                          float *sum);
+    /* out[i,j] = dsum (exp(x - lse_i) - (j == label_i)); label_i < 0 or >= n: not in this block;
+     * live[i] false: the row is 0 */
+    void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
+                         const float *lse, const int32_t *labels, int64_t first_label, float dsum,
+                         void *out, int64_t ld_out);
+};
+
+/* The table for an instruction set at most `isa`; portable where this machine or build has no other. */
+const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa);
+extern const struct cpu_vector sw_cpu_vector_portable;
+#if defined(__x86_64__)
+extern const struct cpu_vector sw_cpu_vector_avx2, sw_cpu_vector_avx512;
+#endif
+
+/* Rows that need nothing prepared but their vector table use these two. */
+sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                             void **prepared);
+void sw_cpu_release_nothing(void *prepared);
+
+/* ---- a product of one fixed piece shape, prepared ---- */
+
+struct cpu_product_ops {
+    void (*run)(const void *self, int i_worker, const void *a, const void *b, float *c,
+                void *scratch);
+    void (*close)(void *self);
+};
+
+struct cpu_product {
+    const struct cpu_product_ops *ops;
+    size_t scratch_bytes; /* for each worker, aligned to a line */
+    const char *path;     /* how it computes, for people; static */
+};
+
+/* Own kernels; always possible for f32, bf16, f16. */
+sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
+                               struct cpu_product **out);
+/* oneDNN's primitive; *out stays NULL where oneDNN is absent or has no direct way for these dtypes. */
+sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
+                                struct cpu_product **out);
+/* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
+bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
+/* "onednn-2.6.3" or "" */
+void sw_cpu_dnnl_describe(char *out, size_t cap);
+
+/* ---- a product cut into blocks ---- */
+
+/* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes follow
+ * from m and n alone. */
+struct cpu_grid {
+    struct cpu_gemm whole;
+    int64_t mb, nb, n_m, n_n;
+    struct cpu_product *piece[2][2]; /* [last row of blocks][last column of blocks] */
+    size_t scratch_bytes;            /* of one worker */
+    const char *path;
+};
+
+struct cpu_block {
+    int64_t i, j, m, n; /* first row and column, size */
+};
+
+/* whole->ldc 0: each block's result is dense (ld = its n). prefer_dnnl: own kernels otherwise. */
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole, bool prefer_dnnl,
+                        struct cpu_grid *out);
+void sw_cpu_grid_close(struct cpu_grid *grid);
+static inline int64_t cpu_grid_items(const struct cpu_grid *grid)
+{
+    return grid->n_m * grid->n_n;
+}
+struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item);
+/* a, b: element 0 of the whole operands; c: element 0 of the block's result. */
+void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
+                  const void *b, float *c, void *scratch);
+static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
+{
+    return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);
+}
+
+static inline int cpu_workers(const struct sw_pool *pool)
+{
+    return pool ? sw_pool_threads(pool) : 1;
+}
+
+/* f32, bf16 or f16: what the fast rows compute in f32. */
+static inline bool cpu_is_fast_float(enum sw_dtype dtype)
+{
+    return dtype == SW_F32 || dtype == SW_BF16 || dtype == SW_F16;
+}
+
+/* ---- the rows, by file ---- */
+
+extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
+extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;

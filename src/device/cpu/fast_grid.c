@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products cut into blocks, each a single-threaded piece; and the piece made of our own kernels.
+#include <string.h>
+
+#include "device/cpu/fast.h"
+
+/* ---- the own piece ---- */
+
+struct own {
+    struct cpu_product super;
+    const struct cpu_vector *vector;
+    struct cpu_gemm gemm;
+};
+
+static void run(const void *self, int i_worker, const void *a, const void *b, float *c, void *scratch)
+{
+    const struct own *own = self;
+    (void)i_worker;
+    own->vector->gemm(&own->gemm, a, b, c, scratch);
+}
+
+static void close(void *self)
+{
+    sw_free(self);
+}
+
+static const struct cpu_product_ops own_ops = {.run = run, .close = close};
+
+sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
+                               struct cpu_product **out)
+{
+    struct own *own = sw_alloc("device", sizeof *own);
+    SW_TRY_ALLOC(own, "a matrix product");
+    own->vector = sw_cpu_vector_for(dev->isa);
+    own->gemm = *gemm;
+    own->super = (struct cpu_product){.ops = &own_ops,
+                                      .scratch_bytes = own->vector->gemm_scratch_bytes,
+                                      .path = gemm->dtype == SW_F32
+                                                  ? own->vector->name
+                                                  : own->vector->gemm_path_converted};
+    *out = &own->super;
+    return SW_OK;
+}
+
+/* ---- the cut ---- */
+
+enum { MAX_BLOCK_ELEMS = 128 * 1024 }; /* half a megabyte of f32: a block stays in the L2 cache */
+
+/* Block edges are equal to within 16, so that no block is much smaller than the others. */
+static int64_t even_edge(int64_t whole, int64_t edge)
+{
+    const int64_t n = sw_ceil_div(whole, edge);
+    return sw_min_i64(whole, (int64_t)sw_round_up((size_t)sw_ceil_div(whole, n), 16));
+}
+
+/* Relative time of the whole product with these blocks: packing an operand costs about 12 columns'
+ * worth of multiplying a block; and with few blocks some of 2, 4, 8 or 16 threads have none at the
+ * end. The machine at hand is left out on purpose: bits may not depend on it. */
+static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
+{
+    const int64_t items = sw_ceil_div(m, mb) * sw_ceil_div(n, nb);
+    double idle = 0;
+    for (int64_t threads = 2; threads <= 16; threads *= 2) {
+        idle += 0.25 * (double)(sw_ceil_div(items, threads) * threads) / (double)items;
+    }
+    const double padding = (double)(items * mb * nb) / ((double)m * (double)n);
+    return idle * padding * (1 + 12.0 / (double)mb + 12.0 / (double)nb);
+}
+
+static void choose_blocks(struct cpu_grid *grid)
+{
+    static const int64_t edges[] = {64, 96, 128, 192, 256, 384, 512, 768, 1024};
+    const int64_t m = grid->whole.m, n = grid->whole.n;
+    double best = 0;
+    for (size_t i = 0; i < SW_LEN(edges); i++) {
+        for (size_t j = 0; j < SW_LEN(edges); j++) {
+            const int64_t mb = even_edge(m, edges[i]), nb = even_edge(n, edges[j]);
+            if (mb * nb > MAX_BLOCK_ELEMS) {
+                continue;
+            }
+            const double now = cost(m, n, mb, nb);
+            if (best == 0 || now < best) {
+                best = now;
+                grid->mb = mb;
+                grid->nb = nb;
+            }
+        }
+    }
+    grid->n_m = sw_ceil_div(m, grid->mb);
+    grid->n_n = sw_ceil_div(n, grid->nb);
+}
+
+static sw_status open_piece(const struct cpu_device *dev, struct cpu_grid *grid, int last_m,
+                            int last_n, bool prefer_dnnl)
+{
+    struct cpu_gemm gemm = grid->whole;
+    gemm.m = last_m ? gemm.m - (grid->n_m - 1) * grid->mb : grid->mb;
+    gemm.n = last_n ? gemm.n - (grid->n_n - 1) * grid->nb : grid->nb;
+    if (gemm.ldc == 0) {
+        gemm.ldc = gemm.n;
+    }
+    struct cpu_product *piece = NULL;
+    if (prefer_dnnl) {
+        SW_TRY(sw_cpu_product_open_dnnl(dev, &gemm, &piece));
+    }
+    if (!piece) {
+        SW_TRY(sw_cpu_product_open_own(dev, &gemm, &piece));
+    }
+    grid->piece[last_m][last_n] = piece;
+    if (piece->scratch_bytes > grid->scratch_bytes) {
+        grid->scratch_bytes = piece->scratch_bytes;
+    }
+    grid->path = piece->path;
+    return SW_OK;
+}
+
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole, bool prefer_dnnl,
+                        struct cpu_grid *out)
+{
+    *out = (struct cpu_grid){.whole = *whole};
+    if (whole->m == 0 || whole->n == 0) {
+        return SW_OK; /* no items */
+    }
+    choose_blocks(out);
+    sw_status st = SW_OK;
+    for (int last_m = 0; last_m < 2; last_m++) {
+        for (int last_n = 0; last_n < 2; last_n++) {
+            if ((last_m || out->n_m > 1) && (last_n || out->n_n > 1)) {
+                SW_TRY_OR(close, open_piece(dev, out, last_m, last_n, prefer_dnnl));
+            }
+        }
+    }
+    return SW_OK;
+close:
+    sw_cpu_grid_close(out);
+    return st;
+}
+
+void sw_cpu_grid_close(struct cpu_grid *grid)
+{
+    for (int i = 0; i < 4; i++) {
+        struct cpu_product *piece = grid->piece[i / 2][i % 2];
+        if (piece) {
+            piece->ops->close(piece);
+        }
+    }
+    memset(grid, 0, sizeof *grid);
+}
+
+/* Neighbouring items share the columns of b: it is the larger operand where it matters. */
+struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item)
+{
+    const int64_t i = i_item % grid->n_m * grid->mb, j = i_item / grid->n_m * grid->nb;
+    return (struct cpu_block){.i = i,
+                              .j = j,
+                              .m = sw_min_i64(grid->mb, grid->whole.m - i),
+                              .n = sw_min_i64(grid->nb, grid->whole.n - j)};
+}
+
+void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
+                  const void *b, float *c, void *scratch)
+{
+    const struct cpu_gemm *g = &grid->whole;
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    const struct cpu_product *piece =
+        grid->piece[i_item % grid->n_m == grid->n_m - 1][i_item / grid->n_m == grid->n_n - 1];
+    const size_t bytes = sw_dtype_bytes(g->dtype);
+    const char *from_a = (const char *)a + (size_t)(g->ta ? block.i : block.i * g->lda) * bytes;
+    const char *from_b = (const char *)b + (size_t)(g->tb ? block.j * g->ldb : block.j) * bytes;
+    piece->ops->run(piece, i_worker, from_a, from_b, c, scratch);
+}

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits.
+//
+// Forward: the product [rows, V] is cut into chunks of attrs.n vocabulary rows and those into blocks;
+// of a block only each row's maximum and sum of exponentials stay, and the label's logit. A row's
+// pieces are joined in the order of the vocabulary afterwards (two-term online softmax).
+//
+// Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
+// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run.
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/fast.h"
+
+struct loss_shape {
+    enum sw_dtype dtype;
+    int64_t rows, vocab, width, chunk, n_chunks;
+};
+
+static bool takes(const struct sw_op_desc *desc, int i_h)
+{
+    const enum sw_dtype dtype = desc->in[i_h].dtype;
+    return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype && desc->op->attrs.n > 0 &&
+           desc->in[i_h + 1].shape.dims[0] > 0;
+}
+
+static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
+{
+    const int64_t vocab = desc->in[i_h + 1].shape.dims[0];
+    const int64_t chunk = sw_min_i64(desc->op->attrs.n, vocab);
+    return (struct loss_shape){
+        .dtype = desc->in[i_h].dtype,
+        .rows = sw_shape_rows(&desc->in[i_h].shape),
+        .vocab = vocab,
+        .width = sw_shape_last(&desc->in[i_h].shape),
+        .chunk = chunk,
+        .n_chunks = sw_ceil_div(vocab, chunk),
+    };
+}
+
+/* Vocabulary rows of chunk c; chunks but the last are alike, so there are two kinds of grid. */
+static int64_t chunk_rows(const struct loss_shape *s, int64_t c)
+{
+    return sw_min_i64(s->chunk, s->vocab - c * s->chunk);
+}
+
+static sw_status open_logits(const struct cpu_device *dev, const struct loss_shape *s, int64_t c,
+                             struct cpu_grid *out)
+{
+    const struct cpu_gemm whole = {.dtype = s->dtype,
+                                   .tb = true,
+                                   .m = s->rows,
+                                   .n = chunk_rows(s, c),
+                                   .k = s->width,
+                                   .lda = s->width,
+                                   .ldb = s->width};
+    return sw_cpu_grid_open(dev, &whole, true, out);
+}
+
+static const char *path_of(const struct cpu_grid *grid)
+{
+    return grid->path ? grid->path : "empty";
+}
+
+/* Start of vocabulary row v of w (or dw). */
+static void *vocab_row(const struct loss_shape *s, const void *w, enum sw_dtype dtype, int64_t v)
+{
+    return (char *)(uintptr_t)w + (size_t)(v * s->width) * sw_dtype_bytes(dtype);
+}
+
+/* ---- forward ---- */
+
+struct forward {
+    const struct cpu_vector *vector;
+    struct loss_shape s;
+    struct cpu_grid logits[2]; /* of the last chunk; of the others */
+    size_t worker_bytes;
+    int64_t n_columns; /* of blocks, over all chunks */
+};
+
+static const struct cpu_grid *forward_grid(const struct forward *f, int64_t c)
+{
+    return &f->logits[c < f->s.n_chunks - 1];
+}
+
+static void forward_close(struct forward *f)
+{
+    sw_cpu_grid_close(&f->logits[0]);
+    sw_cpu_grid_close(&f->logits[1]);
+}
+
+static sw_status forward_open(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                              struct forward *f)
+{
+    *f = (struct forward){.vector = sw_cpu_vector_for(dev->isa), .s = shape_of(desc, 0)};
+    sw_status st = SW_OK;
+    for (int other = 0; other < 2; other++) {
+        if (other == 0 || f->s.n_chunks > 1) {
+            struct cpu_grid *grid = &f->logits[other];
+            SW_TRY_OR(close, open_logits(dev, &f->s, other ? 0 : f->s.n_chunks - 1, grid));
+            const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
+            f->worker_bytes = bytes > f->worker_bytes ? bytes : f->worker_bytes;
+            f->n_columns += grid->n_n * (other ? f->s.n_chunks - 1 : 1);
+        }
+    }
+    return SW_OK;
+close:
+    forward_close(f);
+    return st;
+}
+
+/* The workspace: [rows] label logits, [n_columns, rows] maxima and sums, then the workers' scratch. */
+static size_t stats_bytes(const struct forward *f)
+{
+    return sw_round_up((size_t)(f->s.rows * (1 + 2 * f->n_columns)) * sizeof(float), CPU_LINE);
+}
+
+static void forward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                          struct sw_kernel_info *out)
+{
+    struct forward f;
+    if (!takes(desc, 0) || forward_open(dev, desc, &f) < 0) {
+        return;
+    }
+    out->supported = true;
+    out->workspace_bytes = stats_bytes(&f) + f.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->path = path_of(&f.logits[0]);
+    forward_close(&f);
+}
+
+static sw_status forward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                 void **prepared)
+{
+    struct forward *f = sw_alloc("device", sizeof *f);
+    SW_TRY_ALLOC(f, "the loss");
+    const sw_status st = forward_open(dev, desc, f);
+    if (st < 0) {
+        sw_free(f);
+        return st;
+    }
+    *prepared = f;
+    return SW_OK;
+}
+
+static void forward_release(void *prepared)
+{
+    forward_close(prepared);
+    sw_free(prepared);
+}
+
+struct forward_job {
+    const struct forward *f;
+    const struct cpu_call *call;
+    float *label_logit, *max, *sum;
+    char *scratch;
+};
+
+static void forward_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct forward_job *job = ctx;
+    const struct forward *f = job->f;
+    const struct loss_shape *s = &f->s;
+    int64_t c = 0, column = 0;
+    if (s->n_chunks > 1) {
+        c = sw_min_i64(i_item / cpu_grid_items(&f->logits[1]), s->n_chunks - 1);
+        column = c * f->logits[1].n_n;
+        i_item -= c * cpu_grid_items(&f->logits[1]);
+    }
+    const struct cpu_grid *grid = forward_grid(f, c);
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    float *logits = (float *)(job->scratch + (size_t)i_worker * f->worker_bytes);
+    sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[0],
+                 vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
+                 (char *)logits + cpu_grid_block_bytes(grid));
+    const int64_t at = (column + block.j / grid->nb) * s->rows + block.i;
+    f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
+    const int32_t *labels = job->call->in[2];
+    for (int64_t i = 0; i < block.m; i++) {
+        const int64_t hit = labels[block.i + i] - (c * s->chunk + block.j);
+        if (hit >= 0 && hit < block.n) {
+            job->label_logit[block.i + i] = logits[i * block.n + hit];
+        }
+    }
+}
+
+static void forward_run(const struct cpu_call *call)
+{
+    const struct forward *f = call->prepared;
+    const struct loss_shape *s = &f->s;
+    float *label_logit = call->workspace;
+    float *max = label_logit + s->rows, *sum = max + s->rows * f->n_columns;
+    struct forward_job job = {f, call, label_logit, max, sum,
+                              (char *)call->workspace + stats_bytes(f)};
+    sw_pool_run(call->pool,
+                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
+                forward_item, &job);
+    const int32_t *labels = call->in[2];
+    float *lse = call->out[2];
+    double total = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->rows; i++) {
+        float top = max[i], mass = sum[i];
+        for (int64_t c = 1; c < f->n_columns; c++) {
+            const float other = max[c * s->rows + i], other_mass = sum[c * s->rows + i];
+            if (other > top) {
+                mass = mass * expf(top - other) + other_mass;
+                top = other;
+            } else {
+                mass += other_mass * expf(other - top);
+            }
+        }
+        lse[i] = top + logf(mass);
+        if (labels[i] >= 0) {
+            total += (double)(lse[i] - label_logit[i]);
+            count++;
+        }
+    }
+    *(float *)call->out[0] = (float)total;
+    *(float *)call->out[1] = (float)count;
+}
+
+const struct cpu_kernel sw_cpu_linear_ce = {.name = "fast",
+                                         .query = forward_query,
+                                         .prepare = forward_prepare,
+                                         .release = forward_release,
+                                         .run = forward_run};
+
+/* ---- backward ---- */
+
+struct backward_chunk {
+    struct cpu_grid logits, dh, dw;
+};
+
+struct backward {
+    const struct cpu_vector *vector;
+    struct loss_shape s;
+    bool has_dh, has_dw;
+    enum sw_dtype dh_dtype, dw_dtype;
+    struct backward_chunk chunk[2]; /* the last chunk; the others */
+    size_t worker_bytes;
+};
+
+static bool has_output(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
+}
+
+static const struct backward_chunk *backward_chunk(const struct backward *b, int64_t c)
+{
+    return &b->chunk[c < b->s.n_chunks - 1];
+}
+
+static void backward_close(struct backward *b)
+{
+    for (int other = 0; other < 2; other++) {
+        sw_cpu_grid_close(&b->chunk[other].logits);
+        sw_cpu_grid_close(&b->chunk[other].dh);
+        sw_cpu_grid_close(&b->chunk[other].dw);
+    }
+}
+
+static void need_worker(struct backward *b, const struct cpu_grid *grid)
+{
+    const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
+    b->worker_bytes = bytes > b->worker_bytes ? bytes : b->worker_bytes;
+}
+
+static sw_status backward_open_chunk(const struct cpu_device *dev, struct backward *b, int64_t c,
+                                     struct backward_chunk *out)
+{
+    const struct loss_shape *s = &b->s;
+    SW_TRY(open_logits(dev, s, c, &out->logits));
+    need_worker(b, &out->logits);
+    if (b->has_dh) { /* d [rows, n] times w [n, width] */
+        const struct cpu_gemm whole = {.dtype = s->dtype,
+                                       .m = s->rows,
+                                       .n = s->width,
+                                       .k = chunk_rows(s, c),
+                                       .lda = s->chunk,
+                                       .ldb = s->width};
+        SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dh));
+        need_worker(b, &out->dh);
+    }
+    if (b->has_dw) { /* d^T times h [rows, width] */
+        const struct cpu_gemm whole = {.dtype = s->dtype,
+                                       .ta = true,
+                                       .m = chunk_rows(s, c),
+                                       .n = s->width,
+                                       .k = s->rows,
+                                       .lda = s->chunk,
+                                       .ldb = s->width};
+        SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dw));
+        need_worker(b, &out->dw);
+    }
+    return SW_OK;
+}
+
+static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                               struct backward *b)
+{
+    *b = (struct backward){.vector = sw_cpu_vector_for(dev->isa),
+                           .s = shape_of(desc, 1),
+                           .has_dh = has_output(desc, 0),
+                           .has_dw = has_output(desc, 1)};
+    b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
+    b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
+    sw_status st = SW_OK;
+    for (int other = 0; other < 2; other++) {
+        if (other == 0 || b->s.n_chunks > 1) {
+            SW_TRY_OR(close, backward_open_chunk(dev, b, other ? 0 : b->s.n_chunks - 1,
+                                                 &b->chunk[other]));
+        }
+    }
+    return SW_OK;
+close:
+    backward_close(b);
+    return st;
+}
+
+/* The workspace: d [rows, chunk] in h's dtype, dh [rows, width] in fp32, the workers' scratch. */
+static size_t d_bytes(const struct backward *b)
+{
+    return sw_round_up((size_t)(b->s.rows * b->s.chunk) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
+}
+
+static size_t dh_bytes(const struct backward *b)
+{
+    return b->has_dh ? sw_round_up((size_t)(b->s.rows * b->s.width) * sizeof(float), CPU_LINE) : 0;
+}
+
+static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                           struct sw_kernel_info *out)
+{
+    struct backward b;
+    if (!takes(desc, 1) || (has_output(desc, 0) && !cpu_is_fast_float(desc->out[0].dtype)) ||
+        (has_output(desc, 1) && !cpu_is_fast_float(desc->out[1].dtype)) ||
+        backward_open(dev, desc, &b) < 0) {
+        return;
+    }
+    out->supported = true;
+    out->workspace_bytes =
+        d_bytes(&b) + dh_bytes(&b) + b.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->path = path_of(&b.chunk[0].logits);
+    backward_close(&b);
+}
+
+static sw_status backward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                  void **prepared)
+{
+    struct backward *b = sw_alloc("device", sizeof *b);
+    SW_TRY_ALLOC(b, "the gradient of the loss");
+    const sw_status st = backward_open(dev, desc, b);
+    if (st < 0) {
+        sw_free(b);
+        return st;
+    }
+    *prepared = b;
+    return SW_OK;
+}
+
+static void backward_release(void *prepared)
+{
+    backward_close(prepared);
+    sw_free(prepared);
+}
+
+struct backward_job {
+    const struct backward *b;
+    const struct cpu_call *call;
+    int64_t c;
+    char *d, *scratch;
+    float *dh;
+};
+
+static void d_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct backward_job *job = ctx;
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const struct cpu_grid *grid = &backward_chunk(b, job->c)->logits;
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    const int64_t first = job->c * s->chunk;
+    float *logits = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
+    sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[1],
+                 vocab_row(s, job->call->in[2], s->dtype, first), logits,
+                 (char *)logits + cpu_grid_block_bytes(grid));
+    b->vector->softmax_grad(
+        s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
+        (const int32_t *)job->call->in[3] + block.i, first + block.j,
+        *(const float *)job->call->in[0],
+        job->d + (size_t)(block.i * s->chunk + block.j) * sw_dtype_bytes(s->dtype), s->chunk);
+}
+
+static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const struct cpu_grid *grid = &backward_chunk(b, job->c)->dh;
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    const int64_t at = block.i * s->width + block.j;
+    float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
+    sw_cpu_grid_run(grid, i_item, i_worker, job->d,
+                 vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
+                 (char *)part + cpu_grid_block_bytes(grid));
+    const struct cpu_epilogue to_sum = {
+        .dtype = SW_F32, .act = SW_ACT_NONE, .out = job->dh + at, .ld_out = s->width};
+    if (job->c == 0) {
+        b->vector->epilogue(&to_sum, part, block.m, block.n, block.n);
+    } else {
+        b->vector->accumulate_block(job->dh + at, s->width, part, block.n, block.m, block.n);
+    }
+    if (job->c == s->n_chunks - 1) {
+        const struct cpu_epilogue round = {
+            .dtype = b->dh_dtype,
+            .act = SW_ACT_NONE,
+            .out = (char *)job->call->out[0] + (size_t)at * sw_dtype_bytes(b->dh_dtype),
+            .ld_out = s->width};
+        b->vector->epilogue(&round, job->dh + at, block.m, block.n, s->width);
+    }
+}
+
+static void dw_item(const struct backward_job *job, int64_t i_item, int i_worker)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const struct cpu_grid *grid = &backward_chunk(b, job->c)->dw;
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
+    sw_cpu_grid_run(grid, i_item, i_worker, job->d, job->call->in[1], part,
+                 (char *)part + cpu_grid_block_bytes(grid));
+    char *dw = vocab_row(s, job->call->out[1], b->dw_dtype, job->c * s->chunk + block.i);
+    const struct cpu_epilogue round = {.dtype = b->dw_dtype,
+                                       .act = SW_ACT_NONE,
+                                       .out = dw + (size_t)block.j * sw_dtype_bytes(b->dw_dtype),
+                                       .ld_out = s->width};
+    b->vector->epilogue(&round, part, block.m, block.n, block.n);
+}
+
+static void product_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct backward_job *job = ctx;
+    const int64_t n_dh = cpu_grid_items(&backward_chunk(job->b, job->c)->dh);
+    if (i_item < n_dh) {
+        dh_item(job, i_item, i_worker);
+    } else {
+        dw_item(job, i_item - n_dh, i_worker);
+    }
+}
+
+static void backward_run(const struct cpu_call *call)
+{
+    const struct backward *b = call->prepared;
+    char *mem = call->workspace;
+    struct backward_job job = {.b = b,
+                               .call = call,
+                               .d = mem,
+                               .dh = (float *)(mem + d_bytes(b)),
+                               .scratch = mem + d_bytes(b) + dh_bytes(b)};
+    for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
+        const struct backward_chunk *chunk = backward_chunk(b, job.c);
+        sw_pool_run(call->pool, cpu_grid_items(&chunk->logits), d_item, &job);
+        sw_pool_run(call->pool, cpu_grid_items(&chunk->dh) + cpu_grid_items(&chunk->dw),
+                    product_item, &job);
+    }
+}
+
+const struct cpu_kernel sw_cpu_linear_ce_grad = {.name = "fast",
+                                              .query = backward_query,
+                                              .prepare = backward_prepare,
+                                              .release = backward_release,
+                                              .run = backward_run};
