@@ -1,100 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway tokenize - lines of text to lines of token ids and back, standard input to standard output.
-// Exit status 0 done, 1 failed at a line, 2 refused before it started.
+#include "cli/cli.h"
+
 #include "spillway/data.h"
 
-#include <string.h>
-
-int sw_cmd_tokenize(int argc, char **argv);
-
-static const char usage[] =
-    "usage: spillway tokenize --tokenizer DIR|FILE [--decode] [--json] [--special|--no-special]\n"
-    "                         [--prefix-space|--no-prefix-space]\n"
-    "\n"
-    "Reads standard input line by line and writes one line for each.\n"
-    "\n"
-    "  --tokenizer PATH  folder or file: tokenizer.json, vocab.json and merges.txt, encoder.json\n"
-    "                    and vocab.bpe, chars.json\n"
-    "  --decode          lines of ids to lines of text\n"
-    "  --json            JSON lines: {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]};\n"
-    "                    with --decode {\"ids\": [..]} to {\"text\": ..}. Texts may hold line ends\n"
-    "  --special         add the tokens of the tokenizer's template; with --decode keep special\n"
-    "                    tokens in the text (the default)\n"
-    "  --no-special      do neither\n"
-    "  --prefix-space    a space in front of every text, whatever the files say\n"
-    "  --no-prefix-space none\n";
-
-struct command {
-    struct sw_tokenizer_options open;
-    struct sw_tokenize_options stream;
-    const char *path;
-    const char *at; /* the word that parse() was at */
-    bool help;
+struct run {
+    const char *tokenizer;
+    bool decode, json, special, no_special, prefix_space, no_prefix_space;
 };
 
-/* NULL, or what is wrong with the command line. argv ends with NULL. */
-static const char *parse(int argc, char **argv, struct command *command)
+/* The exit status. */
+static int tokenize(const struct command *command, const struct run *run)
 {
-    for (int i = 1; i < argc; ++i) {
-        const char *word = argv[i];
-        command->at = word;
-        if (strcmp(word, "--tokenizer") == 0) {
-            command->path = argv[++i];
-            if (!command->path) {
-                return "a folder or file is wanted";
-            }
-        } else if (strcmp(word, "--decode") == 0) {
-            command->stream.decode = true;
-        } else if (strcmp(word, "--json") == 0) {
-            command->stream.json = true;
-        } else if (strcmp(word, "--special") == 0) {
-            command->stream.special = true;
-        } else if (strcmp(word, "--no-special") == 0) {
-            command->stream.special = false;
-        } else if (strcmp(word, "--prefix-space") == 0) {
-            command->open.prefix_space = SW_PREFIX_ON;
-        } else if (strcmp(word, "--no-prefix-space") == 0) {
-            command->open.prefix_space = SW_PREFIX_OFF;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            command->help = true;
-        } else {
-            return word[0] == '-' ? "unknown option"
-                                  : "not expected; text is read from standard input";
-        }
+    const struct sw_tokenizer_options options = {.prefix_space = run->prefix_space ? SW_PREFIX_ON
+                                                                 : run->no_prefix_space
+                                                                     ? SW_PREFIX_OFF
+                                                                     : SW_PREFIX_AS_FILE};
+    const struct sw_tokenize_options stream = {
+        .decode = run->decode, .json = run->json, .special = !run->no_special};
+    sw_tokenizer *tokenizer = NULL;
+    if (sw_tokenizer_open(run->tokenizer, &options, &tokenizer) < 0) {
+        return cli_error(command, CLI_REFUSED);
     }
-    command->at = "--tokenizer";
-    return command->path || command->help ? NULL : "is missing";
-}
-
-/* Exit status of an opened tokenizer's work. */
-static int run(struct sw_tokenizer *tokenizer, const struct sw_tokenize_options *options)
-{
-    const sw_status st = sw_tokenize_stream(tokenizer, options, stdin, stdout);
-    if (st < 0) {
-        fprintf(stderr, "spillway tokenize: %s\n", sw_error_message());
+    int status = CLI_DONE;
+    if (sw_tokenize_stream(tokenizer, &stream, stdin, stdout) < 0) {
+        status = cli_error(command, CLI_FAILED);
     }
-    return st < 0 ? 1 : 0;
+    sw_tokenizer_close(tokenizer);
+    return status;
 }
 
 int sw_cmd_tokenize(int argc, char **argv)
 {
-    struct command command = {.stream.special = true};
-    struct sw_tokenizer *tokenizer = NULL;
-    const char *wrong = parse(argc, argv, &command);
-    if (command.help && !wrong) {
-        fputs(usage, stdout);
-        return 0;
+    struct run run = {0};
+    const struct flag flags[] = {
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
+         "folder or file: tokenizer.json, vocab.json and merges.txt, chars.json", 0},
+        {"--decode", FLAG_BOOL, &run.decode, NULL, "lines of ids to lines of text", 0},
+        {"--json", FLAG_BOOL, &run.json, NULL,
+         "JSON lines: {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back", 0},
+        {"--special", FLAG_BOOL, &run.special, NULL,
+         "add the template's tokens; decoding: keep special tokens (the default)", 0},
+        {"--no-special", FLAG_BOOL, &run.no_special, NULL, "neither", 0},
+        {"--prefix-space", FLAG_BOOL, &run.prefix_space, NULL,
+         "a space before every text, whatever the files say", 0},
+        {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL, "none", 0},
+    };
+    const struct command command = {"tokenize", "--tokenizer PATH [--decode] [--json] < IN > OUT",
+                                    "Writes one line of token ids for each line of text.", flags,
+                                    (int)(sizeof flags / sizeof flags[0])};
+    const int status = cli_parse(&command, argc, argv, NULL);
+    if (status >= 0) {
+        return status;
     }
-    if (wrong) {
-        fprintf(stderr, "spillway tokenize: %s: %s; see spillway tokenize --help\n", command.at,
-                wrong);
-        return 2;
+    if (!run.tokenizer) {
+        return cli_fail(&command, CLI_REFUSED, "--tokenizer is wanted; see --help");
     }
-    if (sw_tokenizer_open(command.path, &command.open, &tokenizer) < 0) {
-        fprintf(stderr, "spillway tokenize: %s\n", sw_error_message());
-        return 2;
+    if ((run.special && run.no_special) || (run.prefix_space && run.no_prefix_space)) {
+        return cli_fail(&command, CLI_REFUSED, "a flag and its --no- form exclude each other");
     }
-    const int status = run(tokenizer, &command.stream);
-    sw_tokenizer_close(tokenizer);
-    return status;
+    return tokenize(&command, &run);
 }

@@ -494,34 +494,49 @@ static sw_status read_root(struct source *in, const struct sw_json *root)
     return sw_byte_bpe_finish(in->self);
 }
 
+/* The components; the document is many times the file's size and gone when this returns. */
+static sw_status read_text(const char *name, const char *text, size_t len, struct source *in)
+{
+    sw_status st;
+    SW_TRY(sw_json_parse(name, text, len, SW_JSON_STRICT, &in->doc));
+    st = read_root(in, sw_json_root(in->doc));
+    sw_json_close(in->doc);
+    return st < 0 ? sw_fail_prefix(st, "%s", name) : SW_OK;
+}
+
+sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len,
+                                  const struct sw_tokenizer_options *options,
+                                  struct sw_byte_bpe **out)
+{
+    sw_status st;
+    struct source in = {.options = options};
+    SW_TRY(sw_byte_bpe_open(&in.self));
+    SW_TRY_OR(fail, read_text(name, text, len, &in));
+    SW_TRY_OR(fail, sw_tokenizer_keep_file(&in.self->super, "tokenizer.json", text, len));
+    *out = in.self;
+    return SW_OK;
+fail:
+    sw_tokenizer_close(&in.self->super);
+    return st;
+}
+
 sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_options *options,
                                  struct sw_tokenizer **out)
 {
     sw_status st;
-    struct source in = {.options = options};
+    struct sw_byte_bpe *self = NULL;
     struct sw_str folder = {0};
     char *data = NULL;
     size_t len;
-
     SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(fail, sw_json_parse(path, data, len, SW_JSON_STRICT, &in.doc));
-    SW_TRY_OR(fail, sw_byte_bpe_open(&in.self));
-    st = read_root(&in, sw_json_root(in.doc));
-    if (st < 0) {
-        sw_fail_prefix(st, "%s", path);
-        goto fail;
-    }
-    sw_json_close(in.doc); /* many times the file's size: gone before the rest is read */
-    in.doc = NULL;
-    SW_TRY_OR(fail, sw_tokenizer_keep_file(&in.self->super, "tokenizer.json", data, len));
-    SW_TRY_OR(fail, sw_tokenizer_folder_of(path, &folder));
-    SW_TRY_OR(fail, sw_byte_bpe_read_roles(in.self, folder.ptr));
-    *out = &in.self->super;
-    in.self = NULL;
-fail:
+    SW_TRY_OR(done, sw_tokenizer_folder_of(path, &folder));
+    SW_TRY_OR(done, sw_tokenizer_parse_json(path, data, len, options, &self));
+    SW_TRY_OR(done, sw_byte_bpe_read_roles(self, folder.ptr));
+    *out = &self->super;
+    self = NULL;
+done:
+    sw_tokenizer_close(self ? &self->super : NULL);
     sw_str_fini(&folder);
-    sw_json_close(in.doc);
-    sw_tokenizer_close(in.self ? &in.self->super : NULL);
     sw_free(data);
     return st;
 }
