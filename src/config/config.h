@@ -260,7 +260,5 @@ void sw_config_print_json(const struct sw_config *config, struct sw_str *out);
 /* Type, default, range, meaning and state of a key or of all keys of a block; SW_E_CONFIG with the
  * nearest name when there is none. */
 sw_status sw_config_explain(const char *key, struct sw_str *out);
-/* With the fewest digits that read back equal. */
-void sw_config_write_number(double value, struct sw_str *out);
 /* docs/config.md */
 void sw_config_write_docs(struct sw_str *out);

@@ -427,7 +427,11 @@ static sw_status put_numbers(struct job *job)
     const bool list = node->type == SW_JSON_ARRAY;
     const int n = list ? (int)node->n_children : 1;
     double *items = sw_arena_array(&impl->arena, (size_t)n + 1, sizeof *items);
-    SW_TRY_ALLOC(items, "the configuration");
+    struct sw_json *array =
+        list ? sw_json_put(impl->effective, job->parent, job->field->key, SW_JSON_ARRAY) : NULL;
+    if (!items || (list && !array)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
+    }
     const struct sw_json *item = list ? node->first : node;
     for (int i = 0; i < n; i++, item = item->next) {
         const char *why = to_number(item, job->model, job->field->flags, &items[i]);
@@ -435,8 +439,11 @@ static sw_status put_numbers(struct job *job)
             return refuse(job, list ? "is not a list of numbers" : why);
         }
         SW_TRY(check_range(job, items[i]));
+        job->value = sw_json_put_f64(impl->effective, list ? array : job->parent,
+                                     list ? NULL : job->field->key, items[i]);
+        SW_TRY_ALLOC(job->value, "the configuration");
     }
-    job->value = sw_json_put_copy(impl->effective, job->parent, job->field->key, node);
+    job->value = list ? array : job->value;
     if (member(job)) {
         *(struct sw_config_numbers *)member(job) = (struct sw_config_numbers){items, n, list};
     }

@@ -120,11 +120,6 @@ void sw_config_print_json(const struct sw_config *config, struct sw_str *out)
     sw_str_fini(&list);
 }
 
-void sw_config_write_number(double value, struct sw_str *out)
-{
-    sw_json_write_f64(value, out);
-}
-
 /* ---- rows in words ---- */
 
 static const char *const type_names[] = {

@@ -3,6 +3,7 @@
 // because a report has the rates of the first steps.
 #include "spillway/config.h"
 
+#include "json/json.h"
 #include "optim/optim.h"
 
 /* Gives a finished text away, or says that memory ran out. */
@@ -24,7 +25,7 @@ static void write_groups(const double *values, int n, struct sw_str *out)
     sw_str_puts(out, n > 1 ? "[" : "");
     for (int i = 0; i < n; i++) {
         sw_str_puts(out, i ? ", " : "");
-        sw_config_write_number(values[i], out);
+        sw_json_write_f64(values[i], out);
     }
     sw_str_puts(out, n > 1 ? "]" : "");
 }

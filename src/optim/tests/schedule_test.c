@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules: closed forms at hand-computed points, every recorded run of DeepSpeed's schedulers, and
 // every block that it refuses.
-//
-// The json room is not among the rooms below optim; tests read recordings with it all the same.
 #include "optim/optim.h"
 #include "json/json.h"
 
