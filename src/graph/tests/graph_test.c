@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape rules refuse with the shapes in the message, failures are sticky, views are views, exact sums
+// are exact in any order and grouping.
+#include <math.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "support/test.h"
+
+static struct sw_graph *fresh(void)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
+    struct sw_graph *g = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    return g;
+}
+
+static sw_value param(sw_graph *g, const char *name, struct sw_shape shape)
+{
+    return sw_param(g, name, shape, (struct sw_init){SW_INIT_ZERO, 0});
+}
+
+static void refused(struct sw_graph *g, const char *needle)
+{
+    assert_true(sw_graph_status(g) < 0);
+    if (!strstr(sw_error_message(), needle)) {
+        fail_msg("\"%s\" does not say \"%s\"", sw_error_message(), needle);
+    }
+    const int32_t n_ops = g->n_ops;
+    const sw_value x = param(g, "later", SW_SHAPE(2, 2)); /* nothing is added after a failure */
+    assert_int_equal(x, SW_NO_VALUE);
+    assert_int_equal(sw_add(g, x, x), SW_NO_VALUE);
+    assert_int_equal(g->n_ops, n_ops);
+    sw_graph_close(g);
+}
+
+static void wrong_shapes_are_named(void **state)
+{
+    (void)state;
+    struct sw_graph *g = fresh();
+    sw_scope_push(g, "block");
+    sw_matmul(g, param(g, "a", SW_SHAPE(2, 3)), false, param(g, "b", SW_SHAPE(4, 5)), false);
+    refused(g, "block: matmul");
+    g = fresh();
+    sw_add(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "b", SW_SHAPE(2)));
+    refused(g, "[2, 3]");
+    g = fresh();
+    sw_layer_norm(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(2)), param(g, "b", SW_SHAPE(2)), 1e-5);
+    refused(g, "layer norm");
+    g = fresh();
+    sw_linear(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(3, 4)), SW_NO_VALUE, false);
+    refused(g, "[out, in]");
+    g = fresh();
+    sw_dropout(g, param(g, "a", SW_SHAPE(2, 3)), 1.0);
+    refused(g, "[0, 1)");
+    g = fresh();
+    sw_slice(g, param(g, "a", SW_SHAPE(2, 3)), 1, 2, 2);
+    refused(g, "outside");
+    g = fresh();
+    sw_reshape(g, param(g, "a", SW_SHAPE(2, 3)), SW_SHAPE(4));
+    refused(g, "elements");
+    g = fresh();
+    sw_cross_entropy(g, param(g, "a", SW_SHAPE(2, 3)), sw_input(g, "labels", SW_I32, SW_SHAPE(3)));
+    refused(g, "one label per row");
+    g = fresh();
+    sw_attention_packed(g, param(g, "a", SW_SHAPE(2, 3, 10)),
+                        &(struct sw_attention_spec){.heads = 2, .scale = 1, .mask = -1, .position = -1});
+    refused(g, "attention");
+    g = fresh();
+    param(g, "a", SW_SHAPE(2, 3));
+    param(g, "a", SW_SHAPE(3, 2));
+    refused(g, "asked for as");
+    g = fresh();
+    sw_input(g, "a", SW_I32, SW_SHAPE(INT64_MAX / 2, 64));
+    refused(g, "too large");
+    g = fresh();
+    sw_scope_pop(g);
+    refused(g, "popped");
+}
+
+static void the_first_message_stays(void **state)
+{
+    (void)state;
+    struct sw_graph *g = fresh();
+    sw_graph_fail(g, SW_E_ARG, "first");
+    sw_graph_fail(g, SW_E_NOMEM, "second");
+    assert_int_equal(sw_graph_status(g), SW_E_ARG);
+    assert_string_equal(sw_error_message(), "first");
+    sw_graph_close(g);
+}
+
+static void transposes_fold_into_products(void **state)
+{
+    (void)state;
+    struct sw_graph *g = fresh();
+    const sw_value a = param(g, "a", SW_SHAPE(4, 3)), b = param(g, "b", SW_SHAPE(5, 4));
+    const sw_value c = sw_matmul(g, sw_transpose(g, a, 0, 1), false, sw_transpose(g, b, 0, 1), false);
+    const struct sw_op *op = &g->ops[g->values[c].producer];
+    assert_true(op->attrs.ta && op->attrs.tb);
+    assert_int_equal(op->in[0], a);
+    assert_int_equal(op->in[1], b);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        assert_int_not_equal(g->ops[i].kind, SW_OP_CONTIGUOUS);
+    }
+    sw_graph_close(g);
+}
+
+static void frozen_parameters_get_no_gradient(void **state)
+{
+    (void)state;
+    static const char *const frozen[] = {"w*.bias"};
+    const struct sw_graph_options options = {
+        .dtype = SW_F32, .grad_dtype = SW_F32, .frozen = frozen, .n_frozen = 1};
+    struct sw_graph *g = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value y = sw_linear(g, sw_input(g, "x", SW_F32, SW_SHAPE(3, 4)), param(g, "w.weight", SW_SHAPE(5, 4)),
+                                 param(g, "w.bias", SW_SHAPE(5)), false);
+    const sw_value loss = sw_cross_entropy(g, y, sw_input(g, "labels", SW_I32, SW_SHAPE(3)));
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    assert_int_equal(g->n_streams, 1);
+    assert_string_equal(g->values[g->streams[0].param].name, "w.weight");
+    sw_graph_close(g);
+}
+
+static void globs(void **state)
+{
+    (void)state;
+    assert_true(sw_glob_match("*", ""));
+    assert_true(sw_glob_match("a*c", "abbbc"));
+    assert_true(sw_glob_match("*.h.1.*", "transformer.h.1.ln_1.weight"));
+    assert_false(sw_glob_match("*.h.1.*", "transformer.h.11.ln_1.weight"));
+    assert_false(sw_glob_match("abc", "abcd"));
+    assert_false(sw_glob_match("*a", "ab"));
+}
+
+static void exact_sums_do_not_depend_on_order(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    static double x[N];
+    for (int i = 0; i < N; i++) {
+        const int exponent = (int)(sw_philox_u64(1, 2, (uint64_t)i) % 900) - 450;
+        x[i] = ldexp(sw_philox_normal(1, 1, (uint64_t)i), exponent);
+    }
+    int64_t forward[SW_EXACT_WORDS] = {0}, backward[SW_EXACT_WORDS] = {0}, parts[3][SW_EXACT_WORDS] = {{0}};
+    for (int i = 0; i < N; i++) {
+        sw_exact_add(forward, x[i]);
+        sw_exact_add(backward, x[N - 1 - i]);
+        sw_exact_add(parts[i % 3], x[i]);
+    }
+    sw_exact_merge(parts[0], parts[2]);
+    sw_exact_merge(parts[0], parts[1]);
+    assert_true(sw_exact_value(forward) == sw_exact_value(backward));
+    assert_true(sw_exact_value(forward) == sw_exact_value(parts[0]));
+}
+
+static void exact_sums_cancel(void **state)
+{
+    (void)state;
+    int64_t acc[SW_EXACT_WORDS] = {0};
+    sw_exact_add(acc, 1e200);
+    sw_exact_add(acc, 3.5);
+    sw_exact_add(acc, 1e-150);
+    sw_exact_add(acc, -1e200);
+    sw_exact_add(acc, -3.5);
+    assert_true(sw_exact_value(acc) == 1e-150);
+    sw_exact_add(acc, -2e-150);
+    assert_true(sw_exact_value(acc) == -1e-150);
+    int64_t many[SW_EXACT_WORDS] = {0};
+    for (int i = 0; i < 100000; i++) {
+        sw_exact_add(many, 0.1);
+    }
+    /* 0.1 as a double is 0x1.999999999999ap-4: the sum is exactly 100000 of them, rounded once */
+    assert_float_equal(sw_exact_value(many), 10000.000000000000555, 2e-12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_shapes_are_named),
+        cmocka_unit_test(the_first_message_stays),
+        cmocka_unit_test(transposes_fold_into_products),
+        cmocka_unit_test(frozen_parameters_get_no_gradient),
+        cmocka_unit_test(globs),
+        cmocka_unit_test(exact_sums_do_not_depend_on_order),
+        cmocka_unit_test(exact_sums_cancel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes and the finished plan, on small graphs and an imagined device: nothing runs here.
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "support/test.h"
+
+/* Every op is supported; products ask for workspace, so that it has to be placed. */
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
+    if (desc->op->kind == SW_OP_MATMUL) {
+        out->workspace_bytes = 1000;
+    }
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+static struct sw_plan_options options(void)
+{
+    return (struct sw_plan_options){
+        .query = query, .micro_batches = 1, .clip = 1, .rule = &adam, .kernel_set = "test"};
+}
+
+/* A residual tower of `layers` blocks over a tied table. */
+static struct sw_graph *tower(int layers, enum sw_dtype dtype, bool backward)
+{
+    const struct sw_graph_options graph = {.dtype = dtype, .grad_dtype = dtype, .training = true};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    const sw_value table = sw_param(g, "table", SW_SHAPE(19, 8), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(3, 5)), -1);
+    for (int i = 0; i < layers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "h.%d", i);
+        sw_scope_push_block(g, name);
+        snprintf(name, sizeof name, "up.%d", i);
+        const sw_value up = sw_param(g, name, SW_SHAPE(8, 32), init);
+        snprintf(name, sizeof name, "bias.%d", i);
+        const sw_value bias = sw_param(g, name, SW_SHAPE(32), init);
+        snprintf(name, sizeof name, "down.%d", i);
+        const sw_value down = sw_param(g, name, SW_SHAPE(32, 8), init);
+        sw_value x = sw_act(g, sw_linear(g, h, up, bias, true), SW_ACT_GELU);
+        x = sw_dropout(g, sw_linear(g, x, down, SW_NO_VALUE, true), 0.1);
+        h = sw_add(g, h, x);
+        sw_scope_pop(g);
+    }
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    sw_output(g, "loss", loss);
+    if (backward) {
+        assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    }
+    return g;
+}
+
+static struct sw_plan *plan_tower(int layers, const struct sw_plan_options *o)
+{
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(layers, SW_F32, true)};
+    if (sw_plan_open(&spec, 1, o, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+static int count_ops(const struct sw_program *program, enum sw_op_kind kind)
+{
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        n += program->graph->ops[program->instrs[i].op].kind == kind;
+    }
+    return n;
+}
+
+static void tied_table_has_two_streams(void **state)
+{
+    (void)state;
+    struct sw_graph *g = tower(1, SW_F32, true);
+    int n = 0, n_sparse = 0;
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        if (strcmp(g->values[g->streams[i].param].name, "table") == 0) {
+            n++;
+            n_sparse += g->values[g->streams[i].grad].sparse_index >= 0;
+        }
+    }
+    assert_int_equal(n, 2);
+    assert_int_equal(n_sparse, 1);
+    sw_graph_close(g);
+}
+
+static void fusing_joins_bias_and_activation(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_tower(2, &o);
+    assert_int_equal(count_ops(&plan->programs[0], SW_OP_ACT), 0);
+    int joined = 0;
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        const struct sw_op *op = &plan->programs[0].graph->ops[plan->programs[0].instrs[i].op];
+        joined += op->kind == SW_OP_MATMUL && op->attrs.has_bias && op->attrs.act == SW_ACT_GELU;
+    }
+    assert_int_equal(joined, 2);
+    sw_plan_close(plan);
+}
+
+static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    struct sw_plan *keep = plan_tower(6, &o);
+    for (int every = 1; every <= 4; every++) {
+        o.recompute_every = every;
+        struct sw_plan *again = plan_tower(6, &o);
+        int clones = 0;
+        for (int32_t i = 0; i < again->programs[0].n_instrs; i++) {
+            clones += again->programs[0].graph->ops[again->programs[0].instrs[i].op].is_clone;
+        }
+        assert_true(clones > 0);
+        assert_true(again->programs[0].transient_bytes < keep->programs[0].transient_bytes);
+        assert_true(again->programs[0].flops > keep->programs[0].flops);
+        assert_true(again->fingerprint == keep->fingerprint);
+        sw_plan_close(again);
+    }
+    sw_plan_close(keep);
+}
+
+static void clones_keep_their_path(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.recompute_every = 1;
+    struct sw_plan *plan = plan_tower(3, &o);
+    const struct sw_program *program = &plan->programs[0];
+    int seen = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        if (op->kind != SW_OP_DROPOUT) {
+            continue;
+        }
+        bool has_forward = false;
+        for (int32_t k = 0; k < program->n_instrs; k++) {
+            const struct sw_op *other = &program->graph->ops[program->instrs[k].op];
+            has_forward |= other->kind == SW_OP_DROPOUT && other->phase == SW_PHASE_FORWARD &&
+                           other->path == op->path;
+        }
+        assert_true(has_forward);
+        seen += op->phase == SW_PHASE_BACKWARD;
+    }
+    assert_true(seen >= 3);
+    sw_plan_close(plan);
+}
+
+static void fingerprint_tells_what_changes_bits(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    struct sw_plan *first = plan_tower(2, &o);
+    struct sw_plan *same = plan_tower(2, &o);
+    assert_true(first->fingerprint == same->fingerprint);
+    o.kernel_set = "other";
+    struct sw_plan *other = plan_tower(2, &o);
+    assert_true(first->fingerprint != other->fingerprint);
+    sw_plan_close(other);
+    o.kernel_set = "test";
+    o.micro_batches = 2;
+    other = plan_tower(2, &o);
+    assert_true(first->fingerprint != other->fingerprint);
+    sw_plan_close(other);
+    sw_plan_close(same);
+    sw_plan_close(first);
+}
+
+static void accumulators_exist_for_more_than_one_micro_batch(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    struct sw_plan *one = plan_tower(2, &o);
+    assert_int_equal(count_ops(&one->programs[0], SW_OP_ACCUMULATE), 0);
+    o.micro_batches = 3;
+    struct sw_plan *three = plan_tower(2, &o);
+    assert_int_equal(count_ops(&three->programs[0], SW_OP_ACCUMULATE),
+                     three->programs[0].graph->n_streams);
+    assert_non_null(sw_plan_find(three, "grad_acc.0/table"));
+    assert_non_null(sw_plan_find(three, "grad_acc.1/table"));
+    sw_plan_close(one);
+    sw_plan_close(three);
+}
+
+static void programs_share_parameters_and_overlay_transients(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *both = NULL, *train = plan_tower(3, &o);
+    const struct sw_program_spec specs[] = {{SW_PROGRAM_TRAIN, tower(3, SW_F32, true)},
+                                            {SW_PROGRAM_EVAL, tower(3, SW_F32, false)}};
+    assert_int_equal(sw_plan_open(specs, 2, &o, &both), SW_OK);
+    assert_int_equal(both->n_persistent, train->n_persistent);
+    assert_int_equal(both->tier_bytes[SW_TIER_DEVICE], train->tier_bytes[SW_TIER_DEVICE]);
+    sw_plan_close(both);
+    sw_plan_close(train);
+}
+
+static void small_budget_is_refused_with_the_missing_bytes(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_tower(4, &o);
+    const size_t need = plan->tier_bytes[SW_TIER_DEVICE];
+    sw_plan_close(plan);
+    o.budget[SW_TIER_DEVICE] = need;
+    plan = plan_tower(4, &o);
+    sw_plan_close(plan);
+    o.budget[SW_TIER_DEVICE] = need - 100;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(4, SW_F32, true)};
+    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "100 bytes"));
+    assert_non_null(strstr(sw_error_message(), "largest"));
+    assert_non_null(strstr(sw_error_message(), "recompute"));
+}
+
+/* Each kind of damage to a good plan must be found. */
+static void check_finds_damage(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_tower(3, &o);
+    struct sw_program *p = &plan->programs[0];
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+
+    int32_t transient = -1, workspace = -1;
+    for (int32_t i = 0; i < p->n_buffers; i++) {
+        if (!p->buffers[i].persistent) {
+            *(p->buffers[i].value < 0 ? &workspace : &transient) = i;
+        }
+    }
+    const size_t bytes = p->buffers[transient].bytes;
+    p->buffers[transient].bytes = sw_value_bytes(&p->graph->values[p->buffers[transient].value]) - 1;
+    assert_true(sw_plan_check(plan, &o) < 0); /* understated size */
+    p->buffers[transient].bytes = bytes;
+
+    const size_t work_bytes = p->buffers[workspace].bytes;
+    p->buffers[workspace].bytes = 10;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    p->buffers[workspace].bytes = work_bytes;
+
+    const size_t offset = p->buffers[transient].offset;
+    p->buffers[transient].offset = 0; /* onto a parameter */
+    assert_true(sw_plan_check(plan, &o) < 0);
+    p->buffers[transient].offset = plan->tier_bytes[SW_TIER_DEVICE];
+    assert_true(sw_plan_check(plan, &o) < 0);
+    p->buffers[transient].offset = offset;
+
+    const struct sw_instr instr = p->instrs[1];
+    p->instrs[1] = p->instrs[5]; /* reads before it is written */
+    p->instrs[5] = instr;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    p->instrs[5] = p->instrs[1];
+    p->instrs[1] = instr;
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+
+    for (int32_t i = 0; i + 1 < p->n_instrs; i++) { /* an update before the norm over the same bytes */
+        const enum sw_op_kind kind = p->graph->ops[p->instrs[i].op].kind;
+        if (kind == SW_OP_STATS_RESET) {
+            const struct sw_instr reset = p->instrs[i];
+            p->instrs[i] = p->instrs[i + 1];
+            p->instrs[i + 1] = reset;
+            assert_true(sw_plan_check(plan, &o) < 0);
+            break;
+        }
+    }
+    sw_plan_close(plan);
+}
+
+static void refuse(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    (void)desc;
+    *out = (struct sw_kernel_info){0};
+}
+
+static void unsupported_op_is_named(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.query = refuse;
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(1, SW_F32, true)};
+    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "embedding"));
+}
+
+static void prints_and_survives_lack_of_memory(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_tower(1, &o);
+    struct sw_str text = {0};
+    sw_plan_print(plan, true, &text);
+    assert_non_null(strstr(sw_str_text(&text), "update"));
+    assert_non_null(strstr(sw_str_text(&text), "linear_ce"));
+    assert_non_null(strstr(sw_str_text(&text), "device"));
+    sw_str_fini(&text);
+    sw_plan_close(plan);
+    struct sw_alloc_stats before, after;
+    sw_alloc_get_stats(&before);
+    for (int n = 1;; n++) { /* fail the n-th request */
+        struct sw_graph *g = tower(1, SW_F32, true);
+        plan = NULL;
+        sw_alloc_fail_nth(n);
+        const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+        const sw_status st = sw_plan_open(&spec, 1, &o, &plan);
+        sw_alloc_fail_nth(0);
+        if (st == SW_OK) {
+            sw_plan_close(plan);
+            assert_true(n > 5);
+            break;
+        }
+        assert_int_equal(st, SW_E_NOMEM);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tied_table_has_two_streams),
+        cmocka_unit_test(fusing_joins_bias_and_activation),
+        cmocka_unit_test(recomputing_saves_bytes_and_keeps_the_fingerprint),
+        cmocka_unit_test(clones_keep_their_path),
+        cmocka_unit_test(fingerprint_tells_what_changes_bits),
+        cmocka_unit_test(accumulators_exist_for_more_than_one_micro_batch),
+        cmocka_unit_test(programs_share_parameters_and_overlay_transients),
+        cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
+        cmocka_unit_test(check_finds_damage),
+        cmocka_unit_test(unsupported_op_is_named),
+        cmocka_unit_test(prints_and_survives_lack_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

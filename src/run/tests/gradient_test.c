@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every gradient rule against central differences in double precision, through the whole path: graph,
+// backward, plan, executor, reference kernels; odd shapes.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+#include "support/test.h"
+
+struct harness {
+    struct sw_device *dev;
+    struct sw_plan *plan;
+    struct sw_executor *ex;
+    sw_value loss;
+};
+
+typedef sw_value (*build_fn)(sw_graph *g);
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(ctx, desc, out);
+}
+
+/* Inputs by name: ids and labels below 7, a mask with both kinds of padding, places. */
+static void fill_input(struct harness *h, sw_value v)
+{
+    const struct sw_value_info *info = &h->plan->programs[0].graph->values[v];
+    const int64_t n = sw_shape_elems(&info->shape);
+    int32_t *data = malloc((size_t)n * sizeof *data);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t r = (int32_t)(sw_philox_u64(5, sw_hash_str(SW_HASH_INIT, info->name), (uint64_t)i) % 5);
+        if (strcmp(info->name, "mask") == 0) {
+            const int64_t t = i % info->shape.dims[1], b = i / info->shape.dims[1];
+            data[i] = b == 0 ? t != 0 : t < info->shape.dims[1] - 1;
+        } else if (strcmp(info->name, "labels") == 0) {
+            data[i] = i == 1 ? -100 : r;
+        } else if (strcmp(info->name, "position") == 0) {
+            data[i] = 2;
+        } else {
+            data[i] = r;
+        }
+    }
+    assert_int_equal(sw_executor_write(h->ex, 0, v, data, (size_t)n * sizeof *data), SW_OK);
+    free(data);
+}
+
+static double *read_param(struct harness *h, const struct sw_persistent *item)
+{
+    double *values = malloc(item->bytes);
+    assert_int_equal(sw_executor_save(h->ex, item, 0, values, item->bytes), SW_OK);
+    return values;
+}
+
+static double loss_at(struct harness *h)
+{
+    const struct sw_graph *g = h->plan->programs[0].graph;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        if (g->values[v].role == SW_ROLE_INPUT && g->values[v].producer < 0 &&
+            h->plan->programs[0].buffer_of[v] >= 0) {
+            fill_input(h, v);
+        }
+    }
+    double loss = NAN;
+    assert_int_equal(sw_executor_run(h->ex, 0, SW_SEGMENT_FORWARD), SW_OK);
+    assert_int_equal(sw_executor_read(h->ex, 0, h->loss, &loss, sizeof loss), SW_OK);
+    return loss;
+}
+
+static void start(struct harness *h, build_fn build, bool training)
+{
+    const struct sw_cpu_options cpu = {.n_threads = 1, .reference = true};
+    const struct sw_graph_options options = {
+        .dtype = SW_F64, .grad_dtype = SW_F64, .training = training, .loss_chunk = 3};
+    const struct sw_executor_options ex = {.verify = true};
+    struct sw_graph *g;
+    memset(h, 0, sizeof *h);
+    assert_int_equal(sw_device_open_cpu(&cpu, &h->dev), SW_OK);
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    h->loss = build(g);
+    sw_output(g, "loss", h->loss);
+    if (sw_graph_backward(g, h->loss) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const struct sw_plan_options plan = {
+        .query = query, .query_ctx = h->dev, .micro_batches = 1, .keep_gradients = true};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    if (sw_plan_open(&spec, 1, &plan, &h->plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_executor_open(h->plan, h->dev, &ex, &h->ex), SW_OK);
+    sw_executor_set(h->ex, SW_SCALAR_LOSS_SCALE, 1);
+    sw_executor_set(h->ex, SW_SCALAR_SEED_LO, 17);
+    for (int32_t i = 0; i < h->plan->n_persistent; i++) {
+        const struct sw_persistent *item = &h->plan->persistent[i];
+        const int64_t n = sw_shape_elems(&item->shape);
+        double *values = malloc(item->bytes);
+        for (int64_t k = 0; k < n; k++) {
+            values[k] = 0.7 * sw_philox_normal(3, (uint64_t)i, (uint64_t)k);
+        }
+        assert_int_equal(sw_executor_load(h->ex, item, 0, values, item->bytes), SW_OK);
+        free(values);
+    }
+}
+
+static void stop(struct harness *h)
+{
+    sw_executor_close(h->ex);
+    sw_plan_close(h->plan);
+    sw_device_close(h->dev);
+}
+
+/* The sum of all streams of a parameter, dense. */
+static double *analytic(struct harness *h, const struct sw_persistent *item)
+{
+    const struct sw_graph *g = h->plan->programs[0].graph;
+    double *sum = calloc((size_t)sw_shape_elems(&item->shape) + 1, sizeof *sum);
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        if (strcmp(g->values[g->streams[i].param].name, item->name) != 0) {
+            continue;
+        }
+        const struct sw_value_info *info = &g->values[g->streams[i].grad];
+        const int64_t n = sw_shape_elems(&info->shape), width = sw_shape_last(&info->shape);
+        double *part = malloc(sw_value_bytes(info));
+        int32_t *index = malloc((size_t)n * sizeof *index + 4);
+        assert_int_equal(sw_executor_read(h->ex, 0, g->streams[i].grad, part, sw_value_bytes(info)),
+                         SW_OK);
+        if (info->sparse_index >= 0) {
+            const int64_t rows = sw_shape_rows(&info->shape);
+            assert_int_equal(sw_executor_read(h->ex, 0, info->sparse_index, index,
+                                              (size_t)rows * sizeof *index),
+                             SW_OK);
+            for (int64_t r = 0; r < rows && index[r] >= 0; r++) {
+                for (int64_t c = 0; c < width; c++) {
+                    sum[index[r] * width + c] += part[r * width + c];
+                }
+            }
+        } else {
+            for (int64_t k = 0; k < n; k++) {
+                sum[k] += part[k];
+            }
+        }
+        free(part);
+        free(index);
+    }
+    return sum;
+}
+
+static void check(build_fn build, bool training)
+{
+    const double eps = 1e-5;
+    struct harness h;
+    start(&h, build, training);
+    const double loss = loss_at(&h);
+    assert_true(isfinite(loss));
+    assert_int_equal(sw_executor_run(h.ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+    double **gradients = calloc((size_t)h.plan->n_persistent, sizeof *gradients);
+    for (int32_t i = 0; i < h.plan->n_persistent; i++) {
+        gradients[i] = analytic(&h, &h.plan->persistent[i]);
+    }
+    double largest = 0;
+    for (int32_t i = 0; i < h.plan->n_persistent; i++) {
+        const struct sw_persistent *item = &h.plan->persistent[i];
+        double *values = read_param(&h, item);
+        for (int64_t k = 0; k < sw_shape_elems(&item->shape); k++) {
+            const double at = values[k];
+            double side[2];
+            for (int s = 0; s < 2; s++) {
+                const double moved = at + (s ? eps : -eps);
+                assert_int_equal(sw_executor_load(h.ex, item, (size_t)k * 8, &moved, 8), SW_OK);
+                side[s] = loss_at(&h);
+            }
+            assert_int_equal(sw_executor_load(h.ex, item, (size_t)k * 8, &at, 8), SW_OK);
+            const double numeric = (side[1] - side[0]) / (2 * eps);
+            if (!(fabs(numeric - gradients[i][k]) < 1e-7 + 1e-6 * fabs(numeric))) {
+                fail_msg("%s[%lld]: rule %.12g, differences %.12g", item->name, (long long)k,
+                         gradients[i][k], numeric);
+            }
+            largest = fmax(largest, fabs(numeric));
+        }
+        free(values);
+        free(gradients[i]);
+    }
+    assert_true(largest > 1e-4); /* a graph without gradients would prove nothing */
+    assert_true(sw_executor_high_water(h.ex) <= h.plan->tier_bytes[SW_TIER_DEVICE]);
+    free(gradients);
+    stop(&h);
+}
+
+/* ---- the cases ---- */
+
+static sw_value param(sw_graph *g, const char *name, struct sw_shape shape)
+{
+    return sw_param(g, name, shape, (struct sw_init){SW_INIT_NORMAL, 1});
+}
+
+static sw_value loss_of(sw_graph *g, sw_value x)
+{
+    struct sw_shape rows = g->values[x].shape;
+    rows.rank -= 1;
+    return sw_cross_entropy(g, x, sw_input(g, "labels", SW_I32, rows));
+}
+
+static sw_value build_linear(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(2, 3, 5));
+    const sw_value y = sw_linear(g, x, param(g, "w", SW_SHAPE(7, 5)), param(g, "b", SW_SHAPE(7)), false);
+    return loss_of(g, sw_linear(g, y, param(g, "v", SW_SHAPE(7, 6)), SW_NO_VALUE, true));
+}
+
+static sw_value build_matmul(sw_graph *g)
+{
+    const sw_value a = param(g, "a", SW_SHAPE(5, 4)), b = param(g, "b", SW_SHAPE(6, 5));
+    const sw_value c = sw_matmul(g, a, true, b, true);                      /* [4, 6] */
+    const sw_value d = sw_matmul(g, c, true, param(g, "d", SW_SHAPE(4, 7)), false); /* [6, 7] */
+    return loss_of(g, sw_matmul(g, d, false, param(g, "e", SW_SHAPE(7, 5)), false));
+}
+
+static sw_value build_add(sw_graph *g)
+{
+    const sw_value a = param(g, "a", SW_SHAPE(3, 2, 6));
+    sw_value x = sw_add(g, a, param(g, "b", SW_SHAPE(3, 2, 6)));
+    x = sw_add(g, x, param(g, "t", SW_SHAPE(2, 6)));
+    x = sw_add(g, sw_scale(g, x, -1.5), param(g, "c", SW_SHAPE(6)));
+    return loss_of(g, sw_add(g, x, a));
+}
+
+static enum sw_act the_act;
+
+static sw_value build_act(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(5, 7));
+    const sw_value y = sw_act(g, sw_linear(g, x, param(g, "w", SW_SHAPE(7, 7)), param(g, "b", SW_SHAPE(7)), true), the_act);
+    return loss_of(g, sw_add(g, y, sw_act(g, x, the_act)));
+}
+
+static sw_value build_norm(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(2, 3, 7)), r = param(g, "r", SW_SHAPE(2, 3, 7));
+    const sw_value s = sw_add(g, x, r);
+    const sw_value y = sw_layer_norm(g, s, param(g, "w", SW_SHAPE(7)), param(g, "b", SW_SHAPE(7)), 1e-5);
+    return loss_of(g, sw_add(g, y, s));
+}
+
+static sw_value build_embedding(sw_graph *g)
+{
+    const sw_value table = param(g, "table", SW_SHAPE(6, 5));
+    const sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 5)), 3);
+    return sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 5)));
+}
+
+static sw_value build_linear_loss(sw_graph *g)
+{
+    const sw_value x = param(g, "h", SW_SHAPE(2, 3, 5));
+    return sw_linear_cross_entropy(g, x, param(g, "w", SW_SHAPE(8, 5)),
+                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+}
+
+static sw_value build_views(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(3, 4, 5));
+    const sw_value t = sw_transpose(g, x, 0, 2);          /* [5, 4, 3] strided */
+    const sw_value s = sw_slice(g, sw_reshape(g, t, SW_SHAPE(10, 6)), 0, 2, 7);
+    const sw_value c = sw_slice(g, s, 1, 1, 4);           /* [7, 4] strided */
+    const sw_value m = sw_matmul(g, sw_transpose(g, param(g, "m", SW_SHAPE(4, 7)), 0, 1), false,
+                                 sw_transpose(g, c, 0, 1), false); /* [7, 4] [4, 7] */
+    return loss_of(g, m);
+}
+
+static sw_value build_select(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(3, 4, 5));
+    const sw_value ids = sw_input(g, "ids", SW_I32, SW_SHAPE(3, 4));
+    return loss_of(g, sw_select_rows(g, x, sw_last_index(g, ids, 2)));
+}
+
+static struct sw_attention_spec the_attention;
+static bool with_mask, with_position;
+
+static sw_value build_packed(sw_graph *g)
+{
+    struct sw_attention_spec spec = the_attention;
+    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
+    spec.mask = with_mask ? sw_input(g, "mask", SW_I32, SW_SHAPE(2, 5)) : SW_NO_VALUE;
+    spec.position = SW_NO_VALUE;
+    const sw_value x = param(g, "x", SW_SHAPE(2, 5, (spec.heads + 2 * kv) * 3));
+    const sw_value o = sw_attention_packed(g, x, &spec);
+    return loss_of(g, sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+}
+
+static sw_value build_separate(sw_graph *g)
+{
+    struct sw_attention_spec spec = the_attention;
+    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
+    spec.mask = with_mask ? sw_input(g, "mask", SW_I32, SW_SHAPE(2, 6)) : SW_NO_VALUE;
+    spec.position = with_position ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
+    const sw_value q = param(g, "q", SW_SHAPE(2, 4, spec.heads * 3));
+    const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, 2 * kv * 3));
+    const sw_value o = sw_attention(g, q, sw_slice(g, kv_both, 2, 0, kv * 3),
+                                    sw_slice(g, kv_both, 2, kv * 3, kv * 3), &spec);
+    return loss_of(g, sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+}
+
+static sw_value build_dropout(sw_graph *g)
+{
+    const sw_value x = sw_dropout(g, param(g, "x", SW_SHAPE(3, 4, 5)), 0.4);
+    return loss_of(g, sw_add(g, x, sw_dropout(g, x, 0.3)));
+}
+
+static sw_status square_infer(const struct sw_user_op *op, const struct sw_view *in, struct sw_view *out)
+{
+    (void)op;
+    out[0] = in[0];
+    return SW_OK;
+}
+
+static void square_kernel(const struct sw_user_op *op, const struct sw_view *in, const struct sw_view *out)
+{
+    for (int64_t i = 0; i < sw_shape_elems(&in[0].shape); i++) {
+        const double x = sw_load_f64(in[0].dtype, in[0].data, i);
+        const double y = op->n_in == 2 ? sw_load_f64(in[1].dtype, in[1].data, i) * 2 * x : x * x;
+        sw_store_f64(out[0].dtype, out[0].data, i, op->param[0] * y);
+    }
+}
+
+static const struct sw_user_op square_grad = {
+    .name = "square_grad", .n_in = 2, .n_out = 1, .param = {3}, .infer = square_infer, .kernel = square_kernel};
+
+static void square_gradient(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
+                            const sw_value *out, const sw_value *d_out, sw_value *d_in)
+{
+    (void)op;
+    (void)out;
+    const sw_value pair[2] = {in[0], d_out[0]};
+    sw_user(g, &square_grad, pair, d_in);
+}
+
+static const struct sw_user_op square = {.name = "square",
+                                         .n_in = 1,
+                                         .n_out = 1,
+                                         .param = {3},
+                                         .infer = square_infer,
+                                         .gradient = square_gradient,
+                                         .kernel = square_kernel};
+
+static sw_value build_user(sw_graph *g)
+{
+    const sw_value x = param(g, "x", SW_SHAPE(4, 5));
+    sw_value y;
+    sw_user(g, &square, &x, &y);
+    return loss_of(g, y);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    check(build_linear, false);
+    check(build_matmul, false);
+}
+
+static void sums_and_norms(void **state)
+{
+    (void)state;
+    check(build_add, false);
+    check(build_norm, false);
+}
+
+static void activations(void **state)
+{
+    (void)state;
+    for (the_act = SW_ACT_GELU; the_act <= SW_ACT_QUICK_GELU; the_act++) {
+        check(build_act, false);
+    }
+}
+
+static void look_ups_and_losses(void **state)
+{
+    (void)state;
+    check(build_embedding, false);
+    check(build_linear_loss, false);
+    check(build_select, false);
+}
+
+static void views(void **state)
+{
+    (void)state;
+    check(build_views, false);
+}
+
+static void attention(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        the_attention = (struct sw_attention_spec){.heads = 4,
+                                                   .kv_heads = i & 1 ? 2 : 0,
+                                                   .scale = 0.6,
+                                                   .causal = (i & 2) != 0,
+                                                   .window = i & 4 ? 3 : 0,
+                                                   .dropout = i & 8 ? 0.25 : 0};
+        with_mask = (i & 4) == 0;
+        with_position = (i & 2) != 0;
+        check(build_packed, (i & 8) != 0);
+        check(build_separate, (i & 8) != 0);
+    }
+}
+
+static void dropout(void **state)
+{
+    (void)state;
+    check(build_dropout, true);
+}
+
+static void user_op(void **state)
+{
+    (void)state;
+    check(build_user, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products), cmocka_unit_test(sums_and_norms), cmocka_unit_test(activations),
+        cmocka_unit_test(look_ups_and_losses), cmocka_unit_test(views), cmocka_unit_test(attention),
+        cmocka_unit_test(dropout), cmocka_unit_test(user_op),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
