@@ -30,7 +30,7 @@ struct sw_json {
     double number;         /* INT and FLOAT */
     const char *string;    /* STRING: unescaped UTF-8, NUL-terminated */
     size_t string_len;
-    const char *raw;       /* the number or string as written, for messages; NUL-terminated */
+    const char *raw;       /* the number, or the string between its quotes, as written; NUL-terminated */
     struct sw_json *parent, *first, *last, *next; /* children in order of the text */
     int64_t n_children;
 };
@@ -60,15 +60,15 @@ struct sw_json *sw_json_get(const struct sw_json *object, const char *key);
 struct sw_json *sw_json_path(const struct sw_json *object, const char *path);
 const char *sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
 
-/* Typed look-up with default for optional members; *found may be NULL. Wrong type = SW_E_FORMAT that
- * names file, line, key, wanted and found. `doc` is for messages. */
+/* Typed look-up with default for optional members; JSON null counts as absent. Wrong type = SW_E_FORMAT
+ * that names file, line, key, wanted and found. `doc` is for messages. */
 sw_status sw_json_get_i64(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, int64_t fallback, int64_t *out);
 sw_status sw_json_get_f64(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, double fallback, double *out);
 sw_status sw_json_get_bool(const struct sw_json_doc *doc, const struct sw_json *object,
                            const char *key, bool fallback, bool *out);
-/* JSON null counts as absent. out is borrowed from the document. */
+/* out is borrowed from the document. */
 sw_status sw_json_get_str(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, const char *fallback, const char **out);
 
@@ -89,8 +89,12 @@ struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent
                                  const struct sw_json *value);
 void sw_json_remove(struct sw_json *parent, struct sw_json *child);
 
-/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal. */
+/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal, whole
+ * numbers beyond int64_t as they were written, NaN and infinities (JSON has none) as null. */
 void sw_json_write(const struct sw_json *value, int indent, struct sw_str *out);
 /* One string as JSON, quotes included; invalid UTF-8 becomes U+FFFD. */
 void sw_json_write_string(const char *text, size_t len, struct sw_str *out);
 void sw_json_write_f64(double value, struct sw_str *out);
+
+/* Bytes of text that are well-formed UTF-8: len when all are. */
+size_t sw_json_utf8_check(const char *text, size_t len);
