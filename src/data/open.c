@@ -64,23 +64,28 @@ static sw_status open_layout(size_t i, const struct paths *paths,
     }
 }
 
-/* Sets the paths of layout i in the folder; false if its files are not there. */
-static bool layout_is_there(size_t i, const char *folder, struct paths *paths)
+/* Sets the paths of layout i in the folder; *out false if its files are not there. */
+static sw_status look_for(size_t i, const char *folder, struct paths *paths, bool *out)
 {
     sw_str_clear(&paths->first);
     sw_str_clear(&paths->second);
     sw_str_printf(&paths->first, "%s/%s", folder, layouts[i].name);
     sw_str_printf(&paths->second, "%s/%s", folder,
                   layouts[i].second ? layouts[i].second : layouts[i].name);
-    return !paths->first.failed && !paths->second.failed && access(paths->first.ptr, F_OK) == 0 &&
-           access(paths->second.ptr, F_OK) == 0;
+    if (paths->first.failed || paths->second.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
+    }
+    *out = access(paths->first.ptr, F_OK) == 0 && access(paths->second.ptr, F_OK) == 0;
+    return SW_OK;
 }
 
 static sw_status open_folder(const char *folder, struct paths *paths,
                              const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {
     for (size_t i = 0; i < SW_LEN(layouts); ++i) {
-        if (layout_is_there(i, folder, paths)) {
+        bool there;
+        SW_TRY(look_for(i, folder, paths, &there));
+        if (there) {
             return open_layout(i, paths, options, out);
         }
     }
@@ -114,6 +119,7 @@ static sw_status open_file(const char *path, struct paths *paths,
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t i = 0;
+    bool there;
     while (i < SW_LEN(layouts) && strcmp(name, layouts[i].name) != 0 &&
            (!layouts[i].second || strcmp(name, layouts[i].second) != 0)) {
         i++;
@@ -122,7 +128,8 @@ static sw_status open_file(const char *path, struct paths *paths,
         return open_unnamed(path, options, out);
     }
     SW_TRY(sw_tokenizer_folder_of(path, &paths->folder));
-    if (!layout_is_there(i, paths->folder.ptr, paths)) {
+    SW_TRY(look_for(i, paths->folder.ptr, paths, &there));
+    if (!there) {
         return SW_FAIL(SW_E_IO, "%s: needs both %s and %s in its folder", path, layouts[i].name,
                        layouts[i].second);
     }

@@ -357,7 +357,9 @@ static void failing_allocations(void **state)
         sw_alloc_fail_nth(0);
         sw_dataset_close(dataset);
         sw_alloc_get_stats(&after);
-        assert_true(st == SW_OK || st == SW_E_NOMEM);
+        if (st != SW_OK && st != SW_E_NOMEM) {
+            fail_msg("allocation %lld: %s", (long long)n, sw_error_message());
+        }
         assert_int_equal(after.live_blocks, before.live_blocks);
     }
     sw_tokenizer_close(tokenizer);
