@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU device. A stream is the caller: work runs inline, its items on the pool, so every queue is
+// always drained and events have nothing to wait for. Kernels are chosen when they are prepared: the
+// first fast row that takes the op, else the reference row.
+#include "device/cpu/cpu.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* One byte of state each: handles must differ from NULL, nothing more. */
+struct sw_stream_queue {
+    char unused;
+};
+struct sw_event {
+    char unused;
+};
+
+struct sw_kernel {
+    const struct cpu_kernel *row;
+    struct sw_op op; /* a copy: desc.op points here, the graph may go */
+    struct sw_op_desc desc;
+    void *prepared;
+};
+
+static struct cpu_device *cpu_of(struct sw_device *dev)
+{
+    return SW_CONTAINER(dev, struct cpu_device, super);
+}
+
+static void close_device(struct sw_device *dev)
+{
+    struct cpu_device *cpu = cpu_of(dev);
+    sw_pool_close(cpu->pool);
+    sw_free(cpu);
+}
+
+static sw_status mem_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out)
+{
+    (void)dev;
+    void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mem == MAP_FAILED) {
+        char text[32];
+        return SW_FAIL(SW_E_NOMEM, "device cpu: the system has no %s of %s memory (%s)",
+                       sw_format_bytes(text, sizeof text, (double)bytes),
+                       kind == SW_MEM_DEVICE ? "device" : "host", strerror(errno));
+    }
+#if defined(MADV_HUGEPAGE)
+    if (bytes >= 2 * HUGE_PAGE) {
+        madvise(mem, bytes, MADV_HUGEPAGE); /* fewer misses of the TLB; a refusal costs nothing */
+    }
+#endif
+    *out = mem;
+    return SW_OK;
+}
+
+static void mem_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes)
+{
+    (void)dev;
+    (void)kind;
+    munmap(mem, bytes);
+}
+
+static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out)
+{
+    (void)dev;
+    struct sw_stream_queue *stream = sw_alloc_zero("device", 1, sizeof *stream);
+    SW_TRY_ALLOC(stream, "a stream");
+    *out = stream;
+    return SW_OK;
+}
+
+static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
+{
+    (void)dev;
+    sw_free(stream);
+}
+
+static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stream)
+{
+    (void)dev;
+    (void)stream;
+    return SW_OK;
+}
+
+static sw_status copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
+                      size_t bytes)
+{
+    (void)dev;
+    (void)on;
+    memmove(dst, src, bytes);
+    return SW_OK;
+}
+
+static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
+                      size_t bytes)
+{
+    (void)dev;
+    (void)on;
+    memset(dst, byte, bytes);
+    return SW_OK;
+}
+
+static sw_status event_open(struct sw_device *dev, struct sw_event **out)
+{
+    (void)dev;
+    struct sw_event *event = sw_alloc_zero("device", 1, sizeof *event);
+    SW_TRY_ALLOC(event, "an event");
+    *out = event;
+    return SW_OK;
+}
+
+static void event_close(struct sw_device *dev, struct sw_event *event)
+{
+    (void)dev;
+    sw_free(event);
+}
+
+static sw_status event_record(struct sw_device *dev, struct sw_event *event,
+                              struct sw_stream_queue *on)
+{
+    (void)dev;
+    (void)event;
+    (void)on;
+    return SW_OK;
+}
+
+static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
+                            struct sw_stream_queue *on)
+{
+    (void)dev;
+    (void)event;
+    (void)on;
+    return SW_OK;
+}
+
+/* ---- kernels ---- */
+
+static bool takes(const struct cpu_device *cpu, const struct cpu_kernel *row,
+                  const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    memset(out, 0, sizeof *out);
+    row->query(cpu, desc, out);
+    return out->supported;
+}
+
+static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struct sw_op_desc *desc,
+                                       struct sw_kernel_info *out)
+{
+    const enum sw_op_kind kind = desc->op->kind;
+    for (int i = 0; !cpu->reference && i < 4 && cpu_fast_rows[kind][i]; i++) {
+        if (takes(cpu, cpu_fast_rows[kind][i], desc, out)) {
+            return cpu_fast_rows[kind][i];
+        }
+    }
+    const struct cpu_kernel *row = &cpu_reference_rows[kind];
+    return row->query && takes(cpu, row, desc, out) ? row : NULL;
+}
+
+static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    if (!choose(cpu_of(dev), desc, out)) {
+        memset(out, 0, sizeof *out);
+    }
+}
+
+static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
+                         struct sw_kernel **out)
+{
+    struct cpu_device *cpu = cpu_of(dev);
+    struct sw_kernel_info info;
+    const struct cpu_kernel *row = choose(cpu, desc, &info);
+    if (!row) {
+        return SW_FAIL(SW_E_UNSUP, "device %s has no kernel for op %s", dev->ops->name,
+                       sw_op_name(desc->op));
+    }
+    struct sw_kernel *kernel = sw_alloc_zero("device", 1, sizeof *kernel);
+    SW_TRY_ALLOC(kernel, "a kernel");
+    kernel->row = row;
+    kernel->op = *desc->op;
+    kernel->desc = *desc;
+    kernel->desc.op = &kernel->op;
+    if (row->prepare) {
+        const sw_status st = row->prepare(cpu, &kernel->desc, &kernel->prepared);
+        if (st < 0) {
+            sw_free(kernel);
+            return sw_frame_at(__FILE__, __LINE__, st);
+        }
+    }
+    *out = kernel;
+    return SW_OK;
+}
+
+static void release(struct sw_device *dev, struct sw_kernel *kernel)
+{
+    (void)dev;
+    if (kernel && kernel->row->release) {
+        kernel->row->release(kernel->prepared);
+    }
+    sw_free(kernel);
+}
+
+static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
+                        void *const *in, void *const *out, void *workspace, double *scalars)
+{
+    (void)on;
+    const struct sw_op *op = &kernel->op;
+    if ((op->unless_skipped || op->kind == SW_OP_UPDATE) && scalars[SW_SCALAR_SKIP] != 0) {
+        return SW_OK;
+    }
+    const struct cpu_call call = {&kernel->desc, in,      out, workspace, scalars,
+                                  cpu_of(dev)->pool, kernel->prepared};
+    kernel->row->run(&call);
+    return SW_OK;
+}
+
+static const struct sw_device_ops cpu_ops = {
+    .name = "cpu",
+    .close = close_device,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .query = query,
+    .prepare = prepare,
+    .release = release,
+    .launch = launch,
+};
+
+static void name_kernel_set(struct cpu_device *cpu)
+{
+    if (cpu->reference) {
+        snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu reference");
+        return;
+    }
+    char more[96];
+    cpu_fast_describe(cpu, more, sizeof more);
+    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s%s bf16:%s%s%s",
+             cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
+             cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
+}
+
+sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out)
+{
+    bool amx_bf16;
+    enum cpu_isa isa = cpu_isa_detect(&amx_bf16), limit = isa;
+    if (options->max_isa && !cpu_isa_parse(options->max_isa, &limit)) {
+        return SW_FAIL(SW_E_ARG,
+                       "device cpu: unknown instruction set \"%s\"; one of portable, avx2, avx512, "
+                       "avx512_bf16",
+                       options->max_isa);
+    }
+    struct cpu_device *cpu = sw_alloc_zero("device", 1, sizeof *cpu);
+    SW_TRY_ALLOC(cpu, "the CPU device");
+    cpu->super.ops = &cpu_ops;
+    cpu->super.caps = SW_DEVICE_HOST_VISIBLE;
+    cpu->super.kernel_set = cpu->kernel_set;
+    cpu->reference = options->reference;
+    cpu->isa = limit < isa ? limit : isa;
+    cpu->has_amx_bf16 = amx_bf16 && !options->max_isa; /* a limit names something older */
+    cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
+    name_kernel_set(cpu);
+    const sw_status st = sw_pool_open(options->n_threads, &cpu->pool);
+    if (st < 0) {
+        sw_free(cpu);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = &cpu->super;
+    return SW_OK;
+}
