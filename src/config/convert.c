@@ -130,6 +130,7 @@ static const char *to_number(const struct sw_json *node, bool model, unsigned fl
     default:
         return "is not a number";
     }
+    *out += 0.0; /* -0 is 0 */
     return isfinite(*out) ? NULL : "is not finite";
 }
 
