@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of `spillway doctor`: libraries of the build with what goes without each, and measured rates
+// of the processor with the path that products of each dtype take.
+#include "spillway/doctor.h"
+
+#include <string.h>
+
+#include "device/device.h"
+
+/* Set by the build for every room that wraps the library. */
+static const struct {
+    const char *name;
+    int found;
+    const char *without;
+} libraries[] = {
+    {"oneDNN", SW_HAVE_DNNL, "matrix products take the built-in kernels"},
+    {"liburing", SW_HAVE_URING, "file transfers take a pool of threads"},
+    {"PCRE2", SW_HAVE_PCRE2, "no byte-level BPE tokenizers (apt-get install libpcre2-dev)"},
+    {"utf8proc", SW_HAVE_UTF8PROC, "no byte-level BPE tokenizers (apt-get install libutf8proc-dev)"},
+    {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
+    {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
+    {"MPI", SW_HAVE_MPI, "one process"},
+};
+
+sw_status sw_doctor_text(int n_threads, char **out)
+{
+    const struct sw_cpu_options options = {.n_threads = n_threads};
+    struct sw_device *dev = NULL;
+    struct sw_cpu_report report;
+    memset(&report, 0, sizeof report);
+    SW_TRY(sw_device_open_cpu(&options, &dev));
+    const sw_status st = sw_device_cpu_report(dev, &report);
+    if (st < 0) {
+        sw_device_close(dev);
+        return st;
+    }
+    struct sw_str text = {0};
+    sw_str_printf(&text, "spillway %s\n", sw_version());
+    for (size_t i = 0; i < SW_LEN(libraries); i++) {
+        sw_str_printf(&text, "%s %-9s%s%s\n", libraries[i].found ? "✓" : "✗", libraries[i].name,
+                      libraries[i].found ? "" : " ", libraries[i].found ? "" : libraries[i].without);
+    }
+    sw_str_printf(&text, "cpu      %s, %d threads\nisa      %s\nkernels  %s\n", report.cpu,
+                  report.n_threads, report.isa, sw_device_kernel_set(dev));
+    for (size_t i = 0; i < SW_LEN(report.peak); i++) {
+        sw_str_printf(&text, "%-8s register peak %7.1f GFLOP/s a thread, product %7.1f GFLOP/s: %s\n",
+                      sw_dtype_name(report.peak[i].dtype), report.peak[i].register_gflops,
+                      report.peak[i].product_gflops, report.peak[i].path);
+    }
+    sw_str_printf(&text, "memcpy   %.1f GB/s, read and written\n", report.copy_gb_s);
+    sw_device_close(dev);
+    if (text.failed) {
+        sw_str_fini(&text);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+    }
+    *out = text.ptr;
+    return SW_OK;
+}
