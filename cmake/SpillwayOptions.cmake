@@ -5,6 +5,7 @@ option(SPILLWAY_MINIMAL "Build with no optional dependency at all" OFF)
 option(SPILLWAY_WERROR "Treat warnings as errors" OFF)
 option(SPILLWAY_SAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
+option(SPILLWAY_FUZZ "Link the fuzz targets with libFuzzer instead of our driver (clang)" OFF)
 option(SPILLWAY_EXAMPLES "Build the example programs" ON)
 
 # AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
@@ -15,6 +16,9 @@ endforeach()
 
 if(SPILLWAY_SAN AND SPILLWAY_TSAN)
     message(FATAL_ERROR "SPILLWAY_SAN and SPILLWAY_TSAN exclude each other: use two build folders")
+endif()
+if(SPILLWAY_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "SPILLWAY_FUZZ needs clang (-DCMAKE_C_COMPILER=clang), which has libFuzzer")
 endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING

@@ -87,7 +87,7 @@ function(sw_architecture_tests)
     mark_as_advanced(SPILLWAY_CLANG_FORMAT)
     if(SPILLWAY_CLANG_FORMAT)
         add_custom_target(format
-            COMMAND find src include examples bench tests -name "*.[ch]" -exec
+            COMMAND find src include examples bench fuzz tests -name "*.[ch]" -exec
                 "${SPILLWAY_CLANG_FORMAT}" -i {} +
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
     endif()

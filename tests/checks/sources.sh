@@ -18,7 +18,7 @@ complain() {
 }
 
 library=$(find src include -name '*.[ch]' ! -path '*/tests/*' | sort)
-everything=$(find src include examples bench tests -name '*.[ch]' 2>/dev/null | sort)
+everything=$(find src include examples bench fuzz tests -name '*.[ch]' 2>/dev/null | sort)
 code=$(printf '%s\n' "$library" | xargs awk -f "$here/code.awk")
 
 word='(^|[^A-Za-z0-9_])'
