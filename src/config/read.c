@@ -195,7 +195,8 @@ static sw_status find_block(const struct sw_config_impl *impl, const struct conf
     if (!node || (node->type == SW_JSON_NULL && section->flags & SECTION_NULL)) {
         return SW_OK;
     }
-    if (section->flags & SECTION_GATED && node->type == SW_JSON_BOOL && !node->boolean) {
+    const unsigned switched = SECTION_GATED | SECTION_NULL;
+    if ((section->flags & switched) == switched && node->type == SW_JSON_BOOL && !node->boolean) {
         return SW_OK; /* "amp": false */
     }
     if (is_auto(node) && section->flags & SECTION_MODEL && strchr(section->path, '.')) {

@@ -132,6 +132,7 @@ static void types_and_ranges(void **state)
     REFUSED("{\"spillway\": {\"device_memory\": \"12 parsecs\"}}", "spillway.device_memory",
             "bytes");
     REFUSED("{\"spillway\": {\"loss\": \"token\"}}", "spillway.loss", "\"microbatch\", \"tokens\"");
+    REFUSED("{\"tensorboard\": false}", "tensorboard", "not an object");
     REFUSED("[1]", "ds.json", "not an object");
     REFUSED("{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}}", "ds.json:1",
             "bf16.enabled", "both");
@@ -316,7 +317,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
         "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"none\"}}}");
     is_built(
         "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"x\"}, \"elasticity\": null, "
-        "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"sparse_gradients\": true, "
+        "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"nebula\": false, \"sparse_gradients\": true, "
         "\"compression_training\": {}, \"hybrid_engine\": {\"enabled\": false}, "
         "\"gradient_allreduce_op\": \"MEAN\", \"autotuning\": {\"enabled\": false}}");
 }
