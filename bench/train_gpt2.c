@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens per second of a whole training step of GPT-2 (124M), as a fraction of the matrix peak measured in
+// the same run, with the time of each operation.
+//
+//     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
+//                      [--model gpt2]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "device/device.h"
+#include "spillway/engine.h"
+
+struct run {
+    int64_t batch, tokens, steps, threads;
+    const char *dtype, *model;
+};
+
+static bool parse(int argc, char **argv, struct run *run)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *value = argv[i + 1];
+        if (strcmp(argv[i], "--batch") == 0) {
+            run->batch = atoll(value);
+        } else if (strcmp(argv[i], "--seq-len") == 0) {
+            run->tokens = atoll(value);
+        } else if (strcmp(argv[i], "--steps") == 0) {
+            run->steps = atoll(value);
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            run->threads = atoll(value);
+        } else if (strcmp(argv[i], "--dtype") == 0) {
+            run->dtype = value;
+        } else if (strcmp(argv[i], "--model") == 0) {
+            run->model = value;
+        } else {
+            return false;
+        }
+    }
+    return argc % 2 == 1 && run->batch > 0 && run->tokens > 0 && run->steps > 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The matrix peak, out of registers, of all threads together, and what our products reach. */
+static sw_status measure_peak(const struct run *run, double *peak, double *product)
+{
+    const struct sw_cpu_options options = {.n_threads = (int)run->threads};
+    struct sw_device *dev = NULL;
+    struct sw_cpu_report report;
+    SW_TRY(sw_device_open_cpu(&options, &dev));
+    const sw_status st = sw_device_cpu_report(dev, &report);
+    const int i = strcmp(run->dtype, "f32") == 0 ? 0 : strcmp(run->dtype, "bf16") == 0 ? 1 : 2;
+    *peak = report.peak[i].register_gflops * report.n_threads;
+    *product = report.peak[i].product_gflops;
+    printf("{\"cpu\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"path\":\"%s\",\"peak_gflops\":%.1f,"
+           "\"product_gflops\":%.1f}\n",
+           report.cpu, report.isa, report.n_threads, report.peak[i].path, *peak, *product);
+    sw_device_close(dev);
+    return st;
+}
+
+static sw_status bench(const struct run *run)
+{
+    char config[512];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_clipping\": 1.0, \"optimizer\": "
+             "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, \"bf16\": {\"enabled\": %s}, "
+             "\"fp16\": {\"enabled\": %s}, \"spillway\": {\"threads\": %lld}}",
+             (long long)run->batch, strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
+             strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = run->model,
+                                              .seq_len = run->tokens,
+                                              .profile = true,
+                                              .no_dropout = true};
+    sw_engine *engine = NULL;
+    double peak = 0, product = 0;
+    SW_TRY(measure_peak(run, &peak, &product));
+    SW_TRY(sw_initialize(&options, &engine));
+    const int64_t n = run->batch * run->tokens;
+    int32_t *ids = malloc((size_t)n * sizeof *ids), *labels = malloc((size_t)n * sizeof *labels);
+    double *seconds = malloc((size_t)run->steps * sizeof *seconds);
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(sw_philox_u64(1, 1, (uint64_t)i) % (uint64_t)sw_engine_vocab(engine));
+        labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % (uint64_t)sw_engine_vocab(engine));
+    }
+    const struct sw_shape shape = {2, {run->batch, run->tokens}};
+    const struct sw_tensor tensors[] = {{"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+                                        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2};
+    sw_status st = SW_OK;
+    double loss = 0;
+    for (int64_t i = -1; i < run->steps && st >= 0; i++) { /* the first one touches all memory */
+        struct sw_step_report report;
+        const double begin = sw_now_s();
+        st = sw_train_batch(engine, &batch, 1, &report);
+        if (i >= 0) {
+            seconds[i] = sw_now_s() - begin;
+        }
+        loss = report.loss;
+    }
+    if (st >= 0) {
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        qsort(seconds, (size_t)run->steps, sizeof *seconds, by_value);
+        const double median = seconds[run->steps / 2];
+        const double gflops = sw_engine_step_flops(engine) / 1e9;
+        printf("{\"model\":\"%s\",\"dtype\":\"%s\",\"batch\":%lld,\"tokens\":%lld,\"step_s\":%.4f,"
+               "\"min_s\":%.4f,\"max_s\":%.4f,\"tokens_per_s\":%.1f,\"gflop_per_step\":%.1f,"
+               "\"of_peak\":%.3f,\"of_product\":%.3f,\"plan_bytes\":%lld,\"peak_rss_bytes\":%lld,"
+               "\"loss\":%.4f}\n",
+               run->model, run->dtype, (long long)run->batch, (long long)run->tokens, median,
+               seconds[0], seconds[run->steps - 1], (double)n / median, gflops,
+               gflops / median / peak, gflops / median / product,
+               (long long)sw_engine_tier_bytes(engine, 0), (long long)usage.ru_maxrss * 1024, loss);
+        char *text = NULL;
+        st = sw_profile_text(engine, &text);
+        if (st >= 0) {
+            fputs(text, stdout);
+        }
+        sw_text_free(text);
+    }
+    free(ids);
+    free(labels);
+    free(seconds);
+    sw_close(engine);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    struct run run = {
+        .batch = 4, .tokens = 64, .steps = 5, .threads = 2, .dtype = "f32", .model = "gpt2"};
+    if (!parse(argc, argv, &run)) {
+        fprintf(stderr, "usage: bench_train_gpt2 [--batch B] [--seq-len T] [--dtype f32|bf16|f16] "
+                        "[--steps N] [--threads N] [--model PRESET]\n");
+        return 2;
+    }
+    if (bench(&run) < 0) {
+        fprintf(stderr, "bench_train_gpt2: %s\n", sw_error_message());
+        return 1;
+    }
+    return 0;
+}
