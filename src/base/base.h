@@ -23,12 +23,20 @@ sw_status sw_frame_at(const char *file, int line, sw_status code);
 /* Puts "text: " in front of the current message (a caller that knows the file, key or rank). */
 sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
 
-#define SW_FAIL(code, ...) sw_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__)
+/* Both macros hand on a code that the compiler can see is negative: it then knows that outputs, which
+ * are written only on success, are set wherever they are read. */
+#define SW_FAIL(code, ...)                                                                         \
+    __extension__({                                                                                \
+        const sw_status sw_fail_st = (code);                                                       \
+        sw_fail_at(__FILE__, __LINE__, sw_fail_st, __VA_ARGS__);                                   \
+        sw_fail_st;                                                                                \
+    })
 #define SW_TRY(call)                                                                               \
     do {                                                                                           \
         const sw_status sw_try_st = (call);                                                        \
         if (sw_try_st < 0) {                                                                       \
-            return sw_frame_at(__FILE__, __LINE__, sw_try_st);                                     \
+            sw_frame_at(__FILE__, __LINE__, sw_try_st);                                            \
+            return sw_try_st;                                                                      \
         }                                                                                          \
     } while (0)
 /* Same, for functions that own something: sets the local `st` and jumps to the clean-up label. */
