@@ -223,6 +223,12 @@ static bool old_aio_name(const struct reading *r, const char *recorded)
     return strcmp(recorded, "aio_config.intra_op_parallelism") == 0 && text_has(r, "thread_count");
 }
 
+static bool adamw_decouples(const struct reading *r, const char *recorded)
+{
+    return strcmp(recorded, "optimizer_params.adam_w_mode") == 0 &&
+           config_choice_is(r->config, "optimizer.type", "AdamW");
+}
+
 static const struct rule rules[] = {
     {"unknown-keys", "unknown_top_level_is_ignored", WE_REFUSE, unknown_keys},
     {"types-everywhere", "batch_micro_fraction", WE_REFUSE, types_everywhere},
@@ -236,6 +242,7 @@ static const struct rule rules[] = {
     {"scale-fits-fp32", "", WE_REFUSE, scale_fits_fp32},
     {"paths-as-written", "", WE_READ, paths_as_written},
     {"list-of-paths", "offload_param_path_list", WE_ACCEPT, list_of_paths},
+    {"adamw-decouples", "", WE_READ, adamw_decouples},
     {"old-aio-name", "aio_thread_count_ignored", WE_READ, old_aio_name},
 };
 
