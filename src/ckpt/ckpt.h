@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckpt - checkpoints: what a run needs to go on, written by one rank or many, read by any number.
+// A checkpoint is a folder checkpoint-STEP of safetensors files and one manifest.json, byte by byte in
+// docs/checkpoint.md. Invariant: whatever ends a save (a kill, a full disk, a loss of power), the folder
+// of checkpoints holds the old complete checkpoint or the new one; a part never looks whole.
+// The room knows no engine: tensors come in through a callback, in pieces, and go out by name and box.
+#pragma once
+
+#include "base/base.h"
+#include "json/json.h"
+#include "tensor/tensor.h"
+
+/* ---- boxes: n-dimensional pieces of a tensor, without padding ---- */
+
+/* The first shape.rank entries count; a scalar has one element and needs none. */
+struct sw_box {
+    int64_t start[SW_MAX_RANK], dims[SW_MAX_RANK];
+};
+struct sw_box sw_box_whole(const struct sw_shape *shape);
+int64_t sw_box_elems(int rank, const struct sw_box *box);
+/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how many. The
+ * shards of ZeRO are flat, a checkpoint's boxes are not, so that any other cut can read them. */
+enum { SW_BOX_MAX_OF_RANGE = 2 * SW_MAX_RANK };
+int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
+                    struct sw_box out[SW_BOX_MAX_OF_RANGE]);
+
+/* ---- saving ---- */
+
+/* One box of one tensor that a writer holds. The boxes of all writers cover each tensor exactly once. */
+struct sw_ckpt_tensor {
+    const char *param; /* "transformer.h.0.attn.c_attn.weight" */
+    const char *kind;  /* "master" (decoded fp32 weights), "exp_avg", "exp_avg_sq", "momentum", .. */
+    enum sw_dtype dtype;
+    struct sw_shape shape; /* of the whole tensor */
+    struct sw_box box;
+};
+
+/* Elements [first, first + n) of the box of tensors[i_tensor], row-major, into dst in its dtype. */
+typedef sw_status (*sw_ckpt_read_fn)(void *ctx, int64_t i_tensor, int64_t first, int64_t n,
+                                     void *dst);
+/* The most bytes that one call of it is asked for, and all the memory a save takes for tensors. */
+enum { SW_CKPT_PIECE_BYTES = 1 << 20 };
+
+struct sw_ckpt_scaler {
+    double scale;
+    int64_t iteration, last_overflow, hysteresis_left;
+};
+
+/* Everything beside tensors. Strings and config are borrowed. A schedule is a function of `applied` and
+ * the configuration, so it has no state of its own. */
+struct sw_ckpt_meta {
+    int64_t step;    /* optimizer steps so far, skipped ones included; names the folder */
+    int64_t applied; /* those that were applied: the position of the schedule */
+    int64_t samples; /* data cursor, in global samples */
+    uint64_t seed;
+    double val_loss;           /* NaN: not known */
+    uint64_t fingerprint;      /* of the arithmetic (docs/ARCHITECTURE.md) */
+    const char *kernel_set;    /* NULL: not told */
+    struct sw_ckpt_scaler scaler;
+    const struct sw_json *config; /* effective configuration; NULL: {} */
+};
+
+struct sw_ckpt_save_options {
+    const char *dir; /* folder of checkpoints; made when it is not there */
+    int keep_last;   /* newest complete ones that stay, and the best besides; 0 = all */
+};
+
+/*
+ * sw_ckpt_save - one writer's whole save: begin, write_part, commit.
+ *
+ * When it fails, what was written so far is removed again, as far as possible.
+ *
+ * SW_E_IO      names the path and says why; the checkpoints that were there are intact
+ */
+sw_status sw_ckpt_save(const struct sw_ckpt_save_options *options, const struct sw_ckpt_meta *meta,
+                       const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
+                       sw_ckpt_read_fn read, void *ctx);
+
+/* The same for many writers on a shared file system. Rank 0 begins; then, after a barrier, each rank
+ * writes its part, in parallel; then, after all agreed that they could, rank 0 commits. A save that is
+ * given up is dropped by rank 0 (or by the next begin, which removes what dead runs left). */
+sw_status sw_ckpt_begin(const char *dir, int64_t step);
+sw_status sw_ckpt_write_part(const char *dir, int64_t step, int rank,
+                             const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
+                             sw_ckpt_read_fn read, void *ctx);
+sw_status sw_ckpt_commit(const struct sw_ckpt_save_options *options,
+                         const struct sw_ckpt_meta *meta, int n_ranks);
+void sw_ckpt_drop(const char *dir, int64_t step);
+
+/* ---- loading ---- */
+
+struct sw_ckpt; /* an open checkpoint; one thread at a time */
+
+/*
+ * sw_ckpt_open - open for reading.
+ *
+ * path         a folder of checkpoints (or its "/latest"): the newest complete one, those that are not
+ *              complete named in the log and passed over; its "/best": the one of least validation
+ *              loss; or a checkpoint itself
+ *
+ * SW_PENDING   the folder is not there or holds no complete checkpoint; *out is not set
+ * SW_E_FORMAT  path is a checkpoint and not complete: says what is missing
+ * SW_E_UNSUP   it requires a feature, or has a version, that this program does not know
+ */
+sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out);
+void sw_ckpt_close(struct sw_ckpt *ckpt);
+
+const char *sw_ckpt_path(const struct sw_ckpt *ckpt);
+/* Lent until close. */
+const struct sw_ckpt_meta *sw_ckpt_meta(const struct sw_ckpt *ckpt);
+
+struct sw_ckpt_entry {
+    const char *param, *kind;
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+};
+int64_t sw_ckpt_n_tensors(const struct sw_ckpt *ckpt);
+const struct sw_ckpt_entry *sw_ckpt_entry(const struct sw_ckpt *ckpt, int64_t i_tensor);
+/* Its index; -1 when there is none. */
+int64_t sw_ckpt_find(const struct sw_ckpt *ckpt, const char *param, const char *kind);
+
+/*
+ * sw_ckpt_read - elements of one box, whatever boxes they were written as.
+ *
+ * box          NULL: the whole tensor
+ * dtype        of dst: the tensor's own, or any float when the tensor is one
+ * dst          [elements of box] row-major
+ */
+sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_box *box,
+                       enum sw_dtype dtype, void *dst);
+/* Elements [first, first + n) of the flattened tensor. */
+sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t first, int64_t n,
+                            enum sw_dtype dtype, void *dst);
+
+/* Reads every byte and compares the digests. SW_E_FORMAT names the first file that differs. */
+sw_status sw_ckpt_verify(struct sw_ckpt *ckpt);
+
+/* ---- looking ---- */
+
+struct sw_ckpt_summary {
+    const char *name, *path;
+    int64_t step;
+    bool complete;
+    const char *problem; /* why it is not, or cannot be read by this program; else NULL */
+    /* of complete ones */
+    int64_t serial; /* counts the saves into this folder: the newest has the highest */
+    int64_t bytes, n_writers;
+    uint64_t fingerprint;
+    double val_loss;
+};
+struct sw_ckpt_list {
+    struct sw_ckpt_summary *items; /* newest first; those that are not complete at the end */
+    int64_t n_items;
+    struct sw_arena arena;
+};
+/* A folder that is not there has none. */
+sw_status sw_ckpt_list(const char *dir, struct sw_ckpt_list *out);
+void sw_ckpt_list_fini(struct sw_ckpt_list *list);
+
+enum sw_ckpt_relation { SW_CKPT_BOTH, SW_CKPT_ONLY_FIRST, SW_CKPT_ONLY_SECOND, SW_CKPT_RESHAPED };
+struct sw_ckpt_difference {
+    struct sw_ckpt_entry entry; /* of the first checkpoint, where it has the tensor */
+    enum sw_ckpt_relation relation;
+    /* SW_CKPT_BOTH only */
+    int64_t n_different; /* elements; two NaN count as equal */
+    double max_abs;      /* infinite where only one is a NaN */
+};
+struct sw_ckpt_diff {
+    struct sw_ckpt_difference *items; /* every tensor of both, those of the first in front */
+    int64_t n_items;
+};
+/* Streams both; entries borrow from the two checkpoints. */
+sw_status sw_ckpt_diff(struct sw_ckpt *first, struct sw_ckpt *second, struct sw_ckpt_diff *out);
+void sw_ckpt_diff_fini(struct sw_ckpt_diff *diff);

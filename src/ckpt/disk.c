@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls by which a checkpoint changes the disk, each a fault point, each error naming its path; and
+// the names of checkpoints.
+#include "ckpt/private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sw_status fail_io(const char *what, const char *path)
+{
+    return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* Sets errno as the system would when a test asked for a failure here. */
+static bool fault(const char *point)
+{
+    const enum sw_fault_action action = sw_fault_point(point);
+    errno = action == SW_FAULT_ENOSPC ? ENOSPC : EIO;
+    return action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC;
+}
+
+/* ---- names ---- */
+
+static sw_status check_length(int len, const char *dir)
+{
+    if (len < 0 || len >= PATH_MAX) {
+        return SW_FAIL(SW_E_IO, "the name of a file in %s is too long", dir);
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path)
+{
+    return check_length(
+        snprintf(path, PATH_MAX, "%s/" CKPT_PREFIX "%lld%s", dir, (long long)step, suffix), dir);
+}
+
+sw_status ckpt_join(const char *dir, const char *name, char *path)
+{
+    return check_length(snprintf(path, PATH_MAX, "%s/%s", dir, name), dir);
+}
+
+bool ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step)
+{
+    const size_t len = strlen(CKPT_PREFIX);
+    if (strncmp(name, CKPT_PREFIX, len) != 0 || name[len] < '0' || name[len] > '9') {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    const long long step = strtoll(name + len, &end, 10);
+    if (errno != 0 || strcmp(end, suffix) != 0) {
+        return false;
+    }
+    *out_step = step;
+    return true;
+}
+
+/* ---- folders ---- */
+
+bool ckpt_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+sw_status ckpt_make_folder(const char *path)
+{
+    if (fault("mkdir") || mkdir(path, 0777) != 0) {
+        return fail_io("make the folder", path);
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_sync_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_io("open the folder", path);
+    }
+    const bool synced = !fault("fsync") && fsync(fd) == 0;
+    const sw_status st = synced ? SW_OK : fail_io("sync the folder", path);
+    close(fd);
+    return st;
+}
+
+/* The folder above the first `len` characters of path: "." for a relative name, "/" for the root. */
+static sw_status sync_above(const char *path, size_t len)
+{
+    char above[PATH_MAX];
+    while (len > 0 && path[len - 1] == '/') {
+        len--;
+    }
+    while (len > 0 && path[len - 1] != '/') {
+        len--;
+    }
+    if (len == 0) {
+        return ckpt_sync_folder(".");
+    }
+    memcpy(above, path, len);
+    above[len] = '\0';
+    return ckpt_sync_folder(above);
+}
+
+sw_status ckpt_make_folders(const char *path)
+{
+    char part[PATH_MAX];
+    const size_t len = strlen(path);
+    if (len == 0 || len >= sizeof(part)) {
+        return SW_FAIL(SW_E_ARG, "cannot make the folder \"%s\": its name has %zu characters", path,
+                       len);
+    }
+    for (size_t i = 1; i <= len; i++) {
+        if ((path[i] != '/' && path[i] != '\0') || path[i - 1] == '/') {
+            continue;
+        }
+        memcpy(part, path, i);
+        part[i] = '\0';
+        struct stat info;
+        if (stat(part, &info) == 0 && S_ISDIR(info.st_mode)) {
+            continue;
+        }
+        SW_TRY(ckpt_make_folder(part));
+        SW_TRY(sync_above(part, i));
+    }
+    return SW_OK;
+}
+
+/* ---- files ---- */
+
+sw_status ckpt_write(int fd, const char *path, const void *data, size_t len)
+{
+    const char *next = data;
+    while (len > 0) {
+        const enum sw_fault_action action = sw_fault_point("write");
+        if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
+            errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
+            return fail_io("write", path);
+        }
+        const size_t ask = action == SW_FAULT_SHORT ? (len + 1) / 2 : len;
+        const ssize_t n = write(fd, next, ask);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return fail_io("write", path);
+        }
+        next += n;
+        len -= (size_t)n;
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_sync(int fd, const char *path)
+{
+    if (fault("fsync") || fsync(fd) != 0) {
+        return fail_io("write", path);
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_rename(const char *from, const char *to)
+{
+    if (fault("rename") || rename(from, to) != 0) {
+        const int error = errno;
+        return SW_FAIL(SW_E_IO, "cannot rename %s to %s: %s", from, to, strerror(error));
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_unlink(const char *path)
+{
+    if (fault("unlink") || unlink(path) != 0) {
+        return fail_io("remove", path);
+    }
+    return SW_OK;
+}
+
+/* ---- lists and trees ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+sw_status ckpt_names(const char *path, struct sw_arena *arena, const char ***out, int64_t *out_n)
+{
+    DIR *dir = opendir(path);
+    if (!dir) {
+        return fail_io("list the folder", path);
+    }
+    const char **names = NULL;
+    size_t n = 0, cap = 0;
+    sw_status st = SW_OK;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry) {
+            st = errno ? fail_io("list the folder", path) : SW_OK;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        if (n == cap) {
+            cap = cap ? 2 * cap : 32;
+            const char **grown = sw_arena_array(arena, cap, sizeof(*names));
+            if (grown && n) {
+                memcpy(grown, names, n * sizeof(*names));
+            }
+            names = grown;
+        }
+        const char *copy = names ? sw_arena_strdup(arena, entry->d_name) : NULL;
+        if (!copy) {
+            st = SW_FAIL(SW_E_NOMEM, "out of host memory for the list of %s", path);
+            break;
+        }
+        names[n++] = copy;
+    }
+    closedir(dir);
+    if (st < 0) {
+        return st;
+    }
+    if (n) {
+        qsort(names, n, sizeof(*names), compare_names);
+    }
+    *out = names;
+    *out_n = (int64_t)n;
+    return SW_OK;
+}
+
+static sw_status remove_contents(const char *path, struct sw_arena *arena)
+{
+    char child[PATH_MAX];
+    SW_TRY(ckpt_join(path, CKPT_MANIFEST, child));
+    if (ckpt_exists(child)) {
+        SW_TRY(ckpt_unlink(child));
+    }
+    const char **names;
+    int64_t n;
+    SW_TRY(ckpt_names(path, arena, &names, &n));
+    for (int64_t i = 0; i < n; i++) {
+        SW_TRY(ckpt_join(path, names[i], child));
+        SW_TRY(ckpt_remove(child));
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_remove(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return fail_io("remove", path);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        SW_TRY(ckpt_unlink(path));
+        return SW_OK;
+    }
+    struct sw_arena arena;
+    sw_arena_init(&arena, "checkpoint");
+    const sw_status st = remove_contents(path, &arena);
+    sw_arena_fini(&arena);
+    SW_TRY(st);
+    if (fault("unlink") || rmdir(path) != 0) {
+        return fail_io("remove", path);
+    }
+    return SW_OK;
+}

@@ -1,0 +1,673 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json: written last, read first. It is the text of one JSON object whose last member, "check",
+// is the CRC-32C of everything before it, so that a torn or edited manifest is no manifest. What it says
+// is checked as if a stranger had written it: boxes inside files, tensors covered exactly once.
+#include "ckpt/private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FORMAT_NAME "spillway-checkpoint"
+enum { FORMAT_VERSION = 1 };
+/* What a reader must understand to read a checkpoint; a later feature gets a name of its own. */
+static const char *const known_features[] = {"boxes"};
+
+static const char check_before[] = ",\"check\":\"";
+static const char check_after[] = "\"}\n";
+enum { CHECK_DIGITS = 8 };
+enum { CHECK_LEN = sizeof(check_before) - 1 + CHECK_DIGITS + sizeof(check_after) - 1 };
+
+static sw_status fail_memory(void)
+{
+    return SW_FAIL(SW_E_NOMEM, "out of host memory for the manifest of a checkpoint");
+}
+
+/* ---- tensors and their boxes ---- */
+
+static int compare_entries(const struct sw_ckpt_entry *a, const struct sw_ckpt_entry *b)
+{
+    const int order = strcmp(a->param, b->param);
+    return order ? order : strcmp(a->kind, b->kind);
+}
+
+static int compare_starts(const void *a, const void *b)
+{
+    const struct ckpt_piece *pa = a, *pb = b;
+    return (pa->box.start[0] > pb->box.start[0]) - (pa->box.start[0] < pb->box.start[0]);
+}
+
+/* Disjoint boxes of the right total cover a tensor. Sorted by their first start, each is compared with
+ * those only that begin before it ends. */
+static sw_status check_cover(const char *where, const struct ckpt_stored *tensor)
+{
+    const struct sw_ckpt_entry *e = &tensor->entry;
+    const int rank = e->shape.rank;
+    int64_t covered = 0;
+    qsort(tensor->pieces, (size_t)tensor->n_pieces, sizeof(*tensor->pieces), compare_starts);
+    for (int64_t i = 0; i < tensor->n_pieces; i++) {
+        const struct sw_box *box = &tensor->pieces[i].box;
+        covered += sw_box_elems(rank, box);
+        for (int64_t j = i + 1; j < tensor->n_pieces; j++) {
+            const struct sw_box *other = &tensor->pieces[j].box;
+            if (rank > 0 && other->start[0] >= box->start[0] + box->dims[0]) {
+                break;
+            }
+            struct sw_box common;
+            if (ckpt_box_common(rank, box, other, &common)) {
+                char text[256];
+                return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) is stored twice at %s", where, e->param,
+                               e->kind, ckpt_box_format(rank, &common, text, sizeof(text)));
+            }
+        }
+    }
+    const int64_t wanted = sw_shape_elems(&e->shape);
+    if (covered != wanted) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) has %lld of its %lld elements", where, e->param,
+                       e->kind, (long long)covered, (long long)wanted);
+    }
+    return SW_OK;
+}
+
+static sw_status get_i64s(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, int64_t *out, int *out_n)
+{
+    const struct sw_json *array = sw_json_get(object, key);
+    if (!array || array->type != SW_JSON_ARRAY || array->n_children > SW_MAX_RANK) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants an array of at most %d numbers",
+                       sw_json_name(doc), key, SW_MAX_RANK);
+    }
+    int n = 0;
+    for (const struct sw_json *item = array->first; item; item = item->next) {
+        if (item->type != SW_JSON_INT || item->integer < 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants whole numbers from 0", sw_json_name(doc),
+                           key);
+        }
+        out[n++] = item->integer;
+    }
+    *out_n = n;
+    return SW_OK;
+}
+
+/* Members that must be there. */
+static sw_status need_i64(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, int64_t *out)
+{
+    int64_t value = -1;
+    SW_TRY(sw_json_get_i64(doc, object, key, -1, &value));
+    if (value < 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants a whole number from 0", sw_json_name(doc),
+                       key);
+    }
+    *out = value;
+    return SW_OK;
+}
+
+static sw_status need_str(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, const char **out)
+{
+    const char *text = NULL;
+    SW_TRY(sw_json_get_str(doc, object, key, NULL, &text));
+    if (!text) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is missing", sw_json_name(doc), key);
+    }
+    *out = text;
+    return SW_OK;
+}
+
+static sw_status need_array(const struct sw_json_doc *doc, const struct sw_json *object,
+                            const char *key, const struct sw_json **out)
+{
+    const struct sw_json *array = sw_json_get(object, key);
+    if (!array || array->type != SW_JSON_ARRAY) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants an array", sw_json_name(doc), key);
+    }
+    *out = array;
+    return SW_OK;
+}
+
+static sw_status need_hex(const struct sw_json_doc *doc, const struct sw_json *object,
+                          const char *key, uint64_t *out)
+{
+    const char *text;
+    SW_TRY(need_str(doc, object, key, &text));
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 16);
+    if (errno || end == text || *end) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants a hexadecimal number", sw_json_name(doc),
+                       key);
+    }
+    *out = value;
+    return SW_OK;
+}
+
+static sw_status read_entry(const struct sw_json_doc *doc, const struct sw_json *object,
+                            struct sw_ckpt_entry *out)
+{
+    struct sw_ckpt_entry entry = {0};
+    const char *dtype;
+    SW_TRY(need_str(doc, object, "param", &entry.param));
+    SW_TRY(need_str(doc, object, "kind", &entry.kind));
+    SW_TRY(need_str(doc, object, "dtype", &dtype));
+    SW_TRY(get_i64s(doc, object, "shape", entry.shape.dims, &entry.shape.rank));
+    if (!sw_dtype_parse(dtype, &entry.dtype) ||
+        !sw_shape_check(&entry.shape, sw_dtype_bytes(entry.dtype))) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) has no valid dtype and shape", sw_json_name(doc),
+                       entry.param, entry.kind);
+    }
+    *out = entry;
+    return SW_OK;
+}
+
+static sw_status read_piece(const struct sw_json_doc *doc, const struct sw_json *object,
+                            const struct sw_ckpt_entry *entry, struct ckpt_piece *out)
+{
+    struct ckpt_piece piece = {0};
+    int n_start, n_dims;
+    SW_TRY(need_str(doc, object, "key", &piece.key));
+    SW_TRY(need_i64(doc, object, "offset", &piece.offset));
+    SW_TRY(get_i64s(doc, object, "start", piece.box.start, &n_start));
+    SW_TRY(get_i64s(doc, object, "dims", piece.box.dims, &n_dims));
+    if (n_start != entry->shape.rank || n_dims != entry->shape.rank ||
+        !ckpt_box_inside(&entry->shape, &piece.box)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is not inside its tensor", sw_json_name(doc),
+                       piece.key);
+    }
+    *out = piece;
+    return SW_OK;
+}
+
+static sw_status check_piece_in_file(const struct ckpt_manifest *m, const char *where,
+                                     const struct sw_ckpt_entry *entry,
+                                     const struct ckpt_piece *piece)
+{
+    const int64_t bytes =
+        sw_box_elems(entry->shape.rank, &piece->box) * (int64_t)sw_dtype_bytes(entry->dtype);
+    if (piece->i_file >= m->n_files || piece->offset > m->files[piece->i_file].bytes ||
+        bytes > m->files[piece->i_file].bytes - piece->offset) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" lies outside its file", where, piece->key);
+    }
+    return SW_OK;
+}
+
+static void *array_of(struct ckpt_manifest *m, int64_t n, size_t bytes)
+{
+    return sw_arena_array(&m->arena, n > 0 ? (size_t)n : 1, bytes);
+}
+
+/* ---- reading ---- */
+
+static sw_status read_files(struct ckpt_manifest *m, const struct sw_json *root)
+{
+    const struct sw_json *array;
+    SW_TRY(need_array(m->doc, root, "files", &array));
+    m->files = array_of(m, array->n_children, sizeof(*m->files));
+    if (!m->files) {
+        return fail_memory();
+    }
+    for (const struct sw_json *item = array->first; item; item = item->next) {
+        struct ckpt_file *file = &m->files[m->n_files++];
+        SW_TRY(need_str(m->doc, item, "name", &file->name));
+        SW_TRY(need_i64(m->doc, item, "bytes", &file->bytes));
+        SW_TRY(need_str(m->doc, item, "digest", &file->digest));
+        if (strchr(file->name, '/') || file->name[0] == '.' || !file->name[0]) {
+            return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is not a name of a file in the checkpoint",
+                           sw_json_name(m->doc), file->name);
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status read_tensor(struct ckpt_manifest *m, const struct sw_json *object,
+                             struct ckpt_stored *tensor)
+{
+    const char *where = sw_json_name(m->doc);
+    const struct sw_json *boxes;
+    SW_TRY(read_entry(m->doc, object, &tensor->entry));
+    SW_TRY(need_array(m->doc, object, "boxes", &boxes));
+    tensor->pieces = array_of(m, boxes->n_children, sizeof(*tensor->pieces));
+    if (!tensor->pieces) {
+        return fail_memory();
+    }
+    for (const struct sw_json *item = boxes->first; item; item = item->next) {
+        struct ckpt_piece *piece = &tensor->pieces[tensor->n_pieces++];
+        SW_TRY(read_piece(m->doc, item, &tensor->entry, piece));
+        SW_TRY(need_i64(m->doc, item, "file", &piece->i_file));
+        SW_TRY(check_piece_in_file(m, where, &tensor->entry, piece));
+    }
+    SW_TRY(check_cover(where, tensor));
+    return SW_OK;
+}
+
+static sw_status read_tensors(struct ckpt_manifest *m, const struct sw_json *root)
+{
+    const struct sw_json *array;
+    SW_TRY(need_array(m->doc, root, "tensors", &array));
+    m->tensors = array_of(m, array->n_children, sizeof(*m->tensors));
+    if (!m->tensors) {
+        return fail_memory();
+    }
+    for (const struct sw_json *item = array->first; item; item = item->next) {
+        struct ckpt_stored *tensor = &m->tensors[m->n_tensors];
+        SW_TRY(read_tensor(m, item, tensor));
+        if (m->n_tensors > 0 && compare_entries(&tensor[-1].entry, &tensor->entry) >= 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: tensors are not sorted at %s", sw_json_name(m->doc),
+                           tensor->entry.param);
+        }
+        m->n_tensors++;
+    }
+    return SW_OK;
+}
+
+static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
+{
+    const struct sw_json_doc *doc = m->doc;
+    struct sw_ckpt_meta *meta = &m->meta;
+    const struct sw_json *scaler = sw_json_get(root, "scaler");
+    SW_TRY(need_i64(doc, root, "applied", &meta->applied));
+    SW_TRY(need_i64(doc, root, "samples", &meta->samples));
+    SW_TRY(need_hex(doc, root, "seed", &meta->seed));
+    SW_TRY(need_hex(doc, root, "fingerprint", &meta->fingerprint));
+    SW_TRY(sw_json_get_f64(doc, root, "val_loss", NAN, &meta->val_loss));
+    SW_TRY(sw_json_get_str(doc, root, "kernel_set", NULL, &meta->kernel_set));
+    SW_TRY(sw_json_get_f64(doc, scaler, "scale", 1, &meta->scaler.scale));
+    SW_TRY(sw_json_get_i64(doc, scaler, "iteration", 0, &meta->scaler.iteration));
+    SW_TRY(sw_json_get_i64(doc, scaler, "last_overflow", 0, &meta->scaler.last_overflow));
+    SW_TRY(sw_json_get_i64(doc, scaler, "hysteresis_left", 0, &meta->scaler.hysteresis_left));
+    meta->config = sw_json_get(root, "config");
+    SW_TRY(need_i64(doc, root, "writers", &m->n_writers));
+    SW_TRY(need_i64(doc, root, "total_bytes", &m->total_bytes));
+    SW_TRY(need_str(doc, root, "digest", &m->digest_name));
+    return SW_OK;
+}
+
+/* What every version of the format keeps in its place, then whether this program can read the rest. */
+static sw_status read_head(struct ckpt_manifest *m, const struct sw_json *root)
+{
+    const char *where = sw_json_name(m->doc), *format;
+    const struct sw_json *features;
+    int64_t version;
+    SW_TRY(need_str(m->doc, root, "format", &format));
+    if (strcmp(format, FORMAT_NAME) != 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: format \"%s\", wanted \"" FORMAT_NAME "\"", where, format);
+    }
+    SW_TRY(need_i64(m->doc, root, "version", &version));
+    SW_TRY(need_array(m->doc, root, "requires", &features));
+    SW_TRY(need_i64(m->doc, root, "serial", &m->serial));
+    SW_TRY(need_i64(m->doc, root, "step", &m->meta.step));
+    for (const struct sw_json *item = features->first; item; item = item->next) {
+        bool known = false;
+        for (size_t i = 0; i < SW_LEN(known_features) && item->type == SW_JSON_STRING; i++) {
+            known = known || strcmp(item->string, known_features[i]) == 0;
+        }
+        if (!known) {
+            return SW_FAIL(SW_E_UNSUP, "%s requires \"%s\", which this program does not know",
+                           where, item->type == SW_JSON_STRING ? item->string : "?");
+        }
+    }
+    if (version != FORMAT_VERSION) {
+        return SW_FAIL(SW_E_UNSUP, "%s has version %lld of the format, this program reads %d",
+                       where, (long long)version, FORMAT_VERSION);
+    }
+    return SW_OK;
+}
+
+static sw_status check_sizes(const struct ckpt_manifest *m, const char *folder)
+{
+    for (int64_t i = 0; i < m->n_files; i++) {
+        char path[PATH_MAX];
+        struct stat info;
+        SW_TRY(ckpt_join(folder, m->files[i].name, path));
+        if (stat(path, &info) != 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %s", path, strerror(errno));
+        }
+        if (info.st_size != m->files[i].bytes) {
+            return SW_FAIL(SW_E_FORMAT, "%s has %lld bytes, the manifest says %lld", path,
+                           (long long)info.st_size, (long long)m->files[i].bytes);
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status check_text(const char *path, const char *text, size_t len)
+{
+    char wanted[CHECK_LEN + 1];
+    if (len > CHECK_LEN) {
+        snprintf(wanted, sizeof(wanted), "%s%08" PRIx32 "%s", check_before,
+                 sw_crc32c(0, text, len - CHECK_LEN), check_after);
+        if (memcmp(wanted, text + len - CHECK_LEN, CHECK_LEN) == 0) {
+            return SW_OK;
+        }
+    }
+    return SW_FAIL(SW_E_FORMAT, "%s is cut off or was changed: its check does not fit", path);
+}
+
+static sw_status read_into(struct ckpt_manifest *m, const char *folder)
+{
+    char path[PATH_MAX];
+    char *text;
+    size_t len;
+    SW_TRY(ckpt_join(folder, CKPT_MANIFEST, path));
+    SW_TRY(sw_file_read(path, &text, &len));
+    sw_status st = check_text(path, text, len);
+    if (st == SW_OK) {
+        st = sw_json_parse(path, text, len, SW_JSON_STRICT, &m->doc);
+    }
+    sw_free(text);
+    SW_TRY(st);
+    const struct sw_json *root = sw_json_root(m->doc);
+    SW_TRY(read_head(m, root));
+    SW_TRY(read_meta(m, root));
+    SW_TRY(read_files(m, root));
+    SW_TRY(read_tensors(m, root));
+    SW_TRY(check_sizes(m, folder));
+    return SW_OK;
+}
+
+sw_status ckpt_manifest_read(const char *folder, struct ckpt_manifest *out)
+{
+    struct ckpt_manifest m = {0};
+    sw_arena_init(&m.arena, "checkpoint");
+    const sw_status st = read_into(&m, folder);
+    if (st < 0) {
+        const struct ckpt_manifest head = {.serial = m.serial, .meta.step = m.meta.step};
+        ckpt_manifest_fini(&m);
+        if (st == SW_E_UNSUP) {
+            *out = head;
+        }
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = m;
+    return SW_OK;
+}
+
+void ckpt_manifest_fini(struct ckpt_manifest *manifest)
+{
+    sw_json_close(manifest->doc);
+    sw_arena_fini(&manifest->arena);
+    memset(manifest, 0, sizeof(*manifest));
+}
+
+int64_t ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
+                           const char *kind)
+{
+    const struct sw_ckpt_entry wanted = {.param = param, .kind = kind};
+    int64_t low = 0, high = manifest->n_tensors;
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        const int order = compare_entries(&manifest->tensors[mid].entry, &wanted);
+        if (order == 0) {
+            return mid;
+        }
+        if (order < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return -1;
+}
+
+/* ---- writing: part lists of all ranks into one ---- */
+
+struct loose_piece {
+    struct sw_ckpt_entry entry;
+    struct ckpt_piece piece;
+};
+
+static int compare_loose(const void *a, const void *b)
+{
+    const struct loose_piece *pa = a, *pb = b;
+    return compare_entries(&pa->entry, &pb->entry);
+}
+
+/* The part lists, open, and their boxes side by side. */
+struct gathered {
+    struct sw_json_doc **docs; /* [n_ranks] */
+    int n_ranks;
+    struct loose_piece *loose;
+    int64_t n_loose;
+};
+
+static sw_status open_parts(struct ckpt_manifest *m, const char *folder, struct gathered *g)
+{
+    int64_t n_boxes = 0;
+    m->files = array_of(m, g->n_ranks, sizeof(*m->files));
+    if (!m->files) {
+        return fail_memory();
+    }
+    for (int rank = 0; rank < g->n_ranks; rank++) {
+        char name[32], path[PATH_MAX];
+        ckpt_part_name(rank, "json", name, sizeof(name));
+        SW_TRY(ckpt_join(folder, name, path));
+        SW_TRY(sw_json_read(path, SW_JSON_STRICT, &g->docs[rank]));
+        const struct sw_json_doc *doc = g->docs[rank];
+        const struct sw_json *root = sw_json_root(g->docs[rank]), *boxes;
+        struct ckpt_file *file = &m->files[m->n_files++];
+        const char *digest_name;
+        SW_TRY(need_str(doc, root, "file", &file->name));
+        SW_TRY(need_i64(doc, root, "bytes", &file->bytes));
+        SW_TRY(need_str(doc, root, "digest", &file->digest));
+        SW_TRY(need_str(doc, root, "digest_name", &digest_name));
+        if (rank > 0 && strcmp(digest_name, m->digest_name) != 0) {
+            return SW_FAIL(SW_E_UNSUP, "%s: digest %s, rank 0 uses %s: all ranks want one build",
+                           path, digest_name, m->digest_name);
+        }
+        m->digest_name = digest_name;
+        m->total_bytes += file->bytes;
+        SW_TRY(need_array(doc, root, "boxes", &boxes));
+        n_boxes += boxes->n_children;
+    }
+    g->loose = sw_alloc_zero("checkpoint", (size_t)n_boxes, sizeof(*g->loose));
+    return g->loose ? SW_OK : fail_memory();
+}
+
+static sw_status gather_boxes(const struct ckpt_manifest *m, struct gathered *g)
+{
+    for (int rank = 0; rank < g->n_ranks; rank++) {
+        const struct sw_json_doc *doc = g->docs[rank];
+        const struct sw_json *boxes = sw_json_get(sw_json_root(g->docs[rank]), "boxes");
+        for (const struct sw_json *item = boxes->first; item; item = item->next) {
+            struct loose_piece *loose = &g->loose[g->n_loose++];
+            SW_TRY(read_entry(doc, item, &loose->entry));
+            SW_TRY(read_piece(doc, item, &loose->entry, &loose->piece));
+            loose->piece.i_file = rank;
+            SW_TRY(check_piece_in_file(m, sw_json_name(doc), &loose->entry, &loose->piece));
+        }
+    }
+    if (g->n_loose > 0) {
+        qsort(g->loose, (size_t)g->n_loose, sizeof(*g->loose), compare_loose);
+    }
+    return SW_OK;
+}
+
+static sw_status group_tensors(struct ckpt_manifest *m, const char *folder,
+                               const struct gathered *g)
+{
+    m->tensors = array_of(m, g->n_loose, sizeof(*m->tensors));
+    struct ckpt_piece *pieces = array_of(m, g->n_loose, sizeof(*pieces));
+    if (!m->tensors || !pieces) {
+        return fail_memory();
+    }
+    for (int64_t i = 0; i < g->n_loose; i++) {
+        const struct loose_piece *loose = &g->loose[i];
+        const bool starts = i == 0 || compare_loose(loose - 1, loose) != 0;
+        m->n_tensors += starts;
+        struct ckpt_stored *tensor = &m->tensors[m->n_tensors - 1];
+        if (starts) {
+            tensor->entry = loose->entry;
+            tensor->pieces = pieces + i;
+        } else if (tensor->entry.dtype != loose->entry.dtype ||
+                   !sw_shape_equal(&tensor->entry.shape, &loose->entry.shape)) {
+            return SW_FAIL(SW_E_ARG, "%s: ranks disagree on dtype and shape of %s (%s)", folder,
+                           loose->entry.param, loose->entry.kind);
+        }
+        pieces[i] = loose->piece;
+        tensor->n_pieces++;
+    }
+    for (int64_t i = 0; i < m->n_tensors; i++) {
+        SW_TRY(check_cover(folder, &m->tensors[i]));
+    }
+    return SW_OK;
+}
+
+static bool put_hex(struct sw_json_doc *doc, struct sw_json *object, const char *key,
+                    uint64_t value)
+{
+    char text[17];
+    snprintf(text, sizeof(text), "%016" PRIx64, value);
+    return sw_json_put_str(doc, object, key, text) != NULL;
+}
+
+static bool put_meta(struct sw_json_doc *doc, const struct ckpt_manifest *m)
+{
+    struct sw_json *root = sw_json_root(doc), *features, *scaler;
+    const struct sw_ckpt_meta *meta = &m->meta;
+    return sw_json_put_str(doc, root, "format", FORMAT_NAME) &&
+           sw_json_put_i64(doc, root, "version", FORMAT_VERSION) &&
+           (features = sw_json_put(doc, root, "requires", SW_JSON_ARRAY)) &&
+           sw_json_put_str(doc, features, NULL, "boxes") &&
+           sw_json_put_i64(doc, root, "serial", m->serial) &&
+           sw_json_put_i64(doc, root, "step", meta->step) &&
+           sw_json_put_i64(doc, root, "applied", meta->applied) &&
+           sw_json_put_i64(doc, root, "samples", meta->samples) &&
+           put_hex(doc, root, "seed", meta->seed) &&
+           put_hex(doc, root, "fingerprint", meta->fingerprint) &&
+           (!meta->kernel_set || sw_json_put_str(doc, root, "kernel_set", meta->kernel_set)) &&
+           sw_json_put_f64(doc, root, "val_loss", meta->val_loss) &&
+           (scaler = sw_json_put(doc, root, "scaler", SW_JSON_OBJECT)) &&
+           sw_json_put_f64(doc, scaler, "scale", meta->scaler.scale) &&
+           sw_json_put_i64(doc, scaler, "iteration", meta->scaler.iteration) &&
+           sw_json_put_i64(doc, scaler, "last_overflow", meta->scaler.last_overflow) &&
+           sw_json_put_i64(doc, scaler, "hysteresis_left", meta->scaler.hysteresis_left) &&
+           (meta->config ? sw_json_put_copy(doc, root, "config", meta->config)
+                         : sw_json_put(doc, root, "config", SW_JSON_OBJECT)) &&
+           sw_json_put_i64(doc, root, "writers", m->n_writers) &&
+           sw_json_put_i64(doc, root, "total_bytes", m->total_bytes) &&
+           sw_json_put_str(doc, root, "digest", m->digest_name);
+}
+
+static bool put_files(struct sw_json_doc *doc, const struct ckpt_manifest *m)
+{
+    struct sw_json *array = sw_json_put(doc, sw_json_root(doc), "files", SW_JSON_ARRAY);
+    bool done = array != NULL;
+    for (int64_t i = 0; i < m->n_files && done; i++) {
+        const struct ckpt_file *file = &m->files[i];
+        struct sw_json *object = sw_json_put(doc, array, NULL, SW_JSON_OBJECT);
+        done = object && sw_json_put_str(doc, object, "name", file->name) &&
+               sw_json_put_i64(doc, object, "bytes", file->bytes) &&
+               sw_json_put_str(doc, object, "digest", file->digest);
+    }
+    return done;
+}
+
+static sw_status put_tensor(struct sw_json_doc *doc, struct sw_json *array,
+                            const struct ckpt_stored *tensor)
+{
+    const struct sw_ckpt_entry *e = &tensor->entry;
+    struct sw_json *object = sw_json_put(doc, array, NULL, SW_JSON_OBJECT), *boxes;
+    if (!object || !sw_json_put_str(doc, object, "param", e->param) ||
+        !sw_json_put_str(doc, object, "kind", e->kind) ||
+        !sw_json_put_str(doc, object, "dtype", sw_dtype_name(e->dtype))) {
+        return fail_memory();
+    }
+    SW_TRY(ckpt_put_i64s(doc, object, "shape", e->shape.dims, e->shape.rank));
+    if (!(boxes = sw_json_put(doc, object, "boxes", SW_JSON_ARRAY))) {
+        return fail_memory();
+    }
+    for (int64_t i = 0; i < tensor->n_pieces; i++) {
+        const struct ckpt_piece *piece = &tensor->pieces[i];
+        struct sw_json *box = sw_json_put(doc, boxes, NULL, SW_JSON_OBJECT);
+        if (!box || !sw_json_put_i64(doc, box, "file", piece->i_file) ||
+            !sw_json_put_str(doc, box, "key", piece->key) ||
+            !sw_json_put_i64(doc, box, "offset", piece->offset)) {
+            return fail_memory();
+        }
+        SW_TRY(ckpt_put_i64s(doc, box, "start", piece->box.start, e->shape.rank));
+        SW_TRY(ckpt_put_i64s(doc, box, "dims", piece->box.dims, e->shape.rank));
+    }
+    return SW_OK;
+}
+
+static sw_status put_all(struct sw_json_doc *doc, const struct ckpt_manifest *m)
+{
+    if (!put_meta(doc, m) || !put_files(doc, m)) {
+        return fail_memory();
+    }
+    struct sw_json *array = sw_json_put(doc, sw_json_root(doc), "tensors", SW_JSON_ARRAY);
+    if (!array) {
+        return fail_memory();
+    }
+    for (int64_t i = 0; i < m->n_tensors; i++) {
+        SW_TRY(put_tensor(doc, array, &m->tensors[i]));
+    }
+    return SW_OK;
+}
+
+static sw_status write_text(const struct ckpt_manifest *m, const char *path)
+{
+    struct sw_json_doc *doc;
+    struct sw_str text = {0};
+    sw_status st;
+    SW_TRY(sw_json_new(path, &doc));
+    SW_TRY_OR(close_doc, put_all(doc, m));
+    sw_json_write(sw_json_root(doc), 0, &text);
+    while (text.len > 0 && text.ptr[text.len - 1] != '}') {
+        text.len--;
+    }
+    if (!text.failed) {
+        text.ptr[--text.len] = '\0'; /* the closing brace comes after the check */
+        const uint32_t crc = sw_crc32c(0, text.ptr, text.len);
+        sw_str_printf(&text, "%s%08" PRIx32 "%s", check_before, crc, check_after);
+    }
+    if (text.failed) {
+        st = fail_memory();
+        goto close_doc;
+    }
+    SW_TRY_OR(close_doc, sw_file_write_atomic(path, text.ptr, text.len));
+close_doc:
+    sw_str_fini(&text);
+    sw_json_close(doc);
+    return st;
+}
+
+static sw_status merge(struct ckpt_manifest *m, const char *folder, struct gathered *g)
+{
+    char path[PATH_MAX];
+    SW_TRY(open_parts(m, folder, g));
+    SW_TRY(gather_boxes(m, g));
+    SW_TRY(group_tensors(m, folder, g));
+    SW_TRY(ckpt_join(folder, CKPT_MANIFEST, path));
+    for (int rank = 0; rank < g->n_ranks; rank++) {
+        char name[32], list[PATH_MAX];
+        ckpt_part_name(rank, "json", name, sizeof(name));
+        SW_TRY(ckpt_join(folder, name, list));
+        SW_TRY(ckpt_unlink(list));
+    }
+    SW_TRY(write_text(m, path)); /* syncs the folder: part files, removed lists and manifest */
+    return SW_OK;
+}
+
+sw_status ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta, int64_t serial,
+                              int n_ranks)
+{
+    struct ckpt_manifest m = {.serial = serial, .n_writers = n_ranks, .meta = *meta};
+    struct gathered g = {.n_ranks = n_ranks};
+    g.docs = sw_alloc_zero("checkpoint", (size_t)n_ranks, sizeof(struct sw_json_doc *));
+    SW_TRY_ALLOC(g.docs, "the manifest of a checkpoint");
+    sw_arena_init(&m.arena, "checkpoint");
+    const sw_status st = merge(&m, folder, &g);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        sw_json_close(g.docs[rank]);
+    }
+    sw_free(g.docs);
+    sw_free(g.loose);
+    ckpt_manifest_fini(&m);
+    SW_TRY(st);
+    return SW_OK;
+}

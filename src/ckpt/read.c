@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a checkpoint: any box of a tensor out of whatever boxes it was written as. Rows go through a
+// window over the file, so that thin boxes (a few columns of a matrix) cost few reads.
+#include "ckpt/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WINDOW_BYTES = 1 << 18 };
+
+struct sw_ckpt {
+    char *path;
+    struct ckpt_manifest manifest;
+    int *fds; /* [n_files]; -1: not opened yet */
+    struct {
+        unsigned char *mem; /* [WINDOW_BYTES] */
+        int64_t i_file, start, len;
+    } window;
+};
+
+/* ---- open and close ---- */
+
+void sw_ckpt_close(struct sw_ckpt *ckpt)
+{
+    if (!ckpt) {
+        return;
+    }
+    for (int64_t i = 0; i < ckpt->manifest.n_files && ckpt->fds; i++) {
+        if (ckpt->fds[i] >= 0) {
+            close(ckpt->fds[i]);
+        }
+    }
+    sw_free(ckpt->fds);
+    sw_free(ckpt->window.mem);
+    sw_free(ckpt->path);
+    ckpt_manifest_fini(&ckpt->manifest);
+    sw_free(ckpt);
+}
+
+static sw_status fill(struct sw_ckpt *ckpt, const char *path)
+{
+    ckpt->path = sw_strdup("checkpoint", path);
+    ckpt->window.mem = sw_alloc("checkpoint", WINDOW_BYTES);
+    SW_TRY(ckpt_manifest_read(path, &ckpt->manifest));
+    ckpt->fds = sw_alloc_zero("checkpoint", (size_t)ckpt->manifest.n_files, sizeof(int));
+    for (int64_t i = 0; i < ckpt->manifest.n_files && ckpt->fds; i++) {
+        ckpt->fds[i] = -1;
+    }
+    if (!ckpt->path || !ckpt->window.mem || !ckpt->fds) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
+    }
+    return SW_OK;
+}
+
+static sw_status open_folder(const char *path, struct sw_ckpt **out)
+{
+    struct sw_ckpt *ckpt = sw_alloc_zero("checkpoint", 1, sizeof(*ckpt));
+    SW_TRY_ALLOC(ckpt, "a checkpoint");
+    const sw_status st = fill(ckpt, path);
+    if (st < 0) {
+        sw_ckpt_close(ckpt);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = ckpt;
+    return SW_OK;
+}
+
+static sw_status choose(const char *dir, bool want_best, const struct sw_ckpt_list *list,
+                        struct sw_ckpt **out)
+{
+    for (int64_t i = 0; i < list->n_items; i++) {
+        if (!list->items[i].complete) {
+            sw_log(SW_LOG_WARN, "%s is not complete and passed over: %s", list->items[i].path,
+                   list->items[i].problem);
+        }
+    }
+    const struct sw_ckpt_summary *item = list->n_items ? &list->items[0] : NULL;
+    if (want_best) {
+        item = ckpt_best(list);
+    }
+    if (!item || !item->complete) {
+        return SW_PENDING;
+    }
+    if (item->problem) { /* going back to an older one would lose work without a word */
+        return SW_FAIL(SW_E_UNSUP, "the newest checkpoint in %s: %s", dir, item->problem);
+    }
+    SW_TRY(open_folder(item->path, out));
+    return SW_OK;
+}
+
+static sw_status open_newest(const char *dir, bool want_best, struct sw_ckpt **out)
+{
+    struct sw_ckpt_list list;
+    SW_TRY(sw_ckpt_list(dir, &list));
+    const sw_status st = choose(dir, want_best, &list, out);
+    sw_ckpt_list_fini(&list);
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : st;
+}
+
+/* The last name in path, without slashes at the end, and what is before it. */
+static sw_status split_path(const char *path, char *dir, char *name)
+{
+    size_t len = strlen(path);
+    if (len == 0 || len >= PATH_MAX) {
+        return SW_FAIL(SW_E_ARG, "\"%s\" is no name of a checkpoint", path);
+    }
+    while (len > 1 && path[len - 1] == '/') {
+        len--;
+    }
+    size_t start = len;
+    while (start > 0 && path[start - 1] != '/') {
+        start--;
+    }
+    memcpy(name, path + start, len - start);
+    name[len - start] = '\0';
+    memcpy(dir, start ? path : ".", start ? start : 1);
+    dir[start ? start : 1] = '\0';
+    return SW_OK;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out)
+{
+    char dir[PATH_MAX], name[PATH_MAX], manifest[PATH_MAX];
+    int64_t step;
+    sw_status st;
+    SW_TRY(split_path(path, dir, name));
+    SW_TRY(ckpt_join(path, CKPT_MANIFEST, manifest));
+    if (ckpt_parse_name(name, "", &step) || ckpt_exists(manifest)) {
+        st = open_folder(path, out);
+    } else if (!is_folder(path) && (strcmp(name, "latest") == 0 || strcmp(name, "best") == 0)) {
+        st = open_newest(dir, strcmp(name, "best") == 0, out);
+    } else {
+        st = open_newest(path, false, out);
+    }
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : st;
+}
+
+/* ---- what it holds ---- */
+
+const char *sw_ckpt_path(const struct sw_ckpt *ckpt)
+{
+    return ckpt->path;
+}
+
+const struct sw_ckpt_meta *sw_ckpt_meta(const struct sw_ckpt *ckpt)
+{
+    return &ckpt->manifest.meta;
+}
+
+int64_t sw_ckpt_n_tensors(const struct sw_ckpt *ckpt)
+{
+    return ckpt->manifest.n_tensors;
+}
+
+const struct sw_ckpt_entry *sw_ckpt_entry(const struct sw_ckpt *ckpt, int64_t i_tensor)
+{
+    SW_ASSERT(i_tensor >= 0 && i_tensor < ckpt->manifest.n_tensors);
+    return &ckpt->manifest.tensors[i_tensor].entry;
+}
+
+int64_t sw_ckpt_find(const struct sw_ckpt *ckpt, const char *param, const char *kind)
+{
+    return ckpt_manifest_find(&ckpt->manifest, param, kind);
+}
+
+/* ---- bytes ---- */
+
+static sw_status fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why)
+{
+    return SW_FAIL(SW_E_IO, "cannot read %s/%s: %s", ckpt->path,
+                   ckpt->manifest.files[i_file].name, why);
+}
+
+static sw_status open_file(struct sw_ckpt *ckpt, int64_t i_file)
+{
+    char path[PATH_MAX];
+    if (ckpt->fds[i_file] >= 0) {
+        return SW_OK;
+    }
+    SW_TRY(ckpt_join(ckpt->path, ckpt->manifest.files[i_file].name, path));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_file(ckpt, i_file, strerror(errno));
+    }
+    ckpt->fds[i_file] = fd;
+    return SW_OK;
+}
+
+/* As many bytes as there are from `start`, at most `len`. */
+static sw_status pread_some(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, void *dst,
+                            int64_t len, int64_t *out_n)
+{
+    SW_TRY(open_file(ckpt, i_file));
+    int64_t done = 0;
+    while (done < len) {
+        const ssize_t n = pread(ckpt->fds[i_file], (char *)dst + done, (size_t)(len - done),
+                                (off_t)(start + done));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return fail_file(ckpt, i_file, strerror(errno));
+        }
+        if (n == 0) {
+            break;
+        }
+        done += n;
+    }
+    *out_n = done;
+    return SW_OK;
+}
+
+/* Lends up to `len` bytes from `start` out of the window, which moves there when it must. At least one
+ * whole element of `elem_bytes`. */
+static sw_status lend(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, int64_t len,
+                      int64_t elem_bytes, const void **out, int64_t *out_len)
+{
+    int64_t inside = ckpt->window.start + ckpt->window.len - start;
+    if (ckpt->window.i_file != i_file || start < ckpt->window.start || inside < elem_bytes) {
+        ckpt->window.len = 0;
+        SW_TRY(pread_some(ckpt, i_file, start, ckpt->window.mem, WINDOW_BYTES, &inside));
+        ckpt->window.i_file = i_file;
+        ckpt->window.start = start;
+        ckpt->window.len = inside;
+        if (inside < elem_bytes) {
+            return fail_file(ckpt, i_file, "it became shorter");
+        }
+    }
+    *out = ckpt->window.mem + (start - ckpt->window.start);
+    *out_len = sw_min_i64(len, inside / elem_bytes * elem_bytes);
+    return SW_OK;
+}
+
+/* n elements that lie side by side in a file. */
+static sw_status read_run(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, int64_t n,
+                          enum sw_dtype src_dtype, enum sw_dtype dst_dtype, void *dst)
+{
+    const int64_t src_bytes = (int64_t)sw_dtype_bytes(src_dtype);
+    const int64_t dst_bytes = (int64_t)sw_dtype_bytes(dst_dtype);
+    for (int64_t done = 0; done < n;) {
+        const void *src;
+        int64_t len;
+        SW_TRY(lend(ckpt, i_file, start + done * src_bytes, (n - done) * src_bytes, src_bytes, &src,
+                    &len));
+        char *to = (char *)dst + done * dst_bytes;
+        if (src_dtype == dst_dtype) {
+            memcpy(to, src, (size_t)len);
+        } else {
+            sw_convert(dst_dtype, to, src_dtype, src, len / src_bytes);
+        }
+        done += len / src_bytes;
+    }
+    return SW_OK;
+}
+
+/* ---- boxes ---- */
+
+/* Offset in elements of `index` in a row-major box. */
+static int64_t place(int rank, const struct sw_box *box, const int64_t *index)
+{
+    int64_t offset = 0;
+    for (int d = 0; d < rank; d++) {
+        offset = offset * box->dims[d] + index[d] - box->start[d];
+    }
+    return offset;
+}
+
+/* The dims from this one on that are whole in all three boxes make one run with the one before. */
+static int first_dim_of_run(int rank, const struct sw_box *common, const struct sw_box *stored,
+                            const struct sw_box *wanted)
+{
+    int d = rank - 1;
+    while (d > 0 && common->dims[d] == stored->dims[d] && common->dims[d] == wanted->dims[d]) {
+        d--;
+    }
+    return d;
+}
+
+static sw_status copy_common(struct sw_ckpt *ckpt, const struct sw_ckpt_entry *entry,
+                             const struct ckpt_piece *piece, const struct sw_box *wanted,
+                             const struct sw_box *common, enum sw_dtype dtype, void *dst)
+{
+    const int rank = entry->shape.rank;
+    const int64_t src_bytes = (int64_t)sw_dtype_bytes(entry->dtype);
+    const int64_t dst_bytes = (int64_t)sw_dtype_bytes(dtype);
+    const int run_dim = first_dim_of_run(rank, common, &piece->box, wanted);
+    int64_t run = 1, n_runs = 1, index[SW_MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        *(d >= run_dim ? &run : &n_runs) *= common->dims[d];
+        index[d] = common->start[d];
+    }
+    for (int64_t i_run = 0; i_run < n_runs; i_run++) {
+        SW_TRY(read_run(ckpt, piece->i_file,
+                        piece->offset + place(rank, &piece->box, index) * src_bytes, run,
+                        entry->dtype, dtype,
+                        (char *)dst + place(rank, wanted, index) * dst_bytes));
+        for (int d = run_dim - 1; d >= 0; d--) {
+            if (++index[d] < common->start[d] + common->dims[d]) {
+                break;
+            }
+            index[d] = common->start[d];
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_box *box,
+                       enum sw_dtype dtype, void *dst)
+{
+    if (i_tensor < 0 || i_tensor >= ckpt->manifest.n_tensors) {
+        return SW_FAIL(SW_E_ARG, "%s has no tensor %lld", ckpt->path, (long long)i_tensor);
+    }
+    const struct ckpt_stored *tensor = &ckpt->manifest.tensors[i_tensor];
+    const struct sw_ckpt_entry *entry = &tensor->entry;
+    const struct sw_box wanted = box ? *box : sw_box_whole(&entry->shape);
+    if (!ckpt_box_inside(&entry->shape, &wanted)) {
+        char text[256];
+        return SW_FAIL(SW_E_ARG, "%s: box %s is not inside %s (%s)", ckpt->path,
+                       ckpt_box_format(entry->shape.rank, &wanted, text, sizeof(text)),
+                       entry->param, entry->kind);
+    }
+    if (dtype != entry->dtype && (!sw_dtype_is_float(dtype) || !sw_dtype_is_float(entry->dtype))) {
+        return SW_FAIL(SW_E_ARG, "%s: %s (%s) is %s and cannot be read as %s", ckpt->path,
+                       entry->param, entry->kind, sw_dtype_name(entry->dtype),
+                       sw_dtype_name(dtype));
+    }
+    for (int64_t i = 0; i < tensor->n_pieces; i++) {
+        const struct ckpt_piece *piece = &tensor->pieces[i];
+        struct sw_box common;
+        if (ckpt_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
+            SW_TRY(copy_common(ckpt, entry, piece, &wanted, &common, dtype, dst));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t first, int64_t n,
+                            enum sw_dtype dtype, void *dst)
+{
+    if (i_tensor < 0 || i_tensor >= ckpt->manifest.n_tensors) {
+        return SW_FAIL(SW_E_ARG, "%s has no tensor %lld", ckpt->path, (long long)i_tensor);
+    }
+    const struct sw_ckpt_entry *entry = &ckpt->manifest.tensors[i_tensor].entry;
+    const int64_t n_all = sw_shape_elems(&entry->shape);
+    if (first < 0 || n < 0 || first > n_all || n > n_all - first) {
+        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld are not inside %s (%s)", ckpt->path,
+                       (long long)first, (long long)(first + n), entry->param, entry->kind);
+    }
+    struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
+    const int n_boxes = sw_box_of_range(&entry->shape, first, n, boxes);
+    char *to = dst;
+    for (int i = 0; i < n_boxes; i++) {
+        SW_TRY(sw_ckpt_read(ckpt, i_tensor, &boxes[i], dtype, to));
+        to += sw_box_elems(entry->shape.rank, &boxes[i]) * (int64_t)sw_dtype_bytes(dtype);
+    }
+    return SW_OK;
+}
+
+/* ---- verification ---- */
+
+static sw_status verify_file(struct sw_ckpt *ckpt, int64_t i_file, struct sw_digest *digest)
+{
+    const struct ckpt_file *file = &ckpt->manifest.files[i_file];
+    ckpt->window.len = 0; /* its memory is the buffer here */
+    for (int64_t start = 0, n; start < file->bytes; start += n) {
+        SW_TRY(pread_some(ckpt, i_file, start, ckpt->window.mem,
+                          sw_min_i64(WINDOW_BYTES, file->bytes - start), &n));
+        if (n == 0) {
+            return fail_file(ckpt, i_file, "it became shorter");
+        }
+        sw_digest_update(digest, ckpt->window.mem, (size_t)n);
+    }
+    char hex[33];
+    sw_digest_hex(digest, hex);
+    if (strcmp(hex, file->digest) != 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s/%s is damaged: %s %s, the manifest says %s", ckpt->path,
+                       file->name, ckpt->manifest.digest_name, hex, file->digest);
+    }
+    return SW_OK;
+}
+
+sw_status sw_ckpt_verify(struct sw_ckpt *ckpt)
+{
+    for (int64_t i = 0; i < ckpt->manifest.n_files; i++) {
+        struct sw_digest *digest;
+        SW_TRY(sw_digest_open_named(ckpt->manifest.digest_name, &digest));
+        const sw_status st = verify_file(ckpt, i, digest);
+        sw_digest_close(digest);
+        SW_TRY(st);
+    }
+    return SW_OK;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of checkpoints: which are there, which are complete, which is the newest and which the best.
+// The files `latest` and `best` are for people and scripts; nothing here believes them.
+#include "ckpt/private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Out of memory is no property of the checkpoint; everything else is. */
+static bool is_verdict(sw_status st)
+{
+    return st == SW_OK || st == SW_E_FORMAT || st == SW_E_IO || st == SW_E_UNSUP;
+}
+
+/* Fills one row from the checkpoint in item->path. */
+static sw_status look(struct sw_ckpt_summary *item, struct sw_arena *arena)
+{
+    struct ckpt_manifest manifest = {0};
+    const sw_status st = ckpt_manifest_read(item->path, &manifest);
+    if (!is_verdict(st)) {
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    item->complete = st == SW_OK || st == SW_E_UNSUP;
+    item->val_loss = NAN;
+    if (item->complete) {
+        item->serial = manifest.serial;
+    }
+    if (st == SW_OK) {
+        item->bytes = manifest.total_bytes;
+        item->n_writers = manifest.n_writers;
+        item->fingerprint = manifest.meta.fingerprint;
+        item->val_loss = manifest.meta.val_loss;
+    } else {
+        item->problem = sw_arena_strdup(arena, sw_error_message());
+        SW_TRY_ALLOC(item->problem, "the list of checkpoints");
+    }
+    ckpt_manifest_fini(&manifest);
+    return SW_OK;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct sw_ckpt_summary *pa = a, *pb = b;
+    if (pa->complete != pb->complete) {
+        return pa->complete ? -1 : 1;
+    }
+    if (pa->serial != pb->serial) {
+        return pa->serial > pb->serial ? -1 : 1;
+    }
+    return (pa->step < pb->step) - (pa->step > pb->step);
+}
+
+static sw_status add(const char *dir, const char *name, int64_t step, struct sw_ckpt_list *list)
+{
+    char path[PATH_MAX];
+    SW_TRY(ckpt_join(dir, name, path));
+    struct sw_ckpt_summary item = {.step = step};
+    item.name = sw_arena_strdup(&list->arena, name);
+    item.path = sw_arena_strdup(&list->arena, path);
+    if (!item.name || !item.path) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the list of checkpoints");
+    }
+    SW_TRY(look(&item, &list->arena));
+    list->items[list->n_items++] = item;
+    return SW_OK;
+}
+
+/* A retired checkpoint counts while nothing complete has its name: its successor never came. */
+static sw_status add_retired(const char *dir, const char *name, int64_t step,
+                             struct sw_ckpt_list *list)
+{
+    for (int64_t i = 0; i < list->n_items; i++) {
+        if (list->items[i].step == step && list->items[i].complete) {
+            return SW_OK;
+        }
+    }
+    SW_TRY(add(dir, name, step, list));
+    list->n_items -= !list->items[list->n_items - 1].complete; /* half deleted */
+    return SW_OK;
+}
+
+static sw_status fill(const char *dir, struct sw_ckpt_list *list)
+{
+    const char **names;
+    int64_t n, step;
+    SW_TRY(ckpt_names(dir, &list->arena, &names, &n));
+    list->items = sw_arena_array(&list->arena, (size_t)n + 1, sizeof(*list->items));
+    SW_TRY_ALLOC(list->items, "the list of checkpoints");
+    for (int64_t i = 0; i < n; i++) {
+        if (ckpt_parse_name(names[i], "", &step)) {
+            SW_TRY(add(dir, names[i], step, list));
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
+            SW_TRY(add_retired(dir, names[i], step, list));
+        }
+    }
+    if (list->n_items > 0) {
+        qsort(list->items, (size_t)list->n_items, sizeof(*list->items), compare_items);
+    }
+    return SW_OK;
+}
+
+sw_status sw_ckpt_list(const char *dir, struct sw_ckpt_list *out)
+{
+    struct sw_ckpt_list list = {0};
+    sw_arena_init(&list.arena, "checkpoint");
+    if (ckpt_exists(dir)) {
+        const sw_status st = fill(dir, &list);
+        if (st < 0) {
+            sw_ckpt_list_fini(&list);
+            return sw_frame_at(__FILE__, __LINE__, st);
+        }
+    }
+    *out = list;
+    return SW_OK;
+}
+
+void sw_ckpt_list_fini(struct sw_ckpt_list *list)
+{
+    sw_arena_fini(&list->arena);
+    memset(list, 0, sizeof(*list));
+}
+
+const struct sw_ckpt_summary *ckpt_best(const struct sw_ckpt_list *list)
+{
+    const struct sw_ckpt_summary *best = NULL;
+    for (int64_t i = 0; i < list->n_items; i++) {
+        const struct sw_ckpt_summary *item = &list->items[i];
+        const bool has_loss = item->complete && !item->problem && !isnan(item->val_loss);
+        if (has_loss && (!best || item->val_loss < best->val_loss)) {
+            best = item;
+        }
+    }
+    return best;
+}
+
+/* ---- healing ---- */
+
+static sw_status is_whole(const char *path, bool *out)
+{
+    struct ckpt_manifest manifest = {0};
+    const sw_status st = ckpt_manifest_read(path, &manifest);
+    if (!is_verdict(st)) {
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    ckpt_manifest_fini(&manifest);
+    *out = st == SW_OK || st == SW_E_UNSUP;
+    return SW_OK;
+}
+
+static sw_status heal_retired(const char *dir, const char *retired, int64_t step)
+{
+    char path[PATH_MAX];
+    bool successor_whole = false, retired_whole = false;
+    SW_TRY(ckpt_folder(dir, step, "", path));
+    SW_TRY(is_whole(path, &successor_whole));
+    if (!successor_whole) {
+        SW_TRY(is_whole(retired, &retired_whole));
+    }
+    if (!retired_whole) {
+        sw_log(SW_LOG_WARN, "removing what a run that ended left of %s", retired);
+        SW_TRY(ckpt_remove(retired));
+        return SW_OK;
+    }
+    sw_log(SW_LOG_WARN, "%s gets its name back: the save that replaced it did not finish", retired);
+    if (ckpt_exists(path)) {
+        SW_TRY(ckpt_remove(path));
+    }
+    SW_TRY(ckpt_rename(retired, path));
+    SW_TRY(ckpt_sync_folder(dir));
+    return SW_OK;
+}
+
+/* "latest.123-0.tmp": the new text of a marker that was never renamed. */
+static bool is_marker_leftover(const char *name)
+{
+    const size_t len = strlen(name);
+    return (strncmp(name, "latest.", 7) == 0 || strncmp(name, "best.", 5) == 0) && len > 4 &&
+           strcmp(name + len - 4, ".tmp") == 0;
+}
+
+static sw_status heal(const char *dir, struct sw_arena *arena)
+{
+    const char **names;
+    int64_t n, step;
+    SW_TRY(ckpt_names(dir, arena, &names, &n));
+    for (int64_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        SW_TRY(ckpt_join(dir, names[i], path));
+        if (ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
+            SW_TRY(heal_retired(dir, path, step));
+        } else if (ckpt_parse_name(names[i], CKPT_UNFINISHED, &step) ||
+                   is_marker_leftover(names[i])) {
+            sw_log(SW_LOG_WARN, "removing %s, which a run that ended left unfinished", path);
+            SW_TRY(ckpt_remove(path));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status ckpt_heal(const char *dir)
+{
+    struct sw_arena arena;
+    sw_arena_init(&arena, "checkpoint");
+    const sw_status st = heal(dir, &arena);
+    sw_arena_fini(&arena);
+    SW_TRY(st);
+    return SW_OK;
+}

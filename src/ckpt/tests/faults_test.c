@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves that end early: killed at, or failing in, every write, fsync, rename, unlink and mkdir, one after
+// the other, until a save passes untouched. What is read afterwards is the old state or the new one, and
+// the next save works and clears up. Full disks: a real one where the tests run as root.
+#include "helpers.h"
+
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+enum { SAVED = 0, FAILED = 1, UNTOUCHED = 2, BAD_MESSAGE = 3 }; /* exit codes of the child */
+
+struct scenario {
+    const char *name;
+    int64_t old_step, new_step; /* old 0: there is none */
+    int n_writers;
+};
+static const struct scenario scenarios[] = {
+    {"first save", 0, 7, 1},
+    {"next save", 5, 7, 1},
+    {"same step again", 7, 7, 1},
+    {"three writers", 5, 7, 3},
+};
+static const char *const points[] = {"mkdir", "write", "fsync", "rename", "unlink"};
+
+enum { OLD_SEED = 11, NEW_SEED = 22 };
+
+/* Runs in the child: never returns. */
+static void save_with_fault(const struct scenario *scenario, const char *dir, const char *point,
+                            const char *action, int n)
+{
+    char spec[64];
+    sw_log_set_level(SW_LOG_ERROR);
+    snprintf(spec, sizeof(spec), "%s:%d:%s", point, n, action);
+    sw_fault_set(spec);
+    const sw_status st =
+        save_state(dir, scenario->new_step, NEW_SEED, scenario->n_writers, 1, NAN);
+    if (st < 0) {
+        const char *text = sw_error_message();
+        _exit(st == SW_E_IO && strstr(text, dir) && !strchr(text, '\n') ? FAILED : BAD_MESSAGE);
+    }
+    for (int i = 0; i < 1000; i++) {
+        if (sw_fault_point(point) != SW_FAULT_NONE) {
+            _exit(UNTOUCHED);
+        }
+    }
+    _exit(SAVED);
+}
+
+static uint64_t newest_seed(const char *dir)
+{
+    struct sw_ckpt *ckpt;
+    if (sw_ckpt_open(dir, &ckpt) != SW_OK) {
+        return 0;
+    }
+    const uint64_t seed = sw_ckpt_meta(ckpt)->seed;
+    sw_ckpt_close(ckpt);
+    return seed;
+}
+
+/* One save with one fault, from a fresh start. False when the save met no fault. */
+static bool run_one(const struct scenario *scenario, const char *point, const char *action, int n)
+{
+    char root[64], dir[128];
+    make_root(root);
+    snprintf(dir, sizeof(dir), "%s/run/checkpoints", root);
+    if (scenario->old_step) {
+        assert_int_equal(save_state(dir, scenario->old_step, OLD_SEED, 1, 1, NAN), SW_OK);
+    }
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        save_with_fault(scenario, dir, point, action, n);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const int64_t step = newest_step(dir);
+    const uint64_t seed = newest_seed(dir);
+    const bool is_new = step == scenario->new_step && seed == NEW_SEED;
+    const bool is_old = scenario->old_step ? step == scenario->old_step && seed == OLD_SEED
+                                           : step == 0;
+    const bool saved = code == SAVED || code == UNTOUCHED;
+    if ((!killed && !saved && code != FAILED) || !(is_new || (is_old && !saved))) {
+        fail_msg("%s, %s:%d:%s: child %s %d, step %lld", scenario->name, point, n, action,
+                 killed ? "killed" : "exit", code, (long long)step);
+    }
+    /* Life goes on: the next save works, and nothing of the broken one is left. */
+    sw_log_set_level(SW_LOG_ERROR);
+    assert_int_equal(save_state(dir, 9, 33, 1, 1, NAN), SW_OK);
+    sw_log_set_level(SW_LOG_WARN);
+    assert_int_equal(newest_step(dir), 9);
+    assert_int_equal(count_leftovers(dir), 0);
+    remove_tree(root);
+    return code != UNTOUCHED;
+}
+
+static void run_scenario(const struct scenario *scenario)
+{
+    int n_faults = 0;
+    for (size_t i_point = 0; i_point < SW_LEN(points); i_point++) {
+        int n = 1;
+        while (run_one(scenario, points[i_point], "eio", n)) {
+            n++;
+        }
+        for (int i = 1; i < n; i++) {
+            run_one(scenario, points[i_point], "kill", i);
+            run_one(scenario, points[i_point], "enospc", i);
+        }
+        n_faults += n - 1;
+    }
+    print_message("%s: %d calls that change the disk\n", scenario->name, n_faults);
+    assert_true(n_faults >= 15);
+}
+
+static void first_save(void **test_state)
+{
+    (void)test_state;
+    run_scenario(&scenarios[0]);
+}
+
+static void next_save(void **test_state)
+{
+    (void)test_state;
+    run_scenario(&scenarios[1]);
+}
+
+static void same_step_again(void **test_state)
+{
+    (void)test_state;
+    run_scenario(&scenarios[2]);
+}
+
+static void three_writers(void **test_state)
+{
+    (void)test_state;
+    run_scenario(&scenarios[3]);
+}
+
+static void short_writes_are_continued(void **test_state)
+{
+    (void)test_state;
+    char root[64];
+    make_root(root);
+    assert_int_equal(sw_fault_set("write:1:short,write:2:short,write:5:short"), SW_OK);
+    assert_int_equal(save_state(root, 3, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(sw_fault_set(NULL), SW_OK);
+    assert_int_equal(newest_step(root), 3);
+    remove_tree(root);
+}
+
+static void every_failed_allocation_is_a_status(void **test_state)
+{
+    (void)test_state;
+    char root[64];
+    make_root(root);
+    struct sw_alloc_stats before, after;
+    assert_int_equal(save_state(root, 1, 1, 1, 1, NAN), SW_OK);
+    sw_alloc_get_stats(&before);
+    sw_status st = SW_E_NOMEM;
+    int n = 1;
+    for (; st == SW_E_NOMEM; n++) {
+        sw_alloc_fail_nth(n);
+        st = save_state(root, 2, 2, 1, 1, NAN);
+        sw_alloc_fail_nth(0);
+        assert_true(st == SW_OK || st == SW_E_NOMEM);
+        assert_true(newest_step(root) >= 1);
+    }
+    assert_true(n > 10);
+    assert_int_equal(newest_step(root), 2);
+    st = SW_E_NOMEM;
+    for (n = 1; st == SW_E_NOMEM; n++) {
+        struct sw_ckpt *ckpt;
+        sw_alloc_fail_nth(n);
+        st = sw_ckpt_open(root, &ckpt);
+        sw_alloc_fail_nth(0);
+        if (st == SW_OK) {
+            sw_ckpt_close(ckpt);
+        }
+    }
+    assert_int_equal(st, SW_OK);
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+    remove_tree(root);
+}
+
+/* Disks of growing size: the first save that does not fit leaves the old checkpoint, until one fits. */
+static void full_disk(void **test_state)
+{
+    (void)test_state;
+    char root[64];
+    make_root(root);
+    bool fitted = false;
+    int n_full = 0;
+    for (int kib = 36; kib <= 96 && !fitted; kib += 4) {
+        char size[32];
+        snprintf(size, sizeof(size), "size=%dk", kib);
+        if (mount("spillway", root, "tmpfs", 0, size) != 0) {
+            remove_tree(root);
+            skip();
+        }
+        sw_status old = save_state(root, 1, OLD_SEED, 1, 1, NAN);
+        sw_status st = old == SW_OK ? save_state(root, 2, NEW_SEED, 3, 1, NAN) : SW_E_IO;
+        if (st < 0) {
+            assert_int_equal(st, SW_E_IO);
+            assert_non_null(strstr(sw_error_message(), "No space left"));
+            assert_non_null(strstr(sw_error_message(), root));
+            n_full++;
+        }
+        const int64_t step = newest_step(root);
+        fitted = st == SW_OK;
+        umount(root);
+        assert_true(fitted ? step == 2 : old == SW_OK ? step == 1 || step == 2 : step == 0);
+    }
+    remove_tree(root);
+    assert_true(fitted);
+    print_message("%d disks were too small\n", n_full);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_save),
+        cmocka_unit_test(next_save),
+        cmocka_unit_test(same_step_again),
+        cmocka_unit_test(three_writers),
+        cmocka_unit_test(short_writes_are_continued),
+        cmocka_unit_test(every_failed_allocation_is_a_status),
+        cmocka_unit_test(full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
