@@ -14,7 +14,7 @@ enum { CPU_LINE = 64 }; /* bytes of a cache line: alignment of everything scratc
 /* ---- one single-threaded product: c [m,n] = op(a) op(b), c in f32 ---- */
 
 struct cpu_gemm {
-    enum sw_dtype dtype; /* of a and b: f32, bf16, f16 */
+    enum sw_dtype dtype, dtype_b; /* of a, of b: f32, bf16, f16 */
     bool ta, tb;         /* a is stored [k,m]; b is stored [n,k] */
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements from one stored row to the next */
@@ -45,32 +45,33 @@ struct cpu_update {
     const void *stream[CPU_MAX_STREAMS]; /* NULL: this stream has nothing for these elements */
 };
 
-/* One (sample, head) of attention. Rows are ld_x elements apart, the head's D elements together. */
+/* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token; rows
+ * are ld_x elements apart. */
 struct cpu_attention {
     enum sw_dtype dtype;
-    int64_t t, s, d;   /* queries, keys, head width */
-    int64_t position;  /* absolute index of query 0 */
-    int64_t window;    /* 0 = none */
+    int64_t t, s, d;  /* queries, keys, head width */
+    int64_t position; /* absolute index of query 0 */
+    int64_t window;   /* 0 = none */
     bool causal;
     float scale;
     const int32_t *mask; /* [s] or NULL */
     const void *q, *k, *v;
     int64_t ld_q, ld_k, ld_v;
-    void *o;
+    void *o; /* backward: read */
     int64_t ld_o;
     float *lse; /* [t] */
-    /* dropout of probabilities: p 0 = none */
-    const struct cpu_draw *draw;
+    /* dropout of the probabilities; p = 0: none */
+    struct cpu_draw draw;
     double p;
-    uint64_t draw_base; /* element number of (query 0, key 0) of this head, position left out */
+    uint64_t first_element; /* of (absolute query 0, key 0) in the draw */
     /* backward */
     const void *d_o;
     int64_t ld_do;
-    void *dq, *dk, *dv;
+    void *dq, *dk, *dv; /* NULL: not wanted */
     int64_t ld_dq, ld_dk, ld_dv;
-    int n_queries; /* query heads that share this key head */
-    int64_t lse_step;
 };
+
+enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
 
 /* Kernels of one instruction set. All work on what they are given, in one thread. */
 struct cpu_vector {
@@ -92,6 +93,12 @@ struct cpu_vector {
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label, float dsum,
                          void *out, int64_t ld_out);
+    /* Queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
+    void (*attention)(const struct cpu_attention *a, int64_t i, void *scratch);
+    size_t (*attention_scratch_bytes)(int64_t d);
+    /* The heads that share one key head, in order -> each dq; the common dk, dv. */
+    void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads, void *scratch);
+    size_t (*attention_grad_scratch_bytes)(int64_t s, int64_t d);
 };
 
 /* The table for an instruction set at most `isa`; portable where this machine or build has no other. */
@@ -179,3 +186,4 @@ static inline bool cpu_is_fast_float(enum sw_dtype dtype)
 
 extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
+extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;

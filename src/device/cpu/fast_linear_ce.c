@@ -48,6 +48,7 @@ static sw_status open_logits(const struct cpu_device *dev, const struct loss_sha
                              struct cpu_grid *out)
 {
     const struct cpu_gemm whole = {.dtype = s->dtype,
+                                   .dtype_b = s->dtype,
                                    .tb = true,
                                    .m = s->rows,
                                    .n = chunk_rows(s, c),
@@ -183,6 +184,31 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
+/* Joins the pieces of MERGE_ROWS rows, in the order of the vocabulary. */
+enum { MERGE_ROWS = 64 };
+
+static void merge_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct forward_job *job = ctx;
+    const struct forward *f = job->f;
+    const int64_t rows = f->s.rows;
+    float *lse = job->call->out[2];
+    (void)i_worker;
+    for (int64_t i = i_item * MERGE_ROWS; i < sw_min_i64(rows, (i_item + 1) * MERGE_ROWS); i++) {
+        float top = job->max[i], mass = job->sum[i];
+        for (int64_t c = 1; c < f->n_columns; c++) {
+            const float other = job->max[c * rows + i], other_mass = job->sum[c * rows + i];
+            if (other > top) {
+                mass = mass * expf(top - other) + other_mass;
+                top = other;
+            } else {
+                mass += other_mass * expf(other - top);
+            }
+        }
+        lse[i] = top + logf(mass);
+    }
+}
+
 static void forward_run(const struct cpu_call *call)
 {
     const struct forward *f = call->prepared;
@@ -192,24 +218,15 @@ static void forward_run(const struct cpu_call *call)
     struct forward_job job = {f, call, label_logit, max, sum,
                               (char *)call->workspace + stats_bytes(f)};
     sw_pool_run(call->pool,
-                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
+                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) +
+                    cpu_grid_items(&f->logits[0]),
                 forward_item, &job);
+    sw_pool_run(call->pool, sw_ceil_div(s->rows, MERGE_ROWS), merge_item, &job);
     const int32_t *labels = call->in[2];
-    float *lse = call->out[2];
+    const float *lse = call->out[2];
     double total = 0;
     int64_t count = 0;
     for (int64_t i = 0; i < s->rows; i++) {
-        float top = max[i], mass = sum[i];
-        for (int64_t c = 1; c < f->n_columns; c++) {
-            const float other = max[c * s->rows + i], other_mass = sum[c * s->rows + i];
-            if (other > top) {
-                mass = mass * expf(top - other) + other_mass;
-                top = other;
-            } else {
-                mass += other_mass * expf(other - top);
-            }
-        }
-        lse[i] = top + logf(mass);
         if (labels[i] >= 0) {
             total += (double)(lse[i] - label_logit[i]);
             count++;
@@ -273,6 +290,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
     need_worker(b, &out->logits);
     if (b->has_dh) { /* d [rows, n] times w [n, width] */
         const struct cpu_gemm whole = {.dtype = s->dtype,
+                                   .dtype_b = s->dtype,
                                        .m = s->rows,
                                        .n = s->width,
                                        .k = chunk_rows(s, c),
@@ -283,6 +301,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
     }
     if (b->has_dw) { /* d^T times h [rows, width] */
         const struct cpu_gemm whole = {.dtype = s->dtype,
+                                   .dtype_b = s->dtype,
                                        .ta = true,
                                        .m = chunk_rows(s, c),
                                        .n = s->width,

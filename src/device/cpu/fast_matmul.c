@@ -46,6 +46,7 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
     const int64_t n = attrs->tb ? b_rows : b_cols;
     const struct cpu_gemm whole = {
         .dtype = a->dtype,
+        .dtype_b = b->dtype,
         .ta = attrs->ta,
         .tb = attrs->tb,
         .m = attrs->ta ? a_cols : a_rows,

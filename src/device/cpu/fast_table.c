@@ -4,6 +4,8 @@
 
 const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
     [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
+    [SW_OP_ATTENTION] = {&sw_cpu_attention},
+    [SW_OP_ATTENTION_GRAD] = {&sw_cpu_attention_grad},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
     [SW_OP_LINEAR_CE_GRAD] = {&sw_cpu_linear_ce_grad},
 };

@@ -25,6 +25,13 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
+/* In front of a loop whose counter indexes registers: it must vanish, at any optimisation level. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));

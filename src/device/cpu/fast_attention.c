@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a block of
+// queries of one (sample, head). Backward: one (sample, key head) with all its query heads in order,
+// so that no two items add to the same gradient.
+#include "device/cpu/fast.h"
+
+struct operands {
+    const struct sw_op_desc *desc;
+    void *const *in;  /* q, k, v (or qkv), mask, position */
+    void *const *out; /* forward: o; backward: dq, dk, dv (or dqkv) */
+    int first;        /* index of q among the inputs */
+    int64_t batch, t, s, d, heads, kv_heads;
+    int64_t position;
+    const int32_t *mask;
+};
+
+static struct operands operands_of(const struct sw_op_desc *desc, void *const *in, void *const *out,
+                                   int first)
+{
+    const struct sw_attrs *attrs = &desc->op->attrs;
+    const int n_qkv = attrs->packed ? 1 : 3;
+    const struct sw_shape *q = &desc->in[first].shape;
+    const struct sw_shape *k = &desc->in[first + (attrs->packed ? 0 : 1)].shape;
+    struct operands o = {
+        .desc = desc,
+        .in = in,
+        .out = out,
+        .first = first,
+        .batch = q->dims[0],
+        .t = q->dims[1],
+        .s = k->dims[1],
+        .heads = attrs->heads,
+        .kv_heads = attrs->kv_heads,
+    };
+    o.d = q->dims[2] / (attrs->packed ? o.heads + 2 * o.kv_heads : o.heads);
+    if (in) {
+        int i = first + n_qkv;
+        o.mask = attrs->has_mask ? in[i++] : NULL;
+        o.position = attrs->has_position ? *(const int32_t *)in[i] : 0;
+    }
+    return o;
+}
+
+/* Element (sample b, token 0, column) of a [B,T,W] tensor. */
+static void *element(const struct sw_view *view, void *data, int64_t b, int64_t column)
+{
+    return data ? (char *)data + (size_t)(b * view->strides[0] + column) * sw_dtype_bytes(view->dtype)
+                : NULL;
+}
+
+/* Place of q (0), k (1), v (2) of a head among `views` and `data`: three tensors or one packed. */
+static void *place(const struct operands *o, const struct sw_view *views, void *const *data,
+                   int which, int64_t b, int64_t head, int64_t *ld)
+{
+    const bool packed = o->desc->op->attrs.packed;
+    const int64_t group = which == 0 ? 0 : o->heads + (which - 1) * o->kv_heads;
+    const int i = packed ? 0 : which;
+    *ld = views[i].strides[1];
+    return element(&views[i], data[i], b, ((packed ? group : 0) + head) * o->d);
+}
+
+static struct cpu_attention head_of(const struct operands *o, const double *scalars, int64_t b,
+                                    int64_t h)
+{
+    const struct sw_op *op = o->desc->op;
+    const int64_t kv = h / (o->heads / o->kv_heads);
+    const struct sw_view *in = &o->desc->in[o->first];
+    struct cpu_attention a = {
+        .dtype = in->dtype,
+        .t = o->t,
+        .s = o->s,
+        .d = o->d,
+        .position = o->position,
+        .window = op->attrs.window,
+        .causal = op->attrs.causal,
+        .scale = (float)op->attrs.alpha,
+        .mask = o->mask ? o->mask + b * o->s : NULL,
+        .p = op->attrs.p,
+        .first_element = (uint64_t)(h * o->t) * (uint64_t)o->s,
+    };
+    a.q = place(o, in, o->in + o->first, 0, b, h, &a.ld_q);
+    a.k = place(o, in, o->in + o->first, 1, b, kv, &a.ld_k);
+    a.v = place(o, in, o->in + o->first, 2, b, kv, &a.ld_v);
+    if (a.p > 0) {
+        cpu_draw_init(&a.draw, scalars, op->path, a.p, o->batch, b);
+    }
+    return a;
+}
+
+static bool takes(const struct sw_op_desc *desc, int first)
+{
+    const int n_qkv = desc->op->attrs.packed ? 1 : 3;
+    for (int i = 0; i < n_qkv; i++) {
+        if (!cpu_is_fast_float(desc->in[first + i].dtype) || desc->in[first + i].strides[2] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- forward ---- */
+
+struct job {
+    const struct cpu_vector *vector;
+    const struct cpu_call *call;
+    struct operands o;
+    int64_t blocks; /* of queries, in a head */
+    size_t worker_bytes;
+};
+
+static size_t forward_bytes(const struct cpu_vector *vector, const struct operands *o)
+{
+    return sw_round_up(vector->attention_scratch_bytes(o->d), CPU_LINE);
+}
+
+static void forward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                          struct sw_kernel_info *out)
+{
+    if (!takes(desc, 0)) {
+        return;
+    }
+    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    const struct operands o = operands_of(desc, NULL, NULL, 0);
+    out->supported = true;
+    out->workspace_bytes = forward_bytes(vector, &o) * (size_t)cpu_workers(dev->pool);
+    out->path = vector->name;
+}
+
+static void forward_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct operands *o = &job->o;
+    /* Later queries see more keys: they come first, so that the short items fill the end. */
+    const int64_t block = job->blocks - 1 - i_item / (o->batch * o->heads);
+    const int64_t b = i_item % (o->batch * o->heads) / o->heads, h = i_item % o->heads;
+    struct cpu_attention a = head_of(o, job->call->scalars, b, h);
+    const struct sw_view *out = &job->call->desc->out[0];
+    a.o = element(out, job->call->out[0], b, h * o->d);
+    a.ld_o = out->strides[1];
+    a.lse = (float *)job->call->out[1] + (b * o->heads + h) * o->t;
+    job->vector->attention(&a, block * CPU_QUERY_BLOCK,
+                           (char *)job->call->workspace + (size_t)i_worker * job->worker_bytes);
+}
+
+static void forward_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared,
+                      .call = call,
+                      .o = operands_of(call->desc, call->in, call->out, 0)};
+    job.worker_bytes = forward_bytes(job.vector, &job.o);
+    job.blocks = sw_ceil_div(job.o.t, CPU_QUERY_BLOCK);
+    sw_pool_run(call->pool, job.o.batch * job.o.heads * job.blocks, forward_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_attention = {.name = "fast",
+                                            .query = forward_query,
+                                            .prepare = sw_cpu_prepare_vector,
+                                            .release = sw_cpu_release_nothing,
+                                            .run = forward_run};
+
+/* ---- backward: inputs do, o, lse, then those of the forward ---- */
+
+/* A worker has the descriptions of the heads of one item, then the kernel's scratch. */
+static size_t heads_bytes(const struct operands *o)
+{
+    return sw_round_up((size_t)(o->heads / o->kv_heads) * sizeof(struct cpu_attention), CPU_LINE);
+}
+
+static size_t backward_bytes(const struct cpu_vector *vector, const struct operands *o)
+{
+    return heads_bytes(o) +
+           sw_round_up(vector->attention_grad_scratch_bytes(o->s, o->d), CPU_LINE);
+}
+
+static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                           struct sw_kernel_info *out)
+{
+    if (!takes(desc, 3) || desc->in[0].dtype != desc->in[3].dtype) {
+        return;
+    }
+    for (int i = 0; i < desc->op->n_out; i++) {
+        if (desc->out[i].shape.rank >= 0 && desc->out[i].dtype != desc->in[3].dtype) {
+            return;
+        }
+    }
+    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    const struct operands o = operands_of(desc, NULL, NULL, 3);
+    out->supported = true;
+    out->workspace_bytes = backward_bytes(vector, &o) * (size_t)cpu_workers(dev->pool);
+    out->path = vector->name;
+}
+
+static void backward_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct operands *o = &job->o;
+    const struct cpu_call *call = job->call;
+    const int64_t b = i_item / o->kv_heads, kv = i_item % o->kv_heads;
+    const int64_t n_heads = o->heads / o->kv_heads;
+    char *scratch = (char *)call->workspace + (size_t)i_worker * job->worker_bytes;
+    struct cpu_attention *heads = (struct cpu_attention *)scratch;
+    for (int64_t i = 0; i < n_heads; i++) {
+        const int64_t h = kv * n_heads + i;
+        struct cpu_attention *a = &heads[i];
+        *a = head_of(o, call->scalars, b, h);
+        a->d_o = element(&call->desc->in[0], call->in[0], b, h * o->d);
+        a->ld_do = call->desc->in[0].strides[1];
+        a->o = element(&call->desc->in[1], call->in[1], b, h * o->d);
+        a->ld_o = call->desc->in[1].strides[1];
+        a->lse = (float *)call->in[2] + (b * o->heads + h) * o->t;
+        a->dq = place(o, call->desc->out, call->out, 0, b, h, &a->ld_dq);
+        a->dk = place(o, call->desc->out, call->out, 1, b, kv, &a->ld_dk);
+        a->dv = place(o, call->desc->out, call->out, 2, b, kv, &a->ld_dv);
+    }
+    job->vector->attention_grad(heads, n_heads, scratch + heads_bytes(o));
+}
+
+static void backward_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared,
+                      .call = call,
+                      .o = operands_of(call->desc, call->in, call->out, 3)};
+    job.worker_bytes = backward_bytes(job.vector, &job.o);
+    sw_pool_run(call->pool, job.o.batch * job.o.kv_heads, backward_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_attention_grad = {.name = "fast",
+                                                 .query = backward_query,
+                                                 .prepare = sw_cpu_prepare_vector,
+                                                 .release = sw_cpu_release_nothing,
+                                                 .run = backward_run};
