@@ -246,15 +246,15 @@ static void name_kernel_set(struct cpu_device *cpu)
     char more[96];
     cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s%s bf16:%s%s%s",
-             cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
+             sw_cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
 }
 
 sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out)
 {
     bool amx_bf16;
-    enum cpu_isa isa = cpu_isa_detect(&amx_bf16), limit = isa;
-    if (options->max_isa && !cpu_isa_parse(options->max_isa, &limit)) {
+    enum cpu_isa isa = sw_cpu_isa_detect(&amx_bf16), limit = isa;
+    if (options->max_isa && !sw_cpu_isa_parse(options->max_isa, &limit)) {
         return SW_FAIL(SW_E_ARG,
                        "device cpu: unknown instruction set \"%s\"; one of portable, avx2, avx512, "
                        "avx512_bf16",

@@ -9,10 +9,10 @@
 
 enum cpu_isa { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16 };
 
-const char *cpu_isa_name(enum cpu_isa isa);
-bool cpu_isa_parse(const char *text, enum cpu_isa *out);
+const char *sw_cpu_isa_name(enum cpu_isa isa);
+bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
 /* The highest set that the processor has and the system lets us use. */
-enum cpu_isa cpu_isa_detect(bool *amx_bf16);
+enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
 
 struct cpu_device {
     struct sw_device super;

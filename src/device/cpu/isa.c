@@ -12,12 +12,12 @@ static const char *const isa_names[] = {
     [CPU_AVX512_BF16] = "avx512_bf16",
 };
 
-const char *cpu_isa_name(enum cpu_isa isa)
+const char *sw_cpu_isa_name(enum cpu_isa isa)
 {
     return isa_names[isa];
 }
 
-bool cpu_isa_parse(const char *text, enum cpu_isa *out)
+bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out)
 {
     for (size_t i = 0; i < SW_LEN(isa_names); i++) {
         if (strcmp(text, isa_names[i]) == 0) {
@@ -48,7 +48,7 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
-enum cpu_isa cpu_isa_detect(bool *amx_bf16)
+enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
 {
     unsigned a, b, c, d, b7, c7, d7;
     *amx_bf16 = false;
@@ -76,7 +76,7 @@ enum cpu_isa cpu_isa_detect(bool *amx_bf16)
 
 #else
 
-enum cpu_isa cpu_isa_detect(bool *amx_bf16)
+enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
 {
     *amx_bf16 = false;
     return CPU_PORTABLE;

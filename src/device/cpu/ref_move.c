@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reference kernels that move elements without computing with them, or work on integers and scalars:
+// copies, conversions, selections, the cache of keys and values, statistics' ends, a user's own op.
+#include "device/cpu/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+static size_t view_bytes(const struct sw_view *view)
+{
+    return (size_t)sw_shape_elems(&view->shape) * sw_dtype_bytes(view->dtype);
+}
+
+/* ---- contiguous: any strides -> row-major; one item a row of the last dim ---- */
+
+static void contiguous_item(void *ctx, int64_t row, int i_worker)
+{
+    (void)i_worker;
+    const struct cpu_call *call = ctx;
+    const struct sw_view *x = &call->desc->in[0];
+    const size_t bytes = sw_dtype_bytes(x->dtype);
+    const int rank = x->shape.rank;
+    const int64_t width = sw_shape_last(&x->shape);
+    const int64_t stride = rank > 0 ? x->strides[rank - 1] : 1;
+    int64_t at = 0, rest = row;
+    for (int d = rank - 2; d >= 0; d--) {
+        at += rest % x->shape.dims[d] * x->strides[d];
+        rest /= x->shape.dims[d];
+    }
+    const char *src = (const char *)call->in[0] + at * (int64_t)bytes;
+    char *dst = (char *)call->out[0] + row * width * (int64_t)bytes;
+    if (stride == 1) {
+        memcpy(dst, src, (size_t)width * bytes);
+        return;
+    }
+    for (int64_t c = 0; c < width; c++) {
+        memcpy(dst + c * (int64_t)bytes, src + c * stride * (int64_t)bytes, bytes);
+    }
+}
+
+static void contiguous(const struct cpu_call *call)
+{
+    if (sw_shape_elems(&call->desc->in[0].shape) > 0) {
+        ref_items(call, sw_shape_rows(&call->desc->in[0].shape), contiguous_item);
+    }
+}
+
+static void cast_item(void *ctx, int64_t i_block, int i_worker)
+{
+    (void)i_worker;
+    const struct cpu_call *call = ctx;
+    const struct ref_tensor x = ref_in(call, 0), out = ref_out(call, 0);
+    const int64_t start = i_block * REF_BLOCK;
+    const int64_t end = ref_block_end(i_block, sw_shape_elems(&call->desc->in[0].shape));
+    sw_convert(out.dtype, (char *)out.data + (size_t)start * sw_dtype_bytes(out.dtype), x.dtype,
+               (const char *)x.data + (size_t)start * sw_dtype_bytes(x.dtype), end - start);
+}
+
+static void cast(const struct cpu_call *call)
+{
+    ref_items(call, sw_ceil_div(sw_shape_elems(&call->desc->in[0].shape), REF_BLOCK), cast_item);
+}
+
+/* ---- rows ---- */
+
+static void last_index(const struct cpu_call *call)
+{
+    const int64_t batch = call->desc->in[0].shape.dims[0], tokens = call->desc->in[0].shape.dims[1];
+    const int64_t pad = call->desc->op->attrs.n;
+    const int32_t *ids = call->in[0];
+    int32_t *out = call->out[0];
+    for (int64_t b = 0; b < batch; b++) {
+        int64_t t = tokens - 1;
+        while (pad >= 0 && t > 0 && ids[b * tokens + t] == pad) {
+            t--;
+        }
+        out[b] = (int32_t)sw_max_i64(t, 0);
+    }
+}
+
+/* Row `index[b]` of sample b, kept inside the sample. */
+static int64_t selected(const struct cpu_call *call, int64_t b, int64_t tokens)
+{
+    const int64_t t = ((const int32_t *)call->in[1])[b];
+    return b * tokens + sw_max_i64(0, sw_min_i64(t, tokens - 1));
+}
+
+static void select_rows(const struct cpu_call *call)
+{
+    const struct sw_view *x = &call->desc->in[0];
+    const int64_t batch = x->shape.dims[0], tokens = x->shape.dims[1];
+    const size_t row_bytes = (size_t)x->shape.dims[2] * sw_dtype_bytes(x->dtype);
+    for (int64_t b = 0; b < batch; b++) {
+        memcpy((char *)call->out[0] + (size_t)b * row_bytes,
+               (const char *)call->in[0] + (size_t)selected(call, b, tokens) * row_bytes,
+               row_bytes);
+    }
+}
+
+static void select_rows_grad(const struct cpu_call *call)
+{
+    const struct sw_view *dx = &call->desc->out[0];
+    const int64_t batch = dx->shape.dims[0], tokens = dx->shape.dims[1], width = dx->shape.dims[2];
+    const struct ref_tensor dy = ref_in(call, 0);
+    const size_t row_bytes = (size_t)width * sw_dtype_bytes(dx->dtype);
+    memset(call->out[0], 0, view_bytes(dx)); /* all bits zero is 0.0 in every float dtype */
+    for (int64_t b = 0; b < batch; b++) {
+        sw_convert(dx->dtype,
+                   (char *)call->out[0] + (size_t)selected(call, b, tokens) * row_bytes, dy.dtype,
+                   (const char *)dy.data + (size_t)(b * width) * sw_dtype_bytes(dy.dtype), width);
+    }
+}
+
+static void slice_grad(const struct cpu_call *call)
+{
+    const struct sw_attrs *attrs = &call->desc->op->attrs;
+    const struct sw_view *dx = &call->desc->out[0];
+    const struct ref_tensor dy = ref_in(call, 0);
+    int64_t outer = 1, inner = 1;
+    for (int d = 0; d < dx->shape.rank; d++) {
+        *(d < attrs->dim ? &outer : &inner) *= d == attrs->dim ? 1 : dx->shape.dims[d];
+    }
+    const int64_t run = call->desc->in[0].shape.dims[attrs->dim] * inner;
+    const int64_t whole = dx->shape.dims[attrs->dim] * inner;
+    memset(call->out[0], 0, view_bytes(dx));
+    for (int64_t i = 0; i < outer; i++) {
+        const int64_t at = i * whole + attrs->n * inner;
+        sw_convert(dx->dtype, (char *)call->out[0] + (size_t)at * sw_dtype_bytes(dx->dtype),
+                   dy.dtype, (const char *)dy.data + (size_t)(i * run) * sw_dtype_bytes(dy.dtype),
+                   run);
+    }
+}
+
+/* cache [B,S,W], x [B,T,W], position: rows past the end of the cache are left out. */
+static void kv_append(const struct cpu_call *call)
+{
+    const struct sw_view *cache = &call->desc->in[0], *x = &call->desc->in[1];
+    const size_t bytes = sw_dtype_bytes(x->dtype);
+    const int64_t position = ((const int32_t *)call->in[2])[0];
+    for (int64_t b = 0; b < x->shape.dims[0]; b++) {
+        for (int64_t t = 0; t < x->shape.dims[1]; t++) {
+            if (position + t < 0 || position + t >= cache->shape.dims[1]) {
+                continue;
+            }
+            const int64_t to = b * cache->strides[0] + (position + t) * cache->strides[1];
+            const int64_t from = b * x->strides[0] + t * x->strides[1];
+            for (int64_t c = 0; c < x->shape.dims[2]; c++) {
+                memcpy((char *)call->in[0] + (to + c * cache->strides[2]) * (int64_t)bytes,
+                       (const char *)call->in[1] + (from + c * x->strides[2]) * (int64_t)bytes,
+                       bytes);
+            }
+        }
+    }
+}
+
+/* ---- statistics ---- */
+
+static void stats_reset(const struct cpu_call *call)
+{
+    memset(call->in[0], 0, SW_STATS_WORDS * sizeof(int64_t));
+}
+
+/* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element that
+ * is not finite has an infinite norm; it says so even where nothing is skipped. */
+static void stats_finish(const struct cpu_call *call)
+{
+    const struct sw_attrs *attrs = &call->desc->op->attrs;
+    const int64_t *stats = call->in[0];
+    const bool overflow = stats[SW_EXACT_WORDS] > 0;
+    const double norm = overflow ? INFINITY
+                                 : sqrt(sw_exact_value(stats)) *
+                                       call->scalars[SW_SCALAR_GRAD_FACTOR];
+    const double factor = attrs->alpha > 0 ? attrs->alpha / (norm + 1e-6) : 1;
+    call->scalars[SW_SCALAR_NORM] = norm;
+    call->scalars[SW_SCALAR_CLIP] = factor < 1 ? factor : 1;
+    call->scalars[SW_SCALAR_SKIP] = attrs->n == 1 && overflow;
+}
+
+/* ---- a user's own op ---- */
+
+static void user(const struct cpu_call *call)
+{
+    const struct sw_op *op = call->desc->op;
+    struct sw_view in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT];
+    for (int i = 0; i < op->n_in; i++) {
+        in[i] = call->desc->in[i];
+        in[i].data = call->in[i];
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        out[i] = call->desc->out[i];
+        out[i].data = call->out[i];
+    }
+    op->user->kernel(op->user, in, out);
+}
+
+const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT] = {
+    [SW_OP_CONTIGUOUS] = {contiguous, NULL},
+    [SW_OP_CAST] = {cast, NULL},
+    [SW_OP_LAST_INDEX] = {last_index, NULL},
+    [SW_OP_SELECT_ROWS] = {select_rows, NULL},
+    [SW_OP_SELECT_ROWS_GRAD] = {select_rows_grad, NULL},
+    [SW_OP_SLICE_GRAD] = {slice_grad, NULL},
+    [SW_OP_KV_APPEND] = {kv_append, NULL},
+    [SW_OP_STATS_RESET] = {stats_reset, NULL},
+    [SW_OP_STATS_FINISH] = {stats_finish, NULL},
+    [SW_OP_USER] = {user, NULL},
+};
