@@ -73,6 +73,35 @@ struct cpu_attention {
 
 enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
 
+/* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), SCALE. */
+struct cpu_elementwise {
+    enum sw_op_kind kind;
+    enum sw_dtype dtype;
+    enum sw_act act;
+    double alpha;
+    const void *x, *y;
+    int64_t period;
+    void *out;
+};
+
+struct cpu_norm {
+    enum sw_dtype dtype;
+    int64_t width;
+    float eps;
+    const void *x, *w, *bias;
+    const void *added; /* ADD_LAYER_NORM: s = x + added; else NULL */
+    void *s, *y;
+    float *mean, *rstd;
+};
+
+struct cpu_norm_grad {
+    enum sw_dtype dtype;
+    int64_t width;
+    const void *dy, *x, *w;
+    const float *mean, *rstd;
+    void *dx; /* or NULL */
+};
+
 /* Kernels of one instruction set. All work on what they are given, in one thread. */
 struct cpu_vector {
     const char *name;
@@ -99,6 +128,20 @@ struct cpu_vector {
     /* The heads that share one key head, in order -> each dq; the common dk, dv. */
     void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads, void *scratch);
     size_t (*attention_grad_scratch_bytes)(int64_t s, int64_t d);
+    /* The following: elements (or rows) first .. first + n - 1. */
+    void (*elementwise)(const struct cpu_elementwise *e, int64_t first, int64_t n);
+    void (*cast)(enum sw_dtype to, enum sw_dtype from, void *out, const void *x, int64_t first,
+                 int64_t n);
+    void (*dropout)(enum sw_dtype dtype, const struct cpu_draw *draw, float factor, const void *x,
+                    void *out, int64_t first, int64_t n);
+    void (*accumulate)(enum sw_dtype dtype, bool set, float *acc, const void *g, int64_t first,
+                       int64_t n);
+    void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
+    /* dw, db [width]: sums over these rows alone */
+    void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw, float *db);
+    /* sums [n] over `rows` rows, ld elements apart */
+    void (*sum_rows)(enum sw_dtype dtype, const void *x, int64_t rows, int64_t ld, int64_t n,
+                     float *sums);
 };
 
 /* The table for an instruction set at most `isa`; portable where this machine or build has no other. */
@@ -186,4 +229,6 @@ static inline bool cpu_is_fast_float(enum sw_dtype dtype)
 
 extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
+extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
+extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;

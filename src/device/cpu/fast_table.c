@@ -4,6 +4,16 @@
 
 const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
     [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
+    [SW_OP_SUM_ROWS] = {&sw_cpu_sum_rows},
+    [SW_OP_ADD] = {&sw_cpu_elementwise},
+    [SW_OP_SCALE] = {&sw_cpu_elementwise},
+    [SW_OP_ACT] = {&sw_cpu_elementwise},
+    [SW_OP_ACT_GRAD] = {&sw_cpu_elementwise},
+    [SW_OP_CAST] = {&sw_cpu_cast},
+    [SW_OP_DROPOUT] = {&sw_cpu_dropout},
+    [SW_OP_LAYER_NORM] = {&sw_cpu_layer_norm},
+    [SW_OP_ADD_LAYER_NORM] = {&sw_cpu_layer_norm},
+    [SW_OP_LAYER_NORM_GRAD] = {&sw_cpu_layer_norm_grad},
     [SW_OP_ATTENTION] = {&sw_cpu_attention},
     [SW_OP_ATTENTION_GRAD] = {&sw_cpu_attention_grad},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},

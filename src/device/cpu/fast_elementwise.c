@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, SCALE, CAST, DROPOUT. The items are runs of
+// elements.
+#include "device/cpu/fast.h"
+
+enum { RUN_ELEMS = 16384 };
+
+struct job {
+    const struct cpu_vector *vector;
+    const struct cpu_call *call;
+    struct cpu_elementwise e;
+    int64_t n;       /* elements; in a sample, for dropout */
+    int64_t n_runs;  /* in a sample */
+    int64_t n_batch; /* samples, for dropout */
+};
+
+static int64_t run_length(const struct job *job, int64_t first)
+{
+    return sw_min_i64(RUN_ELEMS, job->n - first);
+}
+
+/* The first n_in inputs and output 0 are of one fast dtype. */
+static void query_alike(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                        struct sw_kernel_info *out)
+{
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    bool ok = cpu_is_fast_float(dtype) && desc->out[0].dtype == dtype;
+    for (int i = 1; i < desc->op->n_in; i++) {
+        ok = ok && desc->in[i].dtype == dtype;
+    }
+    out->supported = ok;
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+/* ---- ACT, ACT_GRAD, ADD, SCALE ---- */
+
+static void elementwise_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    (void)i_worker;
+    job->vector->elementwise(&job->e, i_item * RUN_ELEMS, run_length(job, i_item * RUN_ELEMS));
+}
+
+static void elementwise_run(const struct cpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct job job = {.vector = call->prepared,
+                      .call = call,
+                      .n = sw_shape_elems(&desc->in[0].shape),
+                      .e = {.kind = desc->op->kind,
+                            .dtype = desc->in[0].dtype,
+                            .act = desc->op->attrs.act,
+                            .alpha = desc->op->attrs.alpha,
+                            .x = call->in[0],
+                            .y = desc->op->n_in > 1 ? call->in[1] : NULL,
+                            .out = call->out[0]}};
+    job.e.period = sw_max_i64(1, sw_shape_elems(&desc->in[desc->op->n_in > 1].shape));
+    sw_pool_run(call->pool, sw_ceil_div(job.n, RUN_ELEMS), elementwise_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_elementwise = {.name = "fast",
+                                              .query = query_alike,
+                                              .prepare = sw_cpu_prepare_vector,
+                                              .release = sw_cpu_release_nothing,
+                                              .run = elementwise_run};
+
+/* ---- CAST ---- */
+
+static void cast_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                       struct sw_kernel_info *out)
+{
+    out->supported = cpu_is_fast_float(desc->in[0].dtype) && cpu_is_fast_float(desc->out[0].dtype);
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+static void cast_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct sw_op_desc *desc = job->call->desc;
+    (void)i_worker;
+    job->vector->cast(desc->out[0].dtype, desc->in[0].dtype, job->call->out[0], job->call->in[0],
+                      i_item * RUN_ELEMS, run_length(job, i_item * RUN_ELEMS));
+}
+
+static void cast_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared,
+                      .call = call,
+                      .n = sw_shape_elems(&call->desc->in[0].shape)};
+    sw_pool_run(call->pool, sw_ceil_div(job.n, RUN_ELEMS), cast_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_cast = {.name = "fast",
+                                       .query = cast_query,
+                                       .prepare = sw_cpu_prepare_vector,
+                                       .release = sw_cpu_release_nothing,
+                                       .run = cast_run};
+
+/* ---- DROPOUT ---- */
+
+static void dropout_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct cpu_call *call = job->call;
+    const double p = call->desc->op->attrs.p;
+    const int64_t b = i_item / job->n_runs, first = i_item % job->n_runs * RUN_ELEMS;
+    const enum sw_dtype dtype = call->desc->in[0].dtype;
+    const size_t before = (size_t)(b * job->n) * sw_dtype_bytes(dtype);
+    struct cpu_draw draw;
+    (void)i_worker;
+    cpu_draw_init(&draw, call->scalars, call->desc->op->path, p, job->n_batch, b);
+    job->vector->dropout(dtype, &draw, (float)(1.0 / (1.0 - p)), (const char *)call->in[0] + before,
+                         (char *)call->out[0] + before, first, run_length(job, first));
+}
+
+static void dropout_run(const struct cpu_call *call)
+{
+    const struct sw_shape *shape = &call->desc->in[0].shape;
+    struct job job = {.vector = call->prepared,
+                      .call = call,
+                      .n_batch = shape->rank > 0 ? shape->dims[0] : 1};
+    job.n = job.n_batch > 0 ? sw_shape_elems(shape) / job.n_batch : 0;
+    job.n_runs = sw_ceil_div(job.n, RUN_ELEMS);
+    sw_pool_run(call->pool, job.n_batch * job.n_runs, dropout_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_dropout = {.name = "fast",
+                                          .query = query_alike,
+                                          .prepare = sw_cpu_prepare_vector,
+                                          .release = sw_cpu_release_nothing,
+                                          .run = dropout_run};
