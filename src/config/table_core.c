@@ -280,12 +280,18 @@ SECTION(sw_config_table_scheduler, "scheduler", scheduler_fields, 0,
     INT("total_num_steps", AT(scheduler.total_num_steps), "null", 0, HIGHEST,                      \
         "steps of the whole training", .unit = "steps", .flags = FIELD_REQUIRED, BUILT)
 
+#define START                                                                                      \
+    INT("last_batch_iteration", NOWHERE, "-1", LOWEST, HIGHEST,                                    \
+        "index to start from; checkpoints keep the place", .unit = "steps", .flags = FIELD_QUIET,  \
+        LATER)
+
 static const struct config_field warmup_fields[] = {
     WARMUP_MIN,
     NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "null", 0, HIGHEST,
             "rate after the warm-up; the optimizer's lr when not given", .flags = FIELD_NULL,
             BUILT),
     WARMUP_STEPS,
+    START,
 };
 static SECTION(warmup_params, "scheduler.params", warmup_fields, SECTION_NULL, "of WarmupLR");
 
@@ -295,6 +301,7 @@ static const struct config_field warmup_decay_fields[] = {
     NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "0.001", 0, HIGHEST,
             "rate after the warm-up", BUILT),
     WARMUP_STEPS,
+    START,
 };
 static SECTION(warmup_decay_params, "scheduler.params", warmup_decay_fields, SECTION_NULL,
                "of WarmupDecayLR");
@@ -306,6 +313,7 @@ static const struct config_field warmup_cosine_fields[] = {
     WARMUP_STEPS,
     NUMBER("cos_min_ratio", AT(scheduler.cos_min_ratio), "0.0001", 0, HIGHEST,
            "part of the optimizer's lr at the end", BUILT),
+    START,
 };
 static SECTION(warmup_cosine_params, "scheduler.params", warmup_cosine_fields, SECTION_NULL,
                "of WarmupCosineLR");
@@ -337,6 +345,7 @@ static const struct config_field one_cycle_fields[] = {
             BUILT),
     NUMBER("decay_mom_rate", AT(scheduler.decay_mom_rate), "0.0", LOWEST, HIGHEST,
            "after the cycle beta1 is multiplied by 1 + this x intervals", BUILT),
+    START,
 };
 static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL, "of OneCycle");
 
@@ -349,6 +358,7 @@ static const struct config_field range_test_fields[] = {
            "growth of the rate in an interval", BUILT),
     BOOL("lr_range_test_staircase", AT(scheduler.range_staircase), "false",
          "grow at the end of intervals only", BUILT),
+    START,
 };
 static SECTION(range_test_params, "scheduler.params", range_test_fields, SECTION_NULL,
                "of LRRangeTest");
