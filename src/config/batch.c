@@ -18,11 +18,11 @@ struct triad {
 
 static sw_status refuse(const struct triad *t, const char *key, const char *what)
 {
-    return config_refuse(t->impl, 0, key,
-                         "%s (train_batch_size %lld, train_micro_batch_size_per_gpu %lld, "
-                         "gradient_accumulation_steps %lld, ranks %lld)",
-                         what, (long long)t->train, (long long)t->micro, (long long)t->steps,
-                         (long long)t->ranks);
+    return sw_config_refuse(t->impl, 0, key,
+                            "%s (train_batch_size %lld, train_micro_batch_size_per_gpu %lld, "
+                            "gradient_accumulation_steps %lld, ranks %lld)",
+                            what, (long long)t->train, (long long)t->micro, (long long)t->steps,
+                            (long long)t->ranks);
 }
 
 static sw_status product(const struct triad *t, int64_t a, int64_t b, int64_t *out)
@@ -33,8 +33,8 @@ static sw_status product(const struct triad *t, int64_t a, int64_t b, int64_t *o
 
 static sw_status neither(const struct triad *t)
 {
-    return config_refuse(t->impl, 0, "train_batch_size",
-                         "neither train_batch_size nor train_micro_batch_size_per_gpu given");
+    return sw_config_refuse(t->impl, 0, "train_batch_size",
+                            "neither train_batch_size nor train_micro_batch_size_per_gpu given");
 }
 
 static sw_status derive(struct triad *t)
@@ -107,15 +107,16 @@ static sw_status by_count(struct triad *t, int64_t k)
     }
     t->steps = sw_ceil_div(k, t->ranks);
     SW_TRY(check_positive(t));
-    return all == t->train ? SW_OK
-                           : config_refuse(t->impl, 0, "train_batch_size",
-                                           "%lld is not micro batch x micro-batches, %lld x %lld",
-                                           (long long)t->train, (long long)t->micro, (long long)k);
+    return all == t->train
+               ? SW_OK
+               : sw_config_refuse(t->impl, 0, "train_batch_size",
+                                  "%lld is not micro batch x micro-batches, %lld x %lld",
+                                  (long long)t->train, (long long)t->micro, (long long)k);
 }
 
 static sw_status put(struct sw_config *config, const char *path, bool given, int64_t value)
 {
-    struct config_entry *entry = config_find_entry(config, path);
+    struct config_entry *entry = sw_config_find_entry(config, path);
     struct sw_json *node =
         sw_json_put_i64(config->impl->effective, entry->value->parent, entry->field->key, value);
     SW_TRY_ALLOC(node, "the configuration");

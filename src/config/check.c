@@ -15,8 +15,8 @@ struct rule {
 
 static sw_status refuse_rule(const struct sw_config *config, const struct rule *rule)
 {
-    const struct config_entry *entry = config_find_entry(config, rule->path);
-    return config_refuse(config->impl, entry ? entry->line : 0, rule->path, "%s", rule->text);
+    const struct config_entry *entry = sw_config_find_entry(config, rule->path);
+    return sw_config_refuse(config->impl, entry ? entry->line : 0, rule->path, "%s", rule->text);
 }
 
 /* ---- what cannot be ---- */
@@ -58,7 +58,7 @@ static bool bf16_states_without_masters(const struct sw_config *c)
 
 static bool sum_at_stage_3(const struct sw_config *c)
 {
-    return c->zero.stage == 3 && config_choice_is(c, "gradient_allreduce_op", "sum");
+    return c->zero.stage == 3 && sw_config_choice_is(c, "gradient_allreduce_op", "sum");
 }
 
 static bool no_norm_elsewhere(const struct sw_config *c)
@@ -100,14 +100,14 @@ static bool params_off_below_stage_3(const struct sw_config *c)
 
 static bool bucket_without_old_form(const struct sw_config *c)
 {
-    const struct config_entry *size = config_find_entry(c, "allgather_size");
+    const struct config_entry *size = sw_config_find_entry(c, "allgather_size");
     return size && size->value->type != SW_JSON_NULL && !c->impl->old_zero_form;
 }
 
 static bool bad_betas(const struct sw_config *c)
 {
     const struct sw_config_numbers *betas = &c->optimizer.betas;
-    if (!config_find_entry(c, "optimizer.params.betas")) {
+    if (!sw_config_find_entry(c, "optimizer.params.betas")) {
         return false;
     }
     return betas->n != 2 || betas->items[0] >= 1 || betas->items[1] >= 1;
@@ -158,7 +158,7 @@ static const struct rule impossible[] = {
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
 };
 
-sw_status config_check(const struct sw_config *config)
+sw_status sw_config_check(const struct sw_config *config)
 {
     for (size_t i = 0; i < SW_LEN(impossible); i++) {
         if (impossible[i].broken(config)) {
@@ -245,7 +245,7 @@ static bool is_default(const struct config_entry *entry)
     if (sw_json_parse(entry->path, text, strlen(text), SW_JSON_STRICT, &doc) != SW_OK) {
         return false;
     }
-    const bool same = config_json_equal(entry->value, sw_json_root(doc));
+    const bool same = sw_config_json_equal(entry->value, sw_json_root(doc));
     sw_json_close(doc);
     return same;
 }
@@ -275,7 +275,7 @@ static void add(const struct sw_config *config, struct report *report,
                 const char *why)
 {
     char where[512];
-    config_where(config->impl, entry ? entry->line : 0, where, sizeof where);
+    sw_config_where(config->impl, entry ? entry->line : 0, where, sizeof where);
     report->n++;
     sw_str_printf(report->out, "%s: %s", where, path);
     if (entry) {
@@ -309,7 +309,7 @@ sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *
     struct report report = {out, 0};
     for (size_t i = 0; i < SW_LEN(unbuilt); i++) {
         if (unbuilt[i].broken(config)) {
-            add(config, &report, config_find_entry(config, unbuilt[i].path), unbuilt[i].path,
+            add(config, &report, sw_config_find_entry(config, unbuilt[i].path), unbuilt[i].path,
                 unbuilt[i].text, NULL);
         }
     }

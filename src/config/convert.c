@@ -16,7 +16,7 @@
 
 /* ---- scalars; each returns NULL, or why not ---- */
 
-const char *config_to_bool(const struct sw_json *node, bool model, bool *out)
+const char *sw_config_to_bool(const struct sw_json *node, bool model, bool *out)
 {
     static const char *const yes[] = {"true", "yes", "on", "1", "t", "y"};
     static const char *const no[] = {"false", "no", "off", "0", "f", "n"};
@@ -170,7 +170,7 @@ static const char *to_bytes(const struct sw_json *node, int64_t *out)
 
 /* ---- choices ---- */
 
-size_t config_choice_len(const char *choice)
+size_t sw_config_choice_len(const char *choice)
 {
     return strcspn(choice, "|");
 }
@@ -179,7 +179,7 @@ size_t config_choice_len(const char *choice)
 static bool is_choice(const char *choice, const char *text, bool any_case)
 {
     for (const char *name = choice;; name++) {
-        const size_t len = config_choice_len(name);
+        const size_t len = sw_config_choice_len(name);
         if (strlen(text) == len &&
             (any_case ? strncasecmp(name, text, len) : strncmp(name, text, len)) == 0) {
             return true;
@@ -213,7 +213,7 @@ static void list_choices(const char *const *choices, char *buf, size_t cap)
     buf[0] = '\0';
     for (int i = 0; choices[i] && len < cap; i++) {
         const int n = snprintf(buf + len, cap - len, "%s\"%.*s\"", i ? ", " : "",
-                               (int)config_choice_len(choices[i]), choices[i]);
+                               (int)sw_config_choice_len(choices[i]), choices[i]);
         len += n > 0 ? (size_t)n : 0;
     }
 }
@@ -275,10 +275,10 @@ static sw_status refuse(const struct job *job, const char *why)
     char text[128];
     const bool is_auto =
         job->node->type == SW_JSON_STRING && strcmp(job->node->string, "auto") == 0;
-    return config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
-                         shown(job->node, text, sizeof text), why,
-                         is_auto ? "; Hugging Face's Trainer replaces \"auto\", here nobody does"
-                                 : "");
+    return sw_config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
+                            shown(job->node, text, sizeof text), why,
+                            is_auto ? "; Hugging Face's Trainer replaces \"auto\", here nobody does"
+                                    : "");
 }
 
 static sw_status put_null(struct job *job)
@@ -387,7 +387,7 @@ static sw_status put_choice(struct job *job)
         return refuse(job, text);
     }
     const char *name =
-        sw_arena_strndup(&job->config->impl->arena, choices[i], config_choice_len(choices[i]));
+        sw_arena_strndup(&job->config->impl->arena, choices[i], sw_config_choice_len(choices[i]));
     SW_TRY_ALLOC(name, "the configuration");
     job->value = sw_json_put_str(job->config->impl->effective, job->parent, field->key, name);
     if (member(job) && field->type == FIELD_WORD) {
@@ -469,7 +469,7 @@ static sw_status put_string(struct job *job)
 static sw_status put_bool(struct job *job)
 {
     bool value = false;
-    const char *why = config_to_bool(job->node, job->model, &value);
+    const char *why = sw_config_to_bool(job->node, job->model, &value);
     if (why) {
         return refuse(job, why);
     }
@@ -524,9 +524,9 @@ static sw_status put_value(struct job *job)
     return SW_OK;
 }
 
-sw_status config_convert(struct sw_config *config, const struct config_field *field, bool model,
-                         const char *path, const struct sw_json *node, struct sw_json *parent,
-                         struct sw_json **out)
+sw_status sw_config_convert(struct sw_config *config, const struct config_field *field, bool model,
+                            const char *path, const struct sw_json *node, struct sw_json *parent,
+                            struct sw_json **out)
 {
     struct job job = {config, field, model, path, node, parent, NULL};
     if (node->type == SW_JSON_NULL && (field->flags & FIELD_NULL || field->type == FIELD_JSON)) {

@@ -24,7 +24,7 @@ static const struct config_section *const sections[] = {
     &sw_config_table_spillway,
 };
 
-const char *config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)
+const char *sw_config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)
 {
     if (line > 0) {
         snprintf(buf, cap, "%s:%d", impl->name, line);
@@ -36,43 +36,43 @@ const char *config_where(const struct sw_config_impl *impl, int line, char *buf,
     return buf;
 }
 
-sw_status config_refuse(const struct sw_config_impl *impl, int line, const char *path,
-                        const char *fmt, ...)
+sw_status sw_config_refuse(const struct sw_config_impl *impl, int line, const char *path,
+                           const char *fmt, ...)
 {
     char where[512], text[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    config_where(impl, line, where, sizeof where);
+    sw_config_where(impl, line, where, sizeof where);
     return SW_FAIL(SW_E_CONFIG, "%s: %s%s%s", where, path, *path ? ": " : "", text);
 }
 
-bool config_is_set_name(const struct config_field *field, const char *key)
+bool sw_config_is_set_name(const struct config_field *field, const char *key)
 {
     return strcmp(field->key, key) == 0 || (field->alias && strcmp(field->alias, key) == 0);
 }
 
-const struct config_section *config_section_at(size_t i)
+const struct config_section *sw_config_section_at(size_t i)
 {
     return i < SW_LEN(sections) ? sections[i] : sw_config_other_tables[i - SW_LEN(sections)];
 }
 
-size_t config_n_sections(void)
+size_t sw_config_n_sections(void)
 {
     return SW_LEN(sections) + sw_config_n_other_tables;
 }
 
-const struct config_field *config_find_field(const char *section_path, const char *key,
-                                             const struct config_section **out_section)
+const struct config_field *sw_config_find_field(const char *section_path, const char *key,
+                                                const struct config_section **out_section)
 {
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
         if (strcmp(section->path, section_path) != 0) {
             continue;
         }
         for (size_t j = 0; j < section->n_fields; j++) {
-            if (config_is_set_name(&section->fields[j], key)) {
+            if (sw_config_is_set_name(&section->fields[j], key)) {
                 if (out_section) {
                     *out_section = section;
                 }
@@ -83,17 +83,17 @@ const struct config_field *config_find_field(const char *section_path, const cha
     return NULL;
 }
 
-const struct config_section *config_find_section(const char *path)
+const struct config_section *sw_config_find_section(const char *path)
 {
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        if (strcmp(config_section_at(i)->path, path) == 0) {
-            return config_section_at(i);
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        if (strcmp(sw_config_section_at(i)->path, path) == 0) {
+            return sw_config_section_at(i);
         }
     }
     return NULL;
 }
 
-bool config_is_child(const char *parent, const char *path)
+bool sw_config_is_child(const char *parent, const char *path)
 {
     const size_t len = strlen(parent);
     if (*path == '\0' || strncmp(parent, path, len) != 0) {
@@ -105,14 +105,14 @@ bool config_is_child(const char *parent, const char *path)
     return strchr(path + len + (len > 0), '.') == NULL;
 }
 
-const char *config_leaf(const char *path)
+const char *sw_config_leaf(const char *path)
 {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
 }
 
-const struct config_variant *config_find_variant(const struct config_variant *list, size_t n,
-                                                 const char *name)
+const struct config_variant *sw_config_find_variant(const struct config_variant *list, size_t n,
+                                                    const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         if (strcasecmp(list[i].name, name) == 0) {
@@ -122,7 +122,7 @@ const struct config_variant *config_find_variant(const struct config_variant *li
     return NULL;
 }
 
-struct config_entry *config_find_entry(const struct sw_config *config, const char *path)
+struct config_entry *sw_config_find_entry(const struct sw_config *config, const char *path)
 {
     for (int i = 0; i < config->impl->n_entries; i++) {
         if (strcmp(config->impl->entries[i].path, path) == 0) {
@@ -132,13 +132,13 @@ struct config_entry *config_find_entry(const struct sw_config *config, const cha
     return NULL;
 }
 
-bool config_choice_is(const struct sw_config *config, const char *path, const char *name)
+bool sw_config_choice_is(const struct sw_config *config, const char *path, const char *name)
 {
-    const struct config_entry *entry = config_find_entry(config, path);
+    const struct config_entry *entry = sw_config_find_entry(config, path);
     return entry && entry->value->type == SW_JSON_STRING && strcmp(entry->value->string, name) == 0;
 }
 
-bool config_json_equal(const struct sw_json *a, const struct sw_json *b)
+bool sw_config_json_equal(const struct sw_json *a, const struct sw_json *b)
 {
     const bool both_numbers = (a->type == SW_JSON_INT || a->type == SW_JSON_FLOAT) &&
                               (b->type == SW_JSON_INT || b->type == SW_JSON_FLOAT);
@@ -160,7 +160,7 @@ bool config_json_equal(const struct sw_json *a, const struct sw_json *b)
     const struct sw_json *y = b->first;
     for (const struct sw_json *x = a->first; x; x = x->next, y = y->next) {
         const struct sw_json *other = a->type == SW_JSON_OBJECT ? sw_json_get(b, x->key) : y;
-        if (!other || !config_json_equal(x, other)) {
+        if (!other || !sw_config_json_equal(x, other)) {
             return false;
         }
     }

@@ -60,14 +60,14 @@ static sw_status cpu_flag(struct sw_config_impl *impl, struct sw_json *zero, con
     }
     const struct sw_json *block = sw_json_get(zero, new_key);
     if (block && !is_auto(block)) {
-        return config_refuse(impl, was.line, "zero_optimization",
-                             "the deprecated key %s and its replacement %s are both given", old_key,
-                             new_key);
+        return sw_config_refuse(impl, was.line, "zero_optimization",
+                                "the deprecated key %s and its replacement %s are both given",
+                                old_key, new_key);
     }
     bool on = false;
-    const char *why = was.type == SW_JSON_NULL ? NULL : config_to_bool(flag, true, &on);
+    const char *why = was.type == SW_JSON_NULL ? NULL : sw_config_to_bool(flag, true, &on);
     if (why) {
-        return config_refuse(impl, was.line, "zero_optimization", "%s %s", old_key, why);
+        return sw_config_refuse(impl, was.line, "zero_optimization", "%s %s", old_key, why);
     }
     sw_json_remove(zero, flag);
     if (!on) {
@@ -92,9 +92,9 @@ static sw_status renamed(struct sw_config_impl *impl, struct sw_json *zero)
     }
     if (sw_json_get(zero, new_key) ||
         sw_json_get(zero, "stage3_gather_16bit_weights_on_model_save")) {
-        return config_refuse(impl, old->line, "zero_optimization",
-                             "the deprecated key %s and its replacement %s are both given", old_key,
-                             new_key);
+        return sw_config_refuse(impl, old->line, "zero_optimization",
+                                "the deprecated key %s and its replacement %s are both given",
+                                old_key, new_key);
     }
     struct sw_json *copy = sw_json_put_copy(impl->given, zero, new_key, old);
     SW_TRY_ALLOC(copy, "the configuration");
@@ -128,7 +128,7 @@ static sw_status bfloat16(struct sw_config_impl *impl, struct sw_json *root)
     return SW_OK;
 }
 
-sw_status config_modernise(struct sw_config_impl *impl)
+sw_status sw_config_modernise(struct sw_config_impl *impl)
 {
     struct sw_json *root = sw_json_root(impl->given);
     SW_TRY(boolean_zero(impl, root));

@@ -11,7 +11,7 @@
 
 enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const char *key)
 {
-    const struct config_entry *entry = config_find_entry(config, key);
+    const struct config_entry *entry = sw_config_find_entry(config, key);
     return entry ? entry->origin : SW_CONFIG_UNKNOWN_KEY;
 }
 
@@ -21,7 +21,7 @@ static const char *source_of(const struct sw_config *config, const struct config
     switch (entry->origin) {
     case SW_CONFIG_FILE:
     case SW_CONFIG_SET:
-        return config_where(config->impl, entry->line, buf, cap);
+        return sw_config_where(config->impl, entry->line, buf, cap);
     case SW_CONFIG_DERIVED:
         snprintf(buf, cap, "derived");
         break;
@@ -34,7 +34,7 @@ static const char *source_of(const struct sw_config *config, const struct config
 
 const char *sw_config_source(const struct sw_config *config, const char *key, char *buf, size_t cap)
 {
-    const struct config_entry *entry = config_find_entry(config, key);
+    const struct config_entry *entry = sw_config_find_entry(config, key);
     if (!entry) {
         snprintf(buf, cap, "unknown");
         return buf;
@@ -44,7 +44,7 @@ const char *sw_config_source(const struct sw_config *config, const char *key, ch
 
 const struct sw_json *sw_config_value(const struct sw_config *config, const char *key)
 {
-    const struct config_entry *entry = config_find_entry(config, key);
+    const struct config_entry *entry = sw_config_find_entry(config, key);
     return entry ? entry->value : NULL;
 }
 
@@ -147,7 +147,7 @@ static void write_range(const struct config_field *field, struct sw_str *out)
         return;
     }
     for (int i = 0; field->choices && field->choices[i]; i++) {
-        sw_str_printf(out, "%s%.*s", i ? ", " : "", (int)config_choice_len(field->choices[i]),
+        sw_str_printf(out, "%s%.*s", i ? ", " : "", (int)sw_config_choice_len(field->choices[i]),
                       field->choices[i]);
     }
     const bool numeric = field->type == FIELD_INT || field->type == FIELD_NUMBER ||
@@ -202,15 +202,15 @@ struct place {
 
 static size_t n_places(void)
 {
-    return config_n_sections() + sw_config_n_optimizers + sw_config_n_schedulers;
+    return sw_config_n_sections() + sw_config_n_optimizers + sw_config_n_schedulers;
 }
 
 static struct place place_at(size_t i)
 {
-    if (i < config_n_sections()) {
-        return (struct place){config_section_at(i), NULL};
+    if (i < sw_config_n_sections()) {
+        return (struct place){sw_config_section_at(i), NULL};
     }
-    i -= config_n_sections();
+    i -= sw_config_n_sections();
     const struct config_variant *variant = i < sw_config_n_optimizers
                                                ? &sw_config_optimizers[i]
                                                : &sw_config_schedulers[i - sw_config_n_optimizers];
@@ -418,8 +418,8 @@ void sw_config_write_docs(struct sw_str *out)
         "[differences.md](differences.md).\n\n"
         "State: **built** acts; **accepted, no effect** is taken and says why nothing is lost;\n"
         "**not built yet** is refused by name before training, when it differs from its default.\n\n");
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
         sw_str_printf(out, "## %s%s%s\n\n", section->path[0] ? "`" : "Top level: ",
                       section->path[0] ? section->path : section->help,
                       section->path[0] ? "`" : "");

@@ -36,42 +36,42 @@ static inline int line_of_set(int i_set)
 }
 
 /* "ds.json:4", "--set a.b=1" or "default"; in buf. */
-const char *config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap);
+const char *sw_config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap);
 /* SW_E_CONFIG "<where>: <path>: <text>" */
-sw_status config_refuse(const struct sw_config_impl *impl, int line, const char *path,
-                        const char *fmt, ...) SW_PRINTF(4, 5);
+sw_status sw_config_refuse(const struct sw_config_impl *impl, int line, const char *path,
+                           const char *fmt, ...) SW_PRINTF(4, 5);
 
 /* old.c: rewrites the spellings of earlier years into today's keys; may be called again. */
-sw_status config_modernise(struct sw_config_impl *impl);
+sw_status sw_config_modernise(struct sw_config_impl *impl);
 /* set.c */
-sw_status config_apply_set(struct sw_config_impl *impl, int i_set);
+sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set);
 
 /* convert.c: checks `node` against the row, puts the canonical value under `parent` and stores it
  * in the struct. model: the lenient rules of DeepSpeed's typed blocks. */
-sw_status config_convert(struct sw_config *config, const struct config_field *field, bool model,
-                         const char *path, const struct sw_json *node, struct sw_json *parent,
-                         struct sw_json **out);
+sw_status sw_config_convert(struct sw_config *config, const struct config_field *field, bool model,
+                            const char *path, const struct sw_json *node, struct sw_json *parent,
+                            struct sw_json **out);
 /* NULL, or why the value is none. */
-const char *config_to_bool(const struct sw_json *node, bool model, bool *out);
+const char *sw_config_to_bool(const struct sw_json *node, bool model, bool *out);
 /* The canonical name of a choice list's i-th entry has this length. */
-size_t config_choice_len(const char *choice);
+size_t sw_config_choice_len(const char *choice);
 
 /* check.c: combinations that cannot be. */
-sw_status config_check(const struct sw_config *config);
+sw_status sw_config_check(const struct sw_config *config);
 
 /* find.c. Sections: parents come before their children. */
-const struct config_section *config_section_at(size_t i);
-size_t config_n_sections(void);
-bool config_is_set_name(const struct config_field *field, const char *key);
-const struct config_field *config_find_field(const char *section_path, const char *key,
-                                             const struct config_section **out_section);
-const struct config_section *config_find_section(const char *path);
+const struct config_section *sw_config_section_at(size_t i);
+size_t sw_config_n_sections(void);
+bool sw_config_is_set_name(const struct config_field *field, const char *key);
+const struct config_field *sw_config_find_field(const char *section_path, const char *key,
+                                                const struct config_section **out_section);
+const struct config_section *sw_config_find_section(const char *path);
 /* Is `path` a block directly inside `parent`? */
-bool config_is_child(const char *parent, const char *path);
-const char *config_leaf(const char *path);
-const struct config_variant *config_find_variant(const struct config_variant *list, size_t n,
-                                                 const char *name);
-struct config_entry *config_find_entry(const struct sw_config *config, const char *path);
+bool sw_config_is_child(const char *parent, const char *path);
+const char *sw_config_leaf(const char *path);
+const struct config_variant *sw_config_find_variant(const struct config_variant *list, size_t n,
+                                                    const char *name);
+struct config_entry *sw_config_find_entry(const struct sw_config *config, const char *path);
 /* Effective value of a choice, compared with its canonical name. */
-bool config_choice_is(const struct sw_config *config, const char *path, const char *name);
-bool config_json_equal(const struct sw_json *a, const struct sw_json *b);
+bool sw_config_choice_is(const struct sw_config *config, const char *path, const char *name);
+bool sw_config_json_equal(const struct sw_json *a, const struct sw_json *b);

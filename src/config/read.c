@@ -36,22 +36,22 @@ static sw_status unknown_key(const struct sw_config_impl *impl, const char *path
     if (variant) {
         add_fields(names, &n, variant);
     }
-    for (size_t i = 0; !variant && i < config_n_sections(); i++) {
-        if (strcmp(config_section_at(i)->path, path) == 0) {
-            add_fields(names, &n, config_section_at(i));
+    for (size_t i = 0; !variant && i < sw_config_n_sections(); i++) {
+        if (strcmp(sw_config_section_at(i)->path, path) == 0) {
+            add_fields(names, &n, sw_config_section_at(i));
         }
-        if (config_is_child(path, config_section_at(i)->path)) {
-            add_name(names, &n, config_leaf(config_section_at(i)->path));
+        if (sw_config_is_child(path, sw_config_section_at(i)->path)) {
+            add_name(names, &n, sw_config_leaf(sw_config_section_at(i)->path));
         }
     }
     for (size_t i = 0; i < SW_LEN(old_names); i++) {
         add_name(names, &n, old_names[i]);
     }
     const char *nearest = sw_nearest(child->key, names, n);
-    return config_refuse(impl, child->key_line ? child->key_line : child->line, path,
-                         "unknown key \"%.80s\"%s%s%s", child->key,
-                         nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                         nearest ? "\"" : "");
+    return sw_config_refuse(impl, child->key_line ? child->key_line : child->line, path,
+                            "unknown key \"%.80s\"%s%s%s", child->key,
+                            nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+                            nearest ? "\"" : "");
 }
 
 /* ---- entries ---- */
@@ -85,9 +85,9 @@ static sw_status given_value(const struct sw_config_impl *impl,
     const struct sw_json *one = object ? sw_json_get(object, field->key) : NULL;
     const struct sw_json *two = object && field->alias ? sw_json_get(object, field->alias) : NULL;
     if (one && two) {
-        return config_refuse(impl, two->line, section->path,
-                             "%s and %s are two names of one key, and both are given", field->key,
-                             field->alias);
+        return sw_config_refuse(impl, two->line, section->path,
+                                "%s and %s are two names of one key, and both are given",
+                                field->key, field->alias);
     }
     const struct sw_json *node = one ? one : two;
     *out = node && section->flags & SECTION_MODEL && is_auto(node) ? NULL : node;
@@ -121,8 +121,8 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
         const char *shown =
             strcmp(node->key, field->key) == 0 ? path : name_given(impl, section, node);
         SW_TRY_ALLOC(shown, "the configuration");
-        SW_TRY(config_convert(config, field, section->flags & SECTION_MODEL, shown, node, parent,
-                              &entry.value));
+        SW_TRY(sw_config_convert(config, field, section->flags & SECTION_MODEL, shown, node, parent,
+                                 &entry.value));
         return add_entry(impl, entry);
     }
     const bool quiet = field->status == STATUS_GONE || field->flags & FIELD_QUIET;
@@ -130,13 +130,13 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
         return SW_OK; /* an effective configuration stays one that DeepSpeed reads */
     }
     if (field->flags & FIELD_REQUIRED) {
-        return config_refuse(impl, object ? object->line : 0, path, "is required");
+        return sw_config_refuse(impl, object ? object->line : 0, path, "is required");
     }
     struct sw_json_doc *doc;
     SW_TRY(sw_json_parse(path, field->default_json, strlen(field->default_json), SW_JSON_STRICT,
                          &doc));
     const sw_status st =
-        config_convert(config, field, false, path, sw_json_root(doc), parent, &entry.value);
+        sw_config_convert(config, field, false, path, sw_json_root(doc), parent, &entry.value);
     sw_json_close(doc);
     SW_TRY(st);
     return add_entry(impl, entry);
@@ -156,7 +156,7 @@ static sw_status read_fields(struct sw_config *config, const struct config_secti
 static bool section_has(const struct config_section *section, const char *key)
 {
     for (size_t i = 0; i < section->n_fields; i++) {
-        if (config_is_set_name(&section->fields[i], key)) {
+        if (sw_config_is_set_name(&section->fields[i], key)) {
             return true;
         }
     }
@@ -165,14 +165,14 @@ static bool section_has(const struct config_section *section, const char *key)
 
 static bool is_known(const char *path, const char *key)
 {
-    if (config_find_field(path, key, NULL)) {
+    if (sw_config_find_field(path, key, NULL)) {
         return true;
     }
     char child[128];
     snprintf(child, sizeof child, "%s%s%s", path, *path ? "." : "", key);
     const bool variant =
         strcmp(child, "optimizer.params") == 0 || strcmp(child, "scheduler.params") == 0;
-    return variant || config_find_section(child);
+    return variant || sw_config_find_section(child);
 }
 
 static sw_status check_keys(const struct sw_config_impl *impl, const char *path,
@@ -203,8 +203,8 @@ static sw_status find_block(const struct sw_config_impl *impl, const struct conf
         return SW_OK;
     }
     if (node->type != SW_JSON_OBJECT) {
-        return config_refuse(impl, node->line, section->path, "%s is not an object",
-                             sw_json_type_name(node->type));
+        return sw_config_refuse(impl, node->line, section->path, "%s is not an object",
+                                sw_json_type_name(node->type));
     }
     *out = node;
     return SW_OK;
@@ -232,11 +232,11 @@ static sw_status read_block(struct sw_config *config, const struct config_sectio
 static sw_status read_children(struct sw_config *config, const char *path,
                                const struct sw_json *object, struct sw_json *parent)
 {
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
-        if (config_is_child(path, section->path)) {
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
+        if (sw_config_is_child(path, section->path)) {
             const struct sw_json *node =
-                object ? sw_json_get(object, config_leaf(section->path)) : NULL;
+                object ? sw_json_get(object, sw_config_leaf(section->path)) : NULL;
             SW_TRY(read_block(config, section, node, parent));
         }
     }
@@ -249,7 +249,7 @@ static sw_status read_block(struct sw_config *config, const struct config_sectio
     struct sw_config_impl *impl = config->impl;
     const struct sw_json *object;
     SW_TRY(find_block(impl, section, node, &object));
-    const char *key = config_leaf(section->path);
+    const char *key = sw_config_leaf(section->path);
     if (!object && section->flags & SECTION_QUIET) {
         return SW_OK;
     }
@@ -288,9 +288,9 @@ static sw_status unknown_type(const struct sw_config_impl *impl, const struct ty
     const char *nearest = sw_nearest(type->string, names, n);
     char path[64];
     snprintf(path, sizeof path, "%s.type", block->section->path);
-    return config_refuse(impl, type->line, path, "unknown %s \"%.80s\"%s%s%s", block->section->path,
-                         type->string, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                         nearest ? "\"" : "");
+    return sw_config_refuse(
+        impl, type->line, path, "unknown %s \"%.80s\"%s%s%s", block->section->path, type->string,
+        nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
 }
 
 static sw_status read_params(struct sw_config *config, const struct typed_block *block,
@@ -327,12 +327,13 @@ static sw_status read_typed(struct sw_config *config, const struct typed_block *
     if (!type || type->type == SW_JSON_NULL) {
         const struct sw_json *params = object ? sw_json_get(object, "params") : NULL;
         if (params) {
-            return config_refuse(impl, params->line, block->section->path, "params without a type");
+            return sw_config_refuse(impl, params->line, block->section->path,
+                                    "params without a type");
         }
         return SW_OK;
     }
     const struct config_variant *variant =
-        config_find_variant(block->list, block->n_list, type->string);
+        sw_config_find_variant(block->list, block->n_list, type->string);
     if (!variant) {
         return unknown_type(impl, block, type);
     }
@@ -353,7 +354,7 @@ static sw_status read_typed(struct sw_config *config, const struct typed_block *
 
 static void derive(struct sw_config *config, const char *path, bool value, bool *member)
 {
-    struct config_entry *entry = config_find_entry(config, path);
+    struct config_entry *entry = sw_config_find_entry(config, path);
     *member = value;
     entry->value =
         sw_json_put_bool(config->impl->effective, entry->value->parent, entry->field->key, value);
@@ -362,22 +363,23 @@ static void derive(struct sw_config *config, const char *path, bool value, bool 
 
 static int dtype_of(const struct sw_config *config, const char *path)
 {
-    return config_choice_is(config, path, "fp32")   ? SW_F32
-           : config_choice_is(config, path, "fp16") ? SW_F16
-           : config_choice_is(config, path, "bf16") ? SW_BF16
-                                                    : SW_DTYPE_COUNT;
+    return sw_config_choice_is(config, path, "fp32")   ? SW_F32
+           : sw_config_choice_is(config, path, "fp16") ? SW_F16
+           : sw_config_choice_is(config, path, "bf16") ? SW_BF16
+                                                       : SW_DTYPE_COUNT;
 }
 
 static bool value_is_true(const struct sw_config *config, const char *path)
 {
-    const struct config_entry *entry = config_find_entry(config, path);
+    const struct config_entry *entry = sw_config_find_entry(config, path);
     return entry && entry->value->type == SW_JSON_BOOL && entry->value->boolean;
 }
 
 static sw_status derive_all(struct sw_config *config)
 {
     struct sw_config_impl *impl = config->impl;
-    if (config_find_entry(config, "zero_optimization.overlap_comm")->value->type == SW_JSON_NULL) {
+    if (sw_config_find_entry(config, "zero_optimization.overlap_comm")->value->type ==
+        SW_JSON_NULL) {
         derive(config, "zero_optimization.overlap_comm", config->zero.stage == 3,
                &config->zero.overlap_comm);
     }
@@ -389,7 +391,8 @@ static sw_status derive_all(struct sw_config *config)
         derive(config, "optimizer.params.adam_w_mode", true, &config->optimizer.adam_w_mode);
     }
     config->misc.communication_data_type = dtype_of(config, "communication_data_type");
-    const struct config_entry *warmup = config_find_entry(config, "scheduler.params.warmup_type");
+    const struct config_entry *warmup =
+        sw_config_find_entry(config, "scheduler.params.warmup_type");
     if (warmup) {
         const char *type = warmup->value->string;
         config->scheduler.warmup_type =
@@ -402,7 +405,7 @@ static sw_status derive_all(struct sw_config *config)
     const char *const batch[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                  "gradient_accumulation_steps"};
     for (int i = 0; i < 3; i++) {
-        impl->given_batch[i] = config_find_entry(config, batch[i])->value->type == SW_JSON_INT;
+        impl->given_batch[i] = sw_config_find_entry(config, batch[i])->value->type == SW_JSON_INT;
     }
     impl->batch = config->batch;
     return SW_OK;
@@ -416,8 +419,8 @@ static sw_status read_all(struct sw_config *config)
     const struct sw_json *root = sw_json_root(impl->given);
     struct sw_json *top = sw_json_root(impl->effective);
     SW_TRY(check_keys(impl, "", NULL, root));
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
         if (section->path[0] == '\0') {
             SW_TRY(read_fields(config, section, root, top));
         }
@@ -434,15 +437,15 @@ static sw_status read_all(struct sw_config *config)
     config->scheduler.type =
         impl->scheduler ? (enum sw_scheduler_type)impl->scheduler->type : SW_SCHEDULER_NONE;
     config->scheduler.name = impl->scheduler ? impl->scheduler->name : NULL;
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
-        if (config_is_child("", section->path) && section != &sw_config_table_optimizer &&
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
+        if (sw_config_is_child("", section->path) && section != &sw_config_table_optimizer &&
             section != &sw_config_table_scheduler) {
             SW_TRY(read_block(config, section, sw_json_get(root, section->path), top));
         }
     }
     SW_TRY(derive_all(config));
-    return config_check(config);
+    return sw_config_check(config);
 }
 
 static sw_status prepare(struct sw_config_impl *impl)
@@ -451,11 +454,11 @@ static sw_status prepare(struct sw_config_impl *impl)
         return SW_FAIL(SW_E_CONFIG, "%s: the configuration is %s, not an object", impl->name,
                        sw_json_type_name(sw_json_root(impl->given)->type));
     }
-    SW_TRY(config_modernise(impl));
+    SW_TRY(sw_config_modernise(impl));
     for (int i = 0; i < impl->n_sets; i++) {
-        SW_TRY(config_apply_set(impl, i));
+        SW_TRY(sw_config_apply_set(impl, i));
     }
-    return impl->n_sets > 0 ? config_modernise(impl) : SW_OK;
+    return impl->n_sets > 0 ? sw_config_modernise(impl) : SW_OK;
 }
 
 static sw_status keep_sets(struct sw_config_impl *impl, const char *const *sets, int n_sets)

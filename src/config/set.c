@@ -17,7 +17,7 @@ static void mark(struct sw_json *node, int line)
 /* The field's other name, when the file uses it, would make two values of one key. */
 static void drop_other_name(struct sw_json *parent, const char *block, const char *key)
 {
-    const struct config_field *field = config_find_field(block, key, NULL);
+    const struct config_field *field = sw_config_find_field(block, key, NULL);
     if (!field || !field->alias) {
         return;
     }
@@ -63,7 +63,7 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
     return st;
 }
 
-sw_status config_apply_set(struct sw_config_impl *impl, int i_set)
+sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
 {
     const char *set = impl->sets[i_set];
     const char *equals = strchr(set, '=');

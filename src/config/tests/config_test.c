@@ -38,12 +38,12 @@ static void refused(const char *text, const char *set, const char *const *words)
 static void rows_are_sound(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
         for (size_t j = 0; j < section->n_fields; j++) {
             const struct config_field *field = &section->fields[j];
             const struct config_section *found;
-            assert_ptr_equal(config_find_field(section->path, field->key, &found), field);
+            assert_ptr_equal(sw_config_find_field(section->path, field->key, &found), field);
             assert_non_null(field->help);
             assert_non_null(field->default_json);
             assert_true(field->status != STATUS_NEEDLESS || field->why);
@@ -56,16 +56,16 @@ static void rows_are_sound(void **state)
                              SW_OK);
             sw_json_close(doc);
             if (field->alias) {
-                assert_ptr_equal(config_find_field(section->path, field->alias, NULL), field);
+                assert_ptr_equal(sw_config_find_field(section->path, field->alias, NULL), field);
             }
         }
     }
     /* every block, the quiet ones too, given empty: all defaults go through the converter */
     struct sw_str text = {0};
     sw_str_puts(&text, "{\"timers\": {\"throughput\": {}}");
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const char *path = config_section_at(i)->path;
-        if (config_is_child("", path) && strcmp(path, "timers") != 0) {
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const char *path = sw_config_section_at(i)->path;
+        if (sw_config_is_child("", path) && strcmp(path, "timers") != 0) {
             sw_str_printf(&text, ", \"%s\": {}", path);
         }
     }

@@ -81,13 +81,13 @@ static bool is_hand_block(const struct reading *r)
 {
     char path[256];
     path_in_message(r, path, sizeof path);
-    const struct config_section *section = config_find_section(path);
+    const struct config_section *section = sw_config_find_section(path);
     if (!section) {
         char *dot = strrchr(path, '.');
         if (dot) {
             *dot = '\0';
         }
-        section = config_find_section(dot ? path : "");
+        section = sw_config_find_section(dot ? path : "");
     }
     return !section || !(section->flags & SECTION_MODEL); /* optimizer.params: by hand, too */
 }
@@ -108,15 +108,15 @@ struct rule {
 static const char *refused_key(const struct reading *r)
 {
     const struct sw_json *error = sw_json_get(r->row, "error");
-    return error && error->type == SW_JSON_ARRAY ? config_leaf(error->first->first->string) : "";
+    return error && error->type == SW_JSON_ARRAY ? sw_config_leaf(error->first->first->string) : "";
 }
 
 /* Does our table have the key as one that DeepSpeed has removed? */
 static bool is_removed_key(const char *key)
 {
-    for (size_t i = 0; i < config_n_sections(); i++) {
-        const struct config_section *section = config_section_at(i);
-        const bool named = strcmp(config_leaf(section->path), key) == 0;
+    for (size_t i = 0; i < sw_config_n_sections(); i++) {
+        const struct config_section *section = sw_config_section_at(i);
+        const bool named = strcmp(sw_config_leaf(section->path), key) == 0;
         for (size_t j = 0; j < section->n_fields; j++) {
             if (section->fields[j].status == STATUS_GONE &&
                 (named || strcmp(section->fields[j].key, key) == 0)) {
@@ -226,7 +226,7 @@ static bool old_aio_name(const struct reading *r, const char *recorded)
 static bool adamw_decouples(const struct reading *r, const char *recorded)
 {
     return strcmp(recorded, "optimizer_params.adam_w_mode") == 0 &&
-           config_choice_is(r->config, "optimizer.type", "AdamW");
+           sw_config_choice_is(r->config, "optimizer.type", "AdamW");
 }
 
 static const struct rule rules[] = {
@@ -321,10 +321,10 @@ static int derived_flag(const struct sw_config *config, const char *recorded)
                flag(config, "csv_monitor.enabled") || flag(config, "comet.enabled");
     }
     if (strcmp(recorded, "checkpoint_tag_validation_enabled") == 0) {
-        return !config_choice_is(config, "checkpoint.tag_validation", "IGNORE");
+        return !sw_config_choice_is(config, "checkpoint.tag_validation", "IGNORE");
     }
     if (strcmp(recorded, "checkpoint_tag_validation_fail") == 0) {
-        return config_choice_is(config, "checkpoint.tag_validation", "FAIL");
+        return sw_config_choice_is(config, "checkpoint.tag_validation", "FAIL");
     }
     if (strcmp(recorded, "zero_config.offload_optimizer.pipeline") == 0) {
         return config->zero.offload_optimizer.pipeline_read ||
@@ -356,7 +356,7 @@ static bool same_value(const struct sw_json *recorded, const struct sw_json *our
     if (recorded->type == SW_JSON_STRING && ours->type == SW_JSON_STRING) {
         return same_text(recorded->string, ours->string);
     }
-    return config_json_equal(recorded, ours);
+    return sw_config_json_equal(recorded, ours);
 }
 
 struct comparison {
@@ -497,7 +497,7 @@ static bool same_refusal(const struct sw_json *error, const char *ours)
     }
     for (const struct sw_json *item = error->first; item; item = item->next) {
         const struct sw_json *key = item->first, *reason = item->last;
-        if (strstr(ours, config_leaf(key->string)) && same_reason(reason->string, ours)) {
+        if (strstr(ours, sw_config_leaf(key->string)) && same_reason(reason->string, ours)) {
             return true;
         }
     }
@@ -618,7 +618,8 @@ static void offload_defaults_are_as_recorded(void **state)
     }
     const struct sw_json *aliases = sw_json_get(sw_json_root(doc), "aliases_of_zero_optimization");
     for (const struct sw_json *alias = aliases->first; alias; alias = alias->next) {
-        const struct config_field *field = config_find_field("zero_optimization", alias->key, NULL);
+        const struct config_field *field =
+            sw_config_find_field("zero_optimization", alias->key, NULL);
         assert_non_null(field);
         assert_string_equal(field->key, alias->string);
     }
