@@ -163,7 +163,10 @@ static void grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value
         break;
     case SW_VIEW_SLICE: {
         const struct sw_attrs attrs = {.dim = op->attrs.dim, .n = op->attrs.n};
-        d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, d_out, 1, &attrs), x);
+        const sw_value dy = sw_graph_dense(g, d_out[0]);
+        if (dy >= 0) {
+            d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, &dy, 1, &attrs), x);
+        }
         break;
     }
     }

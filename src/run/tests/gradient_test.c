@@ -245,8 +245,34 @@ static sw_value build_norm(sw_graph *g)
 static sw_value build_embedding(sw_graph *g)
 {
     const sw_value table = param(g, "table", SW_SHAPE(6, 5));
-    const sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 5)), 3);
+    const sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 5)), -1);
     return sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 5)));
+}
+
+/* The look-up of a padding row gives it no gradient; the head, the same table, still does. */
+static sw_value build_padding(sw_graph *g)
+{
+    const sw_value x = sw_embedding(g, param(g, "table", SW_SHAPE(5, 6)),
+                                    sw_input(g, "ids", SW_I32, SW_SHAPE(2, 5)), 2);
+    return loss_of(g, x);
+}
+
+static void padding_rows_get_no_gradient(void **state)
+{
+    (void)state;
+    struct harness h;
+    start(&h, build_padding, false);
+    loss_at(&h);
+    assert_int_equal(sw_executor_run(h.ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+    double *gradient = analytic(&h, &h.plan->persistent[0]);
+    double others = 0;
+    for (int c = 0; c < 6; c++) {
+        assert_true(gradient[2 * 6 + c] == 0);
+        others += fabs(gradient[1 * 6 + c]);
+    }
+    assert_true(others > 0);
+    free(gradient);
+    stop(&h);
 }
 
 static sw_value build_linear_loss(sw_graph *g)
@@ -420,7 +446,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products), cmocka_unit_test(sums_and_norms), cmocka_unit_test(activations),
-        cmocka_unit_test(look_ups_and_losses), cmocka_unit_test(views), cmocka_unit_test(attention),
+        cmocka_unit_test(look_ups_and_losses),
+        cmocka_unit_test(padding_rows_get_no_gradient), cmocka_unit_test(views), cmocka_unit_test(attention),
         cmocka_unit_test(dropout), cmocka_unit_test(user_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

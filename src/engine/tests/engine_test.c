@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine promises whatever the kernels: the same bits with and without recomputation, on any
+// number of threads, by sw_train_batch and by its parts, across a save and a load; the planned peak is the
+// touched peak; nothing is allocated after the first step; misuse is refused by name.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "spillway/engine.h"
+#include "support/test.h"
+
+enum { B = 2, T = 9, K = 3, V = 37, STEPS = 8 };
+
+static char folder[64]; /* of this test's files */
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
+    "\"n_positions\":16,\"n_embd\":24,\"n_layer\":3,\"n_head\":3,\"n_inner\":40,\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+struct batches {
+    int32_t ids[K][B][T], labels[K][B][T];
+    struct sw_tensor tensors[K][2];
+    struct sw_batch batches[K];
+};
+
+static void fill(struct batches *d, int64_t step)
+{
+    const struct sw_shape shape = {2, {B, T}};
+    for (int k = 0; k < K; k++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((step * K + k) * B * T + i);
+            d->ids[k][0][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+            d->labels[k][0][i] = i % 7 == 3 + k ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % V);
+        }
+        d->tensors[k][0] = (struct sw_tensor){
+            "input_ids", {.data = d->ids[k], .dtype = SW_I32, .shape = shape}};
+        d->tensors[k][1] = (struct sw_tensor){
+            "labels", {.data = d->labels[k], .dtype = SW_I32, .shape = shape}};
+        d->batches[k] = (struct sw_batch){d->tensors[k], 2};
+    }
+}
+
+static const char *config_of(const char *precision, int k)
+{
+    static char text[512];
+    snprintf(text, sizeof text,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": %d, %s"
+             "\"gradient_clipping\": 0.5, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, "
+             "\"weight_decay\": 0.1}}}",
+             B, k, precision);
+    return text;
+}
+
+static const char *const precisions[] = {
+    "", "\"bf16\": {\"enabled\": true}, ",
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 20, \"loss_scale_window\": 4}, "};
+
+static sw_engine *open_with(struct sw_engine_options options, const char *const *sets, int n_sets)
+{
+    sw_engine *engine = NULL;
+    options.model = options.model || options.forward ? options.model : path_of("config.json");
+    options.seq_len = options.seq_len ? options.seq_len : T;
+    options.sets = sets;
+    options.n_sets = n_sets;
+    options.seed = 5;
+    if (sw_initialize(&options, &engine) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return engine;
+}
+
+/* A hash of all masters. */
+static uint64_t weights(sw_engine *engine)
+{
+    uint64_t h = SW_HASH_INIT;
+    for (int32_t i = 0; i < sw_engine_n_tensors(engine); i++) {
+        const char *name;
+        struct sw_shape shape;
+        static float values[4096];
+        assert_int_equal(sw_engine_tensor(engine, i, &name, &shape), SW_OK);
+        int64_t n = 1;
+        for (int d = 0; d < shape.rank; d++) {
+            n *= shape.dims[d];
+        }
+        assert_true(n <= 4096);
+        assert_int_equal(sw_get_weight(engine, name, 0, n, values), SW_OK);
+        for (int64_t k = 0; k < n; k++) {
+            assert_true(isfinite(values[k]));
+        }
+        h = sw_hash(h, values, (size_t)n * sizeof *values);
+    }
+    return h;
+}
+
+static void step(sw_engine *engine, int64_t i, int k, struct sw_step_report *report)
+{
+    static struct batches data;
+    fill(&data, i);
+    if (sw_train_batch(engine, data.batches, k, report) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static uint64_t run(const char *precision, int k, const char *const *sets, int n_sets, bool verify)
+{
+    const struct sw_engine_options options = {.config_text = config_of(precision, k),
+                                              .verify = verify};
+    sw_engine *engine = open_with(options, sets, n_sets);
+    struct sw_step_report report;
+    for (int64_t i = 0; i < STEPS; i++) {
+        step(engine, i, k, &report);
+        assert_true(isfinite(report.loss));
+    }
+    if (verify) {
+        assert_int_equal(sw_engine_high_water(engine), sw_engine_tier_bytes(engine, 0));
+    }
+    const uint64_t h = weights(engine);
+    sw_close(engine);
+    return h;
+}
+
+static void recomputation_changes_no_bit(void **state)
+{
+    (void)state;
+    static const char *const every[] = {"spillway.recompute=blocks", "spillway.recompute=2"};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        const uint64_t keep = run(precisions[p], 1, NULL, 0, false);
+        for (size_t i = 0; i < SW_LEN(every); i++) {
+            assert_true(run(precisions[p], 1, &every[i], 1, false) == keep);
+        }
+    }
+}
+
+static void threads_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const threads[] = {"spillway.threads=1", "spillway.threads=2",
+                                          "spillway.threads=3", "spillway.threads=7"};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        const uint64_t one = run(precisions[p], K, &threads[0], 1, false);
+        for (size_t i = 1; i < SW_LEN(threads); i++) {
+            assert_true(run(precisions[p], K, &threads[i], 1, false) == one);
+        }
+    }
+}
+
+static void planned_peak_is_touched_peak(void **state)
+{
+    (void)state;
+    static const char *const recompute[] = {"spillway.recompute=blocks"};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        const uint64_t plain = run(precisions[p], K, NULL, 0, false);
+        assert_true(run(precisions[p], K, NULL, 0, true) == plain); /* poison reaches no result */
+        run(precisions[p], 1, recompute, 1, true);
+    }
+}
+
+static void parts_equal_the_whole(void **state)
+{
+    (void)state;
+    static struct batches data;
+    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    sw_engine *whole = open_with(options, NULL, 0), *parts = open_with(options, NULL, 0);
+    for (int64_t i = 0; i < 4; i++) {
+        struct sw_step_report a, b;
+        step(whole, i, K, &a);
+        fill(&data, i);
+        for (int k = 0; k < K; k++) {
+            assert_int_equal(sw_forward(parts, &data.batches[k], NULL), SW_OK);
+            assert_int_equal(sw_backward(parts), SW_OK);
+        }
+        assert_int_equal(sw_step(parts, &b), SW_OK);
+        assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm);
+    }
+    assert_true(weights(whole) == weights(parts));
+    sw_close(whole);
+    sw_close(parts);
+}
+
+static void nothing_is_allocated_after_the_first_step(void **state)
+{
+    (void)state;
+    const struct sw_engine_options options = {.config_text = config_of(precisions[1], K)};
+    sw_engine *engine = open_with(options, NULL, 0);
+    struct sw_step_report report;
+    step(engine, 0, K, &report);
+    const int64_t calls = sw_engine_allocations(engine);
+    for (int64_t i = 1; i < 5; i++) {
+        step(engine, i, K, &report);
+    }
+    assert_int_equal(sw_engine_allocations(engine), calls);
+    sw_close(engine);
+}
+
+static void a_load_continues_to_the_same_bits(void **state)
+{
+    (void)state;
+    const struct sw_save_options save = {.val_loss = NAN};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        char dir[128];
+        snprintf(dir, sizeof dir, "%s/save.%zu", folder, p);
+        const struct sw_engine_options options = {.config_text = config_of(precisions[p], K)};
+        struct sw_step_report report;
+        sw_engine *never = open_with(options, NULL, 0), *first = open_with(options, NULL, 0);
+        for (int64_t i = 0; i < STEPS; i++) {
+            step(never, i, K, &report);
+            if (i < 3) {
+                step(first, i, K, &report);
+            }
+        }
+        assert_int_equal(sw_load(first, dir), SW_PENDING);
+        assert_int_equal(sw_save(first, dir, &save), SW_OK);
+        sw_close(first);
+        sw_engine *again = open_with(options, NULL, 0);
+        assert_int_equal(sw_load(again, dir), SW_OK);
+        assert_int_equal(sw_engine_step(again), 3);
+        for (int64_t i = 3; i < STEPS; i++) {
+            step(again, i, K, &report);
+        }
+        assert_true(weights(again) == weights(never));
+        assert_int_equal(sw_engine_samples(again), STEPS * K * B);
+        sw_close(again);
+        sw_close(never);
+    }
+}
+
+static void other_math_is_refused(void **state)
+{
+    (void)state;
+    char dir[128];
+    snprintf(dir, sizeof dir, "%s/save.0", folder);
+    const struct sw_engine_options options = {.config_text = config_of(precisions[0], 1)};
+    sw_engine *engine = open_with(options, NULL, 0);
+    assert_int_equal(sw_load(engine, dir), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "allow_other_math"));
+    sw_close(engine);
+    static const char *const allow[] = {"spillway.allow_other_math=true"};
+    engine = open_with(options, allow, 1);
+    assert_int_equal(sw_load(engine, dir), SW_OK);
+    sw_close(engine);
+}
+
+static void token_mean_weighs_targets_alike(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"spillway.loss=tokens"};
+    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    sw_engine *engine = open_with(options, tokens, 1);
+    struct sw_step_report report;
+    step(engine, 0, K, &report);
+    static struct batches data;
+    fill(&data, 0);
+    double targets = 0;
+    for (int i = 0; i < K * B * T; i++) {
+        targets += data.labels[0][0][i] != -100;
+    }
+    assert_true(report.targets == targets);
+    assert_true(fabs(report.loss - log(V)) < 0.5);
+    sw_close(engine);
+}
+
+static void misuse_is_refused(void **state)
+{
+    (void)state;
+    static struct batches data;
+    fill(&data, 0);
+    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    sw_engine *engine = open_with(options, NULL, 0);
+    double sum, count;
+    assert_int_equal(sw_backward(engine), SW_E_ARG);
+    assert_int_equal(sw_step(engine, NULL), SW_E_ARG);
+    assert_int_equal(sw_train_batch(engine, data.batches, K - 1, NULL), SW_E_ARG);
+    assert_int_equal(sw_evaluate(engine, &data.batches[0], &sum, &count), SW_E_ARG);
+    data.ids[0][1][2] = V;
+    assert_int_equal(sw_forward(engine, &data.batches[0], NULL), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "input_ids: 37 at element 11"));
+    data.ids[0][1][2] = 0;
+    data.tensors[0][0].view.shape.dims[1] = T - 1;
+    assert_int_equal(sw_forward(engine, &data.batches[0], NULL), SW_E_ARG);
+    data.tensors[0][0].view.shape.dims[1] = T;
+    data.batches[0].n_tensors = 1;
+    assert_int_equal(sw_forward(engine, &data.batches[0], NULL), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "labels"));
+    sw_close(engine);
+
+    struct sw_engine_options bad = options;
+    bad.model = path_of("config.json");
+    bad.seq_len = 17;
+    assert_int_equal(sw_initialize(&bad, &engine), SW_E_CONFIG);
+    bad.seq_len = T;
+    bad.model = path_of("nothing.json");
+    assert_int_equal(sw_initialize(&bad, &engine), SW_E_IO);
+    static const char *const tight[] = {"spillway.device_memory=10000"};
+    bad.model = path_of("config.json");
+    bad.sets = tight;
+    bad.n_sets = 1;
+    assert_int_equal(sw_initialize(&bad, &engine), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "missing"));
+}
+
+static void generation_does_not_depend_on_the_cache(void **state)
+{
+    (void)state;
+    const struct sw_engine_options options = {
+        .config_text = config_of("", 1), .no_train = true, .generate_tokens = 16, .want_logits = true};
+    const struct sw_sampling greedy = {.stop_id = -1};
+    const int32_t prompt[] = {3, 1, 4, 1, 5};
+    sw_engine *engine = open_with(options, NULL, 0);
+    int32_t out[4];
+    int64_t n = 0;
+    static float step_logits[4 * V], all[B * T * V];
+    assert_int_equal(sw_generate(engine, prompt, 5, 4, &greedy, out, &n, step_logits), SW_OK);
+    assert_int_equal(n, 4);
+    int32_t ids[B][T] = {{3, 1, 4, 1, 5, out[0], out[1], out[2], out[3]}};
+    const struct sw_tensor tensor = {
+        "input_ids", {.data = ids, .dtype = SW_I32, .shape = {2, {B, T}}}};
+    const struct sw_batch batch = {&tensor, 1};
+    assert_int_equal(sw_logits_elems(engine), B * T * V);
+    assert_int_equal(sw_logits(engine, &batch, all), SW_OK);
+    for (int i = 0; i < 4 * V; i++) {
+        assert_float_equal(step_logits[i], all[4 * V + i], 1e-4);
+    }
+    sw_close(engine);
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-engine-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    return sw_file_write_atomic(path_of("config.json"), model_json, strlen(model_json)) < 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recomputation_changes_no_bit),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(planned_peak_is_touched_peak),
+        cmocka_unit_test(parts_equal_the_whole),
+        cmocka_unit_test(nothing_is_allocated_after_the_first_step),
+        cmocka_unit_test(a_load_continues_to_the_same_bits),
+        cmocka_unit_test(other_math_is_refused),
+        cmocka_unit_test(token_mean_weighs_targets_alike),
+        cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(generation_does_not_depend_on_the_cache),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
