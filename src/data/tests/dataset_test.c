@@ -3,7 +3,7 @@
 // rows are asked for; every epoch has every window once; what is wrong is named.
 #include "data/data.h"
 
-#include "helpers.h"
+#include "data/tests/helpers.h"
 #include "support/test.h"
 
 enum { T = 8 };

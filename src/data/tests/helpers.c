@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helpers of the data room's tests.
-#include "helpers.h"
+#include "data/tests/helpers.h"
 
 #include "support/test.h"
 

@@ -3,7 +3,7 @@
 #include "data/normalize.h"
 
 #include "data/utf8.h"
-#include "helpers.h"
+#include "data/tests/helpers.h"
 #include "json/json.h"
 #include "support/test.h"
 

@@ -4,7 +4,7 @@
 #include "data/regex.h"
 
 #include "data/utf8.h"
-#include "helpers.h"
+#include "data/tests/helpers.h"
 #include "json/json.h"
 #include "support/test.h"
 

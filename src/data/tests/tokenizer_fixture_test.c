@@ -4,7 +4,7 @@
 // TIMEOUT 300
 #include "data/data.h"
 
-#include "helpers.h"
+#include "data/tests/helpers.h"
 #include "json/json.h"
 #include "support/test.h"
 

@@ -3,7 +3,7 @@
 // refused and how the message names it, lines in and out, failing allocations.
 #include "data/data.h"
 
-#include "helpers.h"
+#include "data/tests/helpers.h"
 #include "support/test.h"
 
 #include <unistd.h>
