@@ -118,9 +118,11 @@ void sw_executor_close(struct sw_executor *ex)
 
 /* ---- verifying runs ---- */
 
+/* Buffers are whole multiples of the alignment, so what is touched counts up to the next one. */
 static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
 {
-    const size_t end = (size_t)((const char *)begin - ex->arena) + bytes;
+    const size_t end =
+        sw_round_up((size_t)((const char *)begin - ex->arena) + bytes, SW_PLAN_ALIGN);
     ex->high_water = end > ex->high_water ? end : ex->high_water;
 }
 

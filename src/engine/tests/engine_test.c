@@ -30,7 +30,7 @@ static const char *path_of(const char *name)
 }
 
 struct batches {
-    int32_t ids[K][B][T], labels[K][B][T];
+    int32_t ids[K][B * T], labels[K][B * T];
     struct sw_tensor tensors[K][2];
     struct sw_batch batches[K];
 };
@@ -41,8 +41,8 @@ static void fill(struct batches *d, int64_t step)
     for (int k = 0; k < K; k++) {
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)((step * K + k) * B * T + i);
-            d->ids[k][0][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
-            d->labels[k][0][i] = i % 7 == 3 + k ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % V);
+            d->ids[k][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+            d->labels[k][i] = i % 7 == 3 + k ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % V);
         }
         d->tensors[k][0] = (struct sw_tensor){
             "input_ids", {.data = d->ids[k], .dtype = SW_I32, .shape = shape}};
@@ -264,7 +264,7 @@ static void token_mean_weighs_targets_alike(void **state)
     fill(&data, 0);
     double targets = 0;
     for (int i = 0; i < K * B * T; i++) {
-        targets += data.labels[0][0][i] != -100;
+        targets += data.labels[i / (B * T)][i % (B * T)] != -100;
     }
     assert_true(report.targets == targets);
     assert_true(fabs(report.loss - log(V)) < 0.5);
@@ -283,10 +283,10 @@ static void misuse_is_refused(void **state)
     assert_int_equal(sw_step(engine, NULL), SW_E_ARG);
     assert_int_equal(sw_train_batch(engine, data.batches, K - 1, NULL), SW_E_ARG);
     assert_int_equal(sw_evaluate(engine, &data.batches[0], &sum, &count), SW_E_ARG);
-    data.ids[0][1][2] = V;
+    data.ids[0][T + 2] = V;
     assert_int_equal(sw_forward(engine, &data.batches[0], NULL), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "input_ids: 37 at element 11"));
-    data.ids[0][1][2] = 0;
+    data.ids[0][T + 2] = 0;
     data.tensors[0][0].view.shape.dims[1] = T - 1;
     assert_int_equal(sw_forward(engine, &data.batches[0], NULL), SW_E_ARG);
     data.tensors[0][0].view.shape.dims[1] = T;
