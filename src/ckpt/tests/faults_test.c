@@ -29,8 +29,8 @@ static const char *const points[] = {"mkdir", "write", "fsync", "rename", "unlin
 enum { OLD_SEED = 11, NEW_SEED = 22 };
 
 /* Runs in the child: never returns. */
-static void save_with_fault(const struct scenario *scenario, const char *dir, const char *point,
-                            const char *action, int n)
+static void save_with_fault(const struct scenario *scenario, const char *root, const char *dir,
+                            const char *point, const char *action, int n)
 {
     char spec[64];
     sw_log_set_level(SW_LOG_ERROR);
@@ -40,7 +40,7 @@ static void save_with_fault(const struct scenario *scenario, const char *dir, co
         save_state(dir, scenario->new_step, NEW_SEED, scenario->n_writers, 1, NAN);
     if (st < 0) {
         const char *text = sw_error_message();
-        _exit(st == SW_E_IO && strstr(text, dir) && !strchr(text, '\n') ? FAILED : BAD_MESSAGE);
+        _exit(st == SW_E_IO && strstr(text, root) && !strchr(text, '\n') ? FAILED : BAD_MESSAGE);
     }
     for (int i = 0; i < 1000; i++) {
         if (sw_fault_point(point) != SW_FAULT_NONE) {
@@ -73,7 +73,7 @@ static bool run_one(const struct scenario *scenario, const char *point, const ch
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        save_with_fault(scenario, dir, point, action, n);
+        save_with_fault(scenario, root, dir, point, action, n);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -159,6 +159,7 @@ static void every_failed_allocation_is_a_status(void **test_state)
     char root[64];
     make_root(root);
     struct sw_alloc_stats before, after;
+    sw_log_set_level(SW_LOG_ERROR);
     assert_int_equal(save_state(root, 1, 1, 1, 1, NAN), SW_OK);
     sw_alloc_get_stats(&before);
     sw_status st = SW_E_NOMEM;
@@ -185,6 +186,7 @@ static void every_failed_allocation_is_a_status(void **test_state)
     assert_int_equal(st, SW_OK);
     sw_alloc_get_stats(&after);
     assert_int_equal(after.live_blocks, before.live_blocks);
+    sw_log_set_level(SW_LOG_WARN);
     remove_tree(root);
 }
 
@@ -196,7 +198,7 @@ static void full_disk(void **test_state)
     make_root(root);
     bool fitted = false;
     int n_full = 0;
-    for (int kib = 36; kib <= 96 && !fitted; kib += 4) {
+    for (int kib = 4; kib <= 128 && !fitted; kib += 4) {
         char size[32];
         snprintf(size, sizeof(size), "size=%dk", kib);
         if (mount("spillway", root, "tmpfs", 0, size) != 0) {
@@ -214,10 +216,11 @@ static void full_disk(void **test_state)
         const int64_t step = newest_step(root);
         fitted = st == SW_OK;
         umount(root);
-        assert_true(fitted ? step == 2 : old == SW_OK ? step == 1 || step == 2 : step == 0);
+        assert_true(fitted ? step == 2 : old == SW_OK ? step == 1 || step == 2 : step == 0 || step == 1);
     }
     remove_tree(root);
     assert_true(fitted);
+    assert_true(n_full > 0);
     print_message("%d disks were too small\n", n_full);
 }
 

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written; what is
+// damaged is named; what stays and what goes.
+#include "helpers.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+static char root[64];
+
+static int setup(void **test_state)
+{
+    (void)test_state;
+    make_root(root);
+    return 0;
+}
+
+static int teardown(void **test_state)
+{
+    (void)test_state;
+    sw_log_set_level(SW_LOG_WARN);
+    remove_tree(root);
+    return 0;
+}
+
+static const char *in_root(const char *name)
+{
+    static char path[2][256];
+    static int i;
+    i = !i;
+    snprintf(path[i], sizeof(path[i]), "%s/%s", root, name);
+    return path[i];
+}
+
+/* ---- boxes ---- */
+
+/* Every range of a shape: its boxes, one after the other, name exactly its elements in order. */
+static void check_ranges(const struct sw_shape *shape)
+{
+    const int64_t n_all = sw_shape_elems(shape);
+    for (int64_t first = 0; first <= n_all; first++) {
+        for (int64_t n = 0; n <= n_all - first; n++) {
+            struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
+            const int n_boxes = sw_box_of_range(shape, first, n, boxes);
+            assert_true(n_boxes <= SW_BOX_MAX_OF_RANGE);
+            int64_t next = first;
+            for (int b = 0; b < n_boxes; b++) {
+                const int64_t n_elems = sw_box_elems(shape->rank, &boxes[b]);
+                for (int64_t i = 0; i < n_elems; i++) {
+                    int64_t place = 0, stride = 1, rest = i;
+                    for (int d = shape->rank - 1; d >= 0; d--) {
+                        place += (boxes[b].start[d] + rest % boxes[b].dims[d]) * stride;
+                        rest /= boxes[b].dims[d];
+                        stride *= shape->dims[d];
+                    }
+                    assert_int_equal(place, next);
+                    next++;
+                }
+            }
+            assert_int_equal(next, first + n);
+        }
+    }
+}
+
+static void ranges_become_boxes(void **test_state)
+{
+    (void)test_state;
+    check_ranges(&(struct sw_shape){0});
+    check_ranges(&(struct sw_shape){1, {7}});
+    check_ranges(&(struct sw_shape){2, {5, 1}});
+    check_ranges(&(struct sw_shape){2, {4, 3}});
+    check_ranges(&(struct sw_shape){3, {3, 4, 5}});
+    check_ranges(&(struct sw_shape){5, {2, 1, 3, 1, 4}});
+    check_ranges(&(struct sw_shape){2, {0, 3}});
+}
+
+/* ---- identity ---- */
+
+static void any_number_of_writers(void **test_state)
+{
+    (void)test_state;
+    for (int n_writers = 1; n_writers <= 5; n_writers++) {
+        assert_int_equal(save_state(root, n_writers, (uint64_t)n_writers, n_writers, 0, 0.5),
+                         SW_OK);
+        assert_int_equal(newest_step(root), n_writers);
+    }
+}
+
+/* More than one piece, so that the pieces of a save and the window of a load both end in the middle. */
+enum { BIG_ROWS = 1003, BIG_COLUMNS = 307 };
+
+static sw_status count_up(void *ctx, int64_t i_tensor, int64_t first, int64_t n, void *dst)
+{
+    (void)ctx;
+    (void)i_tensor;
+    assert_true(n * (int64_t)sizeof(float) <= SW_CKPT_PIECE_BYTES);
+    for (int64_t i = 0; i < n; i++) {
+        ((float *)dst)[i] = (float)(first + i);
+    }
+    return SW_OK;
+}
+
+static void large_tensors_in_pieces(void **test_state)
+{
+    (void)test_state;
+    const struct sw_shape shape = {2, {BIG_ROWS, BIG_COLUMNS}};
+    const struct sw_ckpt_tensor tensor = {"big", "master", SW_F32, shape, sw_box_whole(&shape)};
+    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
+    assert_int_equal(sw_ckpt_save(&options, &meta, &tensor, 1, count_up, NULL), SW_OK);
+    struct sw_ckpt *ckpt;
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    const int64_t n_all = sw_shape_elems(&shape);
+    float *whole = malloc((size_t)n_all * sizeof(float));
+    assert_int_equal(sw_ckpt_read(ckpt, 0, NULL, SW_F32, whole), SW_OK);
+    for (int64_t i = 0; i < n_all; i++) {
+        assert_true(whole[i] == (float)i);
+    }
+    const struct sw_box columns = {{2, 100}, {BIG_ROWS - 2, 3}};
+    assert_int_equal(sw_ckpt_read(ckpt, 0, &columns, SW_F32, whole), SW_OK);
+    for (int64_t i = 0; i < 3 * (BIG_ROWS - 2); i++) {
+        assert_true(whole[i] == (float)((2 + i / 3) * BIG_COLUMNS + 100 + i % 3));
+    }
+    free(whole);
+    assert_int_equal(sw_ckpt_verify(ckpt), SW_OK);
+    sw_ckpt_close(ckpt);
+}
+
+static void reading_what_is_not_there(void **test_state)
+{
+    (void)test_state;
+    assert_int_equal(save_state(root, 1, 1, 2, 0, NAN), SW_OK);
+    struct sw_ckpt *ckpt;
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    float out[64];
+    assert_int_equal(sw_ckpt_find(ckpt, "wte.weight", "momentum"), -1);
+    const int64_t i = sw_ckpt_find(ckpt, "wte.weight", "master");
+    assert_true(i >= 0);
+    assert_int_equal(sw_ckpt_read_flat(ckpt, i, 30, 6, SW_F32, out), SW_E_ARG);
+    assert_int_equal(sw_ckpt_read(ckpt, i, &(struct sw_box){{0, 0}, {7, 6}}, SW_F32, out), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "[0:7,0:6]"));
+    assert_int_equal(sw_ckpt_read(ckpt, i, NULL, SW_I32, out), SW_E_ARG);
+    assert_int_equal(sw_ckpt_read(ckpt, -1, NULL, SW_F32, out), SW_E_ARG);
+    sw_ckpt_close(ckpt);
+    assert_int_equal(sw_ckpt_open(in_root("nowhere"), &ckpt), SW_PENDING);
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-77"), &ckpt), SW_E_IO);
+}
+
+static void gaps_and_overlaps_are_refused(void **test_state)
+{
+    (void)test_state;
+    const struct sw_shape shape = {2, {4, 3}};
+    struct sw_ckpt_tensor two[] = {{"w", "master", SW_F32, shape, {{0, 0}, {2, 3}}},
+                                   {"w", "master", SW_F32, shape, {{3, 0}, {1, 3}}}};
+    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
+    assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "9 of its 12"));
+    two[1].box = (struct sw_box){{1, 1}, {3, 2}};
+    assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "[1:2,1:3]"));
+    two[1].box = (struct sw_box){{2, 0}, {3, 3}};
+    assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_ARG);
+    assert_int_equal(newest_step(root), 0);
+    assert_int_equal(count_leftovers(root), 0);
+}
+
+/* ---- damage ---- */
+
+static void flip_byte(const char *path, off_t at)
+{
+    const int fd = open(path, O_RDWR);
+    unsigned char byte;
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void a_changed_byte_is_found(void **test_state)
+{
+    (void)test_state;
+    const char *data = "checkpoint-1/part-00001.safetensors";
+    assert_int_equal(save_state(root, 1, 1, 3, 0, NAN), SW_OK);
+    struct stat info;
+    assert_int_equal(stat(in_root(data), &info), 0);
+    for (off_t at = 0; at < info.st_size; at += 37) {
+        struct sw_ckpt *ckpt;
+        flip_byte(in_root(data), at);
+        assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+        assert_int_equal(sw_ckpt_verify(ckpt), SW_E_FORMAT);
+        assert_non_null(strstr(sw_error_message(), "part-00001.safetensors"));
+        sw_ckpt_close(ckpt);
+        flip_byte(in_root(data), at);
+    }
+    assert_int_equal(newest_step(root), 1);
+}
+
+/* Every byte, flipped; every length, cut off: never a crash, never taken for whole. */
+static void a_damaged_manifest_is_passed_over(void **test_state)
+{
+    (void)test_state;
+    const char *manifest = "checkpoint-2/manifest.json";
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 2, 2, 2, 0, NAN), SW_OK);
+    sw_log_set_level(SW_LOG_ERROR);
+    struct stat info;
+    assert_int_equal(stat(in_root(manifest), &info), 0);
+    for (off_t at = 0; at < info.st_size; at += 101) {
+        flip_byte(in_root(manifest), at);
+        assert_int_equal(newest_step(root), 1);
+        flip_byte(in_root(manifest), at);
+    }
+    assert_int_equal(newest_step(root), 2);
+    for (off_t len = info.st_size - 1; len > 0; len -= 103) {
+        assert_int_equal(truncate(in_root(manifest), len), 0);
+        assert_int_equal(newest_step(root), 1);
+    }
+    struct sw_ckpt *ckpt;
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-2"), &ckpt), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "checkpoint-2/manifest.json"));
+}
+
+static char passed_over[512];
+
+static void keep_line(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    snprintf(passed_over, sizeof(passed_over), "%s", text);
+}
+
+static void a_short_file_is_passed_over_by_name(void **test_state)
+{
+    (void)test_state;
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 2, 2, 2, 0, NAN), SW_OK);
+    assert_int_equal(truncate(in_root("checkpoint-2/part-00001.safetensors"), 100), 0);
+    sw_log_set_sink(keep_line, NULL);
+    const int64_t step = newest_step(root);
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(step, 1);
+    assert_non_null(strstr(passed_over, "checkpoint-2 is not complete"));
+    assert_non_null(strstr(passed_over, "part-00001.safetensors has 100 bytes"));
+}
+
+/* The text of a manifest with `from` replaced by `to` and a check that fits. */
+static void edit_manifest(const char *path, const char *from, const char *to)
+{
+    char *text, tail[32];
+    size_t len;
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    const char *check = strstr(text, ",\"check\":\"");
+    struct sw_str edited = {0};
+    sw_str_append(&edited, text, (size_t)(at - text));
+    sw_str_puts(&edited, to);
+    at += strlen(from);
+    sw_str_append(&edited, at, (size_t)(check - at));
+    snprintf(tail, sizeof(tail), ",\"check\":\"%08x\"}\n", sw_crc32c(0, edited.ptr, edited.len));
+    sw_str_puts(&edited, tail);
+    assert_int_equal(sw_file_write_atomic(path, edited.ptr, edited.len), SW_OK);
+    sw_str_fini(&edited);
+    sw_free(text);
+}
+
+static void what_is_newer_is_refused(void **test_state)
+{
+    (void)test_state;
+    const char *manifest = "checkpoint-2/manifest.json";
+    struct sw_ckpt *ckpt;
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 2, 2, 1, 0, NAN), SW_OK);
+    edit_manifest(in_root(manifest), "\"requires\":[\"boxes\"]", "\"requires\":[\"boxes\",\"warp\"]");
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "warp"));
+    assert_non_null(strstr(sw_error_message(), "checkpoint-2"));
+    edit_manifest(in_root(manifest), ",\"warp\"", "");
+    assert_int_equal(newest_step(root), 2);
+    edit_manifest(in_root(manifest), "\"version\":1", "\"version\":2");
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "version 2"));
+    edit_manifest(in_root(manifest), "\"version\":2", "\"version\":1");
+    edit_manifest(in_root(manifest), "part-00000.safetensors", "../../etc/x");
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-2"), &ckpt), SW_E_FORMAT);
+    /* A newer program's checkpoint is never deleted by this one. */
+    edit_manifest(in_root(manifest), "../../etc/x", "part-00000.safetensors");
+    edit_manifest(in_root(manifest), "\"version\":1", "\"version\":2");
+    assert_int_equal(save_state(root, 3, 3, 1, 1, NAN), SW_OK);
+    assert_int_equal(newest_step(root), 3);
+    assert_int_equal(access(in_root(manifest), F_OK), 0);
+    assert_int_not_equal(access(in_root("checkpoint-1"), F_OK), 0);
+}
+
+/* ---- which one ---- */
+
+static void markers_are_not_believed(void **test_state)
+{
+    (void)test_state;
+    char *text;
+    size_t len;
+    assert_int_equal(save_state(root, 10, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 20, 2, 1, 0, NAN), SW_OK);
+    assert_int_equal(sw_file_read(in_root("latest"), &text, &len), SW_OK);
+    assert_string_equal(text, "checkpoint-20\n");
+    sw_free(text);
+    assert_int_equal(sw_file_write_atomic(in_root("latest"), "checkpoint-10\n", 14), SW_OK);
+    assert_int_equal(newest_step(root), 20);
+    assert_int_equal(unlink(in_root("latest")), 0);
+    assert_int_equal(newest_step(root), 20);
+    assert_int_equal(newest_step(in_root("latest")), 20);
+    assert_int_equal(newest_step(in_root("checkpoint-10/")), 10);
+    /* Gone back to step 10 and on from there: the newest is what was saved last, not the highest step. */
+    assert_int_equal(save_state(root, 15, 3, 1, 0, NAN), SW_OK);
+    assert_int_equal(newest_step(root), 15);
+}
+
+static bool is_there(int64_t step)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "checkpoint-%lld", (long long)step);
+    return access(in_root(name), F_OK) == 0;
+}
+
+static void the_last_and_the_best_stay(void **test_state)
+{
+    (void)test_state;
+    static const double losses[] = {3.0, 1.25, 2.0, NAN, 1.5, 1.0, 4.0, 5.0, 6.0};
+    static const int64_t best[] = {1, 2, 2, 2, 2, 6, 6, 6, 6};
+    for (int64_t step = 1; step <= (int64_t)SW_LEN(losses); step++) {
+        assert_int_equal(save_state(root, step, (uint64_t)step, 1, 2, losses[step - 1]), SW_OK);
+        assert_int_equal(newest_step(root), step);
+        assert_int_equal(newest_step(in_root("best")), best[step - 1]);
+        for (int64_t other = 1; other <= step; other++) {
+            assert_true(is_there(other) == (other > step - 2 || other == best[step - 1]));
+        }
+    }
+    assert_int_equal(count_leftovers(root), 0);
+}
+
+static void listed_newest_first(void **test_state)
+{
+    (void)test_state;
+    struct sw_ckpt_list list;
+    assert_int_equal(sw_ckpt_list(in_root("nowhere"), &list), SW_OK);
+    assert_int_equal(list.n_items, 0);
+    sw_ckpt_list_fini(&list);
+    assert_int_equal(save_state(root, 9, 1, 3, 0, 0.75), SW_OK);
+    assert_int_equal(save_state(root, 10, 2, 1, 0, NAN), SW_OK);
+    assert_int_equal(mkdir(in_root("checkpoint-11"), 0777), 0);
+    assert_int_equal(mkdir(in_root("checkpoint-x"), 0777), 0);
+    assert_int_equal(sw_ckpt_list(root, &list), SW_OK);
+    assert_int_equal(list.n_items, 3);
+    assert_int_equal(list.items[0].step, 10);
+    assert_true(isnan(list.items[0].val_loss));
+    assert_string_equal(list.items[1].name, "checkpoint-9");
+    assert_true(list.items[1].complete && list.items[1].val_loss == 0.75);
+    assert_int_equal(list.items[1].n_writers, 3);
+    assert_true(list.items[1].fingerprint == UINT64_C(0xfedcba9876543210));
+    assert_true(list.items[1].bytes > 0);
+    assert_false(list.items[2].complete);
+    assert_non_null(strstr(list.items[2].problem, "manifest.json"));
+    sw_ckpt_list_fini(&list);
+}
+
+static void differences_are_counted(void **test_state)
+{
+    (void)test_state;
+    struct sw_ckpt *a, *b;
+    struct sw_ckpt_diff diff;
+    assert_int_equal(save_state(root, 1, 5, 3, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 2, 5, 2, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 3, 6, 1, 0, NAN), SW_OK);
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-1"), &a), SW_OK);
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-2"), &b), SW_OK);
+    assert_int_equal(sw_ckpt_diff(a, b, &diff), SW_OK);
+    assert_int_equal(diff.n_items, sw_ckpt_n_tensors(a));
+    for (int64_t i = 0; i < diff.n_items; i++) {
+        assert_true(diff.items[i].relation == SW_CKPT_BOTH && diff.items[i].n_different == 0);
+    }
+    sw_ckpt_diff_fini(&diff);
+    sw_ckpt_close(b);
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-3"), &b), SW_OK);
+    assert_int_equal(sw_ckpt_diff(a, b, &diff), SW_OK);
+    for (int64_t i = 0; i < diff.n_items; i++) {
+        const struct sw_ckpt_difference *row = &diff.items[i];
+        float x[64], y[64];
+        if (row->entry.dtype != SW_F32) {
+            continue;
+        }
+        const int64_t n = sw_shape_elems(&row->entry.shape);
+        int64_t n_different = 0;
+        double max_abs = 0;
+        assert_int_equal(sw_ckpt_read(a, i, NULL, SW_F32, x), SW_OK);
+        assert_int_equal(sw_ckpt_read(b, i, NULL, SW_F32, y), SW_OK);
+        for (int64_t k = 0; k < n; k++) {
+            n_different += x[k] != y[k];
+            max_abs = fmax(max_abs, fabs((double)x[k] - y[k]));
+        }
+        assert_int_equal(row->n_different, n_different);
+        assert_true(row->max_abs == max_abs);
+    }
+    sw_ckpt_diff_fini(&diff);
+    sw_ckpt_close(a);
+    sw_ckpt_close(b);
+}
+
+static void configuration_and_extremes_come_back(void **test_state)
+{
+    (void)test_state;
+    struct sw_json_doc *doc;
+    assert_int_equal(sw_json_new("test", &doc), SW_OK);
+    sw_json_put_f64(doc, sw_json_root(doc), "lr", 3e-4);
+    const struct sw_shape shape = {1, {2}};
+    const struct sw_ckpt_tensor tensor = {"odd \"name\" \xc3\xa9", "master", SW_F32, shape,
+                                          sw_box_whole(&shape)};
+    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_meta meta = {.step = 1, .samples = INT64_MAX, .seed = UINT64_MAX,
+                                      .val_loss = 3, .config = sw_json_root(doc),
+                                      .scaler.scale = 0x1p-1022};
+    assert_int_equal(sw_ckpt_save(&options, &meta, &tensor, 1, count_up, NULL), SW_OK);
+    sw_json_close(doc);
+    struct sw_ckpt *ckpt;
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    const struct sw_ckpt_meta *back = sw_ckpt_meta(ckpt);
+    assert_true(back->samples == INT64_MAX && back->seed == UINT64_MAX && back->val_loss == 3);
+    assert_true(back->scaler.scale == 0x1p-1022);
+    assert_true(sw_json_get(back->config, "lr")->number == 3e-4);
+    assert_int_equal(sw_ckpt_find(ckpt, tensor.param, "master"), 0);
+    sw_ckpt_close(ckpt);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(ranges_become_boxes),
+        CASE(any_number_of_writers),
+        CASE(large_tensors_in_pieces),
+        CASE(reading_what_is_not_there),
+        CASE(gaps_and_overlaps_are_refused),
+        CASE(a_changed_byte_is_found),
+        CASE(a_damaged_manifest_is_passed_over),
+        CASE(a_short_file_is_passed_over_by_name),
+        CASE(what_is_newer_is_refused),
+        CASE(markers_are_not_believed),
+        CASE(the_last_and_the_best_stay),
+        CASE(listed_newest_first),
+        CASE(differences_are_counted),
+        CASE(configuration_and_extremes_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
