@@ -25,6 +25,7 @@ enum { SW_PREFILL_TOKENS = 32 };
 struct engine_param {
     const struct sw_persistent *work;   /* working copy */
     const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
+    const char *file_name;              /* in the folder that it was read from; NULL: its own */
 };
 
 struct sw_engine {
@@ -47,6 +48,7 @@ struct sw_engine {
     struct sw_executor *executor;
     struct engine_programs programs;
     struct engine_param *params;
+    struct sw_arena names; /* of file_name */
     int32_t n_params;
     sw_value loss_sum, loss_count; /* in the training program */
     sw_value eval_sum, eval_count;

@@ -283,6 +283,7 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
     e->export_dtype = SW_F32;
+    sw_arena_init(&e->names, "engine");
     const sw_status st = open_engine(e, options);
     if (st < 0) {
         sw_close(e);
@@ -306,6 +307,7 @@ void sw_close(sw_engine *e)
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->params);
+    sw_arena_fini(&e->names);
     sw_free(e->scratch);
     sw_free(e);
 }

@@ -267,15 +267,15 @@ static sw_status load_param(struct sw_engine *e, const struct engine_param *para
 {
     const struct sw_shape *shape = &param->work->shape;
     char have[96], want[96];
+    if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted F32, F16, BF16 or F64",
+                       tensor->file, tensor->name, tensor->dtype_name);
+    }
     if (!sw_shape_equal(shape, &tensor->shape)) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s",
-                       e->model_folder, tensor->name,
+                       tensor->file, tensor->name,
                        sw_shape_format(&tensor->shape, have, sizeof have),
                        sw_shape_format(shape, want, sizeof want));
-    }
-    if (!sw_dtype_is_float(tensor->dtype)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted a float", e->model_folder,
-                       tensor->name, sw_dtype_name(tensor->dtype));
     }
     const int64_t elems = sw_shape_elems(shape);
     const size_t bytes = sw_dtype_bytes(tensor->dtype);
@@ -309,10 +309,11 @@ sw_status engine_load_folder(struct sw_engine *e)
     SW_TRY_ALLOC(piece, "reading weights");
     sw_status st = SW_OK;
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
-        const struct engine_param *param = &e->params[i];
+        struct engine_param *param = &e->params[i];
         const struct sw_safetensor *tensor = engine_find_in_folder(e, param->work->name);
         if (tensor) {
             st = load_param(e, param, tensor, piece);
+            param->file_name = sw_arena_strdup(&e->names, tensor->name);
             if (i == 0) {
                 e->export_dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }

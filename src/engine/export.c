@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face folders out: from an engine, or straight from a checkpoint. Tensors go through one buffer
+// of fixed size, so a model larger than memory can be exported.
+#include <string.h>
+
+#include "ckpt/ckpt.h"
+#include "engine/engine.h"
+#include "spillway/checkpoint.h"
+
+enum { PIECE = 1 << 18 }; /* elements */
+
+/* Elements [first, first + n) of tensor i as f32. */
+typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
+
+struct weights {
+    struct sw_safetensor_spec *specs;
+    int64_t n;
+    fetch_fn fetch;
+    void *ctx;
+};
+
+static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w, int64_t i,
+                              float *piece, void *narrow)
+{
+    const struct sw_safetensor_spec *spec = &w->specs[i];
+    const int64_t elems = sw_shape_elems(&spec->shape);
+    const size_t bytes = sw_dtype_bytes(spec->dtype);
+    for (int64_t first = 0; first < elems; first += PIECE) {
+        const int64_t n = sw_min_i64(elems - first, PIECE);
+        const void *src = piece;
+        SW_TRY(w->fetch(w->ctx, i, first, n, piece));
+        if (spec->dtype != SW_F32) {
+            sw_convert(spec->dtype, narrow, SW_F32, piece, n);
+            src = narrow;
+        }
+        SW_TRY(sw_hf_folder_write(writer, i, (size_t)first * bytes, src, (size_t)n * bytes));
+    }
+    return SW_OK;
+}
+
+static sw_status write_weights(const char *folder, const struct weights *w)
+{
+    struct sw_hf_folder_writer *writer = NULL;
+    sw_status st = SW_OK;
+    float *piece = sw_alloc("export", PIECE * sizeof *piece);
+    void *narrow = sw_alloc("export", PIECE * sizeof *piece);
+    if (!piece || !narrow) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+        goto done;
+    }
+    SW_TRY_OR(done, sw_hf_folder_create(folder, w->specs, w->n, 0, &writer));
+    for (int64_t i = 0; i < w->n; i++) {
+        SW_TRY_OR(done, write_tensor(writer, w, i, piece, narrow));
+    }
+    SW_TRY_OR(done, sw_hf_folder_commit(writer));
+done:
+    sw_hf_folder_writer_close(writer);
+    sw_free(piece);
+    sw_free(narrow);
+    return st;
+}
+
+/* config.json with the dtype of the weights under the key that it uses (dtype since transformers 5,
+ * torch_dtype before). */
+static sw_status write_config(const char *folder, const struct sw_json *config, enum sw_dtype dtype)
+{
+    const char *name = dtype == SW_F32 ? "float32" : dtype == SW_BF16 ? "bfloat16" : "float16";
+    struct sw_json_doc *doc = NULL;
+    struct sw_str text = {0};
+    char path[4096];
+    SW_TRY(sw_json_new("config.json", &doc));
+    struct sw_json *root = sw_json_root(doc);
+    sw_status st = SW_OK;
+    for (const struct sw_json *c = config->first; c && st >= 0; c = c->next) {
+        if (!sw_json_put_copy(doc, root, c->key, c)) {
+            st = SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+        }
+    }
+    const char *key = sw_json_get(config, "torch_dtype") ? "torch_dtype" : "dtype";
+    if (st >= 0 && !sw_json_put_str(doc, root, key, name)) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    if (st >= 0) {
+        sw_json_write(root, 2, &text);
+        sw_str_putc(&text, '\n');
+        snprintf(path, sizeof path, "%s/config.json", folder);
+        st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for config.json")
+                         : sw_file_write_atomic(path, sw_str_text(&text), text.len);
+    }
+    sw_str_fini(&text);
+    sw_json_close(doc);
+    return st;
+}
+
+static sw_status check_dtype(enum sw_dtype dtype)
+{
+    if (dtype != SW_F32 && dtype != SW_BF16 && dtype != SW_F16) {
+        return SW_FAIL(SW_E_ARG, "weights are exported as f32, bf16 or f16, not %s",
+                       sw_dtype_name(dtype));
+    }
+    return SW_OK;
+}
+
+/* ---- from an engine ---- */
+
+static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
+{
+    struct sw_engine *e = ctx;
+    return engine_get_master(e, &e->params[i], first, n, out);
+}
+
+sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
+{
+    if (!e->model) {
+        return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
+    }
+    dtype = dtype == SW_DTYPE_COUNT ? e->export_dtype : dtype;
+    SW_TRY(check_dtype(dtype));
+    SW_TRY(sw_mkdirs(folder));
+    struct weights w = {.n = e->n_params, .fetch = fetch_engine, .ctx = e};
+    w.specs = sw_alloc_zero("export", (size_t)w.n + 1, sizeof *w.specs);
+    SW_TRY_ALLOC(w.specs, "an export");
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        w.specs[i] = (struct sw_safetensor_spec){
+            param->file_name ? param->file_name : param->work->name, dtype, param->work->shape};
+    }
+    sw_status st = write_weights(folder, &w);
+    sw_free(w.specs);
+    SW_TRY(st);
+    if (e->model_folder) {
+        SW_TRY(sw_hf_copy_sidecars(e->model_folder, folder));
+    }
+    return write_config(folder, sw_json_root(e->model_doc), dtype);
+}
+
+/* ---- from a checkpoint ---- */
+
+struct masters {
+    struct sw_ckpt *ckpt;
+    int64_t *index; /* [n] entry of tensor i */
+};
+
+static sw_status fetch_checkpoint(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
+{
+    const struct masters *m = ctx;
+    return sw_ckpt_read_flat(m->ckpt, m->index[i], first, n, SW_F32, out);
+}
+
+static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_dtype dtype)
+{
+    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
+    const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
+    if (!model) {
+        return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
+                       sw_ckpt_path(ckpt));
+    }
+    const size_t most = (size_t)sw_ckpt_n_tensors(ckpt) + 1;
+    struct masters m = {.ckpt = ckpt, .index = sw_alloc_zero("export", most, sizeof *m.index)};
+    struct weights w = {.fetch = fetch_checkpoint,
+                        .ctx = &m,
+                        .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
+    sw_status st = SW_OK;
+    if (!m.index || !w.specs) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    }
+    for (int64_t i = 0; st >= 0 && i < sw_ckpt_n_tensors(ckpt); i++) {
+        const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
+        if (strcmp(entry->kind, "master") == 0) {
+            m.index[w.n] = i;
+            w.specs[w.n++] = (struct sw_safetensor_spec){entry->param, dtype, entry->shape};
+        }
+    }
+    st = st < 0 ? st : sw_mkdirs(folder);
+    st = st < 0 ? st : write_weights(folder, &w);
+    st = st < 0 ? st : write_config(folder, model, dtype);
+    sw_free(m.index);
+    sw_free(w.specs);
+    return st;
+}
+
+sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype)
+{
+    struct sw_ckpt *ckpt = NULL;
+    SW_TRY(check_dtype((enum sw_dtype)dtype));
+    const sw_status found = sw_ckpt_open(path, &ckpt);
+    if (found != SW_OK) {
+        return found == SW_PENDING ? SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path) : found;
+    }
+    const sw_status st = export_open(ckpt, folder, (enum sw_dtype)dtype);
+    sw_ckpt_close(ckpt);
+    return st;
+}
