@@ -101,9 +101,9 @@ const char *ckpt_box_format(int rank, const struct sw_box *box, char *buf, size_
 {
     size_t len = 0;
     for (int d = 0; d < rank && len < cap; d++) {
-        len += (size_t)snprintf(buf + len, cap - len, "%c%lld:%lld", d ? ',' : '[',
-                                (long long)box->start[d],
-                                (long long)(box->start[d] + box->dims[d]));
+        len +=
+            (size_t)snprintf(buf + len, cap - len, "%c%lld:%lld", d ? ',' : '[',
+                             (long long)box->start[d], (long long)(box->start[d] + box->dims[d]));
     }
     if (len < cap) {
         snprintf(buf + len, cap - len, "%s", rank ? "]" : "[]");

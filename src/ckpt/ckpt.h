@@ -29,7 +29,7 @@ int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
 /* One box of one tensor that a writer holds. The boxes of all writers cover each tensor exactly once. */
 struct sw_ckpt_tensor {
     const char *param; /* "transformer.h.0.attn.c_attn.weight" */
-    const char *kind;  /* "master" (decoded fp32 weights), "exp_avg", "exp_avg_sq", "momentum", .. */
+    const char *kind; /* "master" (decoded fp32 weights), "exp_avg", "exp_avg_sq", "momentum", .. */
     enum sw_dtype dtype;
     struct sw_shape shape; /* of the whole tensor */
     struct sw_box box;
@@ -53,9 +53,9 @@ struct sw_ckpt_meta {
     int64_t applied; /* those that were applied: the position of the schedule */
     int64_t samples; /* data cursor, in global samples */
     uint64_t seed;
-    double val_loss;           /* NaN: not known */
-    uint64_t fingerprint;      /* of the arithmetic (docs/ARCHITECTURE.md) */
-    const char *kernel_set;    /* NULL: not told */
+    double val_loss;        /* NaN: not known */
+    uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
+    const char *kernel_set; /* NULL: not told */
     struct sw_ckpt_scaler scaler;
     const struct sw_json *config; /* effective configuration; NULL: {} */
 };

@@ -62,8 +62,8 @@ static sw_status compare_all(struct sw_ckpt *first, struct sw_ckpt *second,
     for (int64_t i = 0; i < sw_ckpt_n_tensors(second); i++) {
         const struct sw_ckpt_entry *entry = sw_ckpt_entry(second, i);
         if (sw_ckpt_find(first, entry->param, entry->kind) < 0) {
-            diff->items[diff->n_items++] = (struct sw_ckpt_difference){
-                .entry = *entry, .relation = SW_CKPT_ONLY_SECOND};
+            diff->items[diff->n_items++] =
+                (struct sw_ckpt_difference){.entry = *entry, .relation = SW_CKPT_ONLY_SECOND};
         }
     }
     return SW_OK;

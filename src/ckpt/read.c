@@ -176,8 +176,8 @@ int64_t sw_ckpt_find(const struct sw_ckpt *ckpt, const char *param, const char *
 
 static sw_status fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why)
 {
-    return SW_FAIL(SW_E_IO, "cannot read %s/%s: %s", ckpt->path,
-                   ckpt->manifest.files[i_file].name, why);
+    return SW_FAIL(SW_E_IO, "cannot read %s/%s: %s", ckpt->path, ckpt->manifest.files[i_file].name,
+                   why);
 }
 
 static sw_status open_file(struct sw_ckpt *ckpt, int64_t i_file)
@@ -301,8 +301,7 @@ static sw_status copy_common(struct sw_ckpt *ckpt, const struct sw_ckpt_entry *e
     for (int64_t i_run = 0; i_run < n_runs; i_run++) {
         SW_TRY(read_run(ckpt, piece->i_file,
                         piece->offset + place(rank, &piece->box, index) * src_bytes, run,
-                        entry->dtype, dtype,
-                        (char *)dst + place(rank, wanted, index) * dst_bytes));
+                        entry->dtype, dtype, (char *)dst + place(rank, wanted, index) * dst_bytes));
         for (int d = run_dim - 1; d >= 0; d--) {
             if (++index[d] < common->start[d] + common->dims[d]) {
                 break;

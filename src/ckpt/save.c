@@ -148,8 +148,8 @@ sw_status sw_ckpt_commit(const struct sw_ckpt_save_options *options,
 }
 
 static sw_status save(const struct sw_ckpt_save_options *options, const struct sw_ckpt_meta *meta,
-                      const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
-                      sw_ckpt_read_fn read, void *ctx)
+                      const struct sw_ckpt_tensor *tensors, int64_t n_tensors, sw_ckpt_read_fn read,
+                      void *ctx)
 {
     SW_TRY(sw_ckpt_begin(options->dir, meta->step));
     SW_TRY(sw_ckpt_write_part(options->dir, meta->step, 0, tensors, n_tensors, read, ctx));

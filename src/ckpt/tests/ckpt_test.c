@@ -140,7 +140,8 @@ static void reading_what_is_not_there(void **test_state)
     const int64_t i = sw_ckpt_find(ckpt, "wte.weight", "master");
     assert_true(i >= 0);
     assert_int_equal(sw_ckpt_read_flat(ckpt, i, 30, 6, SW_F32, out), SW_E_ARG);
-    assert_int_equal(sw_ckpt_read(ckpt, i, &(struct sw_box){{0, 0}, {7, 6}}, SW_F32, out), SW_E_ARG);
+    assert_int_equal(sw_ckpt_read(ckpt, i, &(struct sw_box){{0, 0}, {7, 6}}, SW_F32, out),
+                     SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "[0:7,0:6]"));
     assert_int_equal(sw_ckpt_read(ckpt, i, NULL, SW_I32, out), SW_E_ARG);
     assert_int_equal(sw_ckpt_read(ckpt, -1, NULL, SW_F32, out), SW_E_ARG);
@@ -276,7 +277,8 @@ static void what_is_newer_is_refused(void **test_state)
     struct sw_ckpt *ckpt;
     assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
     assert_int_equal(save_state(root, 2, 2, 1, 0, NAN), SW_OK);
-    edit_manifest(in_root(manifest), "\"requires\":[\"boxes\"]", "\"requires\":[\"boxes\",\"warp\"]");
+    edit_manifest(in_root(manifest), "\"requires\":[\"boxes\"]",
+                  "\"requires\":[\"boxes\",\"warp\"]");
     assert_int_equal(sw_ckpt_open(root, &ckpt), SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "warp"));
     assert_non_null(strstr(sw_error_message(), "checkpoint-2"));
@@ -420,8 +422,11 @@ static void configuration_and_extremes_come_back(void **test_state)
     const struct sw_ckpt_tensor tensor = {"odd \"name\" \xc3\xa9", "master", SW_F32, shape,
                                           sw_box_whole(&shape)};
     const struct sw_ckpt_save_options options = {.dir = root};
-    const struct sw_ckpt_meta meta = {.step = 1, .samples = INT64_MAX, .seed = UINT64_MAX,
-                                      .val_loss = 3, .config = sw_json_root(doc),
+    const struct sw_ckpt_meta meta = {.step = 1,
+                                      .samples = INT64_MAX,
+                                      .seed = UINT64_MAX,
+                                      .val_loss = 3,
+                                      .config = sw_json_root(doc),
                                       .scaler.scale = 0x1p-1022};
     assert_int_equal(sw_ckpt_save(&options, &meta, &tensor, 1, count_up, NULL), SW_OK);
     sw_json_close(doc);

@@ -36,8 +36,7 @@ static void save_with_fault(const struct scenario *scenario, const char *root, c
     sw_log_set_level(SW_LOG_ERROR);
     snprintf(spec, sizeof(spec), "%s:%d:%s", point, n, action);
     sw_fault_set(spec);
-    const sw_status st =
-        save_state(dir, scenario->new_step, NEW_SEED, scenario->n_writers, 1, NAN);
+    const sw_status st = save_state(dir, scenario->new_step, NEW_SEED, scenario->n_writers, 1, NAN);
     if (st < 0) {
         const char *text = sw_error_message();
         _exit(st == SW_E_IO && strstr(text, root) && !strchr(text, '\n') ? FAILED : BAD_MESSAGE);
@@ -82,8 +81,8 @@ static bool run_one(const struct scenario *scenario, const char *point, const ch
     const int64_t step = newest_step(dir);
     const uint64_t seed = newest_seed(dir);
     const bool is_new = step == scenario->new_step && seed == NEW_SEED;
-    const bool is_old = scenario->old_step ? step == scenario->old_step && seed == OLD_SEED
-                                           : step == 0;
+    const bool is_old =
+        scenario->old_step ? step == scenario->old_step && seed == OLD_SEED : step == 0;
     const bool saved = code == SAVED || code == UNTOUCHED;
     if ((!killed && !saved && code != FAILED) || !(is_new || (is_old && !saved))) {
         fail_msg("%s, %s:%d:%s: child %s %d, step %lld", scenario->name, point, n, action,
@@ -216,7 +215,9 @@ static void full_disk(void **test_state)
         const int64_t step = newest_step(root);
         fitted = st == SW_OK;
         umount(root);
-        assert_true(fitted ? step == 2 : old == SW_OK ? step == 1 || step == 2 : step == 0 || step == 1);
+        assert_true(fitted         ? step == 2
+                    : old == SW_OK ? step == 1 || step == 2
+                                   : step == 0 || step == 1);
     }
     remove_tree(root);
     assert_true(fitted);
