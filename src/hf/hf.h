@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// hf - Hugging Face model folders: safetensors files, their index, config.json and the files beside
+// them. What the tensors mean is the model room's business. Formats byte by byte: docs/formats.md.
+//
+// Reading maps files: opening costs the header, bytes are read when they are touched. Files must not
+// shrink while they are open (they are never changed in place by this room: a new file replaces them).
+#pragma once
+
+#include "base/base.h"
+#include "json/json.h"
+#include "tensor/tensor.h"
+
+/* ---- one safetensors file: reading ---- */
+
+/* A tensor of an open file or folder; everything is borrowed from it. */
+struct sw_safetensor {
+    const char *name;
+    const char *file;       /* path, for messages */
+    const char *dtype_name; /* as written: "F32", "BF16", "F8_E4M3" */
+    enum sw_dtype dtype;    /* SW_DTYPE_COUNT when Spillway has no such element or no such rank: then
+                               shape is all zero, and the bytes can only be copied */
+    struct sw_shape shape;
+    const void *data;       /* [bytes] little-endian, row-major, aligned to the element */
+    size_t bytes;
+};
+
+struct sw_safetensors;
+
+/*
+ * sw_safetensors_open - map a file and check all of its header.
+ *
+ * SW_E_IO      cannot be opened or mapped
+ * SW_E_FORMAT  "path: Kind: what": the kinds are those of the reference reader, checked in its order -
+ *              HeaderTooSmall, HeaderTooLarge, InvalidHeaderLength, InvalidHeader,
+ *              InvalidHeaderDeserialization, InvalidOffset, ValidationOverflow, MisalignedSlice,
+ *              TensorInvalidInfo, MetadataIncompleteBuffer
+ */
+sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out);
+/* The same of bytes in memory, borrowed until close; name is for messages. */
+sw_status sw_safetensors_parse(const char *name, const void *bytes, size_t len,
+                               struct sw_safetensors **out);
+void sw_safetensors_close(struct sw_safetensors *file);
+int64_t sw_safetensors_count(const struct sw_safetensors *file);
+/* i in order of the data, 0 .. count-1. */
+const struct sw_safetensor *sw_safetensors_at(const struct sw_safetensors *file, int64_t i);
+/* NULL when absent. */
+const struct sw_safetensor *sw_safetensors_find(const struct sw_safetensors *file,
+                                                const char *name);
+/* The value of a key of __metadata__, NULL when absent. */
+const char *sw_safetensors_metadata(const struct sw_safetensors *file, const char *key);
+
+/* ---- one safetensors file: writing ---- */
+
+/* What is going to be written. */
+struct sw_safetensor_spec {
+    const char *name;
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+};
+
+struct sw_safetensors_options {
+    bool page_aligned; /* data starts at a multiple of 4096, for direct I/O; else of 8 */
+    /* pairs of __metadata__; none = {"format":"pt"}, which other readers insist on */
+    const char *const (*metadata)[2];
+    int n_metadata;
+};
+
+struct sw_safetensors_writer;
+
+/*
+ * sw_safetensors_create - start a file of the declared tensors under a temporary name.
+ *
+ * The bytes are those of the reference writer: tensors by alignment of the dtype, largest first, then
+ * by name. specs and options are borrowed for the call; options may be NULL. Fault points: hf.write,
+ * hf.fsync, hf.rename.
+ */
+sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spec *specs,
+                                int64_t n_specs, const struct sw_safetensors_options *options,
+                                struct sw_safetensors_writer **out);
+/* Bytes [offset, offset + bytes) of tensor i_spec; pieces in any order, from any thread, each byte
+ * once. */
+sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_spec, size_t offset,
+                               const void *data, size_t bytes);
+/* When every byte was written: fsync, and the file takes its name. Failing leaves the old file. */
+sw_status sw_safetensors_commit(struct sw_safetensors_writer *writer);
+/* Also removes the temporary file if it was not committed. NULL is fine. */
+void sw_safetensors_writer_close(struct sw_safetensors_writer *writer);
+
+/* ---- a model folder ---- */
+
+/* config.json of a folder, or the file itself. */
+sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out);
+
+struct sw_hf_folder;
+
+/*
+ * sw_hf_folder_open - the weights of a folder as one list of tensors.
+ *
+ * Reads model.safetensors, or model.safetensors.index.json and the shards it names. Tensors of a shard
+ * that the index does not map are left out, with a warning.
+ *
+ * SW_E_FORMAT  a shard or the index is damaged, or a mapped tensor is not in its shard
+ * SW_E_IO      no weights there, or not readable
+ */
+sw_status sw_hf_folder_open(const char *path, struct sw_hf_folder **out);
+void sw_hf_folder_close(struct sw_hf_folder *folder);
+int64_t sw_hf_folder_count(const struct sw_hf_folder *folder);
+/* i in order of name. */
+const struct sw_safetensor *sw_hf_folder_at(const struct sw_hf_folder *folder, int64_t i);
+const struct sw_safetensor *sw_hf_folder_find(const struct sw_hf_folder *folder, const char *name);
+
+struct sw_hf_folder_writer;
+
+/*
+ * sw_hf_folder_create - start the weights of a folder, cut into shards if need be.
+ *
+ * Shards are filled in the order of specs up to max_shard_bytes of data (0 = 5 GB); a tensor that is
+ * larger has a shard of its own. One shard is model.safetensors, more have an index.
+ */
+sw_status sw_hf_folder_create(const char *path, const struct sw_safetensor_spec *specs,
+                              int64_t n_specs, int64_t max_shard_bytes,
+                              struct sw_hf_folder_writer **out);
+/* As sw_safetensors_write. */
+sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec, size_t offset,
+                             const void *data, size_t bytes);
+/* Each file takes its name whole, the index last; then weights that were there before and are no
+ * longer part of the folder are removed. */
+sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
+void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
+
+/* Copies the files of a model folder that are neither weights nor config.json (tokenizer, generation
+ * settings, licence, ..) unchanged; subfolders and hidden files are left out. */
+sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);

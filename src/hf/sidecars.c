@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// hf/sidecars - what lies beside the weights: config.json, which is read, and everything else, which is
+// carried over unchanged when a model is exported.
+
+#include "hf/private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        SW_TRY(sw_json_read(path, SW_JSON_STRICT, out));
+        return SW_OK;
+    }
+    char *file = sw_hf_join(path, "config.json");
+    SW_TRY_ALLOC(file, path);
+    const sw_status st = sw_json_read(file, SW_JSON_STRICT, out);
+    sw_free(file);
+    SW_TRY(st);
+    return SW_OK;
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t len = strlen(name), suffix_len = strlen(suffix);
+    return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+/* Weights in any of the formats that folders on the hub hold, their indexes, and the file that the
+ * exporter writes itself. */
+static bool is_sidecar(const char *name)
+{
+    static const char *const weights[] = {
+        ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth",
+        ".ckpt",        ".h5",                     ".msgpack", ".onnx",       ".gguf", ".tmp"};
+    if (name[0] == '.' || strcmp(name, "config.json") == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < SW_LEN(weights); i++) {
+        if (ends_with(name, weights[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sw_status copy_file(const char *src, const char *dst)
+{
+    char *bytes = NULL;
+    size_t len = 0;
+    SW_TRY(sw_file_read(src, &bytes, &len));
+    const sw_status st = sw_file_write_atomic(dst, bytes, len);
+    sw_free(bytes);
+    SW_TRY(st);
+    return SW_OK;
+}
+
+static sw_status copy_entry(const char *src_path, const char *dst_path, const char *name)
+{
+    char *src = sw_hf_join(src_path, name);
+    char *dst = sw_hf_join(dst_path, name);
+    sw_status st = SW_OK;
+    struct stat info;
+    if (!src || !dst) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for %s", dst_path);
+    } else if (stat(src, &info) != 0) { /* follows the links of the hub's cache */
+        st = SW_FAIL(SW_E_IO, "cannot read %s: %s", src, strerror(errno));
+    } else if (S_ISREG(info.st_mode)) {
+        st = copy_file(src, dst);
+    }
+    sw_free(dst);
+    sw_free(src);
+    return st;
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
+{
+    SW_TRY(sw_mkdirs(dst_path));
+    if (is_same_folder(src_path, dst_path)) {
+        return SW_OK;
+    }
+    DIR *dir = opendir(src_path);
+    if (!dir) {
+        return SW_FAIL(SW_E_IO, "cannot list %s: %s", src_path, strerror(errno));
+    }
+    sw_status st = SW_OK;
+    const struct dirent *entry;
+    while (st == SW_OK && (entry = readdir(dir)) != NULL) {
+        if (is_sidecar(entry->d_name)) {
+            st = copy_entry(src_path, dst_path, entry->d_name);
+        }
+    }
+    closedir(dir);
+    SW_TRY(st);
+    return SW_OK;
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model folders: the recorded ones read and written again byte by byte, shards and their index, damage,
+// and what is carried over beside the weights.
+
+#include "support/fixtures.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "hf/hf.h"
+
+enum { MAX_TENSORS = 256 };
+
+static char fixtures[TEST_PATH_CAP];
+static char folder[TEST_PATH_CAP]; /* temporary */
+
+static void clear_folder(void)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/spillway-folder-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    clear_folder();
+    return rmdir(folder);
+}
+
+static void put(const char *name, const char *text)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, folder, name);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+static bool has(const char *name)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, folder, name);
+    return test_exists(path);
+}
+
+static void expect_same_file(const char *a, const char *b)
+{
+    char *x = NULL, *y = NULL;
+    size_t x_len = 0, y_len = 0;
+    if (sw_file_read(a, &x, &x_len) < 0 || sw_file_read(b, &y, &y_len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    if (x_len != y_len || memcmp(x, y, x_len) != 0) {
+        fail_msg("%s and %s differ", a, b);
+    }
+    sw_free(x);
+    sw_free(y);
+}
+
+/* ---- recorded folders ---- */
+
+/* A file of the reference writer, read and written again, is the same file. */
+static void rewrite(const char *path)
+{
+    struct sw_safetensors *file = NULL;
+    if (sw_safetensors_open(path, &file) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const int64_t n = sw_safetensors_count(file);
+    struct sw_safetensor_spec *specs = calloc((size_t)n + 1, sizeof(*specs));
+    for (int64_t i = 0; i < n; i++) { /* backwards: the order is the writer's business */
+        const struct sw_safetensor *t = sw_safetensors_at(file, n - 1 - i);
+        specs[i] = (struct sw_safetensor_spec){t->name, t->dtype, t->shape};
+    }
+    char copy[TEST_PATH_CAP];
+    test_join(copy, folder, "copy.safetensors");
+    struct sw_safetensors_writer *w = NULL;
+    assert_int_equal(sw_safetensors_create(copy, specs, n, NULL, &w), SW_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *t = sw_safetensors_at(file, n - 1 - i);
+        const size_t half = t->bytes / 2;
+        assert_int_equal(
+            sw_safetensors_write(w, i, half, (const char *)t->data + half, t->bytes - half), SW_OK);
+        assert_int_equal(sw_safetensors_write(w, i, 0, t->data, half), SW_OK);
+    }
+    assert_int_equal(sw_safetensors_commit(w), SW_OK);
+    sw_safetensors_writer_close(w);
+    const bool marked = sw_safetensors_metadata(file, "format") != NULL;
+    sw_safetensors_close(file);
+    free(specs);
+    if (marked) {
+        expect_same_file(path, copy);
+    }
+}
+
+static void test_rewrite_recorded(void **state)
+{
+    (void)state;
+    char cases[64][TEST_NAME_CAP];
+    const int n = test_list(fixtures, "", cases, 64);
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP], file[TEST_PATH_CAP];
+        test_join(path, fixtures, cases[i]);
+        char names[16][TEST_NAME_CAP];
+        const int n_files = test_list(path, ".safetensors", names, 16);
+        for (int f = 0; f < n_files; f++) {
+            test_join(file, path, names[f]);
+            rewrite(file);
+        }
+    }
+    clear_folder();
+}
+
+static void test_open_recorded(void **state)
+{
+    (void)state;
+    char cases[64][TEST_NAME_CAP];
+    const int n = test_list(fixtures, "", cases, 64);
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP];
+        test_join(path, fixtures, cases[i]);
+        struct sw_hf_folder *f = NULL;
+        struct sw_json_doc *config = NULL;
+        if (sw_hf_folder_open(path, &f) < 0 || sw_hf_read_config(path, &config) < 0) {
+            fail_msg("%s: %s", cases[i], sw_error_message());
+        }
+        assert_string_equal(sw_json_get(sw_json_root(config), "model_type")->string, "gpt2");
+        assert_true(sw_hf_folder_count(f) > 0);
+        for (int64_t t = 0; t < sw_hf_folder_count(f); t++) {
+            const struct sw_safetensor *tensor = sw_hf_folder_at(f, t);
+            assert_ptr_equal(sw_hf_folder_find(f, tensor->name), tensor);
+        }
+        assert_null(sw_hf_folder_find(f, "absent"));
+        sw_json_close(config);
+        sw_hf_folder_close(f);
+    }
+}
+
+/* ---- shards ---- */
+
+/* Writes the tensors of f, in order of name, in shards; returns the status of the commit. */
+static sw_status write_shards(const struct sw_hf_folder *f, int64_t max_shard_bytes)
+{
+    struct sw_safetensor_spec specs[MAX_TENSORS];
+    const int64_t n = sw_hf_folder_count(f);
+    assert_true(n <= MAX_TENSORS);
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *t = sw_hf_folder_at(f, i);
+        specs[i] = (struct sw_safetensor_spec){t->name, t->dtype, t->shape};
+    }
+    struct sw_hf_folder_writer *w = NULL;
+    sw_status st = sw_hf_folder_create(folder, specs, n, max_shard_bytes, &w);
+    for (int64_t i = 0; i < n && st == SW_OK; i++) {
+        const struct sw_safetensor *t = sw_hf_folder_at(f, i);
+        st = sw_hf_folder_write(w, i, 0, t->data, t->bytes);
+    }
+    if (st == SW_OK) {
+        st = sw_hf_folder_commit(w);
+    }
+    sw_hf_folder_writer_close(w);
+    return st;
+}
+
+static void expect_same_tensors(const struct sw_hf_folder *want)
+{
+    struct sw_hf_folder *got = NULL;
+    if (sw_hf_folder_open(folder, &got) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_hf_folder_count(got), sw_hf_folder_count(want));
+    for (int64_t i = 0; i < sw_hf_folder_count(want); i++) {
+        const struct sw_safetensor *a = sw_hf_folder_at(got, i), *b = sw_hf_folder_at(want, i);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->dtype, b->dtype);
+        assert_true(sw_shape_equal(&a->shape, &b->shape));
+        assert_int_equal(a->bytes, b->bytes);
+        assert_memory_equal(a->data, b->data, a->bytes);
+    }
+    sw_hf_folder_close(got);
+}
+
+static struct sw_hf_folder *open_case(const char *name)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, fixtures, name);
+    if (!test_exists(path)) {
+        skip();
+    }
+    struct sw_hf_folder *f = NULL;
+    if (sw_hf_folder_open(path, &f) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return f;
+}
+
+/* Any size of shard holds the same tensors, and going from one to another leaves nothing stale. */
+static void test_shard_sizes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 60000, 0, 20000, INT64_MAX, 60000};
+    struct sw_hf_folder *f = open_case("sharded");
+    for (size_t i = 0; i < SW_LEN(sizes); i++) {
+        if (write_shards(f, sizes[i]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        expect_same_tensors(f);
+        const bool single = sizes[i] == 0 || sizes[i] == INT64_MAX;
+        assert_int_equal(has("model.safetensors"), single);
+        assert_int_equal(has("model.safetensors.index.json"), !single);
+        char names[MAX_TENSORS][TEST_NAME_CAP];
+        const int n = test_list(folder, "", names, MAX_TENSORS);
+        assert_true(single ? n == 1 : n >= 2);
+        assert_true(sizes[i] != 1 || n == sw_hf_folder_count(f) + 1);
+    }
+    sw_hf_folder_close(f);
+    clear_folder();
+}
+
+/* The recorded index is what we write for the same shards. */
+static void test_index_text(void **state)
+{
+    (void)state;
+    struct sw_hf_folder *f = open_case("sharded");
+    assert_int_equal(write_shards(f, 60000), SW_OK);
+    char path[TEST_PATH_CAP], recorded[TEST_PATH_CAP];
+    test_join(path, folder, "model.safetensors.index.json");
+    test_join(recorded, fixtures, "sharded/model.safetensors.index.json");
+    struct sw_json_doc *ours = NULL, *theirs = NULL;
+    assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &ours), SW_OK);
+    assert_int_equal(sw_json_read(recorded, SW_JSON_STRICT, &theirs), SW_OK);
+    struct sw_str a = {0}, b = {0};
+    sw_json_write(sw_json_get(sw_json_root(ours), "metadata"), 0, &a);
+    sw_json_write(sw_json_get(sw_json_root(theirs), "metadata"), 0, &b);
+    assert_string_equal(sw_str_text(&a), sw_str_text(&b));
+    const struct sw_json *x = sw_json_get(sw_json_root(ours), "weight_map")->first;
+    const struct sw_json *y = sw_json_get(sw_json_root(theirs), "weight_map")->first;
+    for (; x && y; x = x->next, y = y->next) {
+        assert_string_equal(x->key, y->key);
+    }
+    assert_ptr_equal(x, y);
+    sw_str_fini(&a);
+    sw_str_fini(&b);
+    sw_json_close(ours);
+    sw_json_close(theirs);
+    sw_hf_folder_close(f);
+    clear_folder();
+}
+
+static void expect_refused(const char *index, sw_status want, const char *part)
+{
+    put("model.safetensors.index.json", index);
+    struct sw_hf_folder *f = NULL;
+    const sw_status st = sw_hf_folder_open(folder, &f);
+    if (st != want || !strstr(sw_error_message(), part)) {
+        fail_msg("%s: %d, %s", index, (int)st, st < 0 ? sw_error_message() : "read");
+    }
+}
+
+static void test_damaged_index(void **state)
+{
+    (void)state;
+    struct sw_hf_folder *f = NULL;
+    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_IO);
+    put("pytorch_model.bin", "");
+    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_UNSUP);
+    put("s.safetensors", "");
+    expect_refused("{}", SW_E_FORMAT, "weight_map");
+    expect_refused("{\"weight_map\":[]}", SW_E_FORMAT, "weight_map");
+    expect_refused("{\"weight_map\":{\"a\":\"../s.safetensors\"}}", SW_E_FORMAT, "plain");
+    expect_refused("{\"weight_map\":{\"a\":\"/s.safetensors\"}}", SW_E_FORMAT, "plain");
+    expect_refused("{\"weight_map\":{\"a\":\"..\"}}", SW_E_FORMAT, "plain");
+    expect_refused("{\"weight_map\":{\"a\":\"\"}}", SW_E_FORMAT, "plain");
+    expect_refused("{\"weight_map\":{\"a\":3}}", SW_E_FORMAT, "plain");
+    expect_refused("{\"weight_map\":{\"a\":\"s.safetensors\"}}", SW_E_FORMAT, "HeaderTooSmall");
+    expect_refused("{\"weight_map\":{\"a\":\"absent.safetensors\"}}", SW_E_IO, "absent");
+    expect_refused("{\"weight_map\":{\"a\":\"s\",\"a\":\"s\"}}", SW_E_FORMAT, "duplicate");
+    clear_folder();
+}
+
+static void count_warnings(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)text;
+    *(int *)ctx += level == SW_LOG_WARN;
+}
+
+static void test_unmapped_and_missing(void **state)
+{
+    (void)state;
+    const struct sw_safetensor_spec specs[] = {{"a", SW_U8, SW_SHAPE(1)}, {"b", SW_U8, SW_SHAPE(1)}};
+    char path[TEST_PATH_CAP];
+    test_join(path, folder, "s.safetensors");
+    struct sw_safetensors_writer *w = NULL;
+    assert_int_equal(sw_safetensors_create(path, specs, 2, NULL, &w), SW_OK);
+    assert_int_equal(sw_safetensors_write(w, 0, 0, "x", 1), SW_OK);
+    assert_int_equal(sw_safetensors_write(w, 1, 0, "y", 1), SW_OK);
+    assert_int_equal(sw_safetensors_commit(w), SW_OK);
+    sw_safetensors_writer_close(w);
+
+    int n_warnings = 0;
+    put("model.safetensors.index.json", "{\"weight_map\":{\"b\":\"s.safetensors\"}}");
+    sw_log_set_sink(count_warnings, &n_warnings);
+    struct sw_hf_folder *f = NULL;
+    const sw_status st = sw_hf_folder_open(folder, &f);
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(st, SW_OK);
+    assert_int_equal(n_warnings, 1);
+    assert_int_equal(sw_hf_folder_count(f), 1);
+    assert_null(sw_hf_folder_find(f, "a"));
+    sw_hf_folder_close(f);
+    expect_refused("{\"weight_map\":{\"c\":\"s.safetensors\"}}", SW_E_FORMAT, "\"c\" is not in");
+    clear_folder();
+}
+
+/* An old folder survives every failing write of a new one with other shard names. */
+static void test_failing_folder(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"hf.write", "hf.fsync", "hf.rename", "write", "rename"};
+    struct sw_hf_folder *f = open_case("sharded");
+    int n_failed = 0;
+    for (size_t p = 0; p < SW_LEN(points); p++) {
+        for (int n = 1;; n++) {
+            clear_folder();
+            assert_int_equal(write_shards(f, 0), SW_OK);
+            char spec[64];
+            snprintf(spec, sizeof(spec), "%s:%d:eio", points[p], n);
+            sw_fault_set(spec);
+            const sw_status st = write_shards(f, 100000);
+            sw_fault_set(NULL);
+            expect_same_tensors(f);
+            if (st == SW_OK) {
+                break;
+            }
+            assert_int_equal(st, SW_E_IO);
+            n_failed++;
+        }
+    }
+    assert_true(n_failed > 10);
+    sw_hf_folder_close(f);
+    clear_folder();
+}
+
+/* ---- beside the weights ---- */
+
+static void test_sidecars(void **state)
+{
+    (void)state;
+    char source[] = "/tmp/spillway-source-XXXXXX";
+    assert_non_null(mkdtemp(source));
+    static const char *const names[] = {"config.json",       "tokenizer.json", "vocab.json",
+                                        "merges.txt",        "README.md",      "model.safetensors",
+                                        "pytorch_model.bin", ".gitattributes", "spiece.model",
+                                        "model.safetensors.index.json"};
+    char path[TEST_PATH_CAP];
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        test_join(path, source, names[i]);
+        assert_int_equal(sw_file_write_atomic(path, names[i], strlen(names[i])), SW_OK);
+    }
+    put("config.json", "mine");
+    if (sw_hf_copy_sidecars(source, folder) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    static const bool copied[] = {true, true, true, true, true, false, false, false, true, false};
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        assert_int_equal(has(names[i]), copied[i]);
+    }
+    char *text = NULL;
+    size_t len = 0;
+    test_join(path, folder, "config.json");
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_string_equal(text, "mine");
+    sw_free(text);
+    test_join(path, folder, "merges.txt");
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_string_equal(text, "merges.txt");
+    sw_free(text);
+    assert_int_equal(sw_hf_copy_sidecars(folder, folder), SW_OK);
+    assert_int_equal(sw_hf_copy_sidecars("/nonexistent", folder), SW_E_IO);
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        test_join(path, source, names[i]);
+        unlink(path);
+    }
+    rmdir(source);
+    clear_folder();
+}
+
+int main(void)
+{
+    if (!test_fixture_folder("gpt2", fixtures)) {
+        return TEST_EXIT_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rewrite_recorded), cmocka_unit_test(test_open_recorded),
+        cmocka_unit_test(test_shard_sizes),      cmocka_unit_test(test_index_text),
+        cmocka_unit_test(test_damaged_index),    cmocka_unit_test(test_unmapped_and_missing),
+        cmocka_unit_test(test_failing_folder),   cmocka_unit_test(test_sidecars),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
