@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mock device: the reference kernels behind the manners of an accelerator, to find what a device
+// whose memory is the host's forgives. Work is only queued; a queue runs when the host waits for it, or
+// when a queue that runs has to wait for one of its events, and no further than that event. So work
+// happens as late as its order allows, and whoever forgets to wait reads poison or an older value.
+#include <string.h>
+
+#include "device/device.h"
+#include "device/mock/memory.h"
+
+enum command_kind { COMMAND_COPY, COMMAND_FILL, COMMAND_LAUNCH, COMMAND_WAIT };
+
+/* Addresses in a command are those of storage: resolved, and checked, when it was queued. */
+struct command {
+    enum command_kind kind;
+    void *dst;
+    const void *src;
+    size_t bytes;
+    int byte;
+    struct sw_kernel *kernel;
+    void *in[SW_OP_MAX_IN], *out[SW_OP_MAX_OUT], *workspace;
+    double *scalars;
+    uint64_t wait_stream, wait_position; /* until that stream has done so many commands */
+};
+
+struct sw_stream_queue {
+    struct sw_stream_queue *next;
+    uint64_t id;
+    uint64_t n_done; /* commands run since the queue was opened */
+    struct command *commands;
+    size_t head, n, cap; /* waiting: commands[head .. n-1] */
+};
+
+/* A place in a queue. */
+struct sw_event {
+    uint64_t stream; /* id; 0 = never recorded */
+    uint64_t position;
+};
+
+struct sw_kernel {
+    struct sw_kernel *inner;
+    struct sw_op op;
+    struct sw_op_desc desc;
+    size_t workspace_bytes;
+};
+
+struct mock {
+    struct sw_device super;
+    struct sw_device *inner; /* CPU, reference kernels */
+    struct sw_stream_queue *inner_stream;
+    struct mock_memory memory;
+    struct sw_stream_queue *streams;
+    uint64_t n_streams_opened;
+};
+
+static struct mock *mock_of(struct sw_device *dev)
+{
+    return SW_CONTAINER(dev, struct mock, super);
+}
+
+/* ---- queues ---- */
+
+static struct sw_stream_queue *find_stream(struct mock *m, uint64_t id)
+{
+    struct sw_stream_queue *stream = m->streams;
+    while (stream && stream->id != id) {
+        stream = stream->next;
+    }
+    return stream; /* NULL: closed, hence drained */
+}
+
+static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position);
+
+static sw_status run_command(struct mock *m, const struct command *c)
+{
+    switch (c->kind) {
+    case COMMAND_COPY:
+        memmove(c->dst, c->src, c->bytes);
+        break;
+    case COMMAND_FILL:
+        memset(c->dst, c->byte, c->bytes);
+        break;
+    case COMMAND_LAUNCH:
+        SW_TRY(sw_device_launch(m->inner, m->inner_stream, c->kernel->inner, c->in, c->out,
+                                c->workspace, c->scalars));
+        break;
+    case COMMAND_WAIT: {
+        struct sw_stream_queue *other = find_stream(m, c->wait_stream);
+        if (other) {
+            SW_TRY(run_until(m, other, c->wait_position));
+        }
+        break;
+    }
+    }
+    return SW_OK;
+}
+
+/* A wait names a position that was reached in queueing before it was queued itself, so the recursion
+ * through COMMAND_WAIT only goes back in time and ends. */
+static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position)
+{
+    while (stream->n_done < position && stream->head < stream->n) {
+        SW_TRY(run_command(m, &stream->commands[stream->head]));
+        stream->head++;
+        stream->n_done++;
+    }
+    if (stream->head == stream->n) {
+        stream->head = stream->n = 0;
+    }
+    return SW_OK;
+}
+
+static void reap_when_idle(struct mock *m)
+{
+    for (const struct sw_stream_queue *stream = m->streams; stream; stream = stream->next) {
+        if (stream->head < stream->n) {
+            return;
+        }
+    }
+    sw_mock_memory_reap(&m->memory);
+}
+
+static sw_status push(struct sw_stream_queue *stream, const struct command *command)
+{
+    if (stream->n == stream->cap) {
+        const size_t cap = stream->cap ? stream->cap * 2 : 64;
+        struct command *grown = sw_realloc("device", stream->commands, cap * sizeof *grown);
+        SW_TRY_ALLOC(grown, "a queue of the mock device");
+        stream->commands = grown;
+        stream->cap = cap;
+    }
+    stream->commands[stream->n++] = *command;
+    return SW_OK;
+}
+
+static uint64_t position_now(const struct sw_stream_queue *stream)
+{
+    return stream->n_done + (stream->n - stream->head);
+}
+
+static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out)
+{
+    struct mock *m = mock_of(dev);
+    struct sw_stream_queue *stream = sw_alloc_zero("device", 1, sizeof *stream);
+    SW_TRY_ALLOC(stream, "a stream");
+    stream->id = ++m->n_streams_opened;
+    stream->next = m->streams;
+    m->streams = stream;
+    *out = stream;
+    return SW_OK;
+}
+
+static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stream)
+{
+    struct mock *m = mock_of(dev);
+    SW_TRY(run_until(m, stream, UINT64_MAX));
+    reap_when_idle(m);
+    return SW_OK;
+}
+
+static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
+{
+    struct mock *m = mock_of(dev);
+    if (!stream) {
+        return;
+    }
+    if (run_until(m, stream, UINT64_MAX) < 0) {
+        sw_log(SW_LOG_ERROR, "device mock: work of a closed stream failed: %s", sw_error_message());
+    }
+    struct sw_stream_queue **at = &m->streams;
+    while (*at != stream) {
+        at = &(*at)->next;
+    }
+    *at = stream->next;
+    sw_free(stream->commands);
+    sw_free(stream);
+}
+
+static sw_status event_open(struct sw_device *dev, struct sw_event **out)
+{
+    (void)dev;
+    struct sw_event *event = sw_alloc_zero("device", 1, sizeof *event);
+    SW_TRY_ALLOC(event, "an event");
+    *out = event;
+    return SW_OK;
+}
+
+static void event_close(struct sw_device *dev, struct sw_event *event)
+{
+    (void)dev;
+    sw_free(event);
+}
+
+static sw_status event_record(struct sw_device *dev, struct sw_event *event,
+                              struct sw_stream_queue *on)
+{
+    (void)dev;
+    *event = (struct sw_event){on->id, position_now(on)};
+    return SW_OK;
+}
+
+static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
+                            struct sw_stream_queue *on)
+{
+    (void)dev;
+    if (event->stream == 0 || event->stream == on->id) {
+        return SW_OK;
+    }
+    const struct command command = {.kind = COMMAND_WAIT,
+                                    .wait_stream = event->stream,
+                                    .wait_position = event->position};
+    SW_TRY(push(on, &command));
+    return SW_OK;
+}
+
+/* ---- memory ---- */
+
+static sw_status mem_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out)
+{
+    SW_TRY(sw_mock_memory_alloc(&mock_of(dev)->memory, kind, bytes, out));
+    return SW_OK;
+}
+
+static void mem_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes)
+{
+    struct mock *m = mock_of(dev);
+    (void)kind;
+    (void)bytes;
+    sw_mock_memory_release(&m->memory, mem);
+    reap_when_idle(m);
+}
+
+static sw_status copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
+                      size_t bytes)
+{
+    const struct mock_memory *memory = &mock_of(dev)->memory;
+    struct command command = {.kind = COMMAND_COPY, .bytes = bytes};
+    void *from;
+    SW_TRY(sw_mock_memory_resolve(memory, dst, bytes, true, &command.dst));
+    SW_TRY(sw_mock_memory_resolve(memory, src, bytes, true, &from));
+    command.src = from;
+    SW_TRY(push(on, &command));
+    return SW_OK;
+}
+
+static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
+                      size_t bytes)
+{
+    struct command command = {.kind = COMMAND_FILL, .byte = byte, .bytes = bytes};
+    SW_TRY(sw_mock_memory_resolve(&mock_of(dev)->memory, dst, bytes, true, &command.dst));
+    SW_TRY(push(on, &command));
+    return SW_OK;
+}
+
+/* ---- kernels ---- */
+
+static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(mock_of(dev)->inner, desc, out);
+}
+
+static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
+                         struct sw_kernel **out)
+{
+    struct mock *m = mock_of(dev);
+    struct sw_kernel_info info;
+    struct sw_kernel *kernel = sw_alloc_zero("device", 1, sizeof *kernel);
+    SW_TRY_ALLOC(kernel, "a kernel");
+    sw_device_query(m->inner, desc, &info);
+    kernel->op = *desc->op;
+    kernel->desc = *desc;
+    kernel->desc.op = &kernel->op;
+    kernel->workspace_bytes = info.workspace_bytes;
+    const sw_status st = sw_device_prepare(m->inner, desc, &kernel->inner);
+    if (st < 0) {
+        sw_free(kernel);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = kernel;
+    return SW_OK;
+}
+
+static void release(struct sw_device *dev, struct sw_kernel *kernel)
+{
+    if (kernel) {
+        struct sw_device *inner = mock_of(dev)->inner;
+        inner->ops->release(inner, kernel->inner);
+        sw_free(kernel);
+    }
+}
+
+/* Bytes from element 0 of a view to the end of its last element. */
+static size_t extent_bytes(const struct sw_view *view)
+{
+    int64_t last = 0;
+    for (int d = 0; d < view->shape.rank; d++) {
+        if (view->shape.dims[d] == 0) {
+            return 0;
+        }
+        last += (view->shape.dims[d] - 1) * view->strides[d];
+    }
+    return (size_t)(last + 1) * sw_dtype_bytes(view->dtype);
+}
+
+static sw_status resolve_views(const struct mock_memory *memory, const struct sw_view *views, int n,
+                               void *const *addresses, void **out)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = NULL;
+        if (addresses[i] && views[i].shape.rank >= 0) {
+            SW_TRY(sw_mock_memory_resolve(memory, addresses[i], extent_bytes(&views[i]), false,
+                                          &out[i]));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
+                        void *const *in, void *const *out, void *workspace, double *scalars)
+{
+    const struct mock_memory *memory = &mock_of(dev)->memory;
+    struct command command = {.kind = COMMAND_LAUNCH, .kernel = kernel};
+    void *table;
+    SW_TRY(resolve_views(memory, kernel->desc.in, kernel->op.n_in, in, command.in));
+    SW_TRY(resolve_views(memory, kernel->desc.out, kernel->op.n_out, out, command.out));
+    if (kernel->workspace_bytes > 0) {
+        SW_TRY(sw_mock_memory_resolve(memory, workspace, kernel->workspace_bytes, false,
+                                      &command.workspace));
+    }
+    SW_TRY(sw_mock_memory_resolve(memory, scalars, SW_SCALAR_COUNT * sizeof *scalars, false,
+                                  &table));
+    command.scalars = table;
+    SW_TRY(push(on, &command));
+    return SW_OK;
+}
+
+/* ---- the device ---- */
+
+static void close_device(struct sw_device *dev)
+{
+    struct mock *m = mock_of(dev);
+    while (m->streams) {
+        stream_close(dev, m->streams);
+    }
+    sw_mock_memory_fini(&m->memory);
+    if (m->inner && m->inner_stream) {
+        m->inner->ops->stream_close(m->inner, m->inner_stream);
+    }
+    sw_device_close(m->inner);
+    sw_free(m);
+}
+
+static const struct sw_device_ops mock_ops = {
+    .name = "mock",
+    .close = close_device,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .query = query,
+    .prepare = prepare,
+    .release = release,
+    .launch = launch,
+};
+
+sw_status sw_device_open_mock(int n_threads, struct sw_device **out)
+{
+    const struct sw_cpu_options options = {.n_threads = n_threads, .reference = true};
+    sw_status st;
+    struct mock *m = sw_alloc_zero("device", 1, sizeof *m);
+    SW_TRY_ALLOC(m, "the mock device");
+    m->super.ops = &mock_ops;
+    SW_TRY_OR(close, sw_device_open_cpu(&options, &m->inner));
+    SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
+    m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
+    *out = &m->super;
+    return SW_OK;
+close:
+    close_device(&m->super);
+    return st;
+}
