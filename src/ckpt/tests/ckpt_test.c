@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written; what is
 // damaged is named; what stays and what goes.
-#include "helpers.h"
+#include "ckpt/tests/helpers.h"
+#include "hf/hf.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -167,6 +168,33 @@ static void gaps_and_overlaps_are_refused(void **test_state)
     assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_ARG);
     assert_int_equal(newest_step(root), 0);
     assert_int_equal(count_leftovers(root), 0);
+}
+
+/* What a stranger's reader sees: every rule of the format holds, and keys say which box they are. */
+static void data_files_are_safetensors(void **test_state)
+{
+    (void)test_state;
+    struct sw_safetensors *file;
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(sw_safetensors_open(in_root("checkpoint-1/part-00000.safetensors"), &file),
+                     SW_OK);
+    const struct sw_safetensor *whole = sw_safetensors_find(file, "exp_avg/wte.weight");
+    assert_non_null(whole);
+    assert_true(sw_shape_equal(&whole->shape, &SW_SHAPE(7, 5)));
+    struct sw_ckpt *ckpt;
+    float values[35];
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    assert_int_equal(sw_ckpt_n_tensors(ckpt), sw_safetensors_count(file));
+    const int64_t i = sw_ckpt_find(ckpt, "wte.weight", "exp_avg");
+    assert_int_equal(sw_ckpt_read(ckpt, i, NULL, SW_F32, values), SW_OK);
+    assert_memory_equal(values, whole->data, sizeof(values));
+    sw_ckpt_close(ckpt);
+    sw_safetensors_close(file);
+    assert_int_equal(save_state(root, 2, 1, 3, 0, NAN), SW_OK);
+    assert_int_equal(sw_safetensors_open(in_root("checkpoint-2/part-00000.safetensors"), &file),
+                     SW_OK);
+    assert_non_null(sw_safetensors_find(file, "exp_avg/wte.weight[0:2,0:5]"));
+    sw_safetensors_close(file);
 }
 
 /* ---- damage ---- */
@@ -449,6 +477,7 @@ int main(void)
         CASE(large_tensors_in_pieces),
         CASE(reading_what_is_not_there),
         CASE(gaps_and_overlaps_are_refused),
+        CASE(data_files_are_safetensors),
         CASE(a_changed_byte_is_found),
         CASE(a_damaged_manifest_is_passed_over),
         CASE(a_short_file_is_passed_over_by_name),

@@ -2,7 +2,7 @@
 // Saves that end early: killed at, or failing in, every write, fsync, rename, unlink and mkdir, one after
 // the other, until a save passes untouched. What is read afterwards is the old state or the new one, and
 // the next save works and clears up. Full disks: a real one where the tests run as root.
-#include "helpers.h"
+#include "ckpt/tests/helpers.h"
 
 #include <signal.h>
 #include <sys/mount.h>

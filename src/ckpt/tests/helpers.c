@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training state of the checkpoint tests.
-#define _GNU_SOURCE /* nftw */
-#include "helpers.h"
+#include "ckpt/tests/helpers.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -5,7 +5,7 @@
 // The disk is as weak as POSIX allows. Contents: what was written since the last fsync of a file may be
 // there, be missing (holes read as zeros), or be torn at 512 bytes, each write by itself. Names: what happened
 // to a folder since its last fsync may be lost from some point on, each folder by itself.
-#include "helpers.h"
+#include "ckpt/tests/helpers.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
