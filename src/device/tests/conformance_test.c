@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads for each
+// instruction set, the fast kernels near the plain C reference (equal where the op is exact), the mock equal
+// to it. A new fast row is covered the moment it takes an op.
+#include "op_cases.h"
+#include "support/test.h"
+
+static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16, SW_F64};
+static const int thread_counts[] = {1, 2, 3, 7};
+/* Above what this processor has, a limit changes nothing and repeats the one below. */
+static const char *const limits[] = {"portable", "avx2", "avx512", "avx512_bf16", NULL};
+
+enum { N_THREADS = 4, N_LIMITS = 5 };
+
+struct devices {
+    struct sw_device *reference[N_THREADS];
+    struct sw_device *fast[N_LIMITS][N_THREADS];
+    struct sw_device *mock;
+};
+
+static struct sw_device *open_cpu(int n_threads, bool reference, const char *max_isa)
+{
+    const struct sw_cpu_options options = {n_threads, reference, max_isa};
+    struct sw_device *dev = NULL;
+    if (sw_device_open_cpu(&options, &dev) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return dev;
+}
+
+static int open_devices(void **state)
+{
+    static struct devices all;
+    for (int t = 0; t < N_THREADS; t++) {
+        all.reference[t] = open_cpu(thread_counts[t], true, NULL);
+        for (int l = 0; l < N_LIMITS; l++) {
+            all.fast[l][t] = open_cpu(thread_counts[t], false, limits[l]);
+        }
+    }
+    if (sw_device_open_mock(2, &all.mock) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    *state = &all;
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    struct devices *all = *state;
+    for (int t = 0; t < N_THREADS; t++) {
+        sw_device_close(all->reference[t]);
+        for (int l = 0; l < N_LIMITS; l++) {
+            sw_device_close(all->fast[l][t]);
+        }
+    }
+    sw_device_close(all->mock);
+    return 0;
+}
+
+static void run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    if (case_run(dev, c, result) < 0) {
+        fail_msg("%s on %s: %s", c->name, sw_device_kernel_set(dev), sw_error_message());
+    }
+}
+
+/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
+static double tolerance(enum sw_dtype dtype)
+{
+    switch (dtype) {
+    case SW_BF16:
+        return 1.0 / 128;
+    case SW_F16:
+        return 1.0 / 1024;
+    case SW_F64:
+        return 1e-13;
+    default:
+        return 4e-6;
+    }
+}
+
+/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has them. */
+static double tolerance_of(const struct op_case *c, int i_out)
+{
+    double wide = tolerance(c->out[i_out].view.dtype);
+    if (c->op.kind == SW_OP_LINEAR_CE_GRAD || c->op.kind == SW_OP_ATTENTION ||
+        c->op.kind == SW_OP_ATTENTION_GRAD) {
+        for (int i = 0; i < c->op.n_in; i++) {
+            if (sw_dtype_is_float(c->in[i].view.dtype)) {
+                wide = fmax(wide, tolerance(c->in[i].view.dtype));
+            }
+        }
+    }
+    return wide * c->slack;
+}
+
+static void same_bits(const struct op_case *a, const struct op_case *b, const char *what,
+                      const char *where)
+{
+    for (int i = 0; i < a->op.n_out; i++) {
+        if (!case_same_bits(a, b, i)) {
+            fail_msg("%s: output %d has other bits %s (%s), off by %g", a->name, i, what, where,
+                     case_error(a, b, i));
+        }
+    }
+    if (memcmp(a->scalars, b->scalars, sizeof a->scalars) != 0) {
+        fail_msg("%s: other scalars %s (%s)", a->name, what, where);
+    }
+}
+
+static void check_fast(struct devices *all, const struct op_case *c, const struct op_case *want,
+                       int i_limit)
+{
+    struct op_case first, other;
+    const char *set = sw_device_kernel_set(all->fast[i_limit][0]);
+    run(all->fast[i_limit][0], c, &first);
+    for (int t = 1; t < N_THREADS; t++) {
+        run(all->fast[i_limit][t], c, &other);
+        same_bits(&other, &first, "on more threads", set);
+        case_fini(&other);
+    }
+    if (c->exact) {
+        same_bits(&first, want, "than the reference", set);
+    }
+    for (int i = 0; i < c->op.n_out; i++) {
+        const double error = case_error(&first, want, i);
+        if (error > tolerance_of(c, i)) {
+            fail_msg("%s: output %d is off by %g, tolerance %g (%s)", c->name, i, error,
+                     tolerance_of(c, i), set);
+        }
+    }
+    case_fini(&first);
+}
+
+static void check_case(struct devices *all, const struct op_case *c)
+{
+    struct op_case want, other;
+    run(all->reference[0], c, &want);
+    for (int t = 1; t < N_THREADS; t++) {
+        run(all->reference[t], c, &other);
+        same_bits(&other, &want, "on more threads", "reference");
+        case_fini(&other);
+    }
+    run(all->mock, c, &other);
+    same_bits(&other, &want, "than the reference", "mock");
+    case_fini(&other);
+    for (int l = 0; l < N_LIMITS; l++) {
+        if (l == 0 || strcmp(sw_device_kernel_set(all->fast[l][0]),
+                             sw_device_kernel_set(all->fast[l - 1][0])) != 0) {
+            check_fast(all, c, &want, l);
+        }
+    }
+    case_fini(&want);
+}
+
+static void check_kinds(struct devices *all)
+{
+    for (int kind = 0; kind < SW_OP_COUNT; kind++) {
+        for (size_t d = 0; op_cases[kind] && d < SW_LEN(dtypes); d++) {
+            struct op_case c;
+            for (int variant = 0; op_cases[kind](&c, dtypes[d], variant); variant++) {
+                check_case(all, &c);
+                case_fini(&c);
+            }
+            case_fini(&c);
+        }
+    }
+}
+
+static void test_kernels(void **state)
+{
+    check_kinds(*state);
+}
+
+static void test_every_kind_has_cases(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SW_OP_COUNT; kind++) {
+        assert_int_equal(op_cases[kind] == NULL, kind == SW_OP_VIEW);
+    }
+}
+
+static void test_a_view_has_no_kernel(void **state)
+{
+    struct devices *all = *state;
+    const struct sw_op op = {.kind = SW_OP_VIEW};
+    const struct sw_op_desc desc = {.op = &op};
+    struct sw_kernel_info info;
+    struct sw_kernel *kernel;
+    sw_device_query(all->fast[0][0], &desc, &info);
+    assert_false(info.supported);
+    assert_int_equal(sw_device_prepare(all->fast[0][0], &desc, &kernel), SW_E_UNSUP);
+}
+
+/* The caps say what the ops do; every slot of the table is there. */
+static void test_tables_are_complete(void **state)
+{
+    struct devices *all = *state;
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][0], all->mock};
+    for (size_t i = 0; i < SW_LEN(devs); i++) {
+        const struct sw_device_ops *ops = devs[i]->ops;
+        assert_true(ops->close && ops->mem_alloc && ops->mem_free && ops->stream_open &&
+                    ops->stream_close && ops->stream_wait && ops->copy && ops->fill &&
+                    ops->event_open && ops->event_close && ops->event_record && ops->event_wait &&
+                    ops->query && ops->prepare && ops->release && ops->launch);
+        assert_non_null(ops->name);
+        assert_true(sw_device_kernel_set(devs[i])[0] != '\0');
+    }
+    assert_true(all->reference[0]->caps & SW_DEVICE_HOST_VISIBLE);
+    assert_false(all->mock->caps & SW_DEVICE_HOST_VISIBLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind_has_cases),
+        cmocka_unit_test(test_a_view_has_no_kernel),
+        cmocka_unit_test(test_tables_are_complete),
+        cmocka_unit_test(test_kernels),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GUARD = 64, GUARD_BYTE = 0x5a };
+
+void case_init(struct op_case *c, enum sw_op_kind kind, const char *fmt, ...)
+{
+    va_list args;
+    memset(c, 0, sizeof *c);
+    va_start(args, fmt);
+    vsnprintf(c->name, sizeof c->name, fmt, args);
+    va_end(args);
+    c->op.kind = kind;
+    c->op.path = UINT64_C(0x123456789abcdef1);
+    c->slack = 1;
+    const double scalars[SW_SCALAR_COUNT] = {
+        [SW_SCALAR_SEED_LO] = 4000000123.0, [SW_SCALAR_SEED_HI] = 77,  [SW_SCALAR_MICRO] = 5,
+        [SW_SCALAR_LOSS_SCALE] = 1024,      [SW_SCALAR_GRAD_FACTOR] = 0.3, [SW_SCALAR_LR] = 0.01,
+        [SW_SCALAR_OVERFLOW_FACTOR] = 0.25, [SW_SCALAR_BETA1] = 0.9,   [SW_SCALAR_BETA2] = 0.99,
+        [SW_SCALAR_STEP] = 3,               [SW_SCALAR_CLIP] = 0.7,
+    };
+    memcpy(c->scalars, scalars, sizeof scalars);
+}
+
+void case_fini(struct op_case *c)
+{
+    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+        sw_free(c->in[i].view.data);
+        c->in[i].view.data = NULL;
+    }
+    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+        sw_free(c->out[i].view.data);
+        c->out[i].view.data = NULL;
+    }
+}
+
+double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double low, double high)
+{
+    const uint64_t seed = sw_hash_str(SW_HASH_INIT, c->name);
+    return low + (high - low) * ((double)(sw_philox_u64(seed, stream, i) >> 11) * 0x1p-53);
+}
+
+static void set_view(struct case_tensor *t, enum sw_dtype dtype, struct sw_shape shape)
+{
+    int64_t stride = 1;
+    t->view.dtype = dtype;
+    t->view.shape = shape;
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        t->view.strides[d] = stride;
+        stride *= shape.dims[d];
+    }
+    t->bytes = (size_t)stride * sw_dtype_bytes(dtype);
+    t->alias = -1;
+}
+
+static void allocate(struct case_tensor *t)
+{
+    t->view.data = sw_alloc_zero("test", 1, t->bytes);
+    SW_ASSERT(t->view.data);
+}
+
+static void fill_floats(struct op_case *c, struct case_tensor *t, double low, double high)
+{
+    const int64_t n = (int64_t)(t->bytes / sw_dtype_bytes(t->view.dtype));
+    for (int64_t i = 0; i < n; i++) {
+        sw_store_f64(t->view.dtype, t->view.data, i,
+                     case_random(c, c->n_made, (uint64_t)i, low, high));
+    }
+}
+
+int case_in(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape, double low, double high)
+{
+    struct case_tensor *t = &c->in[c->op.n_in];
+    set_view(t, dtype, shape);
+    allocate(t);
+    fill_floats(c, t, low, high);
+    c->n_made++;
+    return c->op.n_in++;
+}
+
+int case_in_strided(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape,
+                    const int64_t *strides)
+{
+    struct case_tensor *t = &c->in[c->op.n_in];
+    int64_t last = 0;
+    set_view(t, dtype, shape);
+    for (int d = 0; d < shape.rank; d++) {
+        t->view.strides[d] = strides[d];
+        last += (shape.dims[d] - 1) * strides[d];
+    }
+    t->bytes = (size_t)(last + 1) * sw_dtype_bytes(dtype);
+    allocate(t);
+    fill_floats(c, t, -1, 1);
+    c->n_made++;
+    return c->op.n_in++;
+}
+
+int case_in_ints(struct op_case *c, struct sw_shape shape, int64_t low, int64_t high)
+{
+    struct case_tensor *t = &c->in[c->op.n_in];
+    set_view(t, SW_I32, shape);
+    allocate(t);
+    for (int64_t i = 0; i < sw_shape_elems(&shape); i++) {
+        ((int32_t *)t->view.data)[i] =
+            (int32_t)floor(case_random(c, c->n_made, (uint64_t)i, (double)low, (double)high));
+    }
+    c->n_made++;
+    return c->op.n_in++;
+}
+
+int case_in_i32(struct op_case *c, int64_t n, const int32_t *values)
+{
+    struct case_tensor *t = &c->in[c->op.n_in];
+    set_view(t, SW_I32, SW_SHAPE(n));
+    allocate(t);
+    memcpy(t->view.data, values, t->bytes);
+    return c->op.n_in++;
+}
+
+int case_in_zero(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape)
+{
+    struct case_tensor *t = &c->in[c->op.n_in];
+    set_view(t, dtype, shape);
+    allocate(t);
+    return c->op.n_in++;
+}
+
+void case_out(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape)
+{
+    set_view(&c->out[c->op.n_out++], dtype, shape);
+}
+
+void case_out_in_place(struct op_case *c, int i_in)
+{
+    struct case_tensor *t = &c->out[c->op.n_out++];
+    set_view(t, c->in[i_in].view.dtype, c->in[i_in].view.shape);
+    t->alias = i_in;
+}
+
+void case_out_absent(struct op_case *c)
+{
+    struct case_tensor *t = &c->out[c->op.n_out++];
+    t->view.shape.rank = -1;
+    t->alias = -1;
+}
+
+/* ---- running ---- */
+
+static bool is_absent(const struct case_tensor *t)
+{
+    return t->view.shape.rank < 0;
+}
+
+/* Device memory of a run: inputs, outputs, workspace, scalars, each followed by a guard. */
+struct place {
+    void *mem;
+    size_t bytes; /* without the guard; 0 = none */
+};
+
+static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, size_t bytes,
+                            const void *data, struct place *out)
+{
+    static const unsigned char guard[GUARD] = {[0 ... GUARD - 1] = GUARD_BYTE};
+    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, bytes + GUARD, &out->mem));
+    out->bytes = bytes;
+    if (data) {
+        SW_TRY(sw_device_copy(dev, on, out->mem, data, bytes));
+    } else {
+        SW_TRY(sw_device_fill(dev, on, out->mem, 0xff, bytes)); /* a kernel must write all */
+    }
+    SW_TRY(sw_device_copy(dev, on, (char *)out->mem + bytes, guard, GUARD));
+    return SW_OK;
+}
+
+static sw_status place_close(struct sw_device *dev, struct sw_stream_queue *on, struct place *p)
+{
+    unsigned char guard[GUARD];
+    if (!p->mem) {
+        return SW_OK;
+    }
+    SW_TRY(sw_device_copy(dev, on, guard, (char *)p->mem + p->bytes, GUARD));
+    SW_TRY(dev->ops->stream_wait(dev, on));
+    sw_device_free(dev, SW_MEM_DEVICE, p->mem, p->bytes + GUARD);
+    for (int i = 0; i < GUARD; i++) {
+        if (guard[i] != GUARD_BYTE) {
+            return SW_FAIL(SW_E_ARG, "a kernel wrote past the end of an operand");
+        }
+    }
+    return SW_OK;
+}
+
+struct run {
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    struct sw_kernel *kernel;
+    struct place in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT], workspace, scalars;
+};
+
+static sw_status run_steps(struct run *r, const struct op_case *c, struct op_case *result)
+{
+    struct sw_op_desc desc = {.op = &c->op};
+    struct sw_kernel_info info;
+    void *in[SW_OP_MAX_IN] = {0}, *out[SW_OP_MAX_OUT] = {0};
+    for (int i = 0; i < c->op.n_in; i++) {
+        desc.in[i] = c->in[i].view;
+        desc.in[i].data = NULL;
+    }
+    for (int i = 0; i < c->op.n_out; i++) {
+        desc.out[i] = c->out[i].view;
+        desc.out[i].data = NULL;
+    }
+    sw_device_query(r->dev, &desc, &info);
+    if (!info.supported) {
+        return SW_FAIL(SW_E_UNSUP, "%s: no kernel", c->name);
+    }
+    SW_TRY(sw_device_prepare(r->dev, &desc, &r->kernel));
+    for (int i = 0; i < c->op.n_in; i++) {
+        SW_TRY(place_open(r->dev, r->on, c->in[i].bytes, c->in[i].view.data, &r->in[i]));
+        in[i] = r->in[i].mem;
+    }
+    for (int i = 0; i < c->op.n_out; i++) {
+        if (c->out[i].alias >= 0) {
+            out[i] = in[c->out[i].alias];
+        } else if (!is_absent(&c->out[i])) {
+            SW_TRY(place_open(r->dev, r->on, c->out[i].bytes, NULL, &r->out[i]));
+            out[i] = r->out[i].mem;
+        }
+    }
+    SW_TRY(place_open(r->dev, r->on, info.workspace_bytes, NULL, &r->workspace));
+    SW_TRY(place_open(r->dev, r->on, sizeof c->scalars, c->scalars, &r->scalars));
+    SW_TRY(sw_device_launch(r->dev, r->on, r->kernel, in, out, r->workspace.mem, r->scalars.mem));
+    for (int i = 0; i < c->op.n_out; i++) {
+        if (!is_absent(&c->out[i])) {
+            allocate(&result->out[i]);
+            SW_TRY(sw_device_copy(r->dev, r->on, result->out[i].view.data, out[i],
+                                  c->out[i].bytes));
+        }
+    }
+    SW_TRY(sw_device_copy(r->dev, r->on, result->scalars, r->scalars.mem, sizeof c->scalars));
+    SW_TRY(r->dev->ops->stream_wait(r->dev, r->on));
+    return SW_OK;
+}
+
+sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    struct run r = {.dev = dev};
+    *result = *c;
+    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+        result->in[i].view.data = NULL;
+    }
+    SW_TRY(dev->ops->stream_open(dev, &r.on));
+    sw_status st = run_steps(&r, c, result);
+    struct place *all[SW_OP_MAX_IN + SW_OP_MAX_OUT + 2];
+    int n = 0;
+    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+        all[n++] = &r.in[i];
+    }
+    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+        all[n++] = &r.out[i];
+    }
+    all[n++] = &r.workspace;
+    all[n++] = &r.scalars;
+    for (int i = 0; i < n; i++) {
+        const sw_status closed = place_close(dev, r.on, all[i]);
+        st = st < 0 ? st : closed;
+    }
+    if (r.kernel) {
+        dev->ops->release(dev, r.kernel);
+    }
+    dev->ops->stream_close(dev, r.on);
+    return st;
+}
+
+/* ---- comparing ---- */
+
+double case_error(const struct op_case *a, const struct op_case *b, int i_out)
+{
+    const struct sw_view *x = &a->out[i_out].view, *y = &b->out[i_out].view;
+    double worst = 0, scale = 0;
+    for (int64_t i = 0; x->data && i < sw_shape_elems(&x->shape); i++) {
+        const double p = sw_load_f64(x->dtype, x->data, i), q = sw_load_f64(y->dtype, y->data, i);
+        if (isnan(p) != isnan(q) || isinf(p) != isinf(q) || (isinf(p) && p != q)) {
+            return INFINITY;
+        }
+        if (isfinite(p)) {
+            worst = fmax(worst, fabs(p - q));
+            scale = fmax(scale, fabs(q));
+        }
+    }
+    return worst == 0 ? 0 : worst / scale;
+}
+
+bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out)
+{
+    const struct case_tensor *x = &a->out[i_out], *y = &b->out[i_out];
+    return !x->view.data || memcmp(x->view.data, y->view.data, x->bytes) == 0;
+}

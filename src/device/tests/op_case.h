@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_case - one op with hand-made operands, filled with numbers that depend on the case alone, and its
+// run on any device. What the tests of the device room share.
+#pragma once
+
+#include "device/device.h"
+
+struct case_tensor {
+    struct sw_view view; /* data: initial bytes of an input, result of an output; owned by the case */
+    size_t bytes;
+    int alias; /* output: the input it shares storage with, -1 = its own */
+};
+
+struct op_case {
+    char name[128];
+    struct sw_op op;
+    struct case_tensor in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT];
+    double scalars[SW_SCALAR_COUNT];
+    bool exact;      /* every kernel gives the same bits */
+    double slack;    /* multiplies the tolerance; long sums have more rounding */
+    uint64_t n_made; /* operands so far: the stream of random numbers */
+};
+
+void case_init(struct op_case *c, enum sw_op_kind kind, const char *fmt, ...) SW_PRINTF(3, 4);
+void case_fini(struct op_case *c);
+
+/* Inputs; each returns its index. Floats are uniform in [low, high). */
+int case_in(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape, double low, double high);
+int case_in_strided(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape,
+                    const int64_t *strides);
+int case_in_ints(struct op_case *c, struct sw_shape shape, int64_t low, int64_t high);
+/* i32 values as given. */
+int case_in_i32(struct op_case *c, int64_t n, const int32_t *values);
+int case_in_zero(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape);
+void case_out(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape);
+void case_out_in_place(struct op_case *c, int i_in);
+void case_out_absent(struct op_case *c);
+/* The same random element as case_in would put. */
+double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double low, double high);
+
+/* Runs the case; results go to result->out[..].view.data (bytes as in c) and result->scalars, a copy of
+ * c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
+sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
+
+/* Largest |a - b| of output i over max |b| (0/0 = 0; NaN in one only = infinite). */
+double case_error(const struct op_case *a, const struct op_case *b, int i_out);
+bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out);

@@ -1,0 +1,779 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_cases.h"
+
+#include <math.h>
+#include <string.h>
+
+static enum sw_dtype stat_of(enum sw_dtype dtype)
+{
+    return dtype == SW_F64 ? SW_F64 : SW_F32;
+}
+
+static const char *name_of(enum sw_dtype dtype)
+{
+    return sw_dtype_name(dtype);
+}
+
+/* ---- products ---- */
+
+static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const struct {
+        int64_t m, k, n;
+        bool ta, tb, bias, pre;
+        enum sw_act act;
+        enum sw_dtype out;
+    } rows[] = {
+        {7, 13, 5, false, false, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        {7, 13, 5, true, false, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        {7, 13, 5, false, true, true, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        {7, 13, 5, true, true, false, false, SW_ACT_NONE, SW_F32},
+        {1, 1, 1, false, false, true, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        {1, 259, 70, false, false, true, false, SW_ACT_GELU, SW_DTYPE_COUNT},
+        {65, 129, 67, false, false, true, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
+        {65, 129, 67, false, true, true, true, SW_ACT_GELU, SW_DTYPE_COUNT},
+        {33, 17, 130, false, true, true, false, SW_ACT_RELU, SW_DTYPE_COUNT},
+        {33, 17, 31, false, false, true, true, SW_ACT_SILU, SW_DTYPE_COUNT},
+        {33, 18, 31, false, false, false, true, SW_ACT_QUICK_GELU, SW_DTYPE_COUNT},
+        {300, 100, 270, true, false, false, false, SW_ACT_NONE, SW_F32},
+        {3, 5003, 5, true, false, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        {129, 64, 513, false, true, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+    };
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    const int64_t m = rows[variant].m, k = rows[variant].k, n = rows[variant].n;
+    const enum sw_dtype out = rows[variant].out == SW_DTYPE_COUNT || dtype == SW_F64
+                                  ? dtype
+                                  : rows[variant].out;
+    case_init(c, SW_OP_MATMUL, "matmul %dx%dx%d %d%d act %d %s", (int)m, (int)k, (int)n,
+              rows[variant].ta, rows[variant].tb, (int)rows[variant].act, name_of(dtype));
+    c->op.attrs.ta = rows[variant].ta;
+    c->op.attrs.tb = rows[variant].tb;
+    c->op.attrs.act = rows[variant].act;
+    c->op.attrs.has_bias = rows[variant].bias;
+    c->slack = 1 + (double)k / 1000;
+    case_in(c, dtype, rows[variant].ta ? SW_SHAPE(k, m) : SW_SHAPE(1, m, k), -1, 1);
+    case_in(c, dtype, rows[variant].tb ? SW_SHAPE(n, k) : SW_SHAPE(k, n), -1, 1);
+    if (rows[variant].bias) {
+        case_in(c, dtype, SW_SHAPE(n), -1, 1);
+    }
+    case_out(c, out, SW_SHAPE(m, n));
+    if (rows[variant].pre) {
+        case_out(c, out, SW_SHAPE(m, n));
+    }
+    return true;
+}
+
+static bool sum_rows(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const int64_t rows[][2] = {{1, 5}, {7, 1}, {64, 33}, {65, 70}, {211, 131}};
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    case_init(c, SW_OP_SUM_ROWS, "sum_rows %d %s", variant, name_of(dtype));
+    case_in(c, dtype, SW_SHAPE(rows[variant][0], rows[variant][1]), -1, 1);
+    case_out(c, variant % 2 ? stat_of(dtype) : dtype, SW_SHAPE(rows[variant][1]));
+    return true;
+}
+
+/* ---- elementwise ---- */
+
+static bool add(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 3) {
+        return false;
+    }
+    const struct sw_shape a = SW_SHAPE(3, 5, 1031);
+    case_init(c, SW_OP_ADD, "add %d %s", variant, name_of(dtype));
+    c->exact = true;
+    case_in(c, dtype, a, -1, 1);
+    case_in(c, dtype, variant == 0 ? a : variant == 1 ? SW_SHAPE(5, 1031) : SW_SHAPE(1031), -1, 1);
+    case_out(c, dtype, a);
+    return true;
+}
+
+static bool scale(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2) {
+        return false;
+    }
+    const struct sw_shape shape = variant ? SW_SHAPE(4099) : SW_SHAPE(1);
+    case_init(c, SW_OP_SCALE, "scale %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.alpha = 0.3;
+    case_in(c, dtype, shape, -4, 4);
+    case_out(c, dtype, shape);
+    return true;
+}
+
+static bool cast(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const enum sw_dtype to[] = {SW_F32, SW_BF16, SW_F16, SW_F64};
+    if (variant >= (int)SW_LEN(to)) {
+        return false;
+    }
+    case_init(c, SW_OP_CAST, "cast %s %s", name_of(dtype), name_of(to[variant]));
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(3, 1367), -70000, 70000); /* beyond f16 */
+    case_out(c, to[variant], SW_SHAPE(3, 1367));
+    return true;
+}
+
+static bool act_of(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
+{
+    if (variant > SW_ACT_QUICK_GELU) {
+        return false;
+    }
+    case_init(c, kind, "act kind %d %d %s", (int)kind, variant, name_of(dtype));
+    c->op.attrs.act = (enum sw_act)variant;
+    case_in(c, dtype, SW_SHAPE(3, 1367), -12, 12);
+    if (kind == SW_OP_ACT_GRAD) {
+        case_in(c, dtype, SW_SHAPE(3, 1367), -1, 1);
+    }
+    case_out(c, dtype, SW_SHAPE(3, 1367));
+    return true;
+}
+
+static bool act(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    return act_of(c, SW_OP_ACT, dtype, variant);
+}
+
+static bool act_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    return act_of(c, SW_OP_ACT_GRAD, dtype, variant);
+}
+
+static bool dropout(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 3) {
+        return false;
+    }
+    const struct sw_shape shape = variant == 0   ? SW_SHAPE(3, 7, 13)
+                                  : variant == 1 ? SW_SHAPE(1, 4099)
+                                                 : SW_SHAPE(5, 1, 66);
+    case_init(c, SW_OP_DROPOUT, "dropout %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.p = variant == 2 ? 0.5 : 0.1;
+    case_in(c, dtype, shape, -1, 1);
+    case_out(c, dtype, shape);
+    return true;
+}
+
+/* ---- norms ---- */
+
+static const int64_t norm_shapes[][2] = {{1, 1}, {3, 7}, {70, 33}, {131, 260}, {2, 1024}};
+
+static bool layer_norm(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2 * (int)SW_LEN(norm_shapes)) {
+        return false;
+    }
+    const int64_t *s = norm_shapes[variant / 2];
+    case_init(c, SW_OP_LAYER_NORM, "layer_norm %d %s", variant, name_of(dtype));
+    c->op.attrs.eps = 1e-5;
+    case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
+    case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
+    case_in(c, dtype, SW_SHAPE(s[1]), -1, 1);
+    case_out(c, dtype, SW_SHAPE(s[0], s[1]));
+    for (int i = 0; i < 2; i++) { /* every other variant: nobody wants the statistics */
+        if (variant % 2) {
+            case_out_absent(c);
+        } else {
+            case_out(c, stat_of(dtype), SW_SHAPE(s[0]));
+        }
+    }
+    return true;
+}
+
+static bool add_layer_norm(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(norm_shapes)) {
+        return false;
+    }
+    const int64_t *s = norm_shapes[variant];
+    case_init(c, SW_OP_ADD_LAYER_NORM, "add_layer_norm %d %s", variant, name_of(dtype));
+    c->op.attrs.eps = 1e-5;
+    case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
+    case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
+    case_in(c, dtype, SW_SHAPE(s[1]), -1, 1);
+    case_out(c, dtype, SW_SHAPE(s[0], s[1]));
+    case_out(c, dtype, SW_SHAPE(s[0], s[1]));
+    case_out(c, stat_of(dtype), SW_SHAPE(s[0]));
+    case_out(c, stat_of(dtype), SW_SHAPE(s[0]));
+    return true;
+}
+
+static bool layer_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 3 * (int)SW_LEN(norm_shapes)) {
+        return false;
+    }
+    const int64_t *s = norm_shapes[variant / 3];
+    case_init(c, SW_OP_LAYER_NORM_GRAD, "layer_norm_grad %d %s", variant, name_of(dtype));
+    c->op.attrs.eps = 1e-5;
+    c->slack = 2;
+    case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
+    case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
+    case_in(c, stat_of(dtype), SW_SHAPE(s[0]), 0.8, 1.2);
+    case_in(c, stat_of(dtype), SW_SHAPE(s[0]), 0.5, 1.5);
+    if (variant % 3 == 1) {
+        case_out_absent(c);
+    } else {
+        case_out(c, dtype, SW_SHAPE(s[0], s[1]));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (variant % 3 == 2) {
+            case_out_absent(c);
+        } else {
+            case_out(c, variant % 3 ? stat_of(dtype) : dtype, SW_SHAPE(s[1]));
+        }
+    }
+    return true;
+}
+
+/* ---- attention ---- */
+
+struct attention_row {
+    int64_t b, t, s, h, kv, d;
+    bool packed, causal, mask;
+    int64_t position, window; /* position -1: none given */
+    double p;
+};
+
+static const struct attention_row attention_rows[] = {
+    {2, 5, 5, 3, 3, 4, true, true, false, -1, 0, 0},
+    {1, 1, 1, 1, 1, 1, true, true, false, -1, 0, 0},
+    {2, 37, 37, 2, 2, 16, true, true, true, -1, 0, 0.1},
+    {1, 131, 131, 2, 2, 64, true, true, false, -1, 0, 0},
+    {2, 19, 19, 6, 2, 8, true, true, true, -1, 0, 0.25},
+    {2, 9, 33, 4, 2, 5, false, false, true, -1, 0, 0},
+    {1, 40, 40, 2, 1, 24, false, true, false, -1, 7, 0},
+    {2, 3, 50, 2, 2, 8, false, true, false, 13, 0, 0},
+    {1, 1, 200, 3, 3, 32, false, true, true, 150, 0, 0},
+    {1, 140, 140, 1, 1, 80, false, false, false, -1, 50, 0.1},
+};
+
+/* Mask of left padding, so that the first queries see nothing under causality. */
+static void attention_mask(struct op_case *c, const struct attention_row *r)
+{
+    const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 1, 2);
+    int32_t *mask = c->in[i].view.data;
+    for (int64_t b = 0; b < r->b; b++) {
+        for (int64_t j = 0; j < b + 1; j++) {
+            mask[b * r->s + j] = 0;
+        }
+    }
+}
+
+static void attention_inputs(struct op_case *c, enum sw_dtype dtype, const struct attention_row *r)
+{
+    c->op.attrs.heads = r->h;
+    c->op.attrs.kv_heads = r->kv;
+    c->op.attrs.packed = r->packed;
+    c->op.attrs.causal = r->causal;
+    c->op.attrs.has_mask = r->mask;
+    c->op.attrs.has_position = r->position >= 0;
+    c->op.attrs.window = r->window;
+    c->op.attrs.p = r->p;
+    c->op.attrs.alpha = 1 / sqrt((double)r->d);
+    c->slack = 2;
+    if (r->packed) {
+        const int64_t width = (r->h + 2 * r->kv) * r->d;
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, width),
+                        (int64_t[]){r->t * (width + 3), width + 3, 1});
+    } else {
+        const int64_t kv = r->kv * r->d;
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d),
+                        (int64_t[]){r->t * (r->h * r->d + 5), r->h * r->d + 5, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv),
+                        (int64_t[]){r->s * 2 * kv, 2 * kv, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv), (int64_t[]){kv, r->b * kv, 1});
+    }
+    if (r->mask) {
+        attention_mask(c, r);
+    }
+    if (r->position >= 0) {
+        case_in_i32(c, 1, (int32_t[]){(int32_t)r->position});
+    }
+}
+
+static bool attention(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(attention_rows)) {
+        return false;
+    }
+    const struct attention_row *r = &attention_rows[variant];
+    case_init(c, SW_OP_ATTENTION, "attention %d %s", variant, name_of(dtype));
+    attention_inputs(c, dtype, r);
+    case_out(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d));
+    case_out(c, stat_of(dtype), SW_SHAPE(r->b, r->h, r->t));
+    return true;
+}
+
+static bool attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(attention_rows)) {
+        return false;
+    }
+    const struct attention_row *r = &attention_rows[variant];
+    const int64_t width = r->h * r->d, kv = r->kv * r->d;
+    case_init(c, SW_OP_ATTENTION_GRAD, "attention_grad %d %s", variant, name_of(dtype));
+    case_in(c, dtype, SW_SHAPE(r->b, r->t, width), -1, 1);
+    case_in(c, dtype, SW_SHAPE(r->b, r->t, width), -1, 1);
+    case_in(c, stat_of(dtype), SW_SHAPE(r->b, r->h, r->t), 2, 4);
+    attention_inputs(c, dtype, r);
+    if (r->packed) {
+        case_out(c, dtype, SW_SHAPE(r->b, r->t, width + 2 * kv));
+    } else {
+        case_out(c, dtype, SW_SHAPE(r->b, r->t, width));
+        case_out(c, dtype, SW_SHAPE(r->b, r->s, kv));
+        case_out(c, dtype, SW_SHAPE(r->b, r->s, kv));
+    }
+    return true;
+}
+
+/* ---- losses ---- */
+
+static const int64_t loss_shapes[][2] = {{1, 3}, {5, 67}, {37, 130}, {70, 1031}}; /* rows, V */
+
+static void labels(struct op_case *c, int64_t rows, int64_t vocab, bool none)
+{
+    const int i = case_in_ints(c, SW_SHAPE(rows), 0, vocab);
+    for (int64_t r = 0; r < rows; r++) {
+        if (none || r % 5 == 3) {
+            ((int32_t *)c->in[i].view.data)[r] = -100;
+        }
+    }
+}
+
+static void loss_outputs(struct op_case *c, enum sw_dtype dtype, int64_t rows)
+{
+    case_out(c, stat_of(dtype), SW_SHAPE(1));
+    case_out(c, stat_of(dtype), SW_SHAPE(1));
+    case_out(c, stat_of(dtype), SW_SHAPE(rows));
+}
+
+static bool cross_entropy(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    const int n = (int)SW_LEN(loss_shapes);
+    if (variant > n) {
+        return false;
+    }
+    const int64_t *s = loss_shapes[variant % n];
+    case_init(c, SW_OP_CROSS_ENTROPY, "cross_entropy %d %s", variant, name_of(dtype));
+    case_in(c, dtype, SW_SHAPE(1, s[0], s[1]), -4, 4);
+    labels(c, s[0], s[1], variant == n); /* the last: no label counts */
+    loss_outputs(c, dtype, s[0]);
+    return true;
+}
+
+static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(loss_shapes)) {
+        return false;
+    }
+    const int64_t *s = loss_shapes[variant];
+    case_init(c, SW_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad %d %s", variant, name_of(dtype));
+    case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
+    case_in(c, dtype, SW_SHAPE(1, s[0], s[1]), -4, 4);
+    labels(c, s[0], s[1], false);
+    case_in(c, stat_of(dtype), SW_SHAPE(s[0]), 4.5, 6);
+    case_out(c, dtype, SW_SHAPE(1, s[0], s[1]));
+    return true;
+}
+
+static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    const int n = (int)SW_LEN(loss_shapes);
+    if (variant > n) {
+        return false;
+    }
+    const int64_t *s = loss_shapes[variant % n], width = 9 + 30 * variant;
+    case_init(c, SW_OP_LINEAR_CE, "linear_ce %d %s", variant, name_of(dtype));
+    c->op.attrs.n = sw_min_i64(s[1], 300);
+    c->slack = 2;
+    case_in(c, dtype, SW_SHAPE(1, s[0], width), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s[1], width), -0.5, 0.5);
+    labels(c, s[0], s[1], variant == n);
+    loss_outputs(c, dtype, s[0]);
+    return true;
+}
+
+static bool linear_ce_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    const int n = (int)SW_LEN(loss_shapes);
+    if (variant >= n + 2) {
+        return false;
+    }
+    const int64_t *s = loss_shapes[variant < n ? variant : n - 1], width = 9 + 30 * variant;
+    case_init(c, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad %d %s", variant, name_of(dtype));
+    c->op.attrs.n = sw_min_i64(s[1], 300);
+    c->slack = 4;
+    case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
+    case_in(c, dtype, SW_SHAPE(1, s[0], width), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s[1], width), -0.5, 0.5);
+    labels(c, s[0], s[1], false);
+    case_in(c, stat_of(dtype), SW_SHAPE(s[0]), 4.5, 6);
+    if (variant == n) { /* a frozen output layer, or frozen activations */
+        case_out_absent(c);
+    } else {
+        case_out(c, dtype, SW_SHAPE(1, s[0], width));
+    }
+    if (variant == n + 1) {
+        case_out_absent(c);
+    } else {
+        case_out(c, variant % 2 ? stat_of(dtype) : dtype, SW_SHAPE(s[1], width));
+    }
+    return true;
+}
+
+static bool loss_mean(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2) {
+        return false;
+    }
+    case_init(c, SW_OP_LOSS_MEAN, "loss_mean %d %s", variant, name_of(dtype));
+    c->exact = true;
+    case_in(c, stat_of(dtype), SW_SHAPE(1), 1, 9);
+    if (variant) {
+        case_in_zero(c, stat_of(dtype), SW_SHAPE(1));
+    } else {
+        case_in(c, stat_of(dtype), SW_SHAPE(1), 3, 4);
+    }
+    case_out(c, stat_of(dtype), SW_SHAPE(1));
+    return true;
+}
+
+static bool loss_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 3) {
+        return false;
+    }
+    loss_mean(c, dtype, variant % 2);
+    c->op.kind = SW_OP_LOSS_MEAN_GRAD;
+    c->op.attrs.alpha = variant == 2 ? 1.0 / 7 : 0;
+    return true;
+}
+
+static bool seed(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    case_init(c, SW_OP_SEED, "seed %s", name_of(dtype));
+    c->exact = true;
+    case_out(c, stat_of(dtype), SW_SHAPE(1));
+    return variant == 0;
+}
+
+/* ---- lookups and moves ---- */
+
+static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2) {
+        return false;
+    }
+    const int64_t width = variant ? 257 : 3;
+    case_init(c, SW_OP_EMBEDDING, "embedding %d %s", variant, name_of(dtype));
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(19, width), -1, 1);
+    case_in_ints(c, SW_SHAPE(3, 11), 0, 19);
+    case_out(c, dtype, SW_SHAPE(3, 11, width));
+    return true;
+}
+
+static bool embedding_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 4) {
+        return false;
+    }
+    const int64_t tokens = variant == 3 ? 1 : 67, width = variant ? 33 : 5;
+    case_init(c, SW_OP_EMBEDDING_GRAD, "embedding_grad %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.n = variant == 2 ? 4 : -1;
+    case_in(c, dtype, SW_SHAPE(1, tokens, width), -1, 1);
+    case_in_ints(c, SW_SHAPE(1, tokens), 0, variant == 1 ? 1000 : 9);
+    case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(tokens, width));
+    case_out(c, SW_I32, SW_SHAPE(tokens));
+    return true;
+}
+
+static bool contiguous(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2) {
+        return false;
+    }
+    case_init(c, SW_OP_CONTIGUOUS, "contiguous %d %s", variant, name_of(dtype));
+    c->exact = true;
+    case_in_strided(c, dtype, SW_SHAPE(5, 3, 7),
+                    variant ? (int64_t[]){7, 40, 1} : (int64_t[]){1, 35, 5});
+    case_out(c, dtype, SW_SHAPE(5, 3, 7));
+    return true;
+}
+
+static bool last_index(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    (void)dtype;
+    case_init(c, SW_OP_LAST_INDEX, "last_index %d", variant);
+    c->exact = true;
+    c->op.attrs.n = variant ? 1 : -1;
+    case_in_ints(c, SW_SHAPE(20, 3), 0, 2);
+    case_out(c, SW_I32, SW_SHAPE(20));
+    return variant < 2;
+}
+
+static bool select_rows(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    case_init(c, SW_OP_SELECT_ROWS, "select_rows %s", name_of(dtype));
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(4, 5, 7), -1, 1);
+    case_in_ints(c, SW_SHAPE(4), 0, 5);
+    case_out(c, dtype, SW_SHAPE(4, 7));
+    return variant == 0;
+}
+
+static bool select_rows_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    case_init(c, SW_OP_SELECT_ROWS_GRAD, "select_rows_grad %s", name_of(dtype));
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(4, 7), -1, 1);
+    case_in_ints(c, SW_SHAPE(4), 0, 5);
+    case_out(c, dtype, SW_SHAPE(4, 5, 7));
+    return variant == 0;
+}
+
+static bool slice_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 3) {
+        return false;
+    }
+    struct sw_shape dy = SW_SHAPE(4, 5, 6);
+    dy.dims[variant] = 3;
+    case_init(c, SW_OP_SLICE_GRAD, "slice_grad %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.dim = variant;
+    c->op.attrs.n = 1;
+    case_in(c, dtype, dy, -1, 1);
+    case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(4, 5, 6));
+    return true;
+}
+
+static bool kv_append(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    case_init(c, SW_OP_KV_APPEND, "kv_append %d %s", variant, name_of(dtype));
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(2, 9, 5), -1, 1);
+    case_in_strided(c, dtype, SW_SHAPE(2, 3, 5), (int64_t[]){51, 17, 1});
+    case_in_i32(c, 1, (int32_t[]){variant ? 7 : 4}); /* 7: one row does not fit */
+    case_out_in_place(c, 0);
+    return variant < 2;
+}
+
+/* ---- gradients of parameters ---- */
+
+static const int32_t sparse_rows[] = {1, 2, 9, 11, -1, -1};
+static const int32_t no_rows[] = {-1, -1, -1, -1, -1, -1};
+
+enum { PARAM_ROWS = 12, PARAM_WIDTH = 137 };
+
+static void sparse_stream(struct op_case *c, enum sw_dtype dtype, const int32_t *index)
+{
+    case_in(c, dtype, SW_SHAPE(6, PARAM_WIDTH), -1, 1);
+    case_in_i32(c, 6, index);
+}
+
+static bool accumulate(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 4) {
+        return false;
+    }
+    case_init(c, SW_OP_ACCUMULATE, "accumulate %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->scalars[SW_SCALAR_FIRST] = variant % 2;
+    case_in(c, stat_of(dtype), SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
+    if (variant < 2) {
+        case_in(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
+    } else {
+        sparse_stream(c, dtype, sparse_rows);
+    }
+    case_out_in_place(c, 0);
+    return true;
+}
+
+static bool stats_reset(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    (void)dtype;
+    case_init(c, SW_OP_STATS_RESET, "stats_reset");
+    c->exact = true;
+    const int i = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    memset(c->in[i].view.data, 0x3c, c->in[i].bytes);
+    case_out_in_place(c, 0);
+    return variant == 0;
+}
+
+static void make_infinite(struct op_case *c, int i_in, int64_t element, double value)
+{
+    sw_store_f64(c->in[i_in].view.dtype, c->in[i_in].view.data, element, value);
+}
+
+static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 6) {
+        return false;
+    }
+    case_init(c, SW_OP_GRAD_STATS, "grad_stats %d %s", variant, name_of(dtype));
+    c->exact = true;
+    const int stats = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    sw_exact_add(c->in[stats].view.data, 0.7); /* of the parameters before */
+    if (variant != 1) {
+        case_in(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
+    }
+    if (variant >= 1) {
+        sparse_stream(c, dtype, sparse_rows);
+    }
+    if (variant == 3) { /* not finite: counted */
+        make_infinite(c, 1, 700, INFINITY);
+        make_infinite(c, 1, 3, NAN);
+        make_infinite(c, 2, 5, -INFINITY);
+    }
+    if (variant >= 4) { /* does not fit f16: counted where the op asks */
+        c->op.attrs.n = variant == 4;
+        c->scalars[SW_SCALAR_OVERFLOW_FACTOR] = 65504 / 0.9;
+    }
+    case_out_in_place(c, 0);
+    return true;
+}
+
+static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    (void)dtype;
+    if (variant >= 5) {
+        return false;
+    }
+    case_init(c, SW_OP_STATS_FINISH, "stats_finish %d", variant);
+    c->exact = true;
+    c->op.attrs.alpha = variant == 1 ? 0.5 : variant == 2 ? 100 : 0;
+    c->op.attrs.n = variant == 3;
+    const int i = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    int64_t *stats = c->in[i].view.data;
+    sw_exact_add(stats, 49);
+    stats[SW_EXACT_WORDS] = variant >= 3;
+    case_out_in_place(c, 0);
+    return true;
+}
+
+static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const struct {
+        struct sw_update_attrs attrs;
+        int moments;
+        int streams; /* 0 dense, 1 sparse, 2 dense and sparse, 3 sparse without rows */
+        double step;
+    } rows[] = {
+        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.1, 0, 0}, 2, 0, 3},
+        {{SW_UPDATE_ADAM, false, true, false, true, 1e-6, 0.1, 0, 0}, 2, 2, 1},
+        {{SW_UPDATE_ADAM, true, false, false, false, 1e-8, 0, 0, 0}, 2, 1, 7},
+        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.01, 0, 0}, 2, 3, 7},
+        {{SW_UPDATE_SGD, false, false, false, false, 0, 0, 0, 0}, 0, 0, 1},
+        {{SW_UPDATE_SGD, false, false, false, false, 0, 0.1, 0.2, 0}, 1, 2, 2},
+        {{SW_UPDATE_SGD, false, false, true, true, 0, 0.1, 0, 0}, 1, 0, 1},
+        {{SW_UPDATE_SGD, false, false, true, false, 0, 0, 0, 0}, 1, 1, 5},
+        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.1, 0, 0}, 2, 0, 3}, /* skipped */
+    };
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    const struct sw_shape shape = SW_SHAPE(PARAM_ROWS, PARAM_WIDTH);
+    const enum sw_dtype stat = stat_of(dtype);
+    case_init(c, SW_OP_UPDATE, "update %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.update = rows[variant].attrs;
+    c->op.unless_skipped = true;
+    c->scalars[SW_SCALAR_STEP] = rows[variant].step;
+    c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
+    case_in(c, dtype, shape, -1, 1);
+    if (dtype == SW_F16) {
+        case_in(c, SW_F32, shape, -1, 1);
+    } else if (dtype == SW_BF16) { /* the master's low half: any 16 bits but those of a NaN's hi */
+        const int i = case_in_zero(c, SW_I16, shape);
+        for (int64_t e = 0; e < sw_shape_elems(&shape); e++) {
+            ((int16_t *)c->in[i].view.data)[e] =
+                (int16_t)case_random(c, 99, (uint64_t)e, -32768, 32767);
+        }
+    }
+    for (int i = 0; i < rows[variant].moments; i++) {
+        case_in(c, stat, shape, i == 0 ? -1 : 0, 1);
+    }
+    c->op.attrs.update.n_states = c->op.n_in - 1;
+    for (int i = 0; i <= c->op.attrs.update.n_states; i++) {
+        case_out_in_place(c, i);
+    }
+    if (rows[variant].streams == 0 || rows[variant].streams == 2) {
+        case_in(c, variant % 2 ? dtype : stat, shape, -1, 1);
+    }
+    if (rows[variant].streams != 0) {
+        sparse_stream(c, dtype, rows[variant].streams == 3 ? no_rows : sparse_rows);
+    }
+    return true;
+}
+
+/* ---- a user's op ---- */
+
+static void user_kernel(const struct sw_user_op *op, const struct sw_view *in,
+                        const struct sw_view *out)
+{
+    for (int64_t i = 0; i < sw_shape_elems(&in[0].shape); i++) {
+        const double x = sw_load_f64(in[0].dtype, in[0].data, i);
+        sw_store_f64(out[0].dtype, out[0].data, i, op->param[0] * x + 1);
+    }
+}
+
+static bool user(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const struct sw_user_op op = {
+        .name = "line", .n_in = 1, .n_out = 1, .param = {3}, .kernel = user_kernel};
+    case_init(c, SW_OP_USER, "user %s", name_of(dtype));
+    c->op.user = &op;
+    c->exact = true;
+    case_in(c, dtype, SW_SHAPE(3, 5), -1, 1);
+    case_out(c, dtype, SW_SHAPE(3, 5));
+    return variant == 0;
+}
+
+const case_build_fn op_cases[SW_OP_COUNT] = {
+    [SW_OP_CONTIGUOUS] = contiguous,
+    [SW_OP_CAST] = cast,
+    [SW_OP_EMBEDDING] = embedding,
+    [SW_OP_EMBEDDING_GRAD] = embedding_grad,
+    [SW_OP_MATMUL] = matmul,
+    [SW_OP_SUM_ROWS] = sum_rows,
+    [SW_OP_ADD] = add,
+    [SW_OP_SCALE] = scale,
+    [SW_OP_ACT] = act,
+    [SW_OP_ACT_GRAD] = act_grad,
+    [SW_OP_LAYER_NORM] = layer_norm,
+    [SW_OP_LAYER_NORM_GRAD] = layer_norm_grad,
+    [SW_OP_ADD_LAYER_NORM] = add_layer_norm,
+    [SW_OP_DROPOUT] = dropout,
+    [SW_OP_ATTENTION] = attention,
+    [SW_OP_ATTENTION_GRAD] = attention_grad,
+    [SW_OP_LAST_INDEX] = last_index,
+    [SW_OP_SELECT_ROWS] = select_rows,
+    [SW_OP_SELECT_ROWS_GRAD] = select_rows_grad,
+    [SW_OP_SLICE_GRAD] = slice_grad,
+    [SW_OP_KV_APPEND] = kv_append,
+    [SW_OP_CROSS_ENTROPY] = cross_entropy,
+    [SW_OP_CROSS_ENTROPY_GRAD] = cross_entropy_grad,
+    [SW_OP_LINEAR_CE] = linear_ce,
+    [SW_OP_LINEAR_CE_GRAD] = linear_ce_grad,
+    [SW_OP_LOSS_MEAN] = loss_mean,
+    [SW_OP_LOSS_MEAN_GRAD] = loss_mean_grad,
+    [SW_OP_SEED] = seed,
+    [SW_OP_ACCUMULATE] = accumulate,
+    [SW_OP_STATS_RESET] = stats_reset,
+    [SW_OP_GRAD_STATS] = grad_stats,
+    [SW_OP_STATS_FINISH] = stats_finish,
+    [SW_OP_UPDATE] = update,
+    [SW_OP_USER] = user,
+};
