@@ -31,19 +31,20 @@ struct cpu_epilogue {
     int64_t ld_out;
 };
 
-enum { CPU_MAX_STREAMS = SW_OP_MAX_IN };
-
-/* Elements of one UPDATE that lie together; streams are added in order. */
+/* UPDATE with its constants, named as in ref_update.inc, which says what each is. */
 struct cpu_update {
     const struct sw_update_attrs *attrs;
-    const double *scalars;
     enum sw_dtype dtype; /* of the parameter */
     void *param;
-    void *state[4];
-    int n_streams;
-    enum sw_dtype stream_dtype[CPU_MAX_STREAMS];
-    const void *stream[CPU_MAX_STREAMS]; /* NULL: this stream has nothing for these elements */
+    void *master;        /* low halves (bf16), fp32 (f16), else NULL */
+    float *moment[2];
+    bool first_step;
+    float factor, decay, weight_decay;
+    float beta1, one_minus_beta1, beta2, one_minus_beta2, correction2, eps;
+    float step_size, one_minus_dampening;
 };
+
+enum { CPU_RUN = 256, CPU_RUNS_AT_ONCE = 16 }; /* elements of one sum of squares in GRAD_STATS */
 
 /* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token; rows
  * are ld_x elements apart. */
@@ -117,8 +118,7 @@ struct cpu_vector {
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - (j == label_i)); label_i < 0 or >= n: not in this block;
-     * live[i] false: the row is 0 */
+    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)); label_i -100: the row is 0 */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label, float dsum,
                          void *out, int64_t ld_out);
@@ -136,6 +136,11 @@ struct cpu_vector {
                     void *out, int64_t first, int64_t n);
     void (*accumulate)(enum sw_dtype dtype, bool set, float *acc, const void *g, int64_t first,
                        int64_t n);
+    /* sum: the streams' sum of these elements, first one at sum[0] */
+    void (*update)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum);
+    /* sums[r] of the squares of g[r CPU_RUN ..]; false where an element is no number or above limit
+     * in size: sums are then not to be used */
+    bool (*sums_of_squares)(const float *g, double limit, double sums[CPU_RUNS_AT_ONCE]);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw, db [width]: sums over these rows alone */
     void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw, float *db);
@@ -230,5 +235,6 @@ static inline bool cpu_is_fast_float(enum sw_dtype dtype)
 extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
+extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;

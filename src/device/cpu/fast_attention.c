@@ -30,7 +30,7 @@ static struct operands operands_of(const struct sw_op_desc *desc, void *const *i
         .t = q->dims[1],
         .s = k->dims[1],
         .heads = attrs->heads,
-        .kv_heads = attrs->kv_heads,
+        .kv_heads = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads,
     };
     o.d = q->dims[2] / (attrs->packed ? o.heads + 2 * o.kv_heads : o.heads);
     if (in) {

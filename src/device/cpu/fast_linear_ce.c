@@ -12,6 +12,8 @@
 
 #include "device/cpu/fast.h"
 
+enum { IGNORED = -100 }; /* a label that takes no part */
+
 struct loss_shape {
     enum sw_dtype dtype;
     int64_t rows, vocab, width, chunk, n_chunks;
@@ -217,6 +219,9 @@ static void forward_run(const struct cpu_call *call)
     float *max = label_logit + s->rows, *sum = max + s->rows * f->n_columns;
     struct forward_job job = {f, call, label_logit, max, sum,
                               (char *)call->workspace + stats_bytes(f)};
+    for (int64_t i = 0; i < s->rows; i++) {
+        label_logit[i] = NAN; /* stays so where the label is not in the vocabulary */
+    }
     sw_pool_run(call->pool,
                 (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) +
                     cpu_grid_items(&f->logits[0]),
@@ -227,7 +232,7 @@ static void forward_run(const struct cpu_call *call)
     double total = 0;
     int64_t count = 0;
     for (int64_t i = 0; i < s->rows; i++) {
-        if (labels[i] >= 0) {
+        if (labels[i] != IGNORED) {
             total += (double)(lse[i] - label_logit[i]);
             count++;
         }

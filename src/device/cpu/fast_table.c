@@ -16,6 +16,9 @@ const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
     [SW_OP_LAYER_NORM_GRAD] = {&sw_cpu_layer_norm_grad},
     [SW_OP_ATTENTION] = {&sw_cpu_attention},
     [SW_OP_ATTENTION_GRAD] = {&sw_cpu_attention_grad},
+    [SW_OP_ACCUMULATE] = {&sw_cpu_accumulate},
+    [SW_OP_GRAD_STATS] = {&sw_cpu_grad_stats},
+    [SW_OP_UPDATE] = {&sw_cpu_update},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
     [SW_OP_LINEAR_CE_GRAD] = {&sw_cpu_linear_ce_grad},
 };

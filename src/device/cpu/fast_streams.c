@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reads the gradient streams of one parameter: ACCUMULATE, GRAD_STATS, UPDATE. A stream is dense or
+// row-sparse (rows and their index, ascending, then -1). Items are runs of the parameter's elements, for
+// which the streams are first added up, in order, in a small buffer.
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/fast.h"
+
+enum { RUN_ELEMS = CPU_RUN * CPU_RUNS_AT_ONCE }; /* 16 KiB of sums: they stay in the L1 cache */
+
+struct stream {
+    enum sw_dtype dtype;
+    const char *data;
+    const int32_t *index; /* NULL: dense */
+    int64_t n_rows;       /* that are present */
+};
+
+struct streams {
+    struct stream stream[SW_OP_MAX_IN];
+    int n;
+    int64_t n_elems, row_elems;
+};
+
+/* The first entry of an ascending index, ended by -1, that is at least `row`. */
+static int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
+{
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (index[middle] >= 0 && index[middle] < row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool is_index(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_in && desc->in[i].dtype == SW_I32;
+}
+
+/* Streams from input `first` on; n_elems of the parameter, -1: as far as the streams reach. */
+static void streams_of(struct streams *s, const struct cpu_call *call, int first, int64_t n_elems)
+{
+    const struct sw_op_desc *desc = call->desc;
+    *s = (struct streams){.n_elems = n_elems, .row_elems = 1};
+    int64_t reach = 0;
+    for (int i = first; i < desc->op->n_in; i++) {
+        struct stream *stream = &s->stream[s->n++];
+        *stream = (struct stream){.dtype = desc->in[i].dtype, .data = call->in[i]};
+        int64_t extent = sw_shape_elems(&desc->in[i].shape);
+        if (is_index(desc, i + 1)) {
+            s->row_elems = sw_shape_last(&desc->in[i].shape);
+            stream->index = call->in[i + 1];
+            stream->n_rows = lower_bound(stream->index, desc->in[i + 1].shape.dims[0], INT32_MAX);
+            extent = stream->n_rows > 0
+                         ? ((int64_t)stream->index[stream->n_rows - 1] + 1) * s->row_elems
+                         : 0;
+            i++;
+        }
+        reach = sw_max_i64(reach, extent);
+    }
+    if (n_elems < 0) {
+        s->n_elems = reach;
+    }
+}
+
+/* sum += the rows of stream k that lie among elements start .. start+n-1. */
+static void add_rows(const struct cpu_vector *vector, const struct streams *s, int k, int64_t start,
+                     int64_t n, float *sum)
+{
+    const struct stream *stream = &s->stream[k];
+    const int64_t width = s->row_elems;
+    int64_t at = lower_bound(stream->index, stream->n_rows, start / width);
+    for (; at < stream->n_rows && stream->index[at] * width < start + n; at++) {
+        const int64_t row = stream->index[at] * width; /* its first element */
+        const int64_t from = sw_max_i64(start, row), end = sw_min_i64(start + n, row + width);
+        vector->accumulate(stream->dtype, false, sum + (from - start),
+                           stream->data + (size_t)(at * width + from - row) *
+                                              sw_dtype_bytes(stream->dtype),
+                           0, end - from);
+    }
+}
+
+/* s0 + s1 + .. of elements start .. start+n-1: in `buffer`, or where the only stream has them. */
+static const float *combine(const struct cpu_vector *vector, const struct streams *s, int64_t start,
+                            int64_t n, float *buffer)
+{
+    if (s->n == 1 && !s->stream[0].index && s->stream[0].dtype == SW_F32) {
+        return (const float *)s->stream[0].data + start;
+    }
+    if (s->n == 0 || s->stream[0].index) {
+        memset(buffer, 0, (size_t)n * sizeof *buffer);
+    }
+    for (int k = 0; k < s->n; k++) {
+        const struct stream *stream = &s->stream[k];
+        if (stream->index) {
+            add_rows(vector, s, k, start, n, buffer);
+        } else {
+            vector->accumulate(stream->dtype, k == 0, buffer,
+                               stream->data + (size_t)start * sw_dtype_bytes(stream->dtype), 0, n);
+        }
+    }
+    return buffer;
+}
+
+/* Inputs from `first` on are streams of fast dtypes. */
+static bool takes_streams(const struct sw_op_desc *desc, int first)
+{
+    for (int i = first; i < desc->op->n_in; i++) {
+        if (!cpu_is_fast_float(desc->in[i].dtype)) {
+            return false;
+        }
+        i += is_index(desc, i + 1);
+    }
+    return true;
+}
+
+struct job {
+    const struct cpu_vector *vector;
+    const struct cpu_call *call;
+    struct streams streams;
+    struct cpu_update update;
+};
+
+/* ---- ACCUMULATE: acc (f32, in place), g [, index] ---- */
+
+static void accumulate_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                             struct sw_kernel_info *out)
+{
+    out->supported = desc->in[0].dtype == SW_F32 && takes_streams(desc, 1);
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+static void accumulate_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct stream *g = &job->streams.stream[0];
+    const int64_t start = i_item * RUN_ELEMS;
+    const int64_t n = sw_min_i64(RUN_ELEMS, job->streams.n_elems - start);
+    const bool first = job->call->scalars[SW_SCALAR_FIRST] != 0;
+    float *acc = (float *)job->call->in[0] + start;
+    (void)i_worker;
+    if (!g->index) {
+        job->vector->accumulate(g->dtype, first, acc,
+                                g->data + (size_t)start * sw_dtype_bytes(g->dtype), 0, n);
+        return;
+    }
+    if (first) {
+        memset(acc, 0, (size_t)n * sizeof *acc);
+    }
+    add_rows(job->vector, &job->streams, 0, start, n, acc);
+}
+
+static void accumulate_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared, .call = call};
+    streams_of(&job.streams, call, 1, sw_shape_elems(&call->desc->in[0].shape));
+    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, RUN_ELEMS), accumulate_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_accumulate = {.name = "fast",
+                                             .query = accumulate_query,
+                                             .prepare = sw_cpu_prepare_vector,
+                                             .release = sw_cpu_release_nothing,
+                                             .run = accumulate_run};
+
+/* ---- GRAD_STATS: stats, streams.. : sums of squares over runs of CPU_RUN, added exactly ---- */
+
+enum { STATS_PARTS = 64 }; /* items, each with an accumulator of its own in the workspace */
+static const float largest_f16 = 65504;
+
+static void stats_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                        struct sw_kernel_info *out)
+{
+    out->supported = takes_streams(desc, 1);
+    out->workspace_bytes = (size_t)STATS_PARTS * SW_STATS_WORDS * sizeof(int64_t);
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+/* One run, element by element: for runs at the end and where something is wrong. */
+static void stats_of_run(int64_t *stats, const struct cpu_call *call, const float *g, int64_t n)
+{
+    const bool fp16 = call->desc->op->attrs.n == 1;
+    const float factor = (float)call->scalars[SW_SCALAR_OVERFLOW_FACTOR];
+    double sum = 0;
+    for (int64_t e = 0; e < n; e++) {
+        if (!isfinite(g[e]) || (fp16 && fabsf(g[e] * factor) > largest_f16)) {
+            stats[SW_EXACT_WORDS]++;
+        } else {
+            sum += (double)g[e] * (double)g[e];
+        }
+    }
+    sw_exact_add(stats, sum);
+}
+
+/* Elements up to this size pass the checks of stats_of_run for certain. */
+static double certain_limit(const struct cpu_call *call)
+{
+    const double factor = fabs((double)(float)call->scalars[SW_SCALAR_OVERFLOW_FACTOR]);
+    if (call->desc->op->attrs.n != 1 || factor == 0) {
+        return 0x1.fffffep127;
+    }
+    const double limit = 0.99 * (double)largest_f16 / factor;
+    return limit < 0x1.fffffep127 ? limit : 0x1.fffffep127;
+}
+
+static void stats_item(void *ctx, int64_t i_part, int i_worker)
+{
+    const struct job *job = ctx;
+    const int64_t n_elems = job->streams.n_elems;
+    const int64_t n_runs = sw_ceil_div(n_elems, RUN_ELEMS);
+    const double limit = certain_limit(job->call);
+    int64_t *stats = (int64_t *)job->call->workspace + i_part * SW_STATS_WORDS;
+    float buffer[RUN_ELEMS];
+    (void)i_worker;
+    memset(stats, 0, SW_STATS_WORDS * sizeof *stats);
+    for (int64_t i = n_runs * i_part / STATS_PARTS; i < n_runs * (i_part + 1) / STATS_PARTS; i++) {
+        const int64_t start = i * RUN_ELEMS, n = sw_min_i64(RUN_ELEMS, n_elems - start);
+        const float *g = combine(job->vector, &job->streams, start, n, buffer);
+        double sums[CPU_RUNS_AT_ONCE];
+        if (n == RUN_ELEMS && job->vector->sums_of_squares(g, limit, sums)) {
+            for (int r = 0; r < CPU_RUNS_AT_ONCE; r++) {
+                sw_exact_add(stats, sums[r]);
+            }
+            continue;
+        }
+        for (int64_t e = 0; e < n; e += CPU_RUN) {
+            stats_of_run(stats, job->call, g + e, sw_min_i64(CPU_RUN, n - e));
+        }
+    }
+}
+
+static void stats_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared, .call = call};
+    streams_of(&job.streams, call, 1, -1);
+    sw_pool_run(call->pool, STATS_PARTS, stats_item, &job);
+    int64_t *stats = call->in[0];
+    for (int64_t i = 0; i < STATS_PARTS; i++) {
+        const int64_t *part = (const int64_t *)call->workspace + i * SW_STATS_WORDS;
+        sw_exact_merge(stats, part);
+        stats[SW_EXACT_WORDS] += part[SW_EXACT_WORDS];
+    }
+}
+
+const struct cpu_kernel sw_cpu_grad_stats = {.name = "fast",
+                                             .query = stats_query,
+                                             .prepare = sw_cpu_prepare_vector,
+                                             .release = sw_cpu_release_nothing,
+                                             .run = stats_run};
+
+/* ---- UPDATE: param, states.., streams.. ---- */
+
+static void update_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                         struct sw_kernel_info *out)
+{
+    const int n_states = desc->op->attrs.update.n_states;
+    out->supported =
+        cpu_is_fast_float(desc->in[0].dtype) && takes_streams(desc, 1 + n_states);
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+static struct cpu_update update_of(const struct cpu_call *call)
+{
+    const struct sw_update_attrs *attrs = &call->desc->op->attrs.update;
+    const double *s = call->scalars;
+    const double lr = s[SW_SCALAR_LR], b1 = s[SW_SCALAR_BETA1], b2 = s[SW_SCALAR_BETA2];
+    const double t = s[SW_SCALAR_STEP];
+    const bool corrected = attrs->kind == SW_UPDATE_ADAM && attrs->bias_correction;
+    struct cpu_update u = {
+        .attrs = attrs,
+        .dtype = call->desc->in[0].dtype,
+        .param = call->in[0],
+        .first_step = t == 1,
+        .factor = (float)(s[SW_SCALAR_GRAD_FACTOR] * s[SW_SCALAR_CLIP]),
+        .decay = (float)(1 - lr * attrs->weight_decay),
+        .weight_decay = (float)attrs->weight_decay,
+        .beta1 = (float)b1,
+        .one_minus_beta1 = (float)(1 - b1),
+        .beta2 = (float)b2,
+        .one_minus_beta2 = (float)(1 - b2),
+        .correction2 = (float)(corrected ? 1 - pow(b2, t) : 1),
+        .eps = (float)attrs->eps,
+        .step_size = (float)(corrected ? lr / (1 - pow(b1, t)) : lr),
+        .one_minus_dampening = (float)(1 - attrs->dampening),
+    };
+    int i = 1;
+    if (u.dtype != SW_F32) {
+        u.master = call->in[i++];
+    }
+    for (int k = 0; k < 2 && i <= attrs->n_states; k++) {
+        u.moment[k] = call->in[i++];
+    }
+    return u;
+}
+
+static void update_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const int64_t start = i_item * RUN_ELEMS;
+    const int64_t n = sw_min_i64(RUN_ELEMS, job->streams.n_elems - start);
+    float buffer[RUN_ELEMS];
+    (void)i_worker;
+    const float *sum = combine(job->vector, &job->streams, start, n, buffer);
+    job->vector->update(&job->update, start, n, sum);
+}
+
+static void update_run(const struct cpu_call *call)
+{
+    struct job job = {.vector = call->prepared, .call = call, .update = update_of(call)};
+    streams_of(&job.streams, call, 1 + call->desc->op->attrs.update.n_states,
+               sw_shape_elems(&call->desc->in[0].shape));
+    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, RUN_ELEMS), update_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_update = {.name = "fast",
+                                         .query = update_query,
+                                         .prepare = sw_cpu_prepare_vector,
+                                         .release = sw_cpu_release_nothing,
+                                         .run = update_run};
