@@ -134,9 +134,9 @@ static sw_status fail_empty(const char *path)
         (pickled && exists(pickled)) || (pickled_index && exists(pickled_index));
     sw_free(pickled);
     sw_free(pickled_index);
-    return SW_FAIL(is_pickled ? SW_E_UNSUP : SW_E_IO,
-                   "%s: no " SW_HF_SINGLE " and no " SW_HF_INDEX "%s", path,
-                   is_pickled ? "; pytorch_model.bin is not read, save the model as safetensors" : "");
+    return SW_FAIL(
+        is_pickled ? SW_E_UNSUP : SW_E_IO, "%s: no " SW_HF_SINGLE " and no " SW_HF_INDEX "%s", path,
+        is_pickled ? "; pytorch_model.bin is not read, save the model as safetensors" : "");
 }
 
 /* As other readers do, the single file goes first. */

@@ -33,7 +33,8 @@ struct sw_hf_folder_writer {
 
 static sw_status spec_bytes(const char *path, const struct sw_safetensor_spec *spec, int64_t *out)
 {
-    if (spec->dtype >= SW_DTYPE_COUNT || !sw_shape_check(&spec->shape, sw_dtype_bytes(spec->dtype))) {
+    if (spec->dtype >= SW_DTYPE_COUNT ||
+        !sw_shape_check(&spec->shape, sw_dtype_bytes(spec->dtype))) {
         return SW_FAIL(SW_E_ARG, "%s: tensor \"%s\" has a shape or dtype that cannot be written",
                        path, spec->name);
     }
@@ -80,8 +81,8 @@ static sw_status open_shard(struct sw_hf_folder_writer *w, const struct sw_safet
     const int64_t first = w->first_of[i_shard];
     char *file = sw_hf_join(w->path, shard->name);
     SW_TRY_ALLOC(file, w->path);
-    const sw_status st = sw_safetensors_create(file, specs + first, w->first_of[i_shard + 1] - first,
-                                               NULL, &shard->writer);
+    const sw_status st = sw_safetensors_create(
+        file, specs + first, w->first_of[i_shard + 1] - first, NULL, &shard->writer);
     sw_free(file);
     SW_TRY(st);
     return SW_OK;
@@ -132,8 +133,8 @@ sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec,
                        (long long)i_spec, (long long)writer->n_specs);
     }
     const int64_t i_shard = writer->shard_of[i_spec];
-    SW_TRY(sw_safetensors_write(writer->shards[i_shard].writer,
-                                i_spec - writer->first_of[i_shard], offset, data, bytes));
+    SW_TRY(sw_safetensors_write(writer->shards[i_shard].writer, i_spec - writer->first_of[i_shard],
+                                offset, data, bytes));
     return SW_OK;
 }
 

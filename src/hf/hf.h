@@ -17,10 +17,10 @@ struct sw_safetensor {
     const char *name;
     const char *file;       /* path, for messages */
     const char *dtype_name; /* as written: "F32", "BF16", "F8_E4M3" */
-    enum sw_dtype dtype;    /* SW_DTYPE_COUNT when Spillway has no such element or no such rank: then
+    enum sw_dtype dtype; /* SW_DTYPE_COUNT when Spillway has no such element or no such rank: then
                                shape is all zero, and the bytes can only be copied */
     struct sw_shape shape;
-    const void *data;       /* [bytes] little-endian, row-major, aligned to the element */
+    const void *data; /* [bytes] little-endian, row-major, aligned to the element */
     size_t bytes;
 };
 

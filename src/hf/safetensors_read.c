@@ -126,11 +126,11 @@ static sw_status read_claims(struct sw_safetensors *f, struct claim **out)
 {
     const struct sw_json *root = sw_json_root(f->header);
     if (root->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s: InvalidHeaderDeserialization: the header is %s, not an object",
-                       f->path, sw_json_type_name(root->type));
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: InvalidHeaderDeserialization: the header is %s, not an object", f->path,
+                       sw_json_type_name(root->type));
     }
-    struct claim *claims =
-        sw_arena_array(&f->arena, (size_t)root->n_children + 1, sizeof(*claims));
+    struct claim *claims = sw_arena_array(&f->arena, (size_t)root->n_children + 1, sizeof(*claims));
     SW_TRY_ALLOC(claims, f->path);
     for (const struct sw_json *m = root->first; m; m = m->next) {
         if (strcmp(m->key, SW_HF_METADATA) == 0) {
@@ -241,8 +241,8 @@ static sw_status make_tensors(struct sw_safetensors *f, const struct claim *clai
         tensor->name = claim->member->key;
         tensor->file = f->path;
         tensor->dtype_name = claim->dtype->name;
-        tensor->dtype = read_shape(claim->shape, &tensor->shape) ? claim->dtype->dtype
-                                                                  : SW_DTYPE_COUNT;
+        tensor->dtype =
+            read_shape(claim->shape, &tensor->shape) ? claim->dtype->dtype : SW_DTYPE_COUNT;
         if (tensor->dtype == SW_DTYPE_COUNT) {
             tensor->shape = (struct sw_shape){0};
         }
@@ -283,9 +283,8 @@ static sw_status read_bytes(struct sw_safetensors *f, const char *bytes, size_t 
         return SW_FAIL(SW_E_FORMAT, "%s: InvalidHeader: byte %zu of the header is not UTF-8",
                        f->path, valid);
     }
-    const sw_status st =
-        sw_json_parse("InvalidHeaderDeserialization: header", text, text_len, SW_JSON_STRICT,
-                      &f->header);
+    const sw_status st = sw_json_parse("InvalidHeaderDeserialization: header", text, text_len,
+                                       SW_JSON_STRICT, &f->header);
     if (st < 0) {
         return sw_fail_prefix(st, "%s", f->path);
     }

@@ -20,7 +20,7 @@ struct slot {
     const char *name;
     const struct sw_hf_dtype *dtype;
     struct sw_shape shape;
-    uint64_t offset, bytes;  /* in the data */
+    uint64_t offset, bytes; /* in the data */
     _Atomic uint64_t written;
 };
 
@@ -144,8 +144,7 @@ static sw_status check_unique(const struct sw_safetensors_writer *w, struct slot
 {
     /* neighbours share the dtype only, so this compares by name across all of them */
     struct sw_safetensor *names = sw_alloc_zero("hf", (size_t)w->n + 1, sizeof(*names));
-    const struct sw_safetensor **by_name =
-        sw_alloc_zero("hf", (size_t)w->n + 1, sizeof(*by_name));
+    const struct sw_safetensor **by_name = sw_alloc_zero("hf", (size_t)w->n + 1, sizeof(*by_name));
     sw_status st = SW_OK;
     if (!names || !by_name) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for %s", w->path);

@@ -37,9 +37,12 @@ static bool ends_with(const char *name, const char *suffix)
  * exporter writes itself. */
 static bool is_sidecar(const char *name)
 {
-    static const char *const weights[] = {
-        ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth",
-        ".ckpt",        ".h5",                     ".msgpack", ".onnx",       ".gguf", ".tmp"};
+    static const char *const weights[] = {".safetensors", ".safetensors.index.json",
+                                          ".bin",         ".bin.index.json",
+                                          ".pt",          ".pth",
+                                          ".ckpt",        ".h5",
+                                          ".msgpack",     ".onnx",
+                                          ".gguf",        ".tmp"};
     if (name[0] == '.' || strcmp(name, "config.json") == 0) {
         return false;
     }

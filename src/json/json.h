@@ -10,7 +10,7 @@
 enum sw_json_type {
     SW_JSON_NULL,
     SW_JSON_BOOL,
-    SW_JSON_INT,   /* fits int64_t, was written as a whole number (tolerant: any spelling below 1e10) */
+    SW_JSON_INT, /* fits int64_t, was written as a whole number (tolerant: any spelling below 1e10) */
     SW_JSON_FLOAT, /* everything else numeric */
     SW_JSON_STRING,
     SW_JSON_ARRAY,
@@ -21,16 +21,16 @@ enum sw_json_dialect { SW_JSON_STRICT, SW_JSON_TOLERANT };
 
 struct sw_json {
     enum sw_json_type type;
-    int line, column;      /* of the value's first character, 1-based; 0 for nodes made by code */
+    int line, column; /* of the value's first character, 1-based; 0 for nodes made by code */
     int key_line, key_column; /* of its key, when it is a member of an object */
-    const char *key;       /* NULL unless member of an object; UTF-8, may hold NUL: key_len counts */
+    const char *key; /* NULL unless member of an object; UTF-8, may hold NUL: key_len counts */
     size_t key_len;
     bool boolean;
-    int64_t integer;       /* INT; for FLOAT the truncated value */
-    double number;         /* INT and FLOAT */
-    const char *string;    /* STRING: unescaped UTF-8, NUL-terminated */
+    int64_t integer;    /* INT; for FLOAT the truncated value */
+    double number;      /* INT and FLOAT */
+    const char *string; /* STRING: unescaped UTF-8, NUL-terminated */
     size_t string_len;
-    const char *raw;       /* the number, or the string between its quotes, as written; NUL-terminated */
+    const char *raw; /* the number, or the string between its quotes, as written; NUL-terminated */
     struct sw_json *parent, *first, *last, *next; /* children in order of the text */
     int64_t n_children;
 };
@@ -58,7 +58,8 @@ const char *sw_json_name(const struct sw_json_doc *doc);
 struct sw_json *sw_json_get(const struct sw_json *object, const char *key);
 /* "a.b.c" from object. */
 struct sw_json *sw_json_path(const struct sw_json *object, const char *path);
-const char *sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
+const char *
+sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
 
 /* Typed look-up with default for optional members; JSON null counts as absent. Wrong type = SW_E_FORMAT
  * that names file, line, key, wanted and found. `doc` is for messages. */

@@ -173,8 +173,10 @@ static bool read_separator(struct sw_json_reader *r, const struct sw_json *conta
         }
     }
     if (!*out_closed && r->at == r->end) {
-        return sw_json_fail(r, r->at, "expected '%c' (opened in line %d, column %d), found the end"
-                            " of the text", close, container->line, container->column);
+        return sw_json_fail(r, r->at,
+                            "expected '%c' (opened in line %d, column %d), found the end"
+                            " of the text",
+                            close, container->line, container->column);
     }
     return true;
 }
@@ -354,8 +356,14 @@ sw_status sw_json_parse(const char *name, const char *text, size_t len,
 {
     struct sw_json_doc *doc = NULL;
     SW_TRY(sw_json_new(name, &doc));
-    struct sw_json_reader r = {.doc = doc, .text = text, .end = text + len, .at = text,
-                               .dialect = dialect, .mark = text, .mark_line = 1, .mark_column = 1};
+    struct sw_json_reader r = {.doc = doc,
+                               .text = text,
+                               .end = text + len,
+                               .at = text,
+                               .dialect = dialect,
+                               .mark = text,
+                               .mark_line = 1,
+                               .mark_column = 1};
     r.scratch = sw_alloc("json", len + 1);
     struct sw_json *root = NULL;
     const bool done = r.scratch ? read_text(&r, &root) : sw_json_fail_nomem(&r);

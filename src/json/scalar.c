@@ -135,7 +135,8 @@ bool sw_json_read_quoted(struct sw_json_reader *r, const char **out_text, size_t
     return true;
 }
 
-bool sw_json_set_string(struct sw_json_reader *r, struct sw_json *node, const char *text, size_t len)
+bool sw_json_set_string(struct sw_json_reader *r, struct sw_json *node, const char *text,
+                        size_t len)
 {
     char *copy = sw_arena_alloc(&r->doc->arena, len + 1);
     if (!copy) {

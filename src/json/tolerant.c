@@ -95,10 +95,10 @@ static bool ends_scalar(const struct sw_json_reader *r, const char *c)
 /* Bytes of the white space at c as Python's str.strip sees it; 0 for any other character. */
 static size_t wide_space_len(const char *c, size_t len)
 {
-    static const char *const wide[] = {
-        "\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
-        "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f",
-        "\u3000"};
+    static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
+                                       "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
+                                       "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
+                                       "\u2029",   "\u202f", "\u205f", "\u3000"};
     if (len == 0) {
         return 0;
     }
@@ -140,7 +140,8 @@ static bool set_word(struct sw_json *node, const char *from, const char *to)
         const char *text;
         enum sw_json_type type;
         bool boolean;
-    } words[] = {{"true", SW_JSON_BOOL, true}, {"false", SW_JSON_BOOL, false},
+    } words[] = {{"true", SW_JSON_BOOL, true},
+                 {"false", SW_JSON_BOOL, false},
                  {"null", SW_JSON_NULL, false}};
     strip(&from, &to);
     for (size_t i = 0; i < SW_LEN(words); i++) {

@@ -8,9 +8,8 @@
 const char *sw_json_type_name(enum sw_json_type type)
 {
     static const char *const names[] = {
-        [SW_JSON_NULL] = "null",       [SW_JSON_BOOL] = "a boolean",
-        [SW_JSON_INT] = "an integer",  [SW_JSON_FLOAT] = "a number",
-        [SW_JSON_STRING] = "a string", [SW_JSON_ARRAY] = "an array",
+        [SW_JSON_NULL] = "null",       [SW_JSON_BOOL] = "a boolean",  [SW_JSON_INT] = "an integer",
+        [SW_JSON_FLOAT] = "a number",  [SW_JSON_STRING] = "a string", [SW_JSON_ARRAY] = "an array",
         [SW_JSON_OBJECT] = "an object"};
     return names[type];
 }
@@ -29,8 +28,8 @@ static sw_status wrong_type(const struct sw_json_doc *doc, const struct sw_json 
     if (member->line > 0) {
         snprintf(place, sizeof(place), ":%d:%d", member->line, member->column);
     }
-    return SW_FAIL(SW_E_FORMAT, "%s%s: key \"%s\" must be %s, found %s%s%.60s",
-                   sw_json_name(doc), place, member->key, wanted, sw_json_type_name(member->type),
+    return SW_FAIL(SW_E_FORMAT, "%s%s: key \"%s\" must be %s, found %s%s%.60s", sw_json_name(doc),
+                   place, member->key, wanted, sw_json_type_name(member->type),
                    member->raw ? " " : "", member->raw ? member->raw : "");
 }
 

@@ -299,7 +299,8 @@ static void count_warnings(void *ctx, enum sw_log_level level, const char *text)
 static void test_unmapped_and_missing(void **state)
 {
     (void)state;
-    const struct sw_safetensor_spec specs[] = {{"a", SW_U8, SW_SHAPE(1)}, {"b", SW_U8, SW_SHAPE(1)}};
+    const struct sw_safetensor_spec specs[] = {{"a", SW_U8, SW_SHAPE(1)},
+                                               {"b", SW_U8, SW_SHAPE(1)}};
     char path[TEST_PATH_CAP];
     test_join(path, folder, "s.safetensors");
     struct sw_safetensors_writer *w = NULL;
@@ -360,10 +361,11 @@ static void test_sidecars(void **state)
     (void)state;
     char source[] = "/tmp/spillway-source-XXXXXX";
     assert_non_null(mkdtemp(source));
-    static const char *const names[] = {"config.json",       "tokenizer.json", "vocab.json",
-                                        "merges.txt",        "README.md",      "model.safetensors",
-                                        "pytorch_model.bin", ".gitattributes", "spiece.model",
-                                        "model.safetensors.index.json"};
+    static const char *const names[] = {"config.json",       "tokenizer.json",
+                                        "vocab.json",        "merges.txt",
+                                        "README.md",         "model.safetensors",
+                                        "pytorch_model.bin", ".gitattributes",
+                                        "spiece.model",      "model.safetensors.index.json"};
     char path[TEST_PATH_CAP];
     for (size_t i = 0; i < SW_LEN(names); i++) {
         test_join(path, source, names[i]);

@@ -191,8 +191,8 @@ static void test_lookup(void **state)
 {
     (void)state;
     /* a header of odd length: the data is not aligned, what is lent is */
-    const char *header = "{\"f\":" T("F32", "[1]", "1", "5") ",\"u\":" T("U8", "[1]", "0", "1")
-                         ",\"q\":" T("F8_E4M3", "[1]", "5", "6") "}";
+    const char *header = "{\"f\":" T("F32", "[1]", "1", "5") ",\"u\":" T(
+        "U8", "[1]", "0", "1") ",\"q\":" T("F8_E4M3", "[1]", "5", "6") "}";
     struct sw_str bytes = {0};
     put_file(&bytes, header, 0);
     const float value = 1.5f;
@@ -228,9 +228,11 @@ static void test_order_and_header(void **state)
     (void)state;
     char path[TEST_PATH_CAP];
     path_of(path, "order.safetensors");
-    const struct sw_safetensor_spec specs[] = {
-        {"b", SW_F32, SW_SHAPE(1)}, {"a\"", SW_F32, SW_SHAPE(2)}, {"c", SW_U8, SW_SHAPE(3)},
-        {"d", SW_I64, {0}},         {"e", SW_BF16, SW_SHAPE(0, 5)}};
+    const struct sw_safetensor_spec specs[] = {{"b", SW_F32, SW_SHAPE(1)},
+                                               {"a\"", SW_F32, SW_SHAPE(2)},
+                                               {"c", SW_U8, SW_SHAPE(3)},
+                                               {"d", SW_I64, {0}},
+                                               {"e", SW_BF16, SW_SHAPE(0, 5)}};
     static const char data[16] = "0123456789abcdef";
     struct sw_safetensors_writer *w = NULL;
     assert_int_equal(sw_safetensors_create(path, specs, SW_LEN(specs), NULL, &w), SW_OK);
@@ -248,9 +250,9 @@ static void test_order_and_header(void **state)
 
     static const char expected[] =
         "{\"__metadata__\":{\"format\":\"pt\"},"
-        "\"d\":" T("I64", "[]", "0", "8") ",\"a\\\"\":" T("F32", "[2]", "8", "16")
-        ",\"b\":" T("F32", "[1]", "16", "20") ",\"e\":" T("BF16", "[0,5]", "20", "20")
-        ",\"c\":" T("U8", "[3]", "20", "23") "}";
+        "\"d\":" T("I64", "[]", "0", "8") ",\"a\\\"\":" T("F32", "[2]", "8", "16") ",\"b\":" T(
+            "F32", "[1]", "16", "20") ",\"e\":" T("BF16", "[0,5]", "20",
+                                                  "20") ",\"c\":" T("U8", "[3]", "20", "23") "}";
     char *bytes = NULL;
     size_t len = 0;
     assert_int_equal(sw_file_read(path, &bytes, &len), SW_OK);
@@ -258,7 +260,11 @@ static void test_order_and_header(void **state)
     assert_int_equal((unsigned char)bytes[0] | (unsigned char)bytes[1] << 8, n);
     assert_memory_equal(bytes + 8, expected, strlen(expected));
     assert_int_equal(len, 8 + n + 23);
-    assert_memory_equal(bytes + 8 + n, "0123456701234567" "0123" "012", 23);
+    assert_memory_equal(bytes + 8 + n,
+                        "0123456701234567"
+                        "0123"
+                        "012",
+                        23);
     sw_free(bytes);
     assert_int_equal(count_files(), 1);
     unlink(path);
@@ -430,11 +436,11 @@ static void test_not_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_bytes),    cmocka_unit_test(test_header_limit),
-        cmocka_unit_test(test_headers),            cmocka_unit_test(test_every_prefix_fails),
-        cmocka_unit_test(test_lookup),             cmocka_unit_test(test_order_and_header),
-        cmocka_unit_test(test_options),            cmocka_unit_test(test_refused_specs),
-        cmocka_unit_test(test_failing_writes),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_reference_bytes), cmocka_unit_test(test_header_limit),
+        cmocka_unit_test(test_headers),         cmocka_unit_test(test_every_prefix_fails),
+        cmocka_unit_test(test_lookup),          cmocka_unit_test(test_order_and_header),
+        cmocka_unit_test(test_options),         cmocka_unit_test(test_refused_specs),
+        cmocka_unit_test(test_failing_writes),  cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_not_a_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

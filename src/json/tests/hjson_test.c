@@ -107,7 +107,8 @@ static void test_configuration_texts(void **state)
         const sw_status st =
             sw_json_parse("text", text->string, text->string_len, SW_JSON_TOLERANT, &doc);
         if (bad != (st < 0)) {
-            fail_msg("%s: %s", sw_json_get(c, "name")->string, st < 0 ? sw_error_message() : "read");
+            fail_msg("%s: %s", sw_json_get(c, "name")->string,
+                     st < 0 ? sw_error_message() : "read");
         }
         if (st == SW_OK) {
             sw_json_close(doc);
