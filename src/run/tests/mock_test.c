@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor on the mock device: an address space of its own, copies as late as the order allows,
+// poison after release. A missing wait or a host pointer used as a device pointer would show as other
+// bits than those of the plain device. Small plans also survive the failure of every allocation.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+#include "support/test.h"
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(ctx, desc, out);
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+static struct sw_graph *build(enum sw_dtype dtype)
+{
+    const struct sw_graph_options options = {
+        .dtype = dtype, .grad_dtype = dtype, .training = true, .loss_chunk = 5};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
+    struct sw_graph *g = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(11, 6), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
+    const sw_value qkv = sw_linear(g, h, sw_param(g, "qkv", SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
+    const struct sw_attention_spec spec = {
+        .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
+    h = sw_add(g, h, sw_dropout(g, sw_attention_packed(g, qkv, &spec), 0.1));
+    h = sw_layer_norm(g, h, sw_param(g, "w", SW_SHAPE(6), (struct sw_init){SW_INIT_ONE, 0}),
+                      sw_param(g, "b", SW_SHAPE(6), (struct sw_init){SW_INIT_ZERO, 0}), 1e-5);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+/* Opens plan and executor; *plan and *ex are set as far as it got. */
+static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
+                          struct sw_executor **ex)
+{
+    const struct sw_plan_options options = {
+        .query = query, .query_ctx = dev, .micro_batches = 2, .clip = 0.5, .rule = &adam};
+    const struct sw_executor_options ex_options = {.verify = true};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    const sw_status st = sw_plan_open(&spec, 1, &options, plan);
+    return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
+}
+
+static void run(struct sw_executor *ex, struct sw_plan *plan)
+{
+    const struct sw_graph *g = plan->programs[0].graph;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        assert_int_equal(sw_executor_zero(ex, item), SW_OK);
+        if (item->role == SW_ROLE_PARAM) {
+            const int64_t n = sw_shape_elems(&item->shape);
+            void *values = malloc(item->bytes);
+            for (int64_t k = 0; k < n; k++) {
+                sw_store_f64(item->dtype, values, k, sw_philox_normal(1, (uint64_t)i, (uint64_t)k));
+            }
+            assert_int_equal(sw_executor_load(ex, item, 0, values, item->bytes), SW_OK);
+            free(values);
+        }
+    }
+    sw_executor_set(ex, SW_SCALAR_LOSS_SCALE, 1);
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, 0.5);
+    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, 0.5);
+    sw_executor_set(ex, SW_SCALAR_LR, 0.01);
+    sw_executor_set(ex, SW_SCALAR_BETA1, 0.9);
+    sw_executor_set(ex, SW_SCALAR_BETA2, 0.99);
+    for (int step = 0; step < 3; step++) {
+        for (int k = 0; k < 2; k++) {
+            const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
+            assert_int_equal(
+                sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "ids"), ids, sizeof ids), SW_OK);
+            assert_int_equal(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"), labels,
+                                               sizeof labels),
+                             SW_OK);
+            sw_executor_set(ex, SW_SCALAR_MICRO, step * 2 + k);
+            sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
+            assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD), SW_OK);
+            assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+        }
+        sw_executor_set(ex, SW_SCALAR_STEP, step + 1);
+        assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_UPDATE), SW_OK);
+        assert_true(isfinite(sw_executor_get(ex, SW_SCALAR_NORM)));
+        assert_true(sw_executor_get(ex, SW_SCALAR_NORM) > 0);
+    }
+}
+
+static void mock_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    for (size_t d = 0; d < SW_LEN(dtypes); d++) {
+        const struct sw_cpu_options cpu = {.n_threads = 2, .reference = true};
+        struct sw_device *dev[2] = {0};
+        struct sw_plan *plan[2] = {0};
+        struct sw_executor *ex[2] = {0};
+        assert_int_equal(sw_device_open_cpu(&cpu, &dev[0]), SW_OK);
+        assert_int_equal(sw_device_open_mock(1, &dev[1]), SW_OK);
+        for (int i = 0; i < 2; i++) {
+            if (open_all(dev[i], build(dtypes[d]), &plan[i], &ex[i]) < 0) {
+                fail_msg("%s", sw_error_message());
+            }
+            run(ex[i], plan[i]);
+        }
+        for (int32_t i = 0; i < plan[0]->n_persistent; i++) {
+            const struct sw_persistent *item = &plan[0]->persistent[i];
+            char *a = malloc(item->bytes), *b = malloc(item->bytes);
+            assert_int_equal(sw_executor_save(ex[0], item, 0, a, item->bytes), SW_OK);
+            assert_int_equal(sw_executor_save(ex[1], &plan[1]->persistent[i], 0, b, item->bytes), SW_OK);
+            assert_memory_equal(a, b, item->bytes);
+            free(a);
+            free(b);
+        }
+        for (int i = 0; i < 2; i++) {
+            sw_executor_close(ex[i]);
+            sw_plan_close(plan[i]);
+            sw_device_close(dev[i]);
+        }
+    }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    const struct sw_cpu_options cpu = {.n_threads = 1, .reference = true};
+    struct sw_device *dev = NULL;
+    struct sw_alloc_stats before, after;
+    assert_int_equal(sw_device_open_cpu(&cpu, &dev), SW_OK);
+    sw_alloc_get_stats(&before);
+    for (int n = 1;; n++) {
+        struct sw_graph *g = build(SW_F32);
+        struct sw_plan *plan = NULL;
+        struct sw_executor *ex = NULL;
+        sw_alloc_fail_nth(n);
+        const sw_status st = open_all(dev, g, &plan, &ex);
+        sw_alloc_fail_nth(0);
+        sw_executor_close(ex);
+        sw_plan_close(plan);
+        if (st == SW_OK) {
+            assert_true(n > 10);
+            break;
+        }
+        assert_int_equal(st, SW_E_NOMEM);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+    assert_int_equal(dev->live_bytes[SW_MEM_DEVICE], 0);
+    sw_device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mock_gives_the_same_bits),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
