@@ -91,13 +91,12 @@ SW_API sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const 
  *
  * Bytes that are not UTF-8 become U+FFFD, and so does an id without a token.
  *
- * out_text     NUL-terminated, the caller's: sw_tokenizer_free_text
+ * out_text     NUL-terminated, the caller's: sw_text_free
  * out_len      may be NULL
  */
 SW_API sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                      int64_t n_ids, bool skip_special, char **out_text,
                                      size_t *out_len);
-SW_API void sw_tokenizer_free_text(char *text);
 
 /* Rows an embedding needs: the highest id plus one. */
 SW_API int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer);

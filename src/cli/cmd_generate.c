@@ -54,7 +54,7 @@ static sw_status generate(const struct run *run, bool *started)
     if (st >= 0) {
         printf("%s%s\n", run->prompt, text);
     }
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     free(out);
     sw_ids_fini(&prompt);
     sw_close(engine);

@@ -178,11 +178,6 @@ sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_
     return SW_OK;
 }
 
-void sw_tokenizer_free_text(char *text)
-{
-    sw_free(text);
-}
-
 int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer)
 {
     return tokenizer->vocab_size;

@@ -240,7 +240,7 @@ static sw_status print_sample(struct job *job)
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     return st;
 }
 
@@ -271,10 +271,13 @@ static void format_eta(double seconds, char *buf, size_t cap)
 static void print_step(struct job *job, const struct sw_step_report *r, double seconds)
 {
     const struct sw_train_options *o = job->options;
-    char eta[32], bytes[32], val[40] = "";
+    char eta[32], device[32], host[32], val[40] = "";
+    struct sw_alloc_stats stats;
     const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
     format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
-    sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0));
+    sw_alloc_get_stats(&stats);
+    sw_format_bytes(device, sizeof device, (double)sw_engine_tier_bytes(job->engine, 0));
+    sw_format_bytes(host, sizeof host, (double)stats.live_bytes);
     const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
     if (validated) {
         snprintf(val, sizeof val, " val %.4f", job->val_loss);
@@ -282,9 +285,9 @@ static void print_step(struct job *job, const struct sw_step_report *r, double s
     const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
     const bool lasting = validated || !job->terminal || r->step == o->steps || r->skipped;
     fprintf(job->out,
-            "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s eta %s%s%s",
+            "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s eta %s%s%s",
             job->terminal ? "\r\033[K" : "", (long long)r->step, (long long)o->steps, r->loss, val,
-            r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, bytes, eta,
+            r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, device, host, eta,
             r->skipped ? " (skipped: overflow)" : "", lasting ? "\n" : "");
     if (job->terminal && !lasting) { /* the live bar: what is done of 20 cells */
         const int done = (int)(20 * r->step / o->steps);

@@ -319,7 +319,7 @@ static void character_vocabulary(void **state)
     assert_string_equal(text, "\"\n\xC3\xA9");
     assert_int_equal(sw_tokenizer_find(again, "\xC3\xA9"), 4);
     assert_int_equal(sw_tokenizer_find(again, "ab"), -1);
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     sw_tokenizer_close(again);
     sw_tokenizer_close(tokenizer);
     sw_ids_fini(&ids);

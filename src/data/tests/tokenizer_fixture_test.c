@@ -44,7 +44,7 @@ static bool same_text(struct sw_tokenizer *tokenizer, const struct sw_ids *ids, 
     size_t len;
     assert_int_equal(sw_tokenizer_decode(tokenizer, ids->ptr, ids->len, plain, &text, &len), SW_OK);
     const bool same = len == wanted->string_len && memcmp(text, wanted->string, len) == 0;
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     return same;
 }
 

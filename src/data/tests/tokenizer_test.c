@@ -203,13 +203,13 @@ static void decoding_skips_special_tokens(void **state)
     assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 302);
     assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 6, false, &text, NULL), SW_OK);
     assert_string_equal(text, "<s>abc<t>\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 3, true, &text, NULL), SW_OK);
     assert_string_equal(text, "abc<t>");
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 0, true, &text, NULL), SW_OK);
     assert_string_equal(text, "");
-    sw_tokenizer_free_text(text);
+    sw_text_free(text);
     sw_tokenizer_close(tokenizer);
 }
 
