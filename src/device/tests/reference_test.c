@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+// The oracle itself: the reference kernels against the definitions of their ops. Gradients against finite
+// differences in double, updates against the textbook's form, and properties that follow from the contract.
+#include "op_cases.h"
+#include "support/test.h"
+
+static int set_up(void **state)
+{
+    const struct sw_cpu_options options = {.n_threads = 2, .reference = true};
+    assert_int_equal(sw_device_open_cpu(&options, (struct sw_device **)state), SW_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    sw_device_close(*state);
+    return 0;
+}
+
+static void run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    if (case_run(dev, c, result) < 0) {
+        fail_msg("%s: %s", c->name, sw_error_message());
+    }
+}
+
+static double at(const struct case_tensor *t, int64_t i)
+{
+    return sw_load_f64(t->view.dtype, t->view.data, i);
+}
+
+static int64_t n_elems(const struct case_tensor *t)
+{
+    return sw_shape_elems(&t->view.shape);
+}
+
+static void near(const char *name, double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance * (1 + fabs(b)))) {
+        fail_msg("%s: got %.17g, want %.17g", name, a, b);
+    }
+}
+
+/* Another input with the bytes of an output. */
+static void in_from_output(struct op_case *c, const struct case_tensor *from)
+{
+    const int i = case_in_zero(c, from->view.dtype, from->view.shape);
+    memcpy(c->in[i].view.data, from->view.data, from->bytes);
+}
+
+static void in_from_input(struct op_case *c, const struct case_tensor *from)
+{
+    struct case_tensor *t = &c->in[c->op.n_in++];
+    *t = *from;
+    t->view.data = sw_alloc("test", from->bytes);
+    assert_non_null(t->view.data);
+    memcpy(t->view.data, from->view.data, from->bytes);
+}
+
+/* ---- products ---- */
+
+static void test_matmul_is_its_definition(void **state)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_MATMUL](&c, SW_F64, variant));
+        run(*state, &c, &r);
+        const int64_t m = 7, k = 13, n = 5;
+        for (int64_t i = 0; i < m; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                double sum = c.op.attrs.has_bias ? at(&c.in[2], j) : 0;
+                for (int64_t q = 0; q < k; q++) {
+                    sum += at(&c.in[0], c.op.attrs.ta ? q * m + i : i * k + q) *
+                           at(&c.in[1], c.op.attrs.tb ? j * k + q : q * n + j);
+                }
+                near(c.name, at(&r.out[0], i * n + j), sum, 1e-13);
+            }
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+/* ---- gradients: d/dx of sum_i seed_i out0_i, by central differences ---- */
+
+static double weighted_output(struct sw_device *dev, const struct op_case *c, const double *seed)
+{
+    struct op_case r;
+    double sum = 0;
+    run(dev, c, &r);
+    for (int64_t i = 0; i < n_elems(&r.out[0]); i++) {
+        sum += seed[i] * at(&r.out[0], i);
+    }
+    case_fini(&r);
+    return sum;
+}
+
+/* Place in storage of row-major element i of a (possibly strided) view. */
+static int64_t storage_index(const struct sw_view *view, int64_t i)
+{
+    int64_t place = 0;
+    for (int d = view->shape.rank - 1; d >= 0; d--) {
+        place += i % view->shape.dims[d] * view->strides[d];
+        i /= view->shape.dims[d];
+    }
+    return place;
+}
+
+static void check_gradient(struct sw_device *dev, struct op_case *c, int i_in, const double *seed,
+                           const struct case_tensor *gradient)
+{
+    double *x = c->in[i_in].view.data;
+    const double step = 1e-5;
+    for (int64_t i = 0; i < n_elems(&c->in[i_in]); i++) {
+        const int64_t e = storage_index(&c->in[i_in].view, i);
+        const double old = x[e];
+        x[e] = old + step;
+        const double above = weighted_output(dev, c, seed);
+        x[e] = old - step;
+        const double below = weighted_output(dev, c, seed);
+        x[e] = old;
+        near(c->name, at(gradient, i), (above - below) / (2 * step), 2e-8);
+    }
+}
+
+static double *copy_seed(const struct case_tensor *dy)
+{
+    double *seed = sw_alloc("test", dy->bytes);
+    assert_non_null(seed);
+    memcpy(seed, dy->view.data, dy->bytes);
+    return seed;
+}
+
+static void test_act_gradients(void **state)
+{
+    for (int act = SW_ACT_GELU; act <= SW_ACT_QUICK_GELU; act++) {
+        struct op_case c, g, r;
+        case_init(&c, SW_OP_ACT, "act %d", act);
+        c.op.attrs.act = (enum sw_act)act;
+        case_in(&c, SW_F64, SW_SHAPE(11), -3, 3);
+        case_out(&c, SW_F64, SW_SHAPE(11));
+        case_init(&g, SW_OP_ACT_GRAD, "act grad %d", act);
+        g.op.attrs.act = (enum sw_act)act;
+        in_from_input(&g, &c.in[0]);
+        case_in(&g, SW_F64, SW_SHAPE(11), -1, 1);
+        case_out(&g, SW_F64, SW_SHAPE(11));
+        double *seed = copy_seed(&g.in[1]);
+        run(*state, &g, &r);
+        check_gradient(*state, &c, 0, seed, &r.out[0]);
+        sw_free(seed);
+        case_fini(&c);
+        case_fini(&g);
+        case_fini(&r);
+    }
+}
+
+static void test_layer_norm_gradient(void **state)
+{
+    struct op_case c, f, g, r;
+    assert_true(op_cases[SW_OP_LAYER_NORM](&c, SW_F64, 2)); /* 3 x 7 */
+    run(*state, &c, &f);
+    case_init(&g, SW_OP_LAYER_NORM_GRAD, "layer_norm_grad");
+    case_in(&g, SW_F64, c.out[0].view.shape, -1, 1);
+    in_from_input(&g, &c.in[0]);
+    in_from_input(&g, &c.in[1]);
+    in_from_output(&g, &f.out[1]);
+    in_from_output(&g, &f.out[2]);
+    for (int i = 0; i < 3; i++) {
+        case_out(&g, SW_F64, c.in[i].view.shape);
+    }
+    double *seed = copy_seed(&g.in[0]);
+    run(*state, &g, &r);
+    for (int i = 0; i < 3; i++) {
+        check_gradient(*state, &c, i, seed, &r.out[i]);
+    }
+    sw_free(seed);
+    case_fini(&c);
+    case_fini(&f);
+    case_fini(&g);
+    case_fini(&r);
+}
+
+/* Variants of op_cases' attention that are small enough: packed; grouped heads, mask and dropout; separate
+ * keys; a position. */
+static void test_attention_gradient(void **state)
+{
+    static const int variants[] = {0, 4, 5, 7};
+    for (size_t v = 0; v < SW_LEN(variants); v++) {
+        struct op_case c, f, g, r;
+        assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F64, variants[v]));
+        run(*state, &c, &f);
+        case_init(&g, SW_OP_ATTENTION_GRAD, "attention_grad %d", variants[v]);
+        const struct sw_attrs attrs = c.op.attrs;
+        g.op.attrs = attrs;
+        case_in(&g, SW_F64, c.out[0].view.shape, -1, 1);
+        in_from_output(&g, &f.out[0]);
+        in_from_output(&g, &f.out[1]);
+        for (int i = 0; i < c.op.n_in; i++) {
+            in_from_input(&g, &c.in[i]);
+        }
+        const int n_grads = attrs.packed ? 1 : 3;
+        for (int i = 0; i < n_grads; i++) {
+            case_out(&g, SW_F64, c.in[i].view.shape);
+        }
+        double *seed = copy_seed(&g.in[0]);
+        run(*state, &g, &r);
+        for (int i = 0; i < n_grads; i++) {
+            check_gradient(*state, &c, i, seed, &r.out[i]);
+        }
+        sw_free(seed);
+        case_fini(&c);
+        case_fini(&f);
+        case_fini(&g);
+        case_fini(&r);
+    }
+}
+
+static void test_a_query_without_keys_gives_zero(void **state)
+{
+    struct op_case c, r;
+    assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F32, 4)); /* left padding b + 1 long, causal */
+    c.op.attrs.p = 0;
+    run(*state, &c, &r);
+    const int64_t heads = c.op.attrs.heads, tokens = c.in[0].view.shape.dims[1];
+    const int64_t width = c.out[0].view.shape.dims[2];
+    for (int64_t i = 0; i < 3; i++) { /* of sample 1: two queries see nothing */
+        for (int64_t e = 0; e < width; e++) {
+            assert_int_equal(at(&r.out[0], (tokens + i) * width + e) == 0, i < 2);
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            const double lse = at(&r.out[1], (heads + h) * tokens + i);
+            assert_int_equal(lse == -INFINITY, i < 2);
+        }
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
+/* ---- losses ---- */
+
+static void test_cross_entropy_gradient(void **state)
+{
+    struct op_case c, f, g, r;
+    assert_true(op_cases[SW_OP_CROSS_ENTROPY](&c, SW_F64, 1));
+    run(*state, &c, &f);
+    case_init(&g, SW_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad");
+    const int dsum = case_in(&g, SW_F64, SW_SHAPE(1), 0.5, 1);
+    in_from_input(&g, &c.in[0]);
+    in_from_input(&g, &c.in[1]);
+    in_from_output(&g, &f.out[2]);
+    case_out(&g, SW_F64, c.in[0].view.shape);
+    run(*state, &g, &r);
+    check_gradient(*state, &c, 0, g.in[dsum].view.data, &r.out[0]);
+    assert_true(at(&f.out[1], 0) == 4); /* of five rows one is ignored */
+    case_fini(&c);
+    case_fini(&f);
+    case_fini(&g);
+    case_fini(&r);
+}
+
+static void test_linear_ce_is_product_and_loss(void **state)
+{
+    struct op_case c, f, product, logits, loss, r;
+    assert_true(op_cases[SW_OP_LINEAR_CE](&c, SW_F64, 2));
+    run(*state, &c, &f);
+    case_init(&product, SW_OP_MATMUL, "logits");
+    product.op.attrs.tb = true;
+    in_from_input(&product, &c.in[0]);
+    in_from_input(&product, &c.in[1]);
+    const int64_t rows = n_elems(&c.in[2]), vocab = c.in[1].view.shape.dims[0];
+    case_out(&product, SW_F64, SW_SHAPE(rows, vocab));
+    run(*state, &product, &logits);
+    case_init(&loss, SW_OP_CROSS_ENTROPY, "loss");
+    in_from_output(&loss, &logits.out[0]);
+    in_from_input(&loss, &c.in[2]);
+    case_out(&loss, SW_F64, SW_SHAPE(1));
+    case_out(&loss, SW_F64, SW_SHAPE(1));
+    case_out(&loss, SW_F64, SW_SHAPE(rows));
+    run(*state, &loss, &r);
+    for (int i = 0; i < 3; i++) {
+        assert_true(case_error(&f, &r, i) < 1e-14);
+    }
+    case_fini(&c);
+    case_fini(&f);
+    case_fini(&product);
+    case_fini(&logits);
+    case_fini(&loss);
+    case_fini(&r);
+}
+
+static void test_linear_ce_gradient(void **state)
+{
+    struct op_case c, f, g, r;
+    assert_true(op_cases[SW_OP_LINEAR_CE](&c, SW_F64, 0));
+    run(*state, &c, &f);
+    case_init(&g, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad");
+    g.op.attrs.n = 2;
+    const int dsum = case_in(&g, SW_F64, SW_SHAPE(1), 0.5, 1);
+    for (int i = 0; i < 3; i++) {
+        in_from_input(&g, &c.in[i]);
+    }
+    in_from_output(&g, &f.out[2]);
+    case_out(&g, SW_F64, c.in[0].view.shape);
+    case_out(&g, SW_F64, c.in[1].view.shape);
+    run(*state, &g, &r);
+    check_gradient(*state, &c, 0, g.in[dsum].view.data, &r.out[0]);
+    check_gradient(*state, &c, 1, g.in[dsum].view.data, &r.out[1]);
+    case_fini(&c);
+    case_fini(&f);
+    case_fini(&g);
+    case_fini(&r);
+}
+
+/* ---- randomness ---- */
+
+/* Two samples as micro-batch 2 and 3, or four as micro-batch 1: the same global samples, the same draw. */
+static void test_dropout_names_global_samples(void **state)
+{
+    struct op_case whole, all, part, r;
+    const int64_t width = 37;
+    case_init(&whole, SW_OP_DROPOUT, "dropout");
+    whole.op.attrs.p = 0.3;
+    whole.scalars[SW_SCALAR_MICRO] = 1;
+    case_in(&whole, SW_F32, SW_SHAPE(4, width), 1, 2);
+    case_out(&whole, SW_F32, SW_SHAPE(4, width));
+    run(*state, &whole, &all);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < 4 * width; i++) {
+        const double x = at(&whole.in[0], i), y = at(&all.out[0], i);
+        kept += y != 0;
+        near("dropout", y, y != 0 ? x / 0.7 : 0, 1e-6);
+    }
+    assert_in_range(kept, 80, 130); /* 104 expected of 148 */
+    for (int half = 0; half < 2; half++) {
+        case_init(&part, SW_OP_DROPOUT, "dropout");
+        part.op.attrs.p = 0.3;
+        part.scalars[SW_SCALAR_MICRO] = 2 + half;
+        case_in(&part, SW_F32, SW_SHAPE(2, width), 1, 2);
+        const size_t bytes = part.in[0].bytes;
+        memcpy(part.in[0].view.data, (char *)whole.in[0].view.data + (size_t)half * bytes, bytes);
+        case_out(&part, SW_F32, SW_SHAPE(2, width));
+        run(*state, &part, &r);
+        assert_memory_equal(r.out[0].view.data, (char *)all.out[0].view.data + (size_t)half * bytes,
+                            bytes);
+        case_fini(&part);
+        case_fini(&r);
+    }
+    case_fini(&whole);
+    case_fini(&all);
+}
+
+/* ---- gradients of parameters ---- */
+
+/* The sum of squares is that of the whole, and cutting at multiples of 256 elements does not change a bit. */
+static void test_grad_stats_of_shards(void **state)
+{
+    struct op_case whole, all, part, r;
+    const int64_t n = 1300, cut = 512;
+    case_init(&whole, SW_OP_GRAD_STATS, "stats");
+    case_in_zero(&whole, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    case_in(&whole, SW_F32, SW_SHAPE(n), -1, 1);
+    case_out_in_place(&whole, 0);
+    run(*state, &whole, &all);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += at(&whole.in[1], i) * at(&whole.in[1], i);
+    }
+    near("sum of squares", sw_exact_value(all.out[0].view.data), sum, 1e-13);
+    int64_t merged[SW_STATS_WORDS] = {0};
+    for (int half = 0; half < 2; half++) {
+        const int64_t start = half ? cut : 0, len = half ? n - cut : cut;
+        case_init(&part, SW_OP_GRAD_STATS, "stats");
+        case_in_zero(&part, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+        case_in(&part, SW_F32, SW_SHAPE(len), -1, 1);
+        memcpy(part.in[1].view.data, (float *)whole.in[1].view.data + start, part.in[1].bytes);
+        case_out_in_place(&part, 0);
+        run(*state, &part, &r);
+        sw_exact_merge(merged, r.out[0].view.data);
+        case_fini(&part);
+        case_fini(&r);
+    }
+    assert_true(sw_exact_value(merged) == sw_exact_value(all.out[0].view.data));
+    case_fini(&whole);
+    case_fini(&all);
+}
+
+static void test_stats_finish(void **state)
+{
+    struct op_case c, r;
+    const double norm = 7 * 0.3;
+    assert_true(op_cases[SW_OP_STATS_FINISH](&c, SW_F32, 1)); /* clip at 0.5 */
+    run(*state, &c, &r);
+    near("norm", r.scalars[SW_SCALAR_NORM], norm, 1e-15);
+    near("clip", r.scalars[SW_SCALAR_CLIP], 0.5 / (norm + 1e-6), 1e-15);
+    assert_true(r.scalars[SW_SCALAR_SKIP] == 0);
+    case_fini(&c);
+    case_fini(&r);
+    assert_true(op_cases[SW_OP_STATS_FINISH](&c, SW_F32, 3)); /* fp16, an element overflows */
+    run(*state, &c, &r);
+    assert_true(isinf(r.scalars[SW_SCALAR_NORM]) && r.scalars[SW_SCALAR_SKIP] == 1);
+    case_fini(&c);
+    case_fini(&r);
+}
+
+/* Rows that ascend, then -1; each the sum of its tokens' gradients. */
+static void test_embedding_grad_sums_by_id(void **state)
+{
+    struct op_case c, r;
+    assert_true(op_cases[SW_OP_EMBEDDING_GRAD](&c, SW_F64, 2)); /* id 4 is padding */
+    run(*state, &c, &r);
+    const int64_t tokens = n_elems(&c.in[1]), width = c.out[0].view.shape.dims[1];
+    const int32_t *ids = c.in[1].view.data, *index = r.out[1].view.data;
+    int64_t row = 0;
+    for (int32_t id = 0; id < 9; id++) {
+        double sum = 0;
+        int64_t uses = 0;
+        for (int64_t t = 0; t < tokens; t++) {
+            sum += ids[t] == id ? at(&c.in[0], t * width) : 0;
+            uses += ids[t] == id;
+        }
+        if (uses > 0 && id != 4) {
+            assert_int_equal(index[row], id);
+            near(c.name, at(&r.out[0], row * width), sum, 1e-14);
+            row++;
+        }
+    }
+    for (; row < tokens; row++) {
+        assert_int_equal(index[row], -1);
+        assert_true(at(&r.out[0], row * width) == 0);
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
+/* Adam as Kingma and Ba wrote it (decay as Loshchilov and Hutter), one dense stream, in double. */
+static void check_adam(struct sw_device *dev, enum sw_dtype dtype, double tolerance)
+{
+    struct op_case c, r;
+    assert_true(op_cases[SW_OP_UPDATE](&c, dtype, 0));
+    run(dev, &c, &r);
+    const double *s = c.scalars;
+    const int first_moment = dtype == SW_BF16 || dtype == SW_F16 ? 2 : 1;
+    for (int64_t e = 0; e < n_elems(&c.in[0]); e++) {
+        double w = at(&c.in[0], e), got = at(&r.out[0], e);
+        if (dtype == SW_BF16) {
+            w = sw_master_join(((uint16_t *)c.in[0].view.data)[e],
+                               ((int16_t *)c.in[1].view.data)[e]);
+            got = sw_master_join(((uint16_t *)r.out[0].view.data)[e],
+                                 ((int16_t *)r.out[1].view.data)[e]);
+        } else if (dtype == SW_F16) {
+            w = at(&c.in[1], e);
+            got = at(&r.out[1], e);
+            assert_true(at(&r.out[0], e) == sw_f16_to_f32(sw_f32_to_f16((float)got)));
+        }
+        const double g = at(&c.in[c.op.n_in - 1], e) * s[SW_SCALAR_GRAD_FACTOR] * s[SW_SCALAR_CLIP];
+        const double m = 0.9 * at(&c.in[first_moment], e) + 0.1 * g;
+        const double v = 0.99 * at(&c.in[first_moment + 1], e) + 0.01 * g * g;
+        const double m_hat = m / (1 - pow(0.9, 3)), v_hat = v / (1 - pow(0.99, 3));
+        near(c.name, got, w - 0.01 * 0.1 * w - 0.01 * m_hat / (sqrt(v_hat) + 1e-8), tolerance);
+        near(c.name, at(&r.out[first_moment], e), m, tolerance);
+        near(c.name, at(&r.out[first_moment + 1], e), v, tolerance);
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
+static void test_adam(void **state)
+{
+    check_adam(*state, SW_F64, 1e-14);
+    check_adam(*state, SW_F32, 1e-6);
+    check_adam(*state, SW_BF16, 1e-6);
+    check_adam(*state, SW_F16, 1e-6);
+}
+
+/* Nesterov's first step, and plain SGD. */
+static void test_sgd(void **state)
+{
+    for (int nesterov = 0; nesterov < 2; nesterov++) {
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F64, nesterov ? 6 : 4));
+        run(*state, &c, &r);
+        for (int64_t e = 0; e < n_elems(&c.in[0]); e++) {
+            const double w = at(&c.in[0], e);
+            double g = at(&c.in[c.op.n_in - 1], e) * 0.3 * 0.7;
+            if (nesterov) { /* maximize, weight decay 0.1; the momentum starts as the gradient */
+                g = -g + 0.1 * w;
+                near(c.name, at(&r.out[1], e), g, 1e-14);
+                g = g + 0.9 * g;
+            }
+            near(c.name, at(&r.out[0], e), w - 0.01 * g, 1e-14);
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+static void test_a_skipped_update_changes_nothing(void **state)
+{
+    struct op_case c, r;
+    assert_true(op_cases[SW_OP_UPDATE](&c, SW_F32, 8));
+    run(*state, &c, &r);
+    for (int i = 0; i < c.op.n_out; i++) {
+        assert_memory_equal(r.out[i].view.data, c.in[i].view.data, c.in[i].bytes);
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul_is_its_definition),
+        cmocka_unit_test(test_act_gradients),
+        cmocka_unit_test(test_layer_norm_gradient),
+        cmocka_unit_test(test_attention_gradient),
+        cmocka_unit_test(test_a_query_without_keys_gives_zero),
+        cmocka_unit_test(test_cross_entropy_gradient),
+        cmocka_unit_test(test_linear_ce_is_product_and_loss),
+        cmocka_unit_test(test_linear_ce_gradient),
+        cmocka_unit_test(test_dropout_names_global_samples),
+        cmocka_unit_test(test_grad_stats_of_shards),
+        cmocka_unit_test(test_stats_finish),
+        cmocka_unit_test(test_embedding_grad_sums_by_id),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_a_skipped_update_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
