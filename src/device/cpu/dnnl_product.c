@@ -150,9 +150,12 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
     return ok;
 }
 
+/* oneDNN picks instructions by itself: under a limit below the processor's it is left out, so that the
+ * limit is one. */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 {
-    return dev->isa >= CPU_AVX2 &&
+    bool amx;
+    return dev->isa >= CPU_AVX2 && dev->isa == sw_cpu_isa_detect(&amx) &&
            (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
 }
 
@@ -185,7 +188,8 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
 void sw_cpu_dnnl_describe(char *out, size_t cap)
 {
     const dnnl_version_t *version = dnnl_version();
-    snprintf(out, cap, "onednn-%d.%d.%d", version->major, version->minor, version->patch);
+    snprintf(out, cap, "onednn-%d.%d.%d:%x", version->major, version->minor, version->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
 }
 
 #else

@@ -109,6 +109,8 @@ struct cpu_vector {
     const char *gemm_path_converted; /* path of products whose tiles are converted to f32 */
     size_t gemm_scratch_bytes;
     void (*gemm)(const struct cpu_gemm *g, const void *a, const void *b, float *c, void *scratch);
+    /* multiply-adds out of registers, for a measurement; returns how many operations that was */
+    double (*peak)(int64_t rounds, float *sink);
     /* block [m,n] f32, rows ld apart -> e->out, e->pre */
     void (*epilogue)(const struct cpu_epilogue *e, const float *block, int64_t m, int64_t n,
                      int64_t ld);
@@ -154,6 +156,7 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa);
 extern const struct cpu_vector sw_cpu_vector_portable;
 #if defined(__x86_64__)
 extern const struct cpu_vector sw_cpu_vector_avx2, sw_cpu_vector_avx512;
+double sw_cpu_peak_bf16(int64_t rounds, float *sink); /* needs AVX512-BF16 */
 #endif
 
 /* Rows that need nothing prepared but their vector table use these two. */
@@ -183,7 +186,7 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
                                 struct cpu_product **out);
 /* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
-/* "onednn-2.6.3" or "" */
+/* Version and instruction set in use, "onednn-2.6.3:e7", or "". */
 void sw_cpu_dnnl_describe(char *out, size_t cap);
 
 /* ---- a product cut into blocks ---- */

@@ -32,6 +32,15 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* An asm operand that is read and written in a vector register. */
+#if defined(__AVX512F__)
+#define VECTOR_REGISTER(x) "+v"(x)
+#elif defined(__x86_64__)
+#define VECTOR_REGISTER(x) "+x"(x)
+#else
+#define VECTOR_REGISTER(x) "+m"(x)
+#endif
+
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this processor can do and what our products make of it, for `spillway doctor` and the benches.
+// Every figure is the best of a few short measurements: others may use the machine meanwhile.
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cpu/fast.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum { ATTEMPTS = 5, PRODUCT_EDGE = 1024 };
+enum { COPY_BYTES = 64 << 20, COPY_PARTS = 64 };
+static const double attempt_s = 0.02; /* the least time of one measurement */
+static const double product_s = 0.1;  /* the least time of all measurements of a product */
+
+static void processor_name(char *out, size_t cap)
+{
+    snprintf(out, cap, "unknown processor");
+#if defined(__x86_64__)
+    unsigned words[12], a, b, c, d;
+    if (!__get_cpuid(0x80000000, &a, &b, &c, &d) || a < 0x80000004) {
+        return;
+    }
+    for (unsigned leaf = 0; leaf < 3; leaf++) {
+        unsigned *w = words + 4 * leaf;
+        __get_cpuid(0x80000002 + leaf, &w[0], &w[1], &w[2], &w[3]);
+    }
+    char text[sizeof words + 1];
+    memcpy(text, words, sizeof words);
+    text[sizeof words] = '\0';
+    snprintf(out, cap, "%s", text + strspn(text, " "));
+#endif
+}
+
+/* ---- peak out of registers ---- */
+
+static double register_gflops(double (*peak)(int64_t rounds, float *sink))
+{
+    float sink = 1;
+    double best = 0;
+    int64_t rounds = 100000;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        const double start = sw_now_s(), flops = peak(rounds, &sink);
+        const double seconds = sw_now_s() - start;
+        if (seconds < attempt_s && seconds > 0) {
+            rounds = (int64_t)((double)rounds * 1.2 * attempt_s / seconds) + 1;
+        }
+        best = flops / seconds > best ? flops / seconds : best;
+    }
+    return best * 1e-9;
+}
+
+/* ---- copy ---- */
+
+struct copy_job {
+    char *to;
+    const char *from;
+};
+
+static void copy_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct copy_job *job = ctx;
+    const size_t part = COPY_BYTES / COPY_PARTS, at = (size_t)i_item * part;
+    (void)i_worker;
+    memcpy(job->to + at, job->from + at, part);
+}
+
+static sw_status measure_copy(struct cpu_device *cpu, double *out_gb_s)
+{
+    struct sw_device *dev = &cpu->super;
+    void *to = NULL, *from = NULL;
+    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, COPY_BYTES, &to));
+    const sw_status st = sw_device_alloc(dev, SW_MEM_HOST, COPY_BYTES, &from);
+    if (st < 0) {
+        sw_device_free(dev, SW_MEM_HOST, to, COPY_BYTES);
+        return st;
+    }
+    memset(from, 1, COPY_BYTES);
+    memset(to, 2, COPY_BYTES);
+    struct copy_job job = {to, from};
+    double best = 0;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        const double start = sw_now_s();
+        sw_pool_run(cpu->pool, COPY_PARTS, copy_item, &job);
+        const double speed = 2.0 * COPY_BYTES / (sw_now_s() - start);
+        best = speed > best ? speed : best;
+    }
+    *out_gb_s = best * 1e-9;
+    sw_device_free(dev, SW_MEM_HOST, from, COPY_BYTES);
+    sw_device_free(dev, SW_MEM_HOST, to, COPY_BYTES);
+    return SW_OK;
+}
+
+/* ---- products ---- */
+
+static struct sw_view square(enum sw_dtype dtype)
+{
+    return (struct sw_view){.dtype = dtype,
+                            .shape = SW_SHAPE(PRODUCT_EDGE, PRODUCT_EDGE),
+                            .strides = {PRODUCT_EDGE, 1}};
+}
+
+static sw_status measure_product(struct sw_device *dev, enum sw_dtype dtype, char *path, size_t cap,
+                                 double *out_gflops)
+{
+    const struct sw_op op = {.kind = SW_OP_MATMUL, .n_in = 2, .n_out = 1};
+    const struct sw_op_desc desc = {
+        .op = &op, .in = {square(dtype), square(dtype)}, .out = {square(dtype)}};
+    struct sw_kernel_info info;
+    sw_device_query(dev, &desc, &info);
+    if (!info.supported) {
+        return SW_FAIL(SW_E_UNSUP, "device %s multiplies no %s", dev->ops->name,
+                       sw_dtype_name(dtype));
+    }
+    snprintf(path, cap, "%s", info.path ? info.path : "");
+    const size_t bytes = (size_t)PRODUCT_EDGE * PRODUCT_EDGE * sw_dtype_bytes(dtype);
+    const size_t total = 3 * bytes + info.workspace_bytes;
+    struct sw_stream_queue *stream = NULL;
+    struct sw_kernel *kernel = NULL;
+    void *mem = NULL;
+    sw_status st = SW_OK;
+    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, total, &mem));
+    SW_TRY_OR(free_memory, dev->ops->stream_open(dev, &stream));
+    SW_TRY_OR(close_stream, sw_device_prepare(dev, &desc, &kernel));
+    memset(mem, 0, total); /* the pages must be there; zeros multiply as fast as numbers */
+    void *in[2] = {mem, (char *)mem + bytes};
+    void *out[1] = {(char *)mem + 2 * bytes};
+    void *workspace = (char *)mem + 3 * bytes;
+    double scalars[SW_SCALAR_COUNT] = {0};
+    double best = 0;
+    const double begin = sw_now_s();
+    for (int i = 0; i < ATTEMPTS || sw_now_s() - begin < product_s; i++) {
+        const double start = sw_now_s();
+        SW_TRY_OR(release_kernel, sw_device_launch(dev, stream, kernel, in, out, workspace, scalars));
+        SW_TRY_OR(release_kernel, dev->ops->stream_wait(dev, stream));
+        const double speed = 2.0 * PRODUCT_EDGE * PRODUCT_EDGE * PRODUCT_EDGE / (sw_now_s() - start);
+        best = speed > best ? speed : best;
+    }
+    *out_gflops = best * 1e-9;
+release_kernel:
+    dev->ops->release(dev, kernel);
+close_stream:
+    dev->ops->stream_close(dev, stream);
+free_memory:
+    sw_device_free(dev, SW_MEM_DEVICE, mem, total);
+    return st;
+}
+
+sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
+{
+    if (strcmp(dev->ops->name, "cpu") != 0) {
+        return SW_FAIL(SW_E_ARG, "device %s is not a processor of this machine", dev->ops->name);
+    }
+    struct cpu_device *cpu = SW_CONTAINER(dev, struct cpu_device, super);
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    struct sw_cpu_report report = {.n_threads = sw_pool_threads(cpu->pool)};
+    bool amx = false;
+    const enum cpu_isa found = sw_cpu_isa_detect(&amx);
+    processor_name(report.cpu, sizeof report.cpu);
+    snprintf(report.isa, sizeof report.isa, "%s found%s, %s used", sw_cpu_isa_name(found),
+             amx ? " with amx" : "", cpu->reference ? "plain C" : sw_cpu_isa_name(cpu->isa));
+    const double fma = register_gflops(sw_cpu_vector_for(cpu->isa)->peak);
+    for (size_t i = 0; i < SW_LEN(dtypes); i++) {
+        report.peak[i].dtype = dtypes[i];
+        report.peak[i].register_gflops = fma;
+        SW_TRY(measure_product(dev, dtypes[i], report.peak[i].path, sizeof report.peak[i].path,
+                               &report.peak[i].product_gflops));
+    }
+#if defined(__x86_64__)
+    if (cpu->isa >= CPU_AVX512_BF16) {
+        report.peak[1].register_gflops = register_gflops(sw_cpu_peak_bf16);
+    }
+#endif
+    SW_TRY(measure_copy(cpu, &report.copy_gb_s));
+    *out = report;
+    return SW_OK;
+}
