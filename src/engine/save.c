@@ -2,6 +2,7 @@
 // Checkpoints of an engine: decoded fp32 masters and the optimizer's moments by parameter name, with the
 // plain values a run goes on from. What the placement or the dtype adds to a tensor never reaches a file.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ckpt/ckpt.h"
