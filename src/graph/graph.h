@@ -61,8 +61,9 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits           */ \
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits  \
                                                    in chunks of attrs.n rows of w */               \
-    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; p - onehot  \
-                                                   is rounded to h's dtype before the products;   \
+    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope   \
+                                                   (p - onehot) dsum is rounded to h's dtype       \
+                                                   before the products;                            \
                                                    dh is summed over chunks in fp32 */             \
     X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0     */ \
     X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or        \
