@@ -131,6 +131,7 @@ static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype d
     info->base = SW_NO_VALUE;
     info->sparse_index = SW_NO_VALUE;
     info->param = SW_NO_VALUE;
+    info->whole.rank = -1;
     row_major(info);
     return g->n_values++;
 }
@@ -170,6 +171,24 @@ sw_value sw_graph_root(const struct sw_graph *g, sw_value v)
 size_t sw_value_bytes(const struct sw_value_info *info)
 {
     return (size_t)sw_shape_elems(&info->shape) * sw_dtype_bytes(info->dtype);
+}
+
+size_t sw_value_storage_bytes(const struct sw_value_info *info)
+{
+    const int64_t elems = sw_shape_elems(&info->shape);
+    return (size_t)(info->padded_elems > elems ? info->padded_elems : elems) *
+           sw_dtype_bytes(info->dtype);
+}
+
+sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
+                            struct sw_shape shape)
+{
+    return new_value(g, role, dtype, &shape);
+}
+
+bool sw_op_is_collective(enum sw_op_kind kind)
+{
+    return kind == SW_OP_REDUCE || kind == SW_OP_GATHER || kind == SW_OP_STATS_MERGE;
 }
 
 /* ---- leaves ---- */
@@ -437,6 +456,8 @@ sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of
         info->base_offset = src.base_offset;
         memcpy(info->strides, src.strides, sizeof info->strides);
         info->contiguous = src.contiguous;
+        info->whole = src.whole;
+        info->first = src.first;
     }
     return v;
 }

@@ -76,6 +76,13 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP;      \
                                                    attrs.alpha = clip threshold (0 none),         \
                                                    attrs.n = 1: overflow skips */                  \
+    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], zeros elsewhere */ \
+    X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
+                                                   the owner of slice r of g adds the ranks'      \
+                                                   slices in rank order; where the scalar FIRST   \
+                                                   is set, the first one is taken as it is */     \
+    X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
+    X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \
                                                    attrs.update; not run where SKIP is set */      \
     X(USER,               "user")
@@ -167,6 +174,11 @@ struct sw_value_info {
     sw_value sparse_index; /* row-sparse gradient: the i32 [N] index that belongs to these rows */
     sw_value param;        /* STATE and GRAD: of which parameter, else SW_NO_VALUE */
     struct sw_init init;   /* PARAM */
+    /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`;
+     * what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
+    struct sw_shape whole;
+    int64_t first;
+    int64_t padded_elems; /* storage beyond the shape, so that equal slices of it can travel; 0 = none */
     bool contiguous;
     bool needs_grad; /* a parameter, or computed from one */
     bool is_output;
@@ -271,6 +283,16 @@ sw_value sw_graph_find_output(const struct sw_graph *g, const char *name);
 /* The value whose storage v lives in (v itself for most). */
 sw_value sw_graph_root(const struct sw_graph *g, sw_value v);
 size_t sw_value_bytes(const struct sw_value_info *info); /* of its elements, without strides */
+size_t sw_value_storage_bytes(const struct sw_value_info *info); /* with padding */
+static inline bool sw_value_is_slice(const struct sw_value_info *info)
+{
+    return info->whole.rank >= 0;
+}
+/* Runs on all ranks together, by the executor and no device. */
+bool sw_op_is_collective(enum sw_op_kind kind);
+/* A value without a name or a producer; passes add it to ops themselves. */
+sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
+                            struct sw_shape shape);
 void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);

@@ -108,6 +108,8 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
                      struct sw_update_state out[SW_UPDATE_MAX_STATES]);
 
 /* Adds the states of `param` (named "<kind>/<parameter>") and its UPDATE op, fed by the gradient
- * streams [n_streams] (row-sparse ones are passed with their index). */
-void sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
-                    const sw_value *streams, int n_streams);
+ * streams [n_streams] (row-sparse ones are passed with their index). `target` is what is updated: the
+ * parameter itself, or the slice of it that this rank owns; the states have its shape. Returns the
+ * updated target. */
+sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
+                        sw_value target, const sw_value *streams, int n_streams);

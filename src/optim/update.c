@@ -51,32 +51,38 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     return n;
 }
 
-void sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
-                    const sw_value *streams, int n_streams)
+sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
+                        sw_value target, const sw_value *streams, int n_streams)
 {
     if (g->status < 0) {
-        return;
+        return SW_NO_VALUE;
     }
-    const struct sw_value_info info = g->values[param];
+    const struct sw_value_info info = g->values[param], slice = g->values[target];
+    const int rank = sw_value_is_slice(&info) ? info.whole.rank : info.shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     struct sw_attrs attrs = {.update = rule->attrs};
     attrs.update.n_states = sw_update_states(rule, info.dtype, states);
-    if (info.shape.rank <= 1 && !rule->decay_1d) {
+    if (rank <= 1 && !rule->decay_1d) {
         attrs.update.weight_decay = 0;
     }
     sw_value in[SW_OP_MAX_IN];
     int n_in = 0;
-    in[n_in++] = param;
+    in[n_in++] = target;
     for (int i = 0; i < attrs.update.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
-        in[n_in++] = sw_graph_state(g, name, states[i].dtype, info.shape, param);
+        const sw_value state = sw_graph_state(g, name, states[i].dtype, slice.shape, param);
+        if (state >= 0) {
+            g->values[state].whole = slice.whole;
+            g->values[state].first = slice.first;
+        }
+        in[n_in++] = state;
     }
     for (int i = 0; i < n_streams; i++) {
         const sw_value index = g->values[streams[i]].sparse_index;
         if (n_in + 2 > SW_OP_MAX_IN) {
             sw_graph_fail(g, SW_E_UNSUP, "%s: more than %d uses of one parameter", info.name, i);
-            return;
+            return SW_NO_VALUE;
         }
         in[n_in++] = streams[i];
         if (index >= 0) {
@@ -87,7 +93,9 @@ void sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_va
     for (int i = 0; i <= attrs.update.n_states; i++) {
         sw_graph_add_out_in_place(g, op, in[i]);
     }
-    if (op >= 0) {
-        g->ops[op].unless_skipped = true;
+    if (op < 0) {
+        return SW_NO_VALUE;
     }
+    g->ops[op].unless_skipped = true;
+    return g->ops[op].out[0];
 }

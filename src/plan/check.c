@@ -88,7 +88,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         if (buffer->value < 0) {
             continue;
         }
-        const size_t need = sw_value_bytes(&g->values[buffer->value]);
+        const size_t need = sw_value_storage_bytes(&g->values[buffer->value]);
         if (buffer->bytes < need) {
             return SW_FAIL(SW_E_ARG, "plan: %s (%%%d) has %zu bytes and needs %zu",
                            value_name(g, buffer->value), buffer->value, buffer->bytes, need);
@@ -102,8 +102,12 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         const struct sw_instr *instr = &program->instrs[i];
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
-        sw_graph_describe(g, &g->ops[instr->op], &desc);
-        options->query(options->query_ctx, &desc, &kernel);
+        if (sw_op_is_collective(g->ops[instr->op].kind)) {
+            kernel.workspace_bytes = sw_collective_workspace(g, &g->ops[instr->op], options->ranks);
+        } else {
+            sw_graph_describe(g, &g->ops[instr->op], &desc);
+            options->query(options->query_ctx, &desc, &kernel);
+        }
         const size_t have =
             instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
         if (have < kernel.workspace_bytes) {

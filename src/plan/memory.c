@@ -30,7 +30,7 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at)
         program->buffer_of[root] = program->n_buffers;
         program->buffers[program->n_buffers++] = (struct sw_buffer){
             .value = root,
-            .bytes = sw_round_up(sw_value_bytes(&g->values[root]), SW_PLAN_ALIGN),
+            .bytes = sw_round_up(sw_value_storage_bytes(&g->values[root]), SW_PLAN_ALIGN),
             .first = g->values[root].role == SW_ROLE_INPUT ? 0 : at,
             .last = at,
         };

@@ -62,8 +62,10 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         .shape = info->shape,
         .init = info->init,
         .param = info->param >= 0 ? g->values[info->param].name : NULL,
+        .whole = sw_value_is_slice(info) ? info->whole : info->shape,
+        .first = sw_value_is_slice(info) ? info->first : 0,
         .offset = plan->persistent_bytes,
-        .bytes = sw_value_bytes(info),
+        .bytes = sw_value_storage_bytes(info),
     };
     plan->persistent_bytes += sw_round_up(item->bytes, SW_PLAN_ALIGN);
     return SW_OK;
@@ -251,6 +253,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_recompute(program->graph, options->recompute_every));
+        }
+        SW_TRY(sw_pass_shard(program->graph, options));
+        if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_update(program->graph, options));
         }
         SW_TRY(sw_pass_schedule(program, options));

@@ -64,6 +64,8 @@ struct sw_persistent {
     struct sw_shape shape;
     struct sw_init init;
     const char *param; /* states of a parameter: its name, else NULL */
+    struct sw_shape whole; /* of the tensor; `shape` is what is held here */
+    int64_t first;         /* element of `whole` (flattened) that is element 0 here */
     size_t offset, bytes;
 };
 
@@ -91,6 +93,9 @@ struct sw_plan_options {
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
     int64_t recompute_every;           /* 0 = keep everything, n = keep the inputs of every n-th block */
     bool keep_gradients;               /* streams stay readable after backward */
+    int ranks, rank;                   /* data-parallel; 0 and 1 = alone */
+    int stage;                         /* ZeRO 0..3 */
+    int64_t persistence_elems;         /* stage 3: parameters up to this stay whole on each rank */
     size_t budget[SW_TIER_COUNT];      /* 0 = none */
     uint64_t extra_fingerprint;        /* what else may change a bit: seed, batch, .. */
 };
@@ -131,7 +136,15 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
 
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
+/* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
+ * padding that equal slices need. Nothing to do for one rank. */
+sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options);
+/* Elements of a slice when `elems` are cut for `ranks`: whole blocks of SW_SHARD_BLOCK, which no sum
+ * of squares crosses. */
+size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
+enum { SW_SHARD_BLOCK = 256 };
+int64_t sw_shard_elems(int64_t elems, int ranks);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);

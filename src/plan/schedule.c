@@ -53,6 +53,15 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .segment = (enum sw_segment)op->phase,
                                .waits = {-1, -1},
                                .workspace = -1};
+    if (sw_op_is_collective(op->kind)) {
+        instr->queue = SW_QUEUE_COMM;
+        instr->kernel = (struct sw_kernel_info){
+            .supported = true,
+            .path = "collective",
+            .workspace_bytes = sw_collective_workspace(program->graph, op, options->ranks)};
+        program->n_instrs++;
+        return SW_OK;
+    }
     struct sw_op_desc desc;
     sw_graph_describe(program->graph, op, &desc);
     options->query(options->query_ctx, &desc, &instr->kernel);
@@ -80,7 +89,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free. */
     memset(after, 0xff, ((size_t)g->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].kind == SW_OP_ACCUMULATE && live[i]) {
+        if ((g->ops[i].kind == SW_OP_ACCUMULATE || g->ops[i].kind == SW_OP_REDUCE) && live[i]) {
             const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
             const int32_t producer = g->values[grad].producer;
             if (producer >= 0 && after[producer] < 0) {

@@ -1,17 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step: accumulation over micro-batches, the norm of all gradients with its overflow
+// The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches, the norm of all gradients with its overflow
 // check, clipping, and the update of every trained parameter (architecture 5a: each use of a parameter
 // is summed over k by itself; at the boundary the streams are added in forward order).
 #include <stdio.h>
 
 #include "plan/plan.h"
 
-/* Streams of one parameter, as the update reads them: the accumulators where K > 1. */
+/* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many ranks. */
 struct feed {
     sw_value param;
     sw_value streams[SW_OP_MAX_IN];
     int n;
 };
+
+static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_options *options,
+                           sw_value param)
+{
+    const struct sw_value_info *info = &g->values[param];
+    return sw_value_is_slice(info)
+               ? info->shape.dims[0]
+               : sw_shard_elems(sw_shape_elems(&info->shape), options->ranks);
+}
+
+static struct sw_shape whole_shape(const struct sw_value_info *info)
+{
+    return sw_value_is_slice(info) ? info->whole : info->shape;
+}
+
+/* The gradient as one dense tensor with the padding of equal slices. */
+static sw_value spread(struct sw_graph *g, sw_value param, sw_value grad, int64_t padded)
+{
+    const struct sw_value_info info = g->values[grad];
+    if (info.sparse_index >= 0) {
+        const sw_value in[2] = {grad, info.sparse_index};
+        const int32_t op = sw_graph_add_op(g, SW_OP_DENSIFY, in, 2, NULL);
+        grad = sw_graph_add_out(g, op, info.dtype, whole_shape(&g->values[param]));
+    } else if (info.base >= 0 || info.padded_elems > 0 || info.role != SW_ROLE_GRAD) {
+        /* bytes that others share or that lie inside another value cannot grow */
+        const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &grad, 1, NULL);
+        grad = sw_graph_add_out(g, op, info.dtype, info.shape);
+    }
+    if (grad >= 0) {
+        g->values[grad].padded_elems = padded;
+    }
+    return grad;
+}
+
+/* Each micro-batch's gradient goes to the owners of its slices at once. */
+static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
+                       sw_value grad)
+{
+    char name[512];
+    const struct sw_value_info param = g->values[feed->param];
+    const int64_t slice = slice_elems(g, options, feed->param);
+    snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
+    g->phase = SW_PHASE_BACKWARD;
+    const sw_value acc = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
+    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
+    if (acc >= 0) {
+        g->values[acc].whole = whole_shape(&param);
+        g->values[acc].first = slice * options->rank;
+    }
+    const int32_t op = sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL);
+    const sw_value out = sw_graph_add_out_in_place(g, op, acc);
+    g->phase = SW_PHASE_UPDATE;
+    return out;
+}
+
+/* Stage 0: every rank updates all of it, so the sums go back to all. */
+static sw_value gather_sum(struct sw_graph *g, const struct sw_plan_options *options, sw_value sum,
+                           struct sw_shape shape)
+{
+    const int64_t slice = sw_shape_elems(&g->values[sum].shape);
+    const int32_t op = sw_graph_add_op(g, SW_OP_GATHER, &sum, 1, NULL);
+    const sw_value whole = sw_graph_add_out(g, op, SW_F32, shape);
+    if (whole >= 0) {
+        g->values[whole].padded_elems = slice * options->ranks;
+    }
+    return whole;
+}
+
+/* This rank's slice of a parameter that is whole in memory. */
+static sw_value slice_of(struct sw_graph *g, const struct sw_plan_options *options, sw_value param)
+{
+    const int64_t slice = slice_elems(g, options, param);
+    const struct sw_attrs attrs = {.view = SW_VIEW_SLICE, .n = slice * options->rank};
+    const int32_t op = sw_graph_add_op(g, SW_OP_VIEW, &param, 1, &attrs);
+    const sw_value v = sw_graph_add_out(g, op, g->values[param].dtype, SW_SHAPE(slice));
+    if (v >= 0) {
+        struct sw_value_info *info = &g->values[v];
+        info->base = param;
+        info->base_offset = slice * options->rank;
+        info->whole = g->values[param].shape;
+        info->first = slice * options->rank;
+    }
+    return v;
+}
+
+/* The update of one parameter; on many ranks of the slice that this one owns. */
+static void update(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed)
+{
+    const sw_value param = feed->param;
+    if (options->ranks <= 1 || sw_value_is_slice(&g->values[param])) {
+        sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
+        return;
+    }
+    if (options->stage == 0) {
+        for (int i = 0; i < feed->n; i++) {
+            feed->streams[i] = gather_sum(g, options, feed->streams[i], g->values[param].shape);
+        }
+        sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
+        return;
+    }
+    const sw_value moved = sw_update_emit(g, options->rule, param, slice_of(g, options, param),
+                                          feed->streams, feed->n);
+    const int32_t op = sw_graph_add_op(g, SW_OP_GATHER, &moved, 1, NULL);
+    if (op >= 0) {
+        sw_graph_add_out_in_place(g, op, param);
+        g->ops[op].unless_skipped = true;
+    }
+}
 
 static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
                        sw_value grad)
@@ -21,7 +129,9 @@ static void accumulate(struct sw_graph *g, const struct sw_plan_options *options
         sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", param.name, SW_OP_MAX_IN);
         return;
     }
-    if (options->micro_batches > 1) {
+    if (options->ranks > 1) {
+        grad = reduce(g, options, feed, grad);
+    } else if (options->micro_batches > 1) {
         char name[512];
         snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
         const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
@@ -99,10 +209,14 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         for (int i = 0; i < n_feeds; i++) {
             stats = add_stats(g, options, stats, &feeds[i]);
         }
+        if (options->ranks > 1) {
+            stats = sw_graph_add_out_in_place(
+                g, sw_graph_add_op(g, SW_OP_STATS_MERGE, &stats, 1, NULL), stats);
+        }
         const struct sw_attrs attrs = {.alpha = options->clip, .n = options->fp16};
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
         for (int i = 0; i < n_feeds; i++) {
-            sw_update_emit(g, options->rule, feeds[i].param, feeds[i].streams, feeds[i].n);
+            update(g, options, &feeds[i]);
         }
     }
     sw_free(feeds);

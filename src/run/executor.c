@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "run/collectives.h"
 #include "run/run.h"
 
 struct step { /* one instruction, ready */
@@ -28,6 +29,7 @@ struct sw_executor {
     double *scalars; /* device [SW_SCALAR_COUNT] */
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
+    int n_active;
 };
 
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
@@ -35,9 +37,15 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
-    struct sw_op_desc desc;
-    sw_graph_describe(program->graph, op, &desc);
-    SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
+    if (sw_op_is_collective(op->kind)) {
+        if (!ex->options.ranks) {
+            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no ranks");
+        }
+    } else {
+        struct sw_op_desc desc;
+        sw_graph_describe(program->graph, op, &desc);
+        SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
+    }
     for (int k = 0; k < op->n_in; k++) {
         step->in[k] = ex->arena + sw_program_address(program, op->in[k]);
     }
@@ -59,6 +67,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->plan = plan;
     ex->dev = dev;
     ex->options = *options;
+    ex->n_active = options->ranks ? options->ranks->size : 1;
     ex->arena_bytes = plan->tier_bytes[SW_TIER_DEVICE];
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
     void *arena = NULL, *scalars = NULL;
@@ -172,8 +181,23 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
 {
     struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
     const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
-    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
-                            step->workspace, ex->scalars));
+    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+    if (sw_op_is_collective(op->kind)) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+        const struct sw_collective_call call = {
+            .graph = program->graph,
+            .op = op,
+            .in = step->in,
+            .out = step->out,
+            .workspace = step->workspace,
+            .first = ex->host_scalars[SW_SCALAR_FIRST] != 0,
+            .n_active = ex->n_active,
+        };
+        SW_TRY(sw_collective_run(ex->options.ranks, &call));
+    } else {
+        SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
+                                step->workspace, ex->scalars));
+    }
     if (ex->options.profile) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         step->ns += sw_now_ns() - begin;
@@ -209,6 +233,24 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
         }
     }
     return pull_scalars(ex);
+}
+
+sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
+{
+    const struct sw_program *program = &ex->plan->programs[i_program];
+    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
+         i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        if (sw_op_is_collective(op->kind)) {
+            SW_TRY(run_step(ex, program, i));
+        }
+    }
+    return SW_OK;
+}
+
+void sw_executor_set_active(struct sw_executor *ex, int n)
+{
+    ex->n_active = n;
 }
 
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value)

@@ -7,7 +7,21 @@
 
 struct sw_executor;
 
+/* What the executor needs of the other ranks; blocking, called by the driver thread in the order of the
+ * plan, the same on every rank. `what` names the tensor, for whoever waits too long. */
+struct sw_collectives {
+    void *ctx;
+    int rank, size;
+    /* Slice r of src ([size] slices) goes to rank r; dst [size] slices in rank order. */
+    sw_status (*all_to_all)(void *ctx, const void *src, void *dst, size_t slice_bytes,
+                            const char *what);
+    /* dst [size] slices in rank order; src may be its own place in dst. */
+    sw_status (*all_gather)(void *ctx, const void *src, void *dst, size_t slice_bytes,
+                            const char *what);
+};
+
 struct sw_executor_options {
+    const struct sw_collectives *ranks; /* borrowed; NULL = alone */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;
@@ -27,6 +41,11 @@ void sw_executor_close(struct sw_executor *ex);
 
 /* Runs one segment of a program, to its end. Values written before stay where the plan put them. */
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment);
+
+/* The collectives alone: a rank without a micro-batch still serves the others. */
+sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
+/* Ranks that have a micro-batch in this micro-step: the first n. */
+void sw_executor_set_active(struct sw_executor *ex, int n);
 
 /* Scalars travel to the device with the next run; outputs are read back after one. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO stage 3 as a pass (Rajbhandari et al. 2020): every parameter is one flat tensor, padded and cut
+// into equal slices, one a rank; before an op reads a parameter the slices are gathered, and the whole
+// one is released after its last reader by the ordinary liveness of transients. Readers in one block of
+// one phase share a gather. Model code knows nothing of it; tied tables, parameters of another scope and
+// frozen ones are uses like any other.
+#include "plan/plan.h"
+
+int64_t sw_shard_elems(int64_t elems, int ranks)
+{
+    const int64_t blocks = sw_ceil_div(elems, SW_SHARD_BLOCK);
+    return sw_ceil_div(blocks, ranks) * SW_SHARD_BLOCK;
+}
+
+/* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
+size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks)
+{
+    switch (op->kind) {
+    case SW_OP_REDUCE:
+        return (size_t)(sw_shape_elems(&g->values[op->in[0]].shape) * ranks) *
+               sw_dtype_bytes(g->values[op->in[1]].dtype);
+    case SW_OP_STATS_MERGE:
+        return (size_t)ranks * SW_STATS_WORDS * sizeof(int64_t);
+    default:
+        return 0;
+    }
+}
+
+struct current { /* the gathered copy of a parameter that readers may share */
+    sw_value whole;
+    int64_t place;
+};
+
+struct pass {
+    struct sw_graph *g;
+    const struct sw_plan_options *options;
+    struct current *current; /* [n_values] by parameter */
+    struct sw_op *order;
+    int32_t n_order, cap_order;
+};
+
+/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
+ * phase. */
+static int64_t place_of(const struct sw_graph *g, const struct sw_op *op)
+{
+    int32_t scope = op->scope;
+    while (scope >= 0 && !g->scopes[scope].is_block) {
+        scope = g->scopes[scope].parent;
+    }
+    const int64_t place = scope >= 0 ? scope : g->n_scopes + op->scope;
+    return place * SW_SEGMENT_COUNT + (int64_t)op->phase;
+}
+
+static bool emit(struct pass *p, const struct sw_op *op)
+{
+    if (p->n_order == p->cap_order) {
+        const int32_t cap = p->cap_order * 2;
+        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
+        if (!mem) {
+            return false;
+        }
+        p->order = mem;
+        p->cap_order = cap;
+    }
+    p->order[p->n_order++] = *op;
+    return true;
+}
+
+static bool has_view(const struct sw_graph *g, sw_value param)
+{
+    for (sw_value v = 0; v < g->n_values; v++) {
+        if (g->values[v].base == param) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The parameter becomes this rank's slice of itself. */
+static void cut(struct sw_graph *g, sw_value param, int64_t slice, int rank)
+{
+    struct sw_value_info *info = &g->values[param];
+    info->whole = info->shape;
+    info->shape = SW_SHAPE(slice);
+    info->strides[0] = 1;
+    info->first = slice * rank;
+}
+
+/* A gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
+static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reader)
+{
+    struct sw_graph *g = p->g;
+    const struct sw_value_info info = g->values[param];
+    const sw_value whole = sw_graph_new_value(g, SW_ROLE_TRANSIENT, info.dtype, info.whole);
+    if (whole < 0) {
+        return SW_NO_VALUE;
+    }
+    g->values[whole].padded_elems = sw_shape_elems(&info.shape) * p->options->ranks;
+    g->values[whole].needs_grad = info.needs_grad;
+    struct sw_op op = {.kind = SW_OP_GATHER,
+                       .phase = reader->phase,
+                       .n_in = 1,
+                       .n_out = 1,
+                       .in = {param},
+                       .scope = reader->scope};
+    for (int k = 0; k < SW_OP_MAX_OUT; k++) {
+        op.out[k] = k == 0 ? whole : SW_NO_VALUE;
+    }
+    return emit(p, &op) ? whole : SW_NO_VALUE;
+}
+
+static bool rewrite(struct pass *p, struct sw_op *op)
+{
+    const int64_t place = place_of(p->g, op);
+    for (int k = 0; k < op->n_in; k++) {
+        const sw_value v = op->in[k];
+        if (p->g->values[v].role != SW_ROLE_PARAM || !sw_value_is_slice(&p->g->values[v])) {
+            continue;
+        }
+        struct current *now = &p->current[v];
+        if (now->whole < 0 || now->place != place) {
+            now->whole = gather(p, v, op);
+            now->place = place;
+            if (now->whole < 0) {
+                return false;
+            }
+        }
+        op->in[k] = now->whole;
+    }
+    return emit(p, op);
+}
+
+static void install(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    sw_free(g->ops);
+    g->ops = p->order;
+    g->n_ops = p->n_order;
+    g->cap_ops = p->cap_order;
+    p->order = NULL;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; k < g->ops[i].n_out; k++) {
+            if (g->ops[i].out[k] >= 0) {
+                g->values[g->ops[i].out[k]].producer = i;
+            }
+        }
+    }
+}
+
+sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options)
+{
+    if (options->ranks <= 1) {
+        return SW_OK;
+    }
+    bool any = false;
+    for (int32_t i = 0; i < g->n_params; i++) {
+        const sw_value param = g->params[i];
+        const int64_t elems = sw_shape_elems(&g->values[param].shape);
+        const int64_t slice = sw_shard_elems(elems, options->ranks);
+        if (options->stage < 3 || elems <= options->persistence_elems || has_view(g, param)) {
+            g->values[param].padded_elems = slice * options->ranks;
+        } else {
+            cut(g, param, slice, options->rank);
+            any = true;
+        }
+    }
+    if (!any) {
+        return SW_OK;
+    }
+    struct pass p = {.g = g, .options = options, .cap_order = g->n_ops * 2};
+    const int32_t n_ops = g->n_ops, n_values = g->n_values;
+    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
+    p.current = sw_alloc("plan", (size_t)n_values * sizeof *p.current);
+    bool good = p.order && p.current;
+    for (sw_value v = 0; good && v < n_values; v++) {
+        p.current[v] = (struct current){SW_NO_VALUE, 0};
+    }
+    for (int32_t i = 0; good && i < n_ops; i++) {
+        struct sw_op op = g->ops[i];
+        good = op.removed || rewrite(&p, &op);
+    }
+    if (good) {
+        install(&p);
+    }
+    sw_free(p.order);
+    sw_free(p.current);
+    return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
