@@ -17,9 +17,8 @@ static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_option
                            sw_value param)
 {
     const struct sw_value_info *info = &g->values[param];
-    return sw_value_is_slice(info)
-               ? info->shape.dims[0]
-               : sw_shard_elems(sw_shape_elems(&info->shape), options->ranks);
+    return sw_value_is_slice(info) ? info->shape.dims[0]
+                                   : sw_shard_elems(sw_shape_elems(&info->shape), options->ranks);
 }
 
 static struct sw_shape whole_shape(const struct sw_value_info *info)
@@ -163,7 +162,8 @@ static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *opti
         }
     }
     const struct sw_attrs attrs = {.n = options->fp16};
-    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs), stats);
+    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs),
+                                     stats);
 }
 
 static void keep(struct sw_graph *g, const struct sw_stream *stream, int use)
@@ -204,8 +204,8 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
     }
     if (options->rule) {
         sw_value stats = sw_graph_state(g, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
-        stats = sw_graph_add_out_in_place(
-            g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
+        stats = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL),
+                                          stats);
         for (int i = 0; i < n_feeds; i++) {
             stats = add_stats(g, options, stats, &feeds[i]);
         }
