@@ -47,7 +47,6 @@ static enum sw_dtype stat_dtype(enum sw_dtype of)
     return of == SW_F64 ? SW_F64 : SW_F32;
 }
 
-
 sw_value sw_graph_dense(struct sw_graph *g, sw_value x)
 {
     if (x < 0 || g->status < 0 || info_of(g, x)->contiguous) {
@@ -150,7 +149,8 @@ sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, 
     const struct sw_shape wanted = SW_SHAPE(sw_shape_last(shape));
     if (shape->rank < 1 || !sw_shape_equal(&info_of(g, weight)->shape, &wanted) ||
         !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
-        return bad_shapes(g, "layer norm", x, weight, "weight and bias must be as long as x's rows");
+        return bad_shapes(g, "layer norm", x, weight,
+                          "weight and bias must be as long as x's rows");
     }
     const struct sw_attrs attrs = {.eps = eps};
     const sw_value in[3] = {sw_graph_dense(g, x), weight, bias};
@@ -212,8 +212,7 @@ sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans
     }
     const sw_value in[2] = {a, b};
     const int32_t op = sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs);
-    const struct sw_shape out =
-        attrs.ta ? SW_SHAPE(sw_shape_last(&sa), n) : with_last(&sa, n);
+    const struct sw_shape out = attrs.ta ? SW_SHAPE(sw_shape_last(&sa), n) : with_last(&sa, n);
     return sw_graph_add_out(g, op, dtype, out);
 }
 
@@ -310,8 +309,8 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
     const struct sw_shape sk = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
     const int64_t h = attrs.heads, kv = attrs.kv_heads;
     const int64_t width = attrs.packed ? h + 2 * kv : h;
-    if (sq.rank != 3 || sk.rank != 3 || h < 1 || kv < 1 || h % kv != 0 ||
-        sq.dims[2] % width != 0 || sk.dims[0] != sq.dims[0]) {
+    if (sq.rank != 3 || sk.rank != 3 || h < 1 || kv < 1 || h % kv != 0 || sq.dims[2] % width != 0 ||
+        sk.dims[0] != sq.dims[0]) {
         return bad_shapes(g, "attention", qkv[0], n_qkv == 1 ? SW_NO_VALUE : qkv[1],
                           "wants [B, T, heads x width] with heads a multiple of kv_heads");
     }
@@ -509,7 +508,8 @@ sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_va
     const enum sw_dtype dtype = info_of(g, h)->dtype;
     const int64_t rows = sw_shape_rows(&info_of(g, h)->shape);
     const struct sw_attrs attrs = {.n = sw_min_i64(g->loss_chunk, sw->dims[0])};
-    const sw_value in[3] = {sw_graph_dense(g, h), sw_graph_dense(g, weight), sw_graph_dense(g, labels)};
+    const sw_value in[3] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
+                            sw_graph_dense(g, labels)};
     return loss_outputs(g, sw_graph_add_op(g, SW_OP_LINEAR_CE, in, 3, &attrs), dtype, rows);
 }
 

@@ -12,7 +12,8 @@ enum { WORD_BITS = 30, LOW = 640 }; /* words cover 2^-640 .. 2^680 */
 void sw_exact_add(int64_t *acc, double x)
 {
     int exponent;
-    const double fraction = frexp(x, &exponent); /* x = fraction 2^exponent, |fraction| in [1/2, 1) */
+    const double fraction =
+        frexp(x, &exponent); /* x = fraction 2^exponent, |fraction| in [1/2, 1) */
     if (fraction == 0) {
         return;
     }

@@ -305,7 +305,8 @@ static void push(struct sw_graph *g, const char *name, bool is_block)
     const char *parent = g->scope >= 0 ? g->scopes[g->scope].name : "";
     char *full = parent[0] ? sw_arena_printf(&g->arena, "%s.%s", parent, name)
                            : sw_arena_strdup(&g->arena, name);
-    if (!full || !grow(g, (void **)&g->scopes, &g->cap_scopes, g->n_scopes + 1, sizeof *g->scopes)) {
+    if (!full ||
+        !grow(g, (void **)&g->scopes, &g->cap_scopes, g->n_scopes + 1, sizeof *g->scopes)) {
         sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
         return;
     }

@@ -112,7 +112,7 @@ enum sw_scalar {
 #define SW_SCALAR_ENUM(name) SW_SCALAR_##name,
     SW_SCALAR_LIST(SW_SCALAR_ENUM)
 #undef SW_SCALAR_ENUM
-    SW_SCALAR_COUNT
+        SW_SCALAR_COUNT
 };
 
 enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD };
@@ -130,15 +130,15 @@ struct sw_update_attrs {
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 
 struct sw_attrs {
-    bool ta, tb;               /* MATMUL */
-    enum sw_act act;           /* MATMUL, ACT, ACT_GRAD */
-    bool packed, causal;       /* ATTENTION */
+    bool ta, tb;         /* MATMUL */
+    enum sw_act act;     /* MATMUL, ACT, ACT_GRAD */
+    bool packed, causal; /* ATTENTION */
     bool has_mask, has_position;
-    bool has_bias;             /* MATMUL */
-    enum sw_view_kind view;    /* VIEW */
-    int dim, dim_b;            /* VIEW, SLICE_GRAD */
+    bool has_bias;                   /* MATMUL */
+    enum sw_view_kind view;          /* VIEW */
+    int dim, dim_b;                  /* VIEW, SLICE_GRAD */
     int64_t heads, kv_heads, window; /* ATTENTION */
-    int64_t n;                 /* see the list */
+    int64_t n;                       /* see the list */
     double alpha, eps, p;
     struct sw_update_attrs update;
 };
@@ -208,7 +208,7 @@ struct sw_named {
 struct sw_graph {
     struct sw_arena arena; /* names */
     sw_status status;
-    char *error; /* message of the first failure (arena) */
+    char *error;              /* message of the first failure (arena) */
     enum sw_dtype dtype;      /* parameters and activations */
     enum sw_dtype grad_dtype; /* gradients of parameters: the communication dtype */
     bool training;
@@ -223,7 +223,7 @@ struct sw_graph {
     sw_value *params; /* in order of first use */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
-    int32_t scope;           /* current */
+    int32_t scope;             /* current */
     const char *const *frozen; /* name patterns of parameters without gradient, borrowed */
     int n_frozen;
 };
@@ -231,7 +231,7 @@ struct sw_graph {
 struct sw_graph_options {
     enum sw_dtype dtype, grad_dtype;
     bool training, token_mean;
-    int64_t loss_chunk; /* 0 = SW_LOSS_CHUNK */
+    int64_t loss_chunk;        /* 0 = SW_LOSS_CHUNK */
     const char *const *frozen; /* glob patterns ("*" any run) over parameter names; borrowed */
     int n_frozen;
 };

@@ -146,7 +146,7 @@ static uint64_t hash_attrs(uint64_t h, const struct sw_attrs *a)
                              a->update.nesterov,
                              a->update.maximize,
                              a->update.n_states};
-    const double real[] = {a->alpha,      a->eps, a->p, a->update.eps, a->update.weight_decay,
+    const double real[] = {a->alpha,           a->eps, a->p, a->update.eps, a->update.weight_decay,
                            a->update.dampening};
     for (size_t i = 0; i < SW_LEN(whole); i++) {
         h = hash_i64(h, whole[i]);
