@@ -7,8 +7,8 @@
 struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
-    int32_t *written;  /* [n_values] instruction that wrote the value, -1 = not yet; leaves: 0 */
-    sw_value *newest;  /* [n_values] by root: the version its bytes hold now */
+    int32_t *written; /* [n_values] instruction that wrote the value, -1 = not yet; leaves: 0 */
+    sw_value *newest; /* [n_values] by root: the version its bytes hold now */
 };
 
 static const char *value_name(const struct sw_graph *g, sw_value v)
@@ -104,8 +104,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         struct sw_kernel_info kernel = {0};
         sw_graph_describe(g, &g->ops[instr->op], &desc);
         options->query(options->query_ctx, &desc, &kernel);
-        const size_t have =
-            instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
+        const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
         if (have < kernel.workspace_bytes) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s) has %zu bytes of workspace and needs %zu", i,
@@ -128,8 +127,9 @@ static sw_status check_places(const struct check *c)
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *a = &program->buffers[i];
         if (a->offset + a->bytes > tier || (budget > 0 && a->offset + a->bytes > budget)) {
-            return SW_FAIL(SW_E_ARG, "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier",
-                           i, a->offset + a->bytes, budget > 0 && budget < tier ? budget : tier);
+            return SW_FAIL(SW_E_ARG,
+                           "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier", i,
+                           a->offset + a->bytes, budget > 0 && budget < tier ? budget : tier);
         }
         for (int32_t j = i + 1; j < program->n_buffers; j++) {
             const struct sw_buffer *b = &program->buffers[j];

@@ -231,8 +231,8 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     h = sw_hash(h, &fp16, sizeof fp16);
     if (options->rule) {
         const struct sw_update_attrs *a = &options->rule->attrs;
-        const int64_t whole[] = {a->kind, a->decoupled, a->bias_correction, a->nesterov,
-                                 a->maximize, options->rule->decay_1d};
+        const int64_t whole[] = {a->kind,     a->decoupled, a->bias_correction,
+                                 a->nesterov, a->maximize,  options->rule->decay_1d};
         const double real[] = {a->eps, a->weight_decay, a->dampening, options->rule->momentum};
         h = sw_hash(h, whole, sizeof whole);
         h = sw_hash(h, real, sizeof real);

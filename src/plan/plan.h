@@ -44,15 +44,15 @@ struct sw_instr {
 
 struct sw_program {
     enum sw_program_kind kind;
-    struct sw_graph *graph;   /* owned */
-    struct sw_instr *instrs;  /* [n_instrs] */
+    struct sw_graph *graph;    /* owned */
+    struct sw_instr *instrs;   /* [n_instrs] */
     struct sw_buffer *buffers; /* [n_buffers] */
-    int32_t *buffer_of;       /* [graph->n_values] buffer of the root value, -1 = never stored */
+    int32_t *buffer_of;        /* [graph->n_values] buffer of the root value, -1 = never stored */
     int32_t n_instrs, n_buffers;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
-    size_t transient_bytes;   /* highest address used beyond the persistent part */
-    int32_t peak_instr;       /* where the sum of live bytes is largest */
-    size_t peak_live_bytes;   /* transients alive there */
+    size_t transient_bytes; /* highest address used beyond the persistent part */
+    int32_t peak_instr;     /* where the sum of live bytes is largest */
+    size_t peak_live_bytes; /* transients alive there */
     int64_t flops;
 };
 
@@ -73,9 +73,9 @@ struct sw_plan {
     struct sw_persistent *persistent;
     int32_t n_persistent;
     size_t persistent_bytes;
-    size_t tier_bytes[SW_TIER_COUNT];   /* what running this plan takes */
-    size_t tier_budget[SW_TIER_COUNT];  /* 0 = no budget */
-    uint64_t fingerprint;               /* of the first TRAIN program, else of the first */
+    size_t tier_bytes[SW_TIER_COUNT];  /* what running this plan takes */
+    size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
+    uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -84,15 +84,15 @@ typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
 struct sw_plan_options {
     sw_plan_query_fn query; /* the device's kernel table */
     void *query_ctx;
-    const char *kernel_set; /* part of the fingerprint */
-    int64_t micro_batches;  /* K of one optimizer step */
-    bool fp16;              /* overflow is looked for, and skips the update */
-    double clip;            /* 0 = none */
+    const char *kernel_set;            /* part of the fingerprint */
+    int64_t micro_batches;             /* K of one optimizer step */
+    bool fp16;                         /* overflow is looked for, and skips the update */
+    double clip;                       /* 0 = none */
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
-    int64_t recompute_every;           /* 0 = keep everything, n = keep the inputs of every n-th block */
-    bool keep_gradients;               /* streams stay readable after backward */
-    size_t budget[SW_TIER_COUNT];      /* 0 = none */
-    uint64_t extra_fingerprint;        /* what else may change a bit: seed, batch, .. */
+    int64_t recompute_every;      /* 0 = keep everything, n = keep the inputs of every n-th block */
+    bool keep_gradients;          /* streams stay readable after backward */
+    size_t budget[SW_TIER_COUNT]; /* 0 = none */
+    uint64_t extra_fingerprint;   /* what else may change a bit: seed, batch, .. */
 };
 
 /* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */

@@ -72,17 +72,18 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];
         sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP\n",
-                      program_names[program->kind], program->n_instrs, (double)program->flops / 1e9);
+                      program_names[program->kind], program->n_instrs,
+                      (double)program->flops / 1e9);
         for (int32_t i = 0; instructions && i < program->n_instrs; i++) {
             print_instr(program, i, out);
         }
         if (program->n_instrs > 0) {
             const struct sw_op *op = &program->graph->ops[program->instrs[program->peak_instr].op];
-            sw_str_printf(out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
-                          sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
-                          sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
-                          program->peak_instr, sw_op_name(op),
-                          program->graph->scopes[op->scope].name);
+            sw_str_printf(
+                out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
+                sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
+                sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
+                program->peak_instr, sw_op_name(op), program->graph->scopes[op->scope].name);
             sw_str_puts(out, "  largest there: ");
             sw_plan_largest(program, 5, out);
             sw_str_putc(out, '\n');
@@ -124,8 +125,8 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
                       "%s{\"kind\":\"%s\",\"instructions\":%d,\"flops\":%lld,"
                       "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d}",
                       p ? "," : "", program_names[program->kind], program->n_instrs,
-                      (long long)program->flops, program->transient_bytes,
-                      program->peak_live_bytes, program->peak_instr);
+                      (long long)program->flops, program->transient_bytes, program->peak_live_bytes,
+                      program->peak_instr);
     }
     sw_str_puts(out, "]}");
 }

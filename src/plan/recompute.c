@@ -9,10 +9,10 @@
 
 struct pass {
     struct sw_graph *g;
-    int32_t n_forward;  /* ops before the first backward op */
-    int32_t *group_of;  /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
-    sw_value *clone_of; /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
-    bool *wanted;       /* [n_ops] forward ops of the present group that are to be cloned */
+    int32_t n_forward;   /* ops before the first backward op */
+    int32_t *group_of;   /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
+    sw_value *clone_of;  /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
+    bool *wanted;        /* [n_ops] forward ops of the present group that are to be cloned */
     struct sw_op *order; /* the new op list */
     int32_t n_order, cap_order;
     int32_t n_values; /* before cloning */
@@ -42,8 +42,7 @@ static bool group_ops(struct pass *p, int64_t every)
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         const int32_t block = block_of(g, number, g->ops[i].scope);
-        p->group_of[i] =
-            block < 0 || i >= p->n_forward ? -1 : (int32_t)(block / every);
+        p->group_of[i] = block < 0 || i >= p->n_forward ? -1 : (int32_t)(block / every);
     }
     sw_free(number);
     return true;

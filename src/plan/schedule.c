@@ -92,7 +92,8 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
         program->segment_first[segment] = program->n_instrs;
         for (int32_t i = 0; i < g->n_ops; i++) {
-            if (!live[i] || g->ops[i].kind == SW_OP_VIEW || g->ops[i].phase != (enum sw_phase)segment) {
+            if (!live[i] || g->ops[i].kind == SW_OP_VIEW ||
+                g->ops[i].phase != (enum sw_phase)segment) {
                 continue;
             }
             SW_TRY_OR(done, add_instr(program, options, i));

@@ -53,7 +53,8 @@ static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *opti
         }
     }
     const struct sw_attrs attrs = {.n = options->fp16};
-    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs), stats);
+    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs),
+                                     stats);
 }
 
 static void keep(struct sw_graph *g, const struct sw_stream *stream, int use)
@@ -94,8 +95,8 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
     }
     if (options->rule) {
         sw_value stats = sw_graph_state(g, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
-        stats = sw_graph_add_out_in_place(
-            g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
+        stats = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL),
+                                          stats);
         for (int i = 0; i < n_feeds; i++) {
             stats = add_stats(g, options, stats, &feeds[i]);
         }
