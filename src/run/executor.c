@@ -191,7 +191,8 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
                           sizeof ex->host_scalars));
     bool know_skip = false;
-    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1]; i++) {
+    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
+         i++) {
         const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
         if (op->unless_skipped) {
             if (!know_skip) {
