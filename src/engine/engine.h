@@ -36,7 +36,7 @@ struct sw_engine {
     struct sw_hf_folder *folder;   /* weights, while they are read */
     char *model_folder;            /* where the model came from; NULL for presets */
     enum sw_dtype dtype, grad_dtype;
-    enum sw_dtype export_dtype;    /* what the model's folder had */
+    enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     int64_t batch, tokens, micro_batches; /* B, T, K */
     struct sw_update_rule rule;
@@ -86,4 +86,3 @@ sw_status engine_set_master(struct sw_engine *e, const struct engine_param *para
 const struct engine_param *engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, const char *name);
-

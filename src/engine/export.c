@@ -19,8 +19,8 @@ struct weights {
     void *ctx;
 };
 
-static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w, int64_t i,
-                              float *piece, void *narrow)
+static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w,
+                              int64_t i, float *piece, void *narrow)
 {
     const struct sw_safetensor_spec *spec = &w->specs[i];
     const int64_t elems = sw_shape_elems(&spec->shape);

@@ -117,8 +117,8 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         const struct sw_op *op = &program->graph->ops[instr->op];
         const char *path = instr->kernel.path ? instr->kernel.path : "";
         int r = 0;
-        while (r < n && (strcmp(rows[r].name, sw_op_name(op)) != 0 ||
-                         strcmp(rows[r].path, path) != 0)) {
+        while (r < n &&
+               (strcmp(rows[r].name, sw_op_name(op)) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
         if (r == (int)SW_LEN(rows)) {
@@ -145,11 +145,11 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
             }
         }
         const double ms = (double)rows[best].ns / 1e6;
-        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
-                      rows[best].path, (long long)rows[best].count, ms,
-                      total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
-                      ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6
-                             : 0);
+        sw_str_printf(
+            &text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name, rows[best].path,
+            (long long)rows[best].count, ms,
+            total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
+            ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6 : 0);
         rows[best].name = NULL;
     }
     return give_text(&text, out);

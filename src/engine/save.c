@@ -39,8 +39,8 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-static void add(struct tensors *t, const char *param, const char *kind, const struct sw_shape *shape,
-                struct source source)
+static void add(struct tensors *t, const char *param, const char *kind,
+                const struct sw_shape *shape, struct source source)
 {
     t->sources[t->n] = source;
     t->list[t->n++] = (struct sw_ckpt_tensor){
@@ -192,8 +192,9 @@ static sw_status check_math(const struct sw_engine *e, struct sw_ckpt *ckpt)
     }
     const char *kernels = sw_device_kernel_set(e->device);
     if (e->config->spillway.allow_other_math) {
-        sw_log(SW_LOG_WARN, "%s: written under other arithmetic (kernels %s, here %s); goes on because "
-                            "spillway.allow_other_math is set",
+        sw_log(SW_LOG_WARN,
+               "%s: written under other arithmetic (kernels %s, here %s); goes on because "
+               "spillway.allow_other_math is set",
                sw_ckpt_path(ckpt), meta->kernel_set ? meta->kernel_set : "unknown", kernels);
         return SW_OK;
     }

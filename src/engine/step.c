@@ -8,7 +8,8 @@
 static sw_status check_ready(const struct sw_engine *e)
 {
     if (e->failed) {
-        return SW_FAIL(SW_E_ARG, "an earlier step failed half way; load a checkpoint or open again");
+        return SW_FAIL(SW_E_ARG,
+                       "an earlier step failed half way; load a checkpoint or open again");
     }
     if (e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "this engine was opened without training");

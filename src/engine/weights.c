@@ -98,7 +98,8 @@ static sw_status get_piece(struct sw_engine *e, const struct engine_param *param
                                 (size_t)n * bytes);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
+    SW_TRY(
+        sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
@@ -202,8 +203,8 @@ static void fill_item(void *ctx, int64_t item, int worker)
     const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
     for (int64_t i = begin; i < end; i++) {
         f->dst[i] = f->init->kind == SW_INIT_NORMAL
-                        ? (float)(f->init->std * sw_philox_normal(f->seed, f->stream,
-                                                                  (uint64_t)(f->first + i)))
+                        ? (float)(f->init->std *
+                                  sw_philox_normal(f->seed, f->stream, (uint64_t)(f->first + i)))
                         : f->init->kind == SW_INIT_ONE;
     }
 }
@@ -273,16 +274,16 @@ static sw_status load_param(struct sw_engine *e, const struct engine_param *para
                        tensor->file, tensor->name, tensor->dtype_name);
     }
     if (!sw_shape_equal(shape, &tensor->shape)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s",
-                       tensor->file, tensor->name,
-                       sw_shape_format(&tensor->shape, have, sizeof have),
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s", tensor->file,
+                       tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
                        sw_shape_format(shape, want, sizeof want));
     }
     const int64_t elems = sw_shape_elems(shape);
     const size_t bytes = sw_dtype_bytes(tensor->dtype);
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
         const int64_t n = sw_min_i64(elems - at, SW_PIECE);
-        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes, n);
+        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
+                   n);
         SW_TRY(engine_set_master(e, param, at, n, piece));
     }
     return SW_OK;
