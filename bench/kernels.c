@@ -66,8 +66,8 @@ static void out_in_place(struct bench_case *c, int i_in)
 
 /* ---- cases ---- */
 
-static void product(struct bench_case *c, const struct size *s, const char *name, int64_t m, int64_t n,
-                    int64_t k, bool ta, bool tb)
+static void product(struct bench_case *c, const struct size *s, const char *name, int64_t m,
+                    int64_t n, int64_t k, bool ta, bool tb)
 {
     c->name = name;
     c->op.kind = SW_OP_MATMUL;
@@ -290,10 +290,10 @@ static void build_update(struct bench_case *c, const struct size *s)
 }
 
 static void (*const builders[])(struct bench_case *c, const struct size *s) = {
-    build_qkv,       build_fc,       build_proj,           build_fc_dx,     build_fc_dw,
-    build_loss,      build_loss_grad, build_attention,     build_attention_grad,
-    build_norm,      build_norm_grad, build_gelu_grad,     build_add,       build_dropout,
-    build_bias_grad, build_accumulate, build_stats,        build_update,
+    build_qkv,        build_fc,        build_proj,      build_fc_dx,          build_fc_dw,
+    build_loss,       build_loss_grad, build_attention, build_attention_grad, build_norm,
+    build_norm_grad,  build_gelu_grad, build_add,       build_dropout,        build_bias_grad,
+    build_accumulate, build_stats,     build_update,
 };
 
 static void build(struct bench_case *c, int i, const struct size *s)
@@ -417,8 +417,8 @@ static double difference(const struct bench_case *c, const struct run *a, const 
     return worst;
 }
 
-static sw_status check(struct sw_device *fast, struct sw_device *reference, const struct bench_case *c,
-                       double *error)
+static sw_status check(struct sw_device *fast, struct sw_device *reference,
+                       const struct bench_case *c, double *error)
 {
     struct run a = {0}, b = {0};
     sw_status st = SW_OK;
