@@ -106,7 +106,7 @@ static sw_status check_dtype(enum sw_dtype dtype)
 static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {
     struct sw_engine *e = ctx;
-    return engine_get_master(e, &e->params[i], first, n, out);
+    return sw_engine_get_master(e, &e->params[i], first, n, out);
 }
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)

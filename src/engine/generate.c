@@ -134,8 +134,8 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
     }
     while (n < n_new) {
         const struct sw_graph *g = e->plan->programs[last_program].graph;
-        SW_TRY_OR(done,
-                  engine_read_output(e, last_program, sw_graph_find_output(g, "logits"), logits));
+        SW_TRY_OR(done, sw_engine_read_output(e, last_program, sw_graph_find_output(g, "logits"),
+                                              logits));
         if (out_logits) {
             memcpy(out_logits + n * vocab, logits, (size_t)vocab * sizeof *logits);
         }

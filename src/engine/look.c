@@ -50,7 +50,7 @@ static sw_status add_stream(struct sw_engine *e, const struct sw_stream *stream,
     int32_t *index = NULL;
     float *values = sw_alloc("engine", (size_t)n * sizeof *values);
     SW_TRY_ALLOC(values, "a gradient");
-    SW_TRY_OR(done, engine_read_output(e, i_program, stream->grad, values));
+    SW_TRY_OR(done, sw_engine_read_output(e, i_program, stream->grad, values));
     if (info->sparse_index < 0) {
         for (int64_t i = 0; i < n; i++) {
             out[i] += values[i];
@@ -77,7 +77,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!e->options.keep_gradients || e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without keep_gradients");
     }
-    const struct engine_param *param = engine_find_param(e, name);
+    const struct engine_param *param = sw_engine_find_param(e, name);
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }

@@ -74,7 +74,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
             e->model_folder = sw_strdup("engine", o->model);
             SW_TRY_ALLOC(e->model_folder, "the model's path");
             SW_TRY(sw_hf_folder_open(o->model, &e->folder));
-            SW_TRY(engine_settle_tie(e));
+            SW_TRY(sw_engine_settle_tie(e));
         }
     }
     SW_TRY(sw_model_open(e->model_doc, &e->model));
@@ -268,7 +268,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     };
     SW_TRY(sw_device_open_cpu(&cpu, &e->device));
     SW_TRY(make_plan(e));
-    SW_TRY(engine_index_params(e));
+    SW_TRY(sw_engine_index_params(e));
     if (o->plan_only) {
         return SW_OK;
     }
@@ -276,8 +276,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY_ALLOC(e->scratch, "conversions");
     const struct sw_executor_options options = {.verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
-    SW_TRY(engine_zero_states(e));
-    SW_TRY(e->folder ? engine_load_folder(e) : engine_init_weights(e));
+    SW_TRY(sw_engine_zero_states(e));
+    SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
     e->folder = NULL;
     return SW_OK;
@@ -365,7 +365,7 @@ static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
     return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
 }
 
-sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
 {
     const struct sw_graph *g = e->plan->programs[i_program].graph;
     for (sw_value v = 0; v < g->n_values; v++) {
@@ -396,7 +396,7 @@ sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw
     return SW_OK;
 }
 
-sw_status engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
+sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
 {
     float value = 0;
     SW_TRY(sw_executor_read(e->executor, i_program, v, &value, sizeof value));

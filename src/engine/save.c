@@ -85,7 +85,7 @@ static sw_status read_piece(void *ctx, int64_t i_tensor, int64_t first, int64_t 
     const struct tensors *t = ctx;
     const struct source *source = &t->sources[i_tensor];
     if (source->param) {
-        return engine_get_master(t->engine, source->param, first, n, dst);
+        return sw_engine_get_master(t->engine, source->param, first, n, dst);
     }
     return sw_executor_save(t->engine->executor, source->state, (size_t)first * sizeof(float), dst,
                             (size_t)n * sizeof(float));
@@ -175,7 +175,7 @@ static sw_status load_tensor(struct tensors *t, int64_t i, struct sw_ckpt *ckpt,
         const int64_t n = sw_min_i64(elems - first, piece_elems);
         SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
         if (t->sources[i].param) {
-            SW_TRY(engine_set_master(e, t->sources[i].param, first, n, piece));
+            SW_TRY(sw_engine_set_master(e, t->sources[i].param, first, n, piece));
         } else {
             SW_TRY(sw_executor_load(e->executor, t->sources[i].state, (size_t)first * sizeof *piece,
                                     piece, (size_t)n * sizeof *piece));
