@@ -67,12 +67,13 @@ static sw_status measure_peak(const struct run *run, double *peak, double *produ
 static sw_status bench(const struct run *run)
 {
     char config[512];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_clipping\": 1.0, \"optimizer\": "
-             "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, \"bf16\": {\"enabled\": %s}, "
-             "\"fp16\": {\"enabled\": %s}, \"spillway\": {\"threads\": %lld}}",
-             (long long)run->batch, strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
-             strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_clipping\": 1.0, \"optimizer\": "
+        "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, \"bf16\": {\"enabled\": %s}, "
+        "\"fp16\": {\"enabled\": %s}, \"spillway\": {\"threads\": %lld}}",
+        (long long)run->batch, strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
+        strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = run->model,
                                               .seq_len = run->tokens,
@@ -90,8 +91,9 @@ static sw_status bench(const struct run *run)
         labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % (uint64_t)sw_engine_vocab(engine));
     }
     const struct sw_shape shape = {2, {run->batch, run->tokens}};
-    const struct sw_tensor tensors[] = {{"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-                                        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
     const struct sw_batch batch = {tensors, 2};
     sw_status st = SW_OK;
     double loss = 0;

@@ -50,27 +50,27 @@ struct sw_engine_options {
     sw_forward_fn forward;
     void *forward_ctx;
 
-    uint64_t seed;        /* of initial weights and dropout; the configuration's where it has one */
-    bool no_train;        /* no update: evaluation, generation */
-    bool want_eval;       /* sw_evaluate */
-    bool want_logits;     /* sw_logits; the model's folder form only */
-    bool want_hidden;     /* with want_logits */
-    bool want_mask;       /* programs take attention_mask */
-    bool keep_gradients;  /* sw_gradient */
-    bool no_dropout;      /* training programs leave dropout out */
+    uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
+    bool no_train;       /* no update: evaluation, generation */
+    bool want_eval;      /* sw_evaluate */
+    bool want_logits;    /* sw_logits; the model's folder form only */
+    bool want_hidden;    /* with want_logits */
+    bool want_mask;      /* programs take attention_mask */
+    bool keep_gradients; /* sw_gradient */
+    bool no_dropout;     /* training programs leave dropout out */
     int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
-    bool verify;          /* checks the plan while it runs; slow */
-    bool profile;         /* measures every instruction */
-    bool plan_only;       /* no memory is taken: for sw_plan_text */
+    bool verify;             /* checks the plan while it runs; slow */
+    bool profile;            /* measures every instruction */
+    bool plan_only;          /* no memory is taken: for sw_plan_text */
 };
 
 struct sw_step_report {
-    int64_t step;        /* optimizer steps so far, skipped ones included */
-    int64_t applied;     /* of them applied */
-    int64_t samples;     /* global samples so far */
+    int64_t step;    /* optimizer steps so far, skipped ones included */
+    int64_t applied; /* of them applied */
+    int64_t samples; /* global samples so far */
     double loss, grad_norm, lr, loss_scale;
-    bool skipped;        /* overflow: nothing was changed */
-    double targets;      /* labels that counted in this step */
+    bool skipped;   /* overflow: nothing was changed */
+    double targets; /* labels that counted in this step */
 };
 
 /*
@@ -129,8 +129,8 @@ SW_API sw_status sw_export(sw_engine *engine, const char *folder, enum sw_dtype 
 /* ---- checkpoints ---- */
 
 struct sw_save_options {
-    int keep_last;        /* 0 = all */
-    double val_loss;      /* NaN = unknown; the best one is kept besides */
+    int keep_last;   /* 0 = all */
+    double val_loss; /* NaN = unknown; the best one is kept besides */
 };
 SW_API sw_status sw_save(sw_engine *engine, const char *folder,
                          const struct sw_save_options *options);
@@ -144,7 +144,7 @@ struct sw_sampling {
     int64_t top_k;      /* 0 = all */
     double top_p;       /* 0 or 1 = all */
     uint64_t seed;
-    int32_t stop_id;    /* ends the text; -1 = none */
+    int32_t stop_id; /* ends the text; -1 = none */
 };
 /* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when not
  * NULL, [n_new, V]: what each was chosen from. Needs generate_tokens >= n_prompt + n_new. */

@@ -84,14 +84,15 @@ struct sw_attention_spec {
     int64_t heads, kv_heads; /* kv_heads 0 = heads */
     double scale;            /* of the scores, for example 1/sqrt(D) */
     bool causal;
-    int64_t window; /* 0 = none; else key j is visible to query i only if j > i - window */
-    double dropout; /* of the probabilities, in training */
+    int64_t window;    /* 0 = none; else key j is visible to query i only if j > i - window */
+    double dropout;    /* of the probabilities, in training */
     sw_value mask;     /* i32 [B,S], 1 = a real token; SW_NO_VALUE for none */
     sw_value position; /* i32 [1], absolute index of query 0 (keys count from 0); SW_NO_VALUE = 0 */
 };
 /* qkv [B,T,(H + 2 KV) D], queries then keys then values, heads contiguous inside -> [B,T,H D].
  * Streams over key blocks: no T x T matrix is stored. A query that sees no key gives zeros. */
-SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec);
+SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv,
+                                    const struct sw_attention_spec *spec);
 /* q [B,T,H D], k and v [B,S,KV D] -> [B,T,H D] */
 SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                              const struct sw_attention_spec *spec);
@@ -127,7 +128,8 @@ struct sw_user_op {
     void (*gradient)(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
                      const sw_value *out, const sw_value *d_out, sw_value *d_in);
     /* Runs on the CPU; views are row-major. Deterministic, thread-safe, allocates nothing. */
-    void (*kernel)(const struct sw_user_op *op, const struct sw_view *in, const struct sw_view *out);
+    void (*kernel)(const struct sw_user_op *op, const struct sw_view *in,
+                   const struct sw_view *out);
 };
 /* op is borrowed for the life of the engine. out_values [op->n_out]. */
 SW_API void sw_user(sw_graph *g, const struct sw_user_op *op, const sw_value *in,

@@ -16,37 +16,37 @@ extern "C" {
 
 /* All zero plus model, data and output is a legal start. Strings are borrowed for the call. */
 struct sw_train_options {
-    const char *model;            /* folder, config.json or preset */
-    const char *const *data;      /* [n_data] paths or globs */
+    const char *model;       /* folder, config.json or preset */
+    const char *const *data; /* [n_data] paths or globs */
     int n_data;
-    const char *const *val_data;  /* [n_val_data]; none: the last tenth of the data */
+    const char *const *val_data; /* [n_val_data]; none: the last tenth of the data */
     int n_val_data;
-    const char *tokenizer;        /* folder or file; NULL: the model folder's, else characters */
-    const char *config_path;      /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
-    const char *const *sets;      /* [n_sets] "a.b=value" */
+    const char *tokenizer;   /* folder or file; NULL: the model folder's, else characters */
+    const char *config_path; /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
+    const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
-    const char *output;           /* folder of checkpoints, metrics.jsonl and the model */
-    int64_t steps;                /* optimizer steps in all, those before a resume included */
-    int64_t seq_len;              /* 0 = the model's context, at most 1024 */
+    const char *output; /* folder of checkpoints, metrics.jsonl and the model */
+    int64_t steps;      /* optimizer steps in all, those before a resume included */
+    int64_t seq_len;    /* 0 = the model's context, at most 1024 */
     uint64_t seed;
     bool has_seed;
-    bool resume;                  /* from the newest complete checkpoint of the output folder, if any */
-    int64_t eval_every, eval_batches; /* 0 = no validation; 0 batches = 16 */
+    bool resume; /* from the newest complete checkpoint of the output folder, if any */
+    int64_t eval_every, eval_batches;    /* 0 = no validation; 0 batches = 16 */
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
-    const char *sample_prompt;    /* NULL = the end-of-text token, or a line break */
-    int64_t save_every, keep_last; /* 0 = at the end only; 0 = keep all */
-    int export_dtype;             /* enum sw_dtype; -1 = as the model came, f32 for presets */
-    bool quiet;                   /* no line a step */
-    bool no_export;               /* leave out OUTPUT/model */
-    bool profile;                 /* a table of time by operation at the end */
-    volatile sig_atomic_t *stop;  /* set by a signal handler: checkpoint and stop; NULL = never */
+    const char *sample_prompt;           /* NULL = the end-of-text token, or a line break */
+    int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */
+    int export_dtype;            /* enum sw_dtype; -1 = as the model came, f32 for presets */
+    bool quiet;                  /* no line a step */
+    bool no_export;              /* leave out OUTPUT/model */
+    bool profile;                /* a table of time by operation at the end */
+    volatile sig_atomic_t *stop; /* set by a signal handler: checkpoint and stop; NULL = never */
 };
 
 struct sw_train_result {
     int64_t step;
     double loss, val_loss; /* val_loss NaN where none was computed */
     double seconds, tokens_per_s;
-    bool stopped;          /* by *stop, before the last step */
+    bool stopped; /* by *stop, before the last step */
 };
 
 /*

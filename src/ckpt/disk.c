@@ -35,18 +35,18 @@ static sw_status check_length(int len, const char *dir)
     return SW_OK;
 }
 
-sw_status ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path)
+sw_status sw_ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path)
 {
     return check_length(
         snprintf(path, PATH_MAX, "%s/" CKPT_PREFIX "%lld%s", dir, (long long)step, suffix), dir);
 }
 
-sw_status ckpt_join(const char *dir, const char *name, char *path)
+sw_status sw_ckpt_join(const char *dir, const char *name, char *path)
 {
     return check_length(snprintf(path, PATH_MAX, "%s/%s", dir, name), dir);
 }
 
-bool ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step)
+bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step)
 {
     const size_t len = strlen(CKPT_PREFIX);
     if (strncmp(name, CKPT_PREFIX, len) != 0 || name[len] < '0' || name[len] > '9') {
@@ -64,13 +64,13 @@ bool ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step)
 
 /* ---- folders ---- */
 
-bool ckpt_exists(const char *path)
+bool sw_ckpt_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
 }
 
-sw_status ckpt_make_folder(const char *path)
+sw_status sw_ckpt_make_folder(const char *path)
 {
     if (fault("mkdir") || mkdir(path, 0777) != 0) {
         return fail_io("make the folder", path);
@@ -78,7 +78,7 @@ sw_status ckpt_make_folder(const char *path)
     return SW_OK;
 }
 
-sw_status ckpt_sync_folder(const char *path)
+sw_status sw_ckpt_sync_folder(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
@@ -101,14 +101,14 @@ static sw_status sync_above(const char *path, size_t len)
         len--;
     }
     if (len == 0) {
-        return ckpt_sync_folder(".");
+        return sw_ckpt_sync_folder(".");
     }
     memcpy(above, path, len);
     above[len] = '\0';
-    return ckpt_sync_folder(above);
+    return sw_ckpt_sync_folder(above);
 }
 
-sw_status ckpt_make_folders(const char *path)
+sw_status sw_ckpt_make_folders(const char *path)
 {
     char part[PATH_MAX];
     const size_t len = strlen(path);
@@ -126,7 +126,7 @@ sw_status ckpt_make_folders(const char *path)
         if (stat(part, &info) == 0 && S_ISDIR(info.st_mode)) {
             continue;
         }
-        SW_TRY(ckpt_make_folder(part));
+        SW_TRY(sw_ckpt_make_folder(part));
         SW_TRY(sync_above(part, i));
     }
     return SW_OK;
@@ -134,7 +134,7 @@ sw_status ckpt_make_folders(const char *path)
 
 /* ---- files ---- */
 
-sw_status ckpt_write(int fd, const char *path, const void *data, size_t len)
+sw_status sw_ckpt_write(int fd, const char *path, const void *data, size_t len)
 {
     const char *next = data;
     while (len > 0) {
@@ -157,7 +157,7 @@ sw_status ckpt_write(int fd, const char *path, const void *data, size_t len)
     return SW_OK;
 }
 
-sw_status ckpt_sync(int fd, const char *path)
+sw_status sw_ckpt_sync(int fd, const char *path)
 {
     if (fault("fsync") || fsync(fd) != 0) {
         return fail_io("write", path);
@@ -165,7 +165,7 @@ sw_status ckpt_sync(int fd, const char *path)
     return SW_OK;
 }
 
-sw_status ckpt_rename(const char *from, const char *to)
+sw_status sw_ckpt_rename(const char *from, const char *to)
 {
     if (fault("rename") || rename(from, to) != 0) {
         const int error = errno;
@@ -174,7 +174,7 @@ sw_status ckpt_rename(const char *from, const char *to)
     return SW_OK;
 }
 
-sw_status ckpt_unlink(const char *path)
+sw_status sw_ckpt_unlink(const char *path)
 {
     if (fault("unlink") || unlink(path) != 0) {
         return fail_io("remove", path);
@@ -189,7 +189,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-sw_status ckpt_names(const char *path, struct sw_arena *arena, const char ***out, int64_t *out_n)
+sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***out, int64_t *out_n)
 {
     DIR *dir = opendir(path);
     if (!dir) {
@@ -238,28 +238,28 @@ sw_status ckpt_names(const char *path, struct sw_arena *arena, const char ***out
 static sw_status remove_contents(const char *path, struct sw_arena *arena)
 {
     char child[PATH_MAX];
-    SW_TRY(ckpt_join(path, CKPT_MANIFEST, child));
-    if (ckpt_exists(child)) {
-        SW_TRY(ckpt_unlink(child));
+    SW_TRY(sw_ckpt_join(path, CKPT_MANIFEST, child));
+    if (sw_ckpt_exists(child)) {
+        SW_TRY(sw_ckpt_unlink(child));
     }
     const char **names;
     int64_t n;
-    SW_TRY(ckpt_names(path, arena, &names, &n));
+    SW_TRY(sw_ckpt_names(path, arena, &names, &n));
     for (int64_t i = 0; i < n; i++) {
-        SW_TRY(ckpt_join(path, names[i], child));
-        SW_TRY(ckpt_remove(child));
+        SW_TRY(sw_ckpt_join(path, names[i], child));
+        SW_TRY(sw_ckpt_remove(child));
     }
     return SW_OK;
 }
 
-sw_status ckpt_remove(const char *path)
+sw_status sw_ckpt_remove(const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0) {
         return fail_io("remove", path);
     }
     if (!S_ISDIR(info.st_mode)) {
-        SW_TRY(ckpt_unlink(path));
+        SW_TRY(sw_ckpt_unlink(path));
         return SW_OK;
     }
     struct sw_arena arena;

@@ -58,10 +58,10 @@ static sw_status check_cover(const char *where, const struct ckpt_stored *tensor
                 break;
             }
             struct sw_box common;
-            if (ckpt_box_common(rank, box, other, &common)) {
+            if (sw_ckpt_box_common(rank, box, other, &common)) {
                 char text[256];
                 return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) is stored twice at %s", where, e->param,
-                               e->kind, ckpt_box_format(rank, &common, text, sizeof(text)));
+                               e->kind, sw_ckpt_box_format(rank, &common, text, sizeof(text)));
             }
         }
     }
@@ -174,7 +174,7 @@ static sw_status read_piece(const struct sw_json_doc *doc, const struct sw_json 
     SW_TRY(get_i64s(doc, object, "start", piece.box.start, &n_start));
     SW_TRY(get_i64s(doc, object, "dims", piece.box.dims, &n_dims));
     if (n_start != entry->shape.rank || n_dims != entry->shape.rank ||
-        !ckpt_box_inside(&entry->shape, &piece.box)) {
+        !sw_ckpt_box_inside(&entry->shape, &piece.box)) {
         return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is not inside its tensor", sw_json_name(doc),
                        piece.key);
     }
@@ -322,7 +322,7 @@ static sw_status check_sizes(const struct ckpt_manifest *m, const char *folder)
     for (int64_t i = 0; i < m->n_files; i++) {
         char path[PATH_MAX];
         struct stat info;
-        SW_TRY(ckpt_join(folder, m->files[i].name, path));
+        SW_TRY(sw_ckpt_join(folder, m->files[i].name, path));
         if (stat(path, &info) != 0) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s", path, strerror(errno));
         }
@@ -352,7 +352,7 @@ static sw_status read_into(struct ckpt_manifest *m, const char *folder)
     char path[PATH_MAX];
     char *text;
     size_t len;
-    SW_TRY(ckpt_join(folder, CKPT_MANIFEST, path));
+    SW_TRY(sw_ckpt_join(folder, CKPT_MANIFEST, path));
     SW_TRY(sw_file_read(path, &text, &len));
     sw_status st = check_text(path, text, len);
     if (st == SW_OK) {
@@ -369,14 +369,14 @@ static sw_status read_into(struct ckpt_manifest *m, const char *folder)
     return SW_OK;
 }
 
-sw_status ckpt_manifest_read(const char *folder, struct ckpt_manifest *out)
+sw_status sw_ckpt_manifest_read(const char *folder, struct ckpt_manifest *out)
 {
     struct ckpt_manifest m = {0};
     sw_arena_init(&m.arena, "checkpoint");
     const sw_status st = read_into(&m, folder);
     if (st < 0) {
         const struct ckpt_manifest head = {.serial = m.serial, .meta.step = m.meta.step};
-        ckpt_manifest_fini(&m);
+        sw_ckpt_manifest_fini(&m);
         if (st == SW_E_UNSUP) {
             *out = head;
         }
@@ -386,15 +386,15 @@ sw_status ckpt_manifest_read(const char *folder, struct ckpt_manifest *out)
     return SW_OK;
 }
 
-void ckpt_manifest_fini(struct ckpt_manifest *manifest)
+void sw_ckpt_manifest_fini(struct ckpt_manifest *manifest)
 {
     sw_json_close(manifest->doc);
     sw_arena_fini(&manifest->arena);
     memset(manifest, 0, sizeof(*manifest));
 }
 
-int64_t ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
-                           const char *kind)
+int64_t sw_ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
+                              const char *kind)
 {
     const struct sw_ckpt_entry wanted = {.param = param, .kind = kind};
     int64_t low = 0, high = manifest->n_tensors;
@@ -443,8 +443,8 @@ static sw_status open_parts(struct ckpt_manifest *m, const char *folder, struct 
     }
     for (int rank = 0; rank < g->n_ranks; rank++) {
         char name[32], path[PATH_MAX];
-        ckpt_part_name(rank, "json", name, sizeof(name));
-        SW_TRY(ckpt_join(folder, name, path));
+        sw_ckpt_part_name(rank, "json", name, sizeof(name));
+        SW_TRY(sw_ckpt_join(folder, name, path));
         SW_TRY(sw_json_read(path, SW_JSON_STRICT, &g->docs[rank]));
         const struct sw_json_doc *doc = g->docs[rank];
         const struct sw_json *root = sw_json_root(g->docs[rank]), *boxes;
@@ -576,7 +576,7 @@ static sw_status put_tensor(struct sw_json_doc *doc, struct sw_json *array,
         !sw_json_put_str(doc, object, "dtype", sw_dtype_name(e->dtype))) {
         return fail_memory();
     }
-    SW_TRY(ckpt_put_i64s(doc, object, "shape", e->shape.dims, e->shape.rank));
+    SW_TRY(sw_ckpt_put_i64s(doc, object, "shape", e->shape.dims, e->shape.rank));
     if (!(boxes = sw_json_put(doc, object, "boxes", SW_JSON_ARRAY))) {
         return fail_memory();
     }
@@ -588,8 +588,8 @@ static sw_status put_tensor(struct sw_json_doc *doc, struct sw_json *array,
             !sw_json_put_i64(doc, box, "offset", piece->offset)) {
             return fail_memory();
         }
-        SW_TRY(ckpt_put_i64s(doc, box, "start", piece->box.start, e->shape.rank));
-        SW_TRY(ckpt_put_i64s(doc, box, "dims", piece->box.dims, e->shape.rank));
+        SW_TRY(sw_ckpt_put_i64s(doc, box, "start", piece->box.start, e->shape.rank));
+        SW_TRY(sw_ckpt_put_i64s(doc, box, "dims", piece->box.dims, e->shape.rank));
     }
     return SW_OK;
 }
@@ -642,19 +642,19 @@ static sw_status merge(struct ckpt_manifest *m, const char *folder, struct gathe
     SW_TRY(open_parts(m, folder, g));
     SW_TRY(gather_boxes(m, g));
     SW_TRY(group_tensors(m, folder, g));
-    SW_TRY(ckpt_join(folder, CKPT_MANIFEST, path));
+    SW_TRY(sw_ckpt_join(folder, CKPT_MANIFEST, path));
     for (int rank = 0; rank < g->n_ranks; rank++) {
         char name[32], list[PATH_MAX];
-        ckpt_part_name(rank, "json", name, sizeof(name));
-        SW_TRY(ckpt_join(folder, name, list));
-        SW_TRY(ckpt_unlink(list));
+        sw_ckpt_part_name(rank, "json", name, sizeof(name));
+        SW_TRY(sw_ckpt_join(folder, name, list));
+        SW_TRY(sw_ckpt_unlink(list));
     }
     SW_TRY(write_text(m, path)); /* syncs the folder: part files, removed lists and manifest */
     return SW_OK;
 }
 
-sw_status ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta, int64_t serial,
-                              int n_ranks)
+sw_status sw_ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta,
+                                 int64_t serial, int n_ranks)
 {
     struct ckpt_manifest m = {.serial = serial, .n_writers = n_ranks, .meta = *meta};
     struct gathered g = {.n_ranks = n_ranks};
@@ -667,7 +667,7 @@ sw_status ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *met
     }
     sw_free(g.docs);
     sw_free(g.loose);
-    ckpt_manifest_fini(&m);
+    sw_ckpt_manifest_fini(&m);
     SW_TRY(st);
     return SW_OK;
 }

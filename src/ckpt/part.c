@@ -32,7 +32,7 @@ struct part {
     struct sw_arena arena;
 };
 
-void ckpt_part_name(int rank, const char *extension, char *buf, size_t cap)
+void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap)
 {
     snprintf(buf, cap, "part-%05d.%s", rank, extension);
 }
@@ -54,9 +54,9 @@ static sw_status check_tensors(const struct sw_ckpt_tensor *tensors, int64_t n)
         char text[128];
         if ((unsigned)t->dtype >= SW_DTYPE_COUNT || t->shape.rank < 0 ||
             t->shape.rank > SW_MAX_RANK || !sw_shape_check(&t->shape, sw_dtype_bytes(t->dtype)) ||
-            !ckpt_box_inside(&t->shape, &t->box)) {
+            !sw_ckpt_box_inside(&t->shape, &t->box)) {
             return SW_FAIL(SW_E_ARG, "checkpoint: box %s of %s (%s) is not inside its tensor",
-                           ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text)), t->param,
+                           sw_ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text)), t->param,
                            t->kind);
         }
     }
@@ -81,7 +81,7 @@ static sw_status lay_out(struct part *p)
             }
             char text[SW_MAX_RANK * 48] = "";
             if (!is_whole(t)) {
-                ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text));
+                sw_ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text));
             }
             p->key[i] = sw_arena_printf(&p->arena, "%s/%s%s", t->kind, t->param, text);
             if (!p->key[i]) {
@@ -129,7 +129,7 @@ static sw_status build_header(struct part *p)
 
 static sw_status put(struct part *p, const void *data, size_t len)
 {
-    SW_TRY(ckpt_write(p->fd, p->path, data, len));
+    SW_TRY(sw_ckpt_write(p->fd, p->path, data, len));
     sw_digest_update(p->digest, data, len);
     p->written_bytes += (int64_t)len;
     return SW_OK;
@@ -150,7 +150,7 @@ static sw_status stream(struct part *p, sw_ckpt_read_fn read, void *ctx, void *p
             SW_TRY(put(p, piece, (size_t)n * elem_bytes));
         }
     }
-    SW_TRY(ckpt_sync(p->fd, p->path));
+    SW_TRY(sw_ckpt_sync(p->fd, p->path));
     return SW_OK;
 }
 
@@ -175,8 +175,8 @@ close_file:
     return st;
 }
 
-sw_status ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
-                        const int64_t *values, int n)
+sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
+                           const int64_t *values, int n)
 {
     struct sw_json *array = sw_json_put(doc, object, key, SW_JSON_ARRAY);
     for (int i = 0; i < n && array; i++) {
@@ -200,9 +200,9 @@ static sw_status list_box(const struct part *p, int64_t i, struct sw_json_doc *d
         !sw_json_put_i64(doc, box, "offset", (int64_t)p->header.len + p->offset[i])) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the list of a checkpoint");
     }
-    SW_TRY(ckpt_put_i64s(doc, box, "shape", t->shape.dims, t->shape.rank));
-    SW_TRY(ckpt_put_i64s(doc, box, "start", t->box.start, t->shape.rank));
-    SW_TRY(ckpt_put_i64s(doc, box, "dims", t->box.dims, t->shape.rank));
+    SW_TRY(sw_ckpt_put_i64s(doc, box, "shape", t->shape.dims, t->shape.rank));
+    SW_TRY(sw_ckpt_put_i64s(doc, box, "start", t->box.start, t->shape.rank));
+    SW_TRY(sw_ckpt_put_i64s(doc, box, "dims", t->box.dims, t->shape.rank));
     return SW_OK;
 }
 
@@ -230,9 +230,9 @@ static sw_status build_list(const struct part *p, const char *name, struct sw_js
 static sw_status write_list(const struct part *p, const char *folder, int rank)
 {
     char name[32], path[PATH_MAX];
-    ckpt_part_name(rank, "json", name, sizeof(name));
-    SW_TRY(ckpt_join(folder, name, path));
-    ckpt_part_name(rank, "safetensors", name, sizeof(name));
+    sw_ckpt_part_name(rank, "json", name, sizeof(name));
+    SW_TRY(sw_ckpt_join(folder, name, path));
+    sw_ckpt_part_name(rank, "safetensors", name, sizeof(name));
     struct sw_json_doc *doc;
     SW_TRY(sw_json_new(path, &doc));
     struct sw_str text = {0};
@@ -254,8 +254,8 @@ static sw_status write_part(struct part *p, const char *folder, int rank, sw_ckp
                             void *ctx)
 {
     char name[32];
-    ckpt_part_name(rank, "safetensors", name, sizeof(name));
-    SW_TRY(ckpt_join(folder, name, p->path));
+    sw_ckpt_part_name(rank, "safetensors", name, sizeof(name));
+    SW_TRY(sw_ckpt_join(folder, name, p->path));
     SW_TRY(lay_out(p));
     SW_TRY(build_header(p));
     SW_TRY(sw_digest_open(&p->digest));
@@ -270,7 +270,7 @@ sw_status sw_ckpt_write_part(const char *dir, int64_t step, int rank,
 {
     SW_TRY(check_tensors(tensors, n_tensors));
     char folder[PATH_MAX];
-    SW_TRY(ckpt_folder(dir, step, CKPT_UNFINISHED, folder));
+    SW_TRY(sw_ckpt_folder(dir, step, CKPT_UNFINISHED, folder));
     struct part *part = sw_alloc_zero("checkpoint", 1, sizeof(*part));
     SW_TRY_ALLOC(part, "a part of a checkpoint");
     part->tensors = tensors;

@@ -15,37 +15,39 @@
 #define CKPT_RETIRED ".old"    /* being deleted, or waiting for its successor to take its name */
 
 /* "dir/checkpoint-STEP" and suffix into path[PATH_MAX]. SW_E_IO when it is too long. */
-sw_status ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path);
+sw_status sw_ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path);
 /* "dir/name" into path[PATH_MAX]. */
-sw_status ckpt_join(const char *dir, const char *name, char *path);
+sw_status sw_ckpt_join(const char *dir, const char *name, char *path);
 /* The step of "checkpoint-STEP" + suffix; false for any other name. */
-bool ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step);
+bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step);
 
 /* ---- disk.c: fault points mkdir, write, fsync, rename, unlink ---- */
 
 /* mkdir -p, each new name made durable. */
-sw_status ckpt_make_folders(const char *path);
+sw_status sw_ckpt_make_folders(const char *path);
 /* A new, empty folder. */
-sw_status ckpt_make_folder(const char *path);
-sw_status ckpt_sync_folder(const char *path);
-sw_status ckpt_rename(const char *from, const char *to);
+sw_status sw_ckpt_make_folder(const char *path);
+sw_status sw_ckpt_sync_folder(const char *path);
+sw_status sw_ckpt_rename(const char *from, const char *to);
 /* Writes all of it; `path` is for messages. */
-sw_status ckpt_write(int fd, const char *path, const void *data, size_t len);
-sw_status ckpt_sync(int fd, const char *path);
-sw_status ckpt_unlink(const char *path);
+sw_status sw_ckpt_write(int fd, const char *path, const void *data, size_t len);
+sw_status sw_ckpt_sync(int fd, const char *path);
+sw_status sw_ckpt_unlink(const char *path);
 /* A file or a folder with all it holds, the manifest first: a part of it never looks whole. */
-sw_status ckpt_remove(const char *path);
-bool ckpt_exists(const char *path);
+sw_status sw_ckpt_remove(const char *path);
+bool sw_ckpt_exists(const char *path);
 /* Names in a folder, "." and ".." left out, in the order of the bytes. */
-sw_status ckpt_names(const char *path, struct sw_arena *arena, const char ***out, int64_t *out_n);
+sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***out,
+                        int64_t *out_n);
 
 /* ---- box.c ---- */
 
 /* Common part of two boxes; false when it is empty. */
-bool ckpt_box_common(int rank, const struct sw_box *a, const struct sw_box *b, struct sw_box *out);
-bool ckpt_box_inside(const struct sw_shape *shape, const struct sw_box *box);
+bool sw_ckpt_box_common(int rank, const struct sw_box *a, const struct sw_box *b,
+                        struct sw_box *out);
+bool sw_ckpt_box_inside(const struct sw_shape *shape, const struct sw_box *box);
 /* "[0:5,3:7]" */
-const char *ckpt_box_format(int rank, const struct sw_box *box, char *buf, size_t cap);
+const char *sw_ckpt_box_format(int rank, const struct sw_box *box, char *buf, size_t cap);
 
 /* ---- manifest.c ---- */
 
@@ -77,29 +79,29 @@ struct ckpt_manifest {
 };
 
 /* Part lists of all ranks in `folder` and meta -> folder/manifest.json, durable; the part lists go. */
-sw_status ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta, int64_t serial,
-                              int n_ranks);
+sw_status sw_ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta,
+                                 int64_t serial, int n_ranks);
 /*
  * Reads and checks the manifest, and that every file it names is there with its size.
  *
  * SW_E_FORMAT, SW_E_IO  the checkpoint is not complete
  * SW_E_UNSUP            it is newer than this program; out->serial and out->meta.step are set, nothing else
  */
-sw_status ckpt_manifest_read(const char *folder, struct ckpt_manifest *out);
-void ckpt_manifest_fini(struct ckpt_manifest *manifest);
-int64_t ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
-                           const char *kind);
+sw_status sw_ckpt_manifest_read(const char *folder, struct ckpt_manifest *out);
+void sw_ckpt_manifest_fini(struct ckpt_manifest *manifest);
+int64_t sw_ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
+                              const char *kind);
 /* The list that one rank leaves beside its data: name and path. */
-void ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
+void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
 
 /* The boxes, as arrays "start" and "dims" of a JSON object. */
-sw_status ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
-                        const int64_t *values, int n);
+sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
+                           const int64_t *values, int n);
 
 /* ---- scan.c ---- */
 
 /* Before a save: removes what dead runs left, gives a retired checkpoint its name back when its
  * successor never came. Says so in the log. */
-sw_status ckpt_heal(const char *dir);
+sw_status sw_ckpt_heal(const char *dir);
 /* The readable one of least validation loss, of equal ones the newest; NULL when none has a loss. */
-const struct sw_ckpt_summary *ckpt_best(const struct sw_ckpt_list *list);
+const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list);

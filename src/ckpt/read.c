@@ -36,7 +36,7 @@ void sw_ckpt_close(struct sw_ckpt *ckpt)
     sw_free(ckpt->fds);
     sw_free(ckpt->window.mem);
     sw_free(ckpt->path);
-    ckpt_manifest_fini(&ckpt->manifest);
+    sw_ckpt_manifest_fini(&ckpt->manifest);
     sw_free(ckpt);
 }
 
@@ -44,7 +44,7 @@ static sw_status fill(struct sw_ckpt *ckpt, const char *path)
 {
     ckpt->path = sw_strdup("checkpoint", path);
     ckpt->window.mem = sw_alloc("checkpoint", WINDOW_BYTES);
-    SW_TRY(ckpt_manifest_read(path, &ckpt->manifest));
+    SW_TRY(sw_ckpt_manifest_read(path, &ckpt->manifest));
     ckpt->fds = sw_alloc_zero("checkpoint", (size_t)ckpt->manifest.n_files, sizeof(int));
     for (int64_t i = 0; i < ckpt->manifest.n_files && ckpt->fds; i++) {
         ckpt->fds[i] = -1;
@@ -79,7 +79,7 @@ static sw_status choose(const char *dir, bool want_best, const struct sw_ckpt_li
     }
     const struct sw_ckpt_summary *item = list->n_items ? &list->items[0] : NULL;
     if (want_best) {
-        item = ckpt_best(list);
+        item = sw_ckpt_best(list);
     }
     if (!item || !item->complete) {
         return SW_PENDING;
@@ -133,8 +133,8 @@ sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out)
     int64_t step;
     sw_status st;
     SW_TRY(split_path(path, dir, name));
-    SW_TRY(ckpt_join(path, CKPT_MANIFEST, manifest));
-    if (ckpt_parse_name(name, "", &step) || ckpt_exists(manifest)) {
+    SW_TRY(sw_ckpt_join(path, CKPT_MANIFEST, manifest));
+    if (sw_ckpt_parse_name(name, "", &step) || sw_ckpt_exists(manifest)) {
         st = open_folder(path, out);
     } else if (!is_folder(path) && (strcmp(name, "latest") == 0 || strcmp(name, "best") == 0)) {
         st = open_newest(dir, strcmp(name, "best") == 0, out);
@@ -169,7 +169,7 @@ const struct sw_ckpt_entry *sw_ckpt_entry(const struct sw_ckpt *ckpt, int64_t i_
 
 int64_t sw_ckpt_find(const struct sw_ckpt *ckpt, const char *param, const char *kind)
 {
-    return ckpt_manifest_find(&ckpt->manifest, param, kind);
+    return sw_ckpt_manifest_find(&ckpt->manifest, param, kind);
 }
 
 /* ---- bytes ---- */
@@ -186,7 +186,7 @@ static sw_status open_file(struct sw_ckpt *ckpt, int64_t i_file)
     if (ckpt->fds[i_file] >= 0) {
         return SW_OK;
     }
-    SW_TRY(ckpt_join(ckpt->path, ckpt->manifest.files[i_file].name, path));
+    SW_TRY(sw_ckpt_join(ckpt->path, ckpt->manifest.files[i_file].name, path));
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return fail_file(ckpt, i_file, strerror(errno));
@@ -321,10 +321,10 @@ sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_b
     const struct ckpt_stored *tensor = &ckpt->manifest.tensors[i_tensor];
     const struct sw_ckpt_entry *entry = &tensor->entry;
     const struct sw_box wanted = box ? *box : sw_box_whole(&entry->shape);
-    if (!ckpt_box_inside(&entry->shape, &wanted)) {
+    if (!sw_ckpt_box_inside(&entry->shape, &wanted)) {
         char text[256];
         return SW_FAIL(SW_E_ARG, "%s: box %s is not inside %s (%s)", ckpt->path,
-                       ckpt_box_format(entry->shape.rank, &wanted, text, sizeof(text)),
+                       sw_ckpt_box_format(entry->shape.rank, &wanted, text, sizeof(text)),
                        entry->param, entry->kind);
     }
     if (dtype != entry->dtype && (!sw_dtype_is_float(dtype) || !sw_dtype_is_float(entry->dtype))) {
@@ -335,7 +335,7 @@ sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_b
     for (int64_t i = 0; i < tensor->n_pieces; i++) {
         const struct ckpt_piece *piece = &tensor->pieces[i];
         struct sw_box common;
-        if (ckpt_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
+        if (sw_ckpt_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
             SW_TRY(copy_common(ckpt, entry, piece, &wanted, &common, dtype, dst));
         }
     }

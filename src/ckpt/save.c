@@ -13,10 +13,10 @@ sw_status sw_ckpt_begin(const char *dir, int64_t step)
         return SW_FAIL(SW_E_ARG, "checkpoint of step %lld", (long long)step);
     }
     char path[PATH_MAX];
-    SW_TRY(ckpt_folder(dir, step, CKPT_UNFINISHED, path));
-    SW_TRY(ckpt_make_folders(dir));
-    SW_TRY(ckpt_heal(dir));
-    SW_TRY(ckpt_make_folder(path));
+    SW_TRY(sw_ckpt_folder(dir, step, CKPT_UNFINISHED, path));
+    SW_TRY(sw_ckpt_make_folders(dir));
+    SW_TRY(sw_ckpt_heal(dir));
+    SW_TRY(sw_ckpt_make_folder(path));
     return SW_OK;
 }
 
@@ -24,10 +24,10 @@ void sw_ckpt_drop(const char *dir, int64_t step)
 {
     char path[PATH_MAX], reason[1024];
     snprintf(reason, sizeof(reason), "%s", sw_error_message());
-    if (ckpt_folder(dir, step, CKPT_UNFINISHED, path) < 0 || !ckpt_exists(path)) {
+    if (sw_ckpt_folder(dir, step, CKPT_UNFINISHED, path) < 0 || !sw_ckpt_exists(path)) {
         return;
     }
-    if (ckpt_remove(path) < 0) {
+    if (sw_ckpt_remove(path) < 0) {
         sw_log(SW_LOG_WARN, "%s", sw_error_message());
         SW_FAIL(SW_E_IO, "%s", reason); /* what made the save fail is what the caller reports */
     }
@@ -52,19 +52,19 @@ static sw_status next_serial(const char *dir, int64_t *out)
 static sw_status publish(const char *dir, const char *unfinished, const char *path,
                          const char *retired)
 {
-    if (ckpt_exists(path)) {
-        SW_TRY(ckpt_rename(path, retired));
-        SW_TRY(ckpt_sync_folder(dir));
+    if (sw_ckpt_exists(path)) {
+        SW_TRY(sw_ckpt_rename(path, retired));
+        SW_TRY(sw_ckpt_sync_folder(dir));
     }
-    SW_TRY(ckpt_rename(unfinished, path));
-    SW_TRY(ckpt_sync_folder(dir));
+    SW_TRY(sw_ckpt_rename(unfinished, path));
+    SW_TRY(sw_ckpt_sync_folder(dir));
     return SW_OK;
 }
 
 static sw_status write_marker(const char *dir, const char *marker, const char *name)
 {
     char path[PATH_MAX], text[256];
-    SW_TRY(ckpt_join(dir, marker, path));
+    SW_TRY(sw_ckpt_join(dir, marker, path));
     const int len = snprintf(text, sizeof(text), "%s\n", name);
     SW_TRY(sw_file_write_atomic(path, text, (size_t)len));
     return SW_OK;
@@ -74,17 +74,17 @@ static sw_status write_marker(const char *dir, const char *marker, const char *n
  * whole checkpoint or one that does not look like any. */
 static sw_status retire(const char *dir, const char *path, const char *retired)
 {
-    if (ckpt_exists(path)) {
-        SW_TRY(ckpt_rename(path, retired));
-        SW_TRY(ckpt_sync_folder(dir));
+    if (sw_ckpt_exists(path)) {
+        SW_TRY(sw_ckpt_rename(path, retired));
+        SW_TRY(sw_ckpt_sync_folder(dir));
     }
-    SW_TRY(ckpt_remove(retired));
+    SW_TRY(sw_ckpt_remove(retired));
     return SW_OK;
 }
 
 static sw_status keep_newest(const char *dir, int keep_last, const struct sw_ckpt_list *list)
 {
-    const struct sw_ckpt_summary *best = ckpt_best(list);
+    const struct sw_ckpt_summary *best = sw_ckpt_best(list);
     int64_t n_kept = 0;
     for (int64_t i = 0; i < list->n_items && keep_last > 0; i++) {
         const struct sw_ckpt_summary *item = &list->items[i];
@@ -96,8 +96,8 @@ static sw_status keep_newest(const char *dir, int keep_last, const struct sw_ckp
             continue;
         }
         char path[PATH_MAX], retired[PATH_MAX];
-        SW_TRY(ckpt_folder(dir, item->step, "", path));
-        SW_TRY(ckpt_folder(dir, item->step, CKPT_RETIRED, retired));
+        SW_TRY(sw_ckpt_folder(dir, item->step, "", path));
+        SW_TRY(sw_ckpt_folder(dir, item->step, CKPT_RETIRED, retired));
         SW_TRY(retire(dir, path, retired));
     }
     return SW_OK;
@@ -115,12 +115,12 @@ static sw_status mark_and_clean(const struct sw_ckpt_save_options *options, int6
         goto fini_list;
     }
     SW_TRY_OR(fini_list, write_marker(options->dir, "latest", list.items[0].name));
-    const struct sw_ckpt_summary *best = ckpt_best(&list);
+    const struct sw_ckpt_summary *best = sw_ckpt_best(&list);
     if (best) {
         SW_TRY_OR(fini_list, write_marker(options->dir, "best", best->name));
     }
     /* From here on the save is done: what cannot be deleted now is deleted by the next. */
-    if ((ckpt_exists(retired) && ckpt_remove(retired) < 0) ||
+    if ((sw_ckpt_exists(retired) && sw_ckpt_remove(retired) < 0) ||
         keep_newest(options->dir, options->keep_last, &list) < 0) {
         sw_log(SW_LOG_WARN, "an old checkpoint stays for now: %s", sw_error_message());
     }
@@ -137,11 +137,11 @@ sw_status sw_ckpt_commit(const struct sw_ckpt_save_options *options,
     if (n_ranks < 1) {
         return SW_FAIL(SW_E_ARG, "checkpoint by %d writers", n_ranks);
     }
-    SW_TRY(ckpt_folder(options->dir, meta->step, CKPT_UNFINISHED, unfinished));
-    SW_TRY(ckpt_folder(options->dir, meta->step, "", path));
-    SW_TRY(ckpt_folder(options->dir, meta->step, CKPT_RETIRED, retired));
+    SW_TRY(sw_ckpt_folder(options->dir, meta->step, CKPT_UNFINISHED, unfinished));
+    SW_TRY(sw_ckpt_folder(options->dir, meta->step, "", path));
+    SW_TRY(sw_ckpt_folder(options->dir, meta->step, CKPT_RETIRED, retired));
     SW_TRY(next_serial(options->dir, &serial));
-    SW_TRY(ckpt_manifest_write(unfinished, meta, serial, n_ranks));
+    SW_TRY(sw_ckpt_manifest_write(unfinished, meta, serial, n_ranks));
     SW_TRY(publish(options->dir, unfinished, path, retired));
     SW_TRY(mark_and_clean(options, meta->step, retired));
     return SW_OK;

@@ -18,7 +18,7 @@ static bool is_verdict(sw_status st)
 static sw_status look(struct sw_ckpt_summary *item, struct sw_arena *arena)
 {
     struct ckpt_manifest manifest = {0};
-    const sw_status st = ckpt_manifest_read(item->path, &manifest);
+    const sw_status st = sw_ckpt_manifest_read(item->path, &manifest);
     if (!is_verdict(st)) {
         return sw_frame_at(__FILE__, __LINE__, st);
     }
@@ -36,7 +36,7 @@ static sw_status look(struct sw_ckpt_summary *item, struct sw_arena *arena)
         item->problem = sw_arena_strdup(arena, sw_error_message());
         SW_TRY_ALLOC(item->problem, "the list of checkpoints");
     }
-    ckpt_manifest_fini(&manifest);
+    sw_ckpt_manifest_fini(&manifest);
     return SW_OK;
 }
 
@@ -55,7 +55,7 @@ static int compare_items(const void *a, const void *b)
 static sw_status add(const char *dir, const char *name, int64_t step, struct sw_ckpt_list *list)
 {
     char path[PATH_MAX];
-    SW_TRY(ckpt_join(dir, name, path));
+    SW_TRY(sw_ckpt_join(dir, name, path));
     struct sw_ckpt_summary item = {.step = step};
     item.name = sw_arena_strdup(&list->arena, name);
     item.path = sw_arena_strdup(&list->arena, path);
@@ -85,16 +85,16 @@ static sw_status fill(const char *dir, struct sw_ckpt_list *list)
 {
     const char **names;
     int64_t n, step;
-    SW_TRY(ckpt_names(dir, &list->arena, &names, &n));
+    SW_TRY(sw_ckpt_names(dir, &list->arena, &names, &n));
     list->items = sw_arena_array(&list->arena, (size_t)n + 1, sizeof(*list->items));
     SW_TRY_ALLOC(list->items, "the list of checkpoints");
     for (int64_t i = 0; i < n; i++) {
-        if (ckpt_parse_name(names[i], "", &step)) {
+        if (sw_ckpt_parse_name(names[i], "", &step)) {
             SW_TRY(add(dir, names[i], step, list));
         }
     }
     for (int64_t i = 0; i < n; i++) {
-        if (ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
+        if (sw_ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
             SW_TRY(add_retired(dir, names[i], step, list));
         }
     }
@@ -108,7 +108,7 @@ sw_status sw_ckpt_list(const char *dir, struct sw_ckpt_list *out)
 {
     struct sw_ckpt_list list = {0};
     sw_arena_init(&list.arena, "checkpoint");
-    if (ckpt_exists(dir)) {
+    if (sw_ckpt_exists(dir)) {
         const sw_status st = fill(dir, &list);
         if (st < 0) {
             sw_ckpt_list_fini(&list);
@@ -125,7 +125,7 @@ void sw_ckpt_list_fini(struct sw_ckpt_list *list)
     memset(list, 0, sizeof(*list));
 }
 
-const struct sw_ckpt_summary *ckpt_best(const struct sw_ckpt_list *list)
+const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list)
 {
     const struct sw_ckpt_summary *best = NULL;
     for (int64_t i = 0; i < list->n_items; i++) {
@@ -143,11 +143,11 @@ const struct sw_ckpt_summary *ckpt_best(const struct sw_ckpt_list *list)
 static sw_status is_whole(const char *path, bool *out)
 {
     struct ckpt_manifest manifest = {0};
-    const sw_status st = ckpt_manifest_read(path, &manifest);
+    const sw_status st = sw_ckpt_manifest_read(path, &manifest);
     if (!is_verdict(st)) {
         return sw_frame_at(__FILE__, __LINE__, st);
     }
-    ckpt_manifest_fini(&manifest);
+    sw_ckpt_manifest_fini(&manifest);
     *out = st == SW_OK || st == SW_E_UNSUP;
     return SW_OK;
 }
@@ -156,22 +156,22 @@ static sw_status heal_retired(const char *dir, const char *retired, int64_t step
 {
     char path[PATH_MAX];
     bool successor_whole = false, retired_whole = false;
-    SW_TRY(ckpt_folder(dir, step, "", path));
+    SW_TRY(sw_ckpt_folder(dir, step, "", path));
     SW_TRY(is_whole(path, &successor_whole));
     if (!successor_whole) {
         SW_TRY(is_whole(retired, &retired_whole));
     }
     if (!retired_whole) {
         sw_log(SW_LOG_WARN, "removing what a run that ended left of %s", retired);
-        SW_TRY(ckpt_remove(retired));
+        SW_TRY(sw_ckpt_remove(retired));
         return SW_OK;
     }
     sw_log(SW_LOG_WARN, "%s gets its name back: the save that replaced it did not finish", retired);
-    if (ckpt_exists(path)) {
-        SW_TRY(ckpt_remove(path));
+    if (sw_ckpt_exists(path)) {
+        SW_TRY(sw_ckpt_remove(path));
     }
-    SW_TRY(ckpt_rename(retired, path));
-    SW_TRY(ckpt_sync_folder(dir));
+    SW_TRY(sw_ckpt_rename(retired, path));
+    SW_TRY(sw_ckpt_sync_folder(dir));
     return SW_OK;
 }
 
@@ -187,22 +187,22 @@ static sw_status heal(const char *dir, struct sw_arena *arena)
 {
     const char **names;
     int64_t n, step;
-    SW_TRY(ckpt_names(dir, arena, &names, &n));
+    SW_TRY(sw_ckpt_names(dir, arena, &names, &n));
     for (int64_t i = 0; i < n; i++) {
         char path[PATH_MAX];
-        SW_TRY(ckpt_join(dir, names[i], path));
-        if (ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
+        SW_TRY(sw_ckpt_join(dir, names[i], path));
+        if (sw_ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
             SW_TRY(heal_retired(dir, path, step));
-        } else if (ckpt_parse_name(names[i], CKPT_UNFINISHED, &step) ||
+        } else if (sw_ckpt_parse_name(names[i], CKPT_UNFINISHED, &step) ||
                    is_marker_leftover(names[i])) {
             sw_log(SW_LOG_WARN, "removing %s, which a run that ended left unfinished", path);
-            SW_TRY(ckpt_remove(path));
+            SW_TRY(sw_ckpt_remove(path));
         }
     }
     return SW_OK;
 }
 
-sw_status ckpt_heal(const char *dir)
+sw_status sw_ckpt_heal(const char *dir)
 {
     struct sw_arena arena;
     sw_arena_init(&arena, "checkpoint");

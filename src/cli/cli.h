@@ -24,10 +24,10 @@ struct words {
 struct flag {
     const char *name; /* "--steps" */
     enum flag_type type;
-    void *to;         /* bool, int64_t, double, const char *, struct words */
-    const char *arg;  /* what the help calls the value: "N"; NULL for FLAG_BOOL */
+    void *to;        /* bool, int64_t, double, const char *, struct words */
+    const char *arg; /* what the help calls the value: "N"; NULL for FLAG_BOOL */
     const char *help;
-    bool many;        /* LIST: takes all words up to the next flag */
+    bool many; /* LIST: takes all words up to the next flag */
 };
 
 struct command {

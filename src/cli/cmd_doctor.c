@@ -12,11 +12,13 @@ int sw_cmd_doctor(int argc, char **argv)
         {"--threads", FLAG_INT, &threads, "N", "measure with N threads (all)", 0},
     };
     const struct command command = {"doctor", "[--threads N]",
-                                    "Libraries found, and measured rates of this processor.", flags, 1};
+                                    "Libraries found, and measured rates of this processor.", flags,
+                                    1};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0) {
         char *text = NULL;
-        status = sw_doctor_text((int)threads, &text) >= 0 ? CLI_DONE : cli_error(&command, CLI_FAILED);
+        status =
+            sw_doctor_text((int)threads, &text) >= 0 ? CLI_DONE : cli_error(&command, CLI_FAILED);
         printf("%s", status == CLI_DONE ? text : "");
         sw_text_free(text);
     }

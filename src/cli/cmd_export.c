@@ -14,12 +14,14 @@ int sw_cmd_export(int argc, char **argv)
     struct words words = {0};
     const struct flag flags[] = {
         {"--output", FLAG_TEXT, &output, "DIR", "the Hugging Face folder to write", 0},
-        {"--dtype", FLAG_TEXT, &dtype_name, "f32|bf16|f16", "of the weights (f32, as checkpoints have them)", 0},
-        {"--tokenizer", FLAG_TEXT, &tokenizer_path, "DIR", "put these tokenizer files beside them", 0},
+        {"--dtype", FLAG_TEXT, &dtype_name, "f32|bf16|f16",
+         "of the weights (f32, as checkpoints have them)", 0},
+        {"--tokenizer", FLAG_TEXT, &tokenizer_path, "DIR", "put these tokenizer files beside them",
+         0},
     };
-    const struct command command = {"export", "CHECKPOINT --output DIR [--dtype D] [--tokenizer DIR]",
-                                    "Writes the weights of a checkpoint as a Hugging Face folder.",
-                                    flags, 3};
+    const struct command command = {
+        "export", "CHECKPOINT --output DIR [--dtype D] [--tokenizer DIR]",
+        "Writes the weights of a checkpoint as a Hugging Face folder.", flags, 3};
     int status = cli_parse(&command, argc, argv, &words);
     const char *path = words.n == 1 ? words.items[0] : NULL;
     int dtype = strcmp(dtype_name, "f32") == 0    ? SW_F32

@@ -72,7 +72,8 @@ int sw_cmd_generate(int argc, char **argv)
         {"--tokens", FLAG_INT, &run.tokens, "N", "new tokens at most (100)", 0},
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X", "0 = greedy (0)", 0},
         {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
-        {"--top-p", FLAG_REAL, &run.sampling.top_p, "P", "draw from the likeliest share P (all)", 0},
+        {"--top-p", FLAG_REAL, &run.sampling.top_p, "P", "draw from the likeliest share P (all)",
+         0},
         {"--seed", FLAG_INT, &run.seed, "S", "of the draws (42)", 0},
         {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end of text", 0},
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
@@ -86,8 +87,9 @@ int sw_cmd_generate(int argc, char **argv)
     }
     if (status < 0 && (run.tokens < 1 || run.sampling.temperature < 0 || run.sampling.top_k < 0 ||
                        run.sampling.top_p < 0 || run.sampling.top_p > 1)) {
-        status = cli_fail(&command, CLI_REFUSED,
-                          "wanted --tokens >= 1, --temperature >= 0, --top-k >= 0, 0 <= --top-p <= 1");
+        status =
+            cli_fail(&command, CLI_REFUSED,
+                     "wanted --tokens >= 1, --temperature >= 0, --top-k >= 0, 0 <= --top-p <= 1");
     }
     if (status < 0) {
         bool started = false;

@@ -30,10 +30,12 @@ int sw_cmd_train(int argc, char **argv)
     int64_t seed = -1, threads = -1;
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET",
-         "Hugging Face folder, config.json, or gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl", 0},
-        {"--data", FLAG_LIST, &data, "FILE", "text, JSONL or .bin token shards; globs are fine", true},
-        {"--val-data", FLAG_LIST, &val_data, "FILE", "for validation; else the last tenth of the data",
+         "Hugging Face folder, config.json, or gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl",
+         0},
+        {"--data", FLAG_LIST, &data, "FILE", "text, JSONL or .bin token shards; globs are fine",
          true},
+        {"--val-data", FLAG_LIST, &val_data, "FILE",
+         "for validation; else the last tenth of the data", true},
         {"--tokenizer", FLAG_TEXT, &o.tokenizer, "DIR",
          "tokenizer files; default: the model folder's, else the characters of the text", 0},
         {"--deepspeed", FLAG_TEXT, &o.config_path, "FILE", "ds_config.json", 0},
@@ -48,7 +50,8 @@ int sw_cmd_train(int argc, char **argv)
         {"--host-memory", FLAG_TEXT, &host_memory, "BYTES", "budget", 0},
         {"--eval-every", FLAG_INT, &o.eval_every, "N", "steps between validations (never)", 0},
         {"--eval-batches", FLAG_INT, &o.eval_batches, "N", "batches of one validation (16)", 0},
-        {"--sample-every", FLAG_INT, &o.sample_every, "N", "steps between samples of text (never)", 0},
+        {"--sample-every", FLAG_INT, &o.sample_every, "N", "steps between samples of text (never)",
+         0},
         {"--sample-tokens", FLAG_INT, &o.sample_tokens, "N", "length of a sample (200)", 0},
         {"--sample-prompt", FLAG_TEXT, &o.sample_prompt, "TEXT", "begins every sample", 0},
         {"--save-every", FLAG_INT, &o.save_every, "N", "steps between checkpoints (at the end)", 0},
@@ -70,8 +73,8 @@ int sw_cmd_train(int argc, char **argv)
             o.export_dtype = strcmp(dtype, dtype_names[i]) == 0 ? dtypes[i] : o.export_dtype;
         }
         if (o.export_dtype < 0) {
-            status = cli_fail(&command, CLI_REFUSED, "--export-dtype: wanted f32, bf16 or f16, got %s",
-                              dtype);
+            status = cli_fail(&command, CLI_REFUSED,
+                              "--export-dtype: wanted f32, bf16 or f16, got %s", dtype);
         }
     }
     /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */

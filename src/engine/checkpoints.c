@@ -16,7 +16,8 @@ static void print_json(const struct sw_ckpt_summary *item, FILE *out)
     sw_str_printf(&line, ",\"step\":%lld,\"complete\":%s", (long long)item->step,
                   item->complete ? "true" : "false");
     if (item->complete) {
-        sw_str_printf(&line, ",\"bytes\":%lld,\"writers\":%lld,\"fingerprint\":\"%016llx\",\"val_loss\":",
+        sw_str_printf(&line,
+                      ",\"bytes\":%lld,\"writers\":%lld,\"fingerprint\":\"%016llx\",\"val_loss\":",
                       (long long)item->bytes, (long long)item->n_writers,
                       (unsigned long long)item->fingerprint);
         if (isfinite(item->val_loss)) {

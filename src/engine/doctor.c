@@ -16,7 +16,8 @@ static const struct {
     {"oneDNN", SW_HAVE_DNNL, "matrix products take the built-in kernels"},
     {"liburing", SW_HAVE_URING, "file transfers take a pool of threads"},
     {"PCRE2", SW_HAVE_PCRE2, "no byte-level BPE tokenizers (apt-get install libpcre2-dev)"},
-    {"utf8proc", SW_HAVE_UTF8PROC, "no byte-level BPE tokenizers (apt-get install libutf8proc-dev)"},
+    {"utf8proc", SW_HAVE_UTF8PROC,
+     "no byte-level BPE tokenizers (apt-get install libutf8proc-dev)"},
     {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
     {"MPI", SW_HAVE_MPI, "one process"},
@@ -38,12 +39,14 @@ sw_status sw_doctor_text(int n_threads, char **out)
     sw_str_printf(&text, "spillway %s\n", sw_version());
     for (size_t i = 0; i < SW_LEN(libraries); i++) {
         sw_str_printf(&text, "%s %-9s%s%s\n", libraries[i].found ? "✓" : "✗", libraries[i].name,
-                      libraries[i].found ? "" : " ", libraries[i].found ? "" : libraries[i].without);
+                      libraries[i].found ? "" : " ",
+                      libraries[i].found ? "" : libraries[i].without);
     }
     sw_str_printf(&text, "cpu      %s, %d threads\nisa      %s\nkernels  %s\n", report.cpu,
                   report.n_threads, report.isa, sw_device_kernel_set(dev));
     for (size_t i = 0; i < SW_LEN(report.peak); i++) {
-        sw_str_printf(&text, "%-8s register peak %7.1f GFLOP/s a thread, product %7.1f GFLOP/s: %s\n",
+        sw_str_printf(&text,
+                      "%-8s register peak %7.1f GFLOP/s a thread, product %7.1f GFLOP/s: %s\n",
                       sw_dtype_name(report.peak[i].dtype), report.peak[i].register_gflops,
                       report.peak[i].product_gflops, report.peak[i].path);
     }

@@ -36,7 +36,7 @@ struct sw_engine {
     struct sw_hf_folder *folder;   /* weights, while they are read */
     char *model_folder;            /* where the model came from; NULL for presets */
     enum sw_dtype dtype, grad_dtype;
-    enum sw_dtype export_dtype;    /* what the model's folder had */
+    enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     int64_t batch, tokens, micro_batches; /* B, T, K */
     struct sw_update_rule rule;
@@ -64,26 +64,25 @@ struct sw_engine {
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 
 /* ---- open.c ---- */
-sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch);
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch);
 /* Reads an f32 (or f64) scalar output. */
-sw_status engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
+sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
 /* ---- step.c ---- */
 /* Any float output, widened to f32. */
-sw_status engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
+sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
-sw_status engine_settle_tie(struct sw_engine *e);
-sw_status engine_zero_states(struct sw_engine *e);
-sw_status engine_index_params(struct sw_engine *e);
-sw_status engine_init_weights(struct sw_engine *e);
-sw_status engine_load_folder(struct sw_engine *e);
-sw_status engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                            int64_t n, float *out);
-sw_status engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                            int64_t n, const float *src);
-const struct engine_param *engine_find_param(const struct sw_engine *e, const char *name);
+sw_status sw_engine_settle_tie(struct sw_engine *e);
+sw_status sw_engine_zero_states(struct sw_engine *e);
+sw_status sw_engine_index_params(struct sw_engine *e);
+sw_status sw_engine_init_weights(struct sw_engine *e);
+sw_status sw_engine_load_folder(struct sw_engine *e);
+sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                               int64_t n, float *out);
+sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                               int64_t n, const float *src);
+const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
-const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, const char *name);
-
+const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

@@ -19,8 +19,8 @@ struct weights {
     void *ctx;
 };
 
-static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w, int64_t i,
-                              float *piece, void *narrow)
+static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w,
+                              int64_t i, float *piece, void *narrow)
 {
     const struct sw_safetensor_spec *spec = &w->specs[i];
     const int64_t elems = sw_shape_elems(&spec->shape);
@@ -106,7 +106,7 @@ static sw_status check_dtype(enum sw_dtype dtype)
 static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {
     struct sw_engine *e = ctx;
-    return engine_get_master(e, &e->params[i], first, n, out);
+    return sw_engine_get_master(e, &e->params[i], first, n, out);
 }
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)

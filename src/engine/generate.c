@@ -67,8 +67,7 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
 static sw_status give(struct sw_engine *e, int i_program, const char *name, const int32_t *ids,
                       int64_t n)
 {
-    const sw_value v =
-        sw_graph_find(e->plan->programs[i_program].graph, SW_ROLE_INPUT, name);
+    const sw_value v = sw_graph_find(e->plan->programs[i_program].graph, SW_ROLE_INPUT, name);
     return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
 }
 
@@ -98,9 +97,9 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
         return SW_FAIL(SW_E_ARG, "sw_generate: a step is under way");
     }
     if (n_prompt < 1 || n_new < 0 || n_prompt + n_new > e->options.generate_tokens) {
-        return SW_FAIL(SW_E_ARG, "sw_generate: %lld + %lld tokens; wanted a prompt and at most %lld",
-                       (long long)n_prompt, (long long)n_new,
-                       (long long)e->options.generate_tokens);
+        return SW_FAIL(
+            SW_E_ARG, "sw_generate: %lld + %lld tokens; wanted a prompt and at most %lld",
+            (long long)n_prompt, (long long)n_new, (long long)e->options.generate_tokens);
     }
     for (int64_t i = 0; i < n_prompt; i++) {
         if (prompt[i] < 0 || prompt[i] >= e->model->vocab) {
@@ -135,7 +134,8 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
     }
     while (n < n_new) {
         const struct sw_graph *g = e->plan->programs[last_program].graph;
-        SW_TRY_OR(done, engine_read_output(e, last_program, sw_graph_find_output(g, "logits"), logits));
+        SW_TRY_OR(done, sw_engine_read_output(e, last_program, sw_graph_find_output(g, "logits"),
+                                              logits));
         if (out_logits) {
             memcpy(out_logits + n * vocab, logits, (size_t)vocab * sizeof *logits);
         }

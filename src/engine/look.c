@@ -50,7 +50,7 @@ static sw_status add_stream(struct sw_engine *e, const struct sw_stream *stream,
     int32_t *index = NULL;
     float *values = sw_alloc("engine", (size_t)n * sizeof *values);
     SW_TRY_ALLOC(values, "a gradient");
-    SW_TRY_OR(done, engine_read_output(e, i_program, stream->grad, values));
+    SW_TRY_OR(done, sw_engine_read_output(e, i_program, stream->grad, values));
     if (info->sparse_index < 0) {
         for (int64_t i = 0; i < n; i++) {
             out[i] += values[i];
@@ -77,7 +77,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!e->options.keep_gradients || e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without keep_gradients");
     }
-    const struct engine_param *param = engine_find_param(e, name);
+    const struct engine_param *param = sw_engine_find_param(e, name);
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
@@ -117,8 +117,8 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         const struct sw_op *op = &program->graph->ops[instr->op];
         const char *path = instr->kernel.path ? instr->kernel.path : "";
         int r = 0;
-        while (r < n && (strcmp(rows[r].name, sw_op_name(op)) != 0 ||
-                         strcmp(rows[r].path, path) != 0)) {
+        while (r < n &&
+               (strcmp(rows[r].name, sw_op_name(op)) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
         if (r == (int)SW_LEN(rows)) {
@@ -145,11 +145,11 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
             }
         }
         const double ms = (double)rows[best].ns / 1e6;
-        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
-                      rows[best].path, (long long)rows[best].count, ms,
-                      total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
-                      ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6
-                             : 0);
+        sw_str_printf(
+            &text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name, rows[best].path,
+            (long long)rows[best].count, ms,
+            total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
+            ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6 : 0);
         rows[best].name = NULL;
     }
     return give_text(&text, out);

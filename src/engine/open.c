@@ -18,7 +18,8 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(sw_config_load(o->config_path, o->sets, o->n_sets, &e->config));
     } else {
         const char *text = o->config_text ? o->config_text : "{}";
-        SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
+        SW_TRY(
+            sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
     }
     SW_TRY(sw_config_resolve(e->config, 1, 0));
     return sw_config_check_built(e->config);
@@ -73,7 +74,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
             e->model_folder = sw_strdup("engine", o->model);
             SW_TRY_ALLOC(e->model_folder, "the model's path");
             SW_TRY(sw_hf_folder_open(o->model, &e->folder));
-            SW_TRY(engine_settle_tie(e));
+            SW_TRY(sw_engine_settle_tie(e));
         }
     }
     SW_TRY(sw_model_open(e->model_doc, &e->model));
@@ -83,14 +84,16 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
                        (long long)e->tokens, (long long)e->model->max_tokens);
     }
     if (o->vocab_size > e->model->vocab) {
-        return SW_FAIL(SW_E_CONFIG, "the tokenizer has %lld tokens and the model a vocabulary of %lld",
+        return SW_FAIL(SW_E_CONFIG,
+                       "the tokenizer has %lld tokens and the model a vocabulary of %lld",
                        (long long)o->vocab_size, (long long)e->model->vocab);
     }
     if (o->generate_tokens < 0) {
         e->options.generate_tokens = e->tokens;
     }
     if (o->generate_tokens > e->model->max_tokens) {
-        return SW_FAIL(SW_E_CONFIG, "generation up to %lld tokens: the model has positions for %lld",
+        return SW_FAIL(SW_E_CONFIG,
+                       "generation up to %lld tokens: the model has positions for %lld",
                        (long long)o->generate_tokens, (long long)e->model->max_tokens);
     }
     return SW_OK;
@@ -179,7 +182,7 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
 
 static sw_status make_plan(struct sw_engine *e)
 {
-    const struct sw_engine_options *o = &e->options; 
+    const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
     const bool train = !o->no_train;
     const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
@@ -193,10 +196,12 @@ static sw_status make_plan(struct sw_engine *e)
          {SW_PROGRAM_TRAIN, &p->train, e->batch, e->tokens, .backward = true, .labels = true}},
         {o->want_eval, {SW_PROGRAM_EVAL, &p->eval, e->batch, e->tokens, .labels = true}},
         {o->want_logits,
-         {SW_PROGRAM_LOGITS, &p->logits, e->batch, e->tokens, .logits = true, .hidden = o->want_hidden}},
+         {SW_PROGRAM_LOGITS, &p->logits, e->batch, e->tokens, .logits = true,
+          .hidden = o->want_hidden}},
         {generate,
          {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = true}},
-        {generate, {SW_PROGRAM_DECODE, &p->decode, 1, 1, .cache = o->generate_tokens, .logits = true}},
+        {generate,
+         {SW_PROGRAM_DECODE, &p->decode, 1, 1, .cache = o->generate_tokens, .logits = true}},
     };
     struct sw_program_spec specs[SW_LEN(all)];
     int n = 0;
@@ -225,14 +230,15 @@ static sw_status make_plan(struct sw_engine *e)
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
         .rule = e->trains ? &e->rule : NULL,
-        .recompute_every = e->model ? sw_config_recompute_every(c, e->model->layers)
-                                    : c->spillway.recompute_every,
+        .recompute_every =
+            e->model ? sw_config_recompute_every(c, e->model->layers) : c->spillway.recompute_every,
         .keep_gradients = o->keep_gradients,
         .extra_fingerprint = extra_fingerprint(e),
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
-    if (host > 0 && (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
+    if (host > 0 &&
+        (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
         options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
@@ -262,7 +268,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     };
     SW_TRY(sw_device_open_cpu(&cpu, &e->device));
     SW_TRY(make_plan(e));
-    SW_TRY(engine_index_params(e));
+    SW_TRY(sw_engine_index_params(e));
     if (o->plan_only) {
         return SW_OK;
     }
@@ -270,8 +276,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY_ALLOC(e->scratch, "conversions");
     const struct sw_executor_options options = {.verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
-    SW_TRY(engine_zero_states(e));
-    SW_TRY(e->folder ? engine_load_folder(e) : engine_init_weights(e));
+    SW_TRY(sw_engine_zero_states(e));
+    SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
     e->folder = NULL;
     return SW_OK;
@@ -334,8 +340,8 @@ static sw_status check_ids(const struct sw_engine *e, const char *name, const st
     if (!labels && strcmp(name, "input_ids") != 0) {
         return SW_OK;
     }
-    const int64_t limit = labels && e->model->head == SW_HEAD_CLASSIFY ? e->model->labels
-                                                                       : e->model->vocab;
+    const int64_t limit =
+        labels && e->model->head == SW_HEAD_CLASSIFY ? e->model->labels : e->model->vocab;
     const int32_t *ids = view->data;
     const int64_t n = sw_shape_elems(&view->shape);
     for (int64_t i = 0; i < n; i++) {
@@ -359,7 +365,7 @@ static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
     return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
 }
 
-sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
 {
     const struct sw_graph *g = e->plan->programs[i_program].graph;
     for (sw_value v = 0; v < g->n_values; v++) {
@@ -378,20 +384,19 @@ sw_status engine_give_inputs(struct sw_engine *e, int i_program, const struct sw
         if (tensor->view.dtype != info->dtype ||
             !sw_shape_equal(&tensor->view.shape, &info->shape)) {
             char have[96], want[96];
-            return SW_FAIL(SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name,
-                           sw_dtype_name(info->dtype),
-                           sw_shape_format(&info->shape, want, sizeof want),
-                           sw_dtype_name(tensor->view.dtype),
-                           sw_shape_format(&tensor->view.shape, have, sizeof have));
+            return SW_FAIL(
+                SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name, sw_dtype_name(info->dtype),
+                sw_shape_format(&info->shape, want, sizeof want), sw_dtype_name(tensor->view.dtype),
+                sw_shape_format(&tensor->view.shape, have, sizeof have));
         }
         SW_TRY(check_ids(e, info->name, &tensor->view));
-        SW_TRY(sw_executor_write(e->executor, i_program, v, tensor->view.data,
-                                 sw_value_bytes(info)));
+        SW_TRY(
+            sw_executor_write(e->executor, i_program, v, tensor->view.data, sw_value_bytes(info)));
     }
     return SW_OK;
 }
 
-sw_status engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
+sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
 {
     float value = 0;
     SW_TRY(sw_executor_read(e->executor, i_program, v, &value, sizeof value));

@@ -39,8 +39,8 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-static void add(struct tensors *t, const char *param, const char *kind, const struct sw_shape *shape,
-                struct source source)
+static void add(struct tensors *t, const char *param, const char *kind,
+                const struct sw_shape *shape, struct source source)
 {
     t->sources[t->n] = source;
     t->list[t->n++] = (struct sw_ckpt_tensor){
@@ -85,7 +85,7 @@ static sw_status read_piece(void *ctx, int64_t i_tensor, int64_t first, int64_t 
     const struct tensors *t = ctx;
     const struct source *source = &t->sources[i_tensor];
     if (source->param) {
-        return engine_get_master(t->engine, source->param, first, n, dst);
+        return sw_engine_get_master(t->engine, source->param, first, n, dst);
     }
     return sw_executor_save(t->engine->executor, source->state, (size_t)first * sizeof(float), dst,
                             (size_t)n * sizeof(float));
@@ -175,7 +175,7 @@ static sw_status load_tensor(struct tensors *t, int64_t i, struct sw_ckpt *ckpt,
         const int64_t n = sw_min_i64(elems - first, piece_elems);
         SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
         if (t->sources[i].param) {
-            SW_TRY(engine_set_master(e, t->sources[i].param, first, n, piece));
+            SW_TRY(sw_engine_set_master(e, t->sources[i].param, first, n, piece));
         } else {
             SW_TRY(sw_executor_load(e->executor, t->sources[i].state, (size_t)first * sizeof *piece,
                                     piece, (size_t)n * sizeof *piece));
@@ -192,8 +192,9 @@ static sw_status check_math(const struct sw_engine *e, struct sw_ckpt *ckpt)
     }
     const char *kernels = sw_device_kernel_set(e->device);
     if (e->config->spillway.allow_other_math) {
-        sw_log(SW_LOG_WARN, "%s: written under other arithmetic (kernels %s, here %s); goes on because "
-                            "spillway.allow_other_math is set",
+        sw_log(SW_LOG_WARN,
+               "%s: written under other arithmetic (kernels %s, here %s); goes on because "
+               "spillway.allow_other_math is set",
                sw_ckpt_path(ckpt), meta->kernel_set ? meta->kernel_set : "unknown", kernels);
         return SW_OK;
     }

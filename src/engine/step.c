@@ -8,7 +8,8 @@
 static sw_status check_ready(const struct sw_engine *e)
 {
     if (e->failed) {
-        return SW_FAIL(SW_E_ARG, "an earlier step failed half way; load a checkpoint or open again");
+        return SW_FAIL(SW_E_ARG,
+                       "an earlier step failed half way; load a checkpoint or open again");
     }
     if (e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "this engine was opened without training");
@@ -37,12 +38,12 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
         return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches; sw_step is due",
                        (long long)e->micro_batches);
     }
-    SW_TRY(engine_give_inputs(e, e->programs.train, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.train, batch));
     set_micro(e);
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
     double sum = 0, count = 0;
-    SW_TRY(engine_read_scalar(e, e->programs.train, e->loss_sum, &sum));
-    SW_TRY(engine_read_scalar(e, e->programs.train, e->loss_count, &count));
+    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_sum, &sum));
+    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_count, &count));
     if (e->n_forward == 0) {
         e->sum_loss = e->sum_count = e->sum_means = 0;
     }
@@ -163,17 +164,17 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
                       double *out_count)
 {
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
-    SW_TRY(engine_give_inputs(e, e->programs.eval, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.eval, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
     double sum = 0, count = 0;
-    SW_TRY(engine_read_scalar(e, e->programs.eval, e->eval_sum, &sum));
-    SW_TRY(engine_read_scalar(e, e->programs.eval, e->eval_count, &count));
+    SW_TRY(sw_engine_read_scalar(e, e->programs.eval, e->eval_sum, &sum));
+    SW_TRY(sw_engine_read_scalar(e, e->programs.eval, e->eval_count, &count));
     *out_sum = sum;
     *out_count = count;
     return SW_OK;
 }
 
-sw_status engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out)
+sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out)
 {
     const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
     const int64_t n = sw_shape_elems(&info->shape);
@@ -203,8 +204,8 @@ int64_t sw_logits_elems(const sw_engine *e)
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
-    SW_TRY(engine_give_inputs(e, e->programs.logits, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.logits, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
     const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
-    return engine_read_output(e, e->programs.logits, sw_graph_find_output(g, "logits"), out);
+    return sw_engine_read_output(e, e->programs.logits, sw_graph_find_output(g, "logits"), out);
 }

@@ -21,7 +21,7 @@ struct job {
     sw_engine *engine;
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
-    int32_t *ids, *labels; /* [K, B, T] */
+    int32_t *ids, *labels;     /* [K, B, T] */
     struct sw_tensor *tensors; /* [K, 2] */
     struct sw_batch *batches;  /* [K] */
     int64_t first_step;
@@ -174,9 +174,10 @@ static sw_status open_metrics(struct job *job)
 static sw_status check_options(const struct sw_train_options *o)
 {
     if (!o->model || o->n_data < 1 || !o->output) {
-        return SW_FAIL(SW_E_ARG, "train wants %s", !o->model        ? "--model"
-                                                   : o->n_data < 1 ? "--data"
-                                                                   : "--output");
+        return SW_FAIL(SW_E_ARG, "train wants %s",
+                       !o->model       ? "--model"
+                       : o->n_data < 1 ? "--data"
+                                       : "--output");
     }
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
@@ -190,7 +191,8 @@ static sw_status validate(struct job *job)
 {
     const int64_t n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
     int64_t n_batches = (n_samples + job->batch - 1) / job->batch;
-    n_batches = sw_min_i64(n_batches, job->options->eval_batches > 0 ? job->options->eval_batches : 16);
+    n_batches =
+        sw_min_i64(n_batches, job->options->eval_batches > 0 ? job->options->eval_batches : 16);
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n_batches; i++) {
         SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_VAL, i * job->batch, job->batch, job->ids,
@@ -233,7 +235,8 @@ static sw_status print_sample(struct job *job)
                                          .top_k = 40,
                                          .seed = job->engine->seed + (uint64_t)job->engine->step,
                                          .stop_id = -1};
-    SW_TRY_OR(done, sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
+    SW_TRY_OR(done,
+              sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
     SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
     fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n", (long long)job->engine->step,
             o->sample_prompt ? o->sample_prompt : "", text);
@@ -284,11 +287,12 @@ static void print_step(struct job *job, const struct sw_step_report *r, double s
     }
     const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
     const bool lasting = validated || !job->terminal || r->step == o->steps || r->skipped;
-    fprintf(job->out,
-            "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s eta %s%s%s",
-            job->terminal ? "\r\033[K" : "", (long long)r->step, (long long)o->steps, r->loss, val,
-            r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, device, host, eta,
-            r->skipped ? " (skipped: overflow)" : "", lasting ? "\n" : "");
+    fprintf(
+        job->out,
+        "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s eta %s%s%s",
+        job->terminal ? "\r\033[K" : "", (long long)r->step, (long long)o->steps, r->loss, val,
+        r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, device, host, eta,
+        r->skipped ? " (skipped: overflow)" : "", lasting ? "\n" : "");
     if (job->terminal && !lasting) { /* the live bar: what is done of 20 cells */
         const int done = (int)(20 * r->step / o->steps);
         fprintf(job->out, " [%.*s%*s]", done, "####################", 20 - done, "");
@@ -399,11 +403,12 @@ static sw_status set_up(struct job *job)
 static void print_head(const struct job *job)
 {
     char bytes[32];
-    fprintf(job->out,
-            "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
-            job->options->model, (long long)sw_engine_parameters(job->engine),
-            sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
-            (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    fprintf(
+        job->out,
+        "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
+        job->options->model, (long long)sw_engine_parameters(job->engine),
+        sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
+        (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     fprintf(job->out, "plan: device %s; kernels %s\n",
             sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0)),
             sw_device_kernel_set(job->engine->device));
@@ -476,9 +481,9 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
             .loss = job.loss,
             .val_loss = job.val_loss,
             .seconds = seconds,
-            .tokens_per_s = seconds > 0 ? steps * (double)(job.micro_batches * job.batch * job.tokens) /
-                                              seconds
-                                        : 0,
+            .tokens_per_s =
+                seconds > 0 ? steps * (double)(job.micro_batches * job.batch * job.tokens) / seconds
+                            : 0,
             .stopped = stopped && job.engine->step < options->steps,
         };
         st = finish(&job, result->stopped);

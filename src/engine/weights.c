@@ -13,7 +13,7 @@ static size_t elem_bytes(const struct sw_persistent *item)
 
 /* ---- the index ---- */
 
-sw_status engine_index_params(struct sw_engine *e)
+sw_status sw_engine_index_params(struct sw_engine *e)
 {
     const struct sw_plan *plan = e->plan;
     e->params = sw_alloc_zero("engine", (size_t)plan->n_persistent + 1, sizeof *e->params);
@@ -33,7 +33,7 @@ sw_status engine_index_params(struct sw_engine *e)
     return SW_OK;
 }
 
-const struct engine_param *engine_find_param(const struct sw_engine *e, const char *name)
+const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name)
 {
     for (int32_t i = 0; i < e->n_params; i++) {
         if (strcmp(e->params[i].work->name, name) == 0) {
@@ -43,7 +43,7 @@ const struct engine_param *engine_find_param(const struct sw_engine *e, const ch
     return NULL;
 }
 
-sw_status engine_zero_states(struct sw_engine *e)
+sw_status sw_engine_zero_states(struct sw_engine *e)
 {
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         if (e->plan->persistent[i].role == SW_ROLE_STATE) {
@@ -98,7 +98,8 @@ static sw_status get_piece(struct sw_engine *e, const struct engine_param *param
                                 (size_t)n * bytes);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
+    SW_TRY(
+        sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
@@ -112,8 +113,8 @@ static sw_status get_piece(struct sw_engine *e, const struct engine_param *param
     return SW_OK;
 }
 
-sw_status engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                            int64_t n, const float *src)
+sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                               int64_t n, const float *src)
 {
     for (int64_t at = 0; at < n; at += SW_PIECE) {
         SW_TRY(set_piece(e, param, first + at, sw_min_i64(n - at, SW_PIECE), src + at));
@@ -121,8 +122,8 @@ sw_status engine_set_master(struct sw_engine *e, const struct engine_param *para
     return SW_OK;
 }
 
-sw_status engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                            int64_t n, float *out)
+sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
+                               int64_t n, float *out)
 {
     for (int64_t at = 0; at < n; at += SW_PIECE) {
         SW_TRY(get_piece(e, param, first + at, sw_min_i64(n - at, SW_PIECE), out + at));
@@ -133,7 +134,7 @@ sw_status engine_get_master(struct sw_engine *e, const struct engine_param *para
 static sw_status find_range(const struct sw_engine *e, const char *name, int64_t first, int64_t n,
                             const struct engine_param **out)
 {
-    const struct engine_param *param = engine_find_param(e, name);
+    const struct engine_param *param = sw_engine_find_param(e, name);
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
@@ -150,14 +151,14 @@ sw_status sw_get_weight(sw_engine *e, const char *name, int64_t first, int64_t n
 {
     const struct engine_param *param = NULL;
     SW_TRY(find_range(e, name, first, n, &param));
-    return engine_get_master(e, param, first, n, out);
+    return sw_engine_get_master(e, param, first, n, out);
 }
 
 sw_status sw_set_weight(sw_engine *e, const char *name, int64_t first, int64_t n, const float *src)
 {
     const struct engine_param *param = NULL;
     SW_TRY(find_range(e, name, first, n, &param));
-    return engine_set_master(e, param, first, n, src);
+    return sw_engine_set_master(e, param, first, n, src);
 }
 
 int32_t sw_engine_n_tensors(const sw_engine *e)
@@ -202,8 +203,8 @@ static void fill_item(void *ctx, int64_t item, int worker)
     const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
     for (int64_t i = begin; i < end; i++) {
         f->dst[i] = f->init->kind == SW_INIT_NORMAL
-                        ? (float)(f->init->std * sw_philox_normal(f->seed, f->stream,
-                                                                  (uint64_t)(f->first + i)))
+                        ? (float)(f->init->std *
+                                  sw_philox_normal(f->seed, f->stream, (uint64_t)(f->first + i)))
                         : f->init->kind == SW_INIT_ONE;
     }
 }
@@ -217,12 +218,12 @@ static sw_status init_param(struct sw_engine *e, const struct engine_param *para
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
         f.first = at;
         sw_pool_run(pool, SW_PIECE / 1024, fill_item, &f);
-        SW_TRY(engine_set_master(e, param, at, sw_min_i64(elems - at, SW_PIECE), piece));
+        SW_TRY(sw_engine_set_master(e, param, at, sw_min_i64(elems - at, SW_PIECE), piece));
     }
     return SW_OK;
 }
 
-sw_status engine_init_weights(struct sw_engine *e)
+sw_status sw_engine_init_weights(struct sw_engine *e)
 {
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
     SW_TRY_ALLOC(piece, "initial weights");
@@ -238,7 +239,7 @@ sw_status engine_init_weights(struct sw_engine *e)
 
 /* ---- a Hugging Face folder ---- */
 
-const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, const char *name)
+const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name)
 {
     char buf[512];
     for (int i = 0;; i++) {
@@ -250,7 +251,7 @@ const struct sw_safetensor *engine_find_in_folder(const struct sw_engine *e, con
     }
 }
 
-sw_status engine_settle_tie(struct sw_engine *e)
+sw_status sw_engine_settle_tie(struct sw_engine *e)
 {
     const struct sw_safetensor *head = sw_hf_folder_find(e->folder, "lm_head.weight");
     const struct sw_safetensor *table = sw_hf_folder_find(e->folder, "transformer.wte.weight");
@@ -273,17 +274,17 @@ static sw_status load_param(struct sw_engine *e, const struct engine_param *para
                        tensor->file, tensor->name, tensor->dtype_name);
     }
     if (!sw_shape_equal(shape, &tensor->shape)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s",
-                       tensor->file, tensor->name,
-                       sw_shape_format(&tensor->shape, have, sizeof have),
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s", tensor->file,
+                       tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
                        sw_shape_format(shape, want, sizeof want));
     }
     const int64_t elems = sw_shape_elems(shape);
     const size_t bytes = sw_dtype_bytes(tensor->dtype);
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
         const int64_t n = sw_min_i64(elems - at, SW_PIECE);
-        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes, n);
-        SW_TRY(engine_set_master(e, param, at, n, piece));
+        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
+                   n);
+        SW_TRY(sw_engine_set_master(e, param, at, n, piece));
     }
     return SW_OK;
 }
@@ -295,7 +296,7 @@ static void warn_unused(const struct sw_engine *e)
         const struct sw_safetensor *tensor = sw_hf_folder_at(e->folder, i);
         bool used = e->model->ops->ignores(e->model, tensor->name);
         for (int32_t p = 0; p < e->n_params && !used; p++) {
-            used = engine_find_in_folder(e, e->params[p].work->name) == tensor;
+            used = sw_engine_find_in_folder(e, e->params[p].work->name) == tensor;
         }
         if (!used) {
             sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
@@ -304,14 +305,14 @@ static void warn_unused(const struct sw_engine *e)
     }
 }
 
-sw_status engine_load_folder(struct sw_engine *e)
+sw_status sw_engine_load_folder(struct sw_engine *e)
 {
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
     SW_TRY_ALLOC(piece, "reading weights");
     sw_status st = SW_OK;
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
         struct engine_param *param = &e->params[i];
-        const struct sw_safetensor *tensor = engine_find_in_folder(e, param->work->name);
+        const struct sw_safetensor *tensor = sw_engine_find_in_folder(e, param->work->name);
         if (tensor) {
             st = load_param(e, param, tensor, piece);
             param->file_name = sw_arena_strdup(&e->names, tensor->name);

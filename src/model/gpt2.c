@@ -27,10 +27,10 @@ static const struct gpt2 *gpt2_of(const struct sw_model *model)
 static sw_status read_head(struct sw_json_doc *doc, const struct sw_json *config, struct gpt2 *m)
 {
     const struct sw_json *list = sw_json_get(config, "architectures");
-    const char *name = list && list->type == SW_JSON_ARRAY && list->first &&
-                               list->first->type == SW_JSON_STRING
-                           ? list->first->string
-                           : "GPT2LMHeadModel";
+    const char *name =
+        list && list->type == SW_JSON_ARRAY && list->first && list->first->type == SW_JSON_STRING
+            ? list->first->string
+            : "GPT2LMHeadModel";
     if (strcmp(name, "GPT2LMHeadModel") == 0 || strcmp(name, "GPT2Model") == 0) {
         m->super.head = SW_HEAD_LM;
         m->super.head_name = m->super.tied ? NULL : "lm_head.weight";
@@ -75,9 +75,9 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
     const struct {
         const char *key;
         int64_t value;
-    } sizes[] = {{"n_embd", base->width},      {"n_layer", base->layers},
-                 {"n_head", m->heads},         {"vocab_size", base->vocab},
-                 {"n_inner", m->inner},        {"n_positions", base->max_tokens}};
+    } sizes[] = {{"n_embd", base->width}, {"n_layer", base->layers},
+                 {"n_head", m->heads},    {"vocab_size", base->vocab},
+                 {"n_inner", m->inner},   {"n_positions", base->max_tokens}};
     for (size_t i = 0; i < SW_LEN(sizes); i++) {
         if (sizes[i].value < 1 || sizes[i].value > INT32_MAX) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted a positive 32-bit number",
@@ -174,7 +174,8 @@ static sw_value cached_attention(const struct gpt2 *m, sw_graph *g, sw_value qkv
                            SW_SHAPE(spec->batch, spec->cache_tokens, width), SW_NO_VALUE);
         const sw_value in[3] = {cache, sw_slice(g, qkv_BTC3, 2, (1 + i) * width, width),
                                 attention->position};
-        all[i] = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_KV_APPEND, in, 3, NULL), cache);
+        all[i] =
+            sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_KV_APPEND, in, 3, NULL), cache);
     }
     const sw_value q_BTC = sw_slice(g, qkv_BTC3, 2, 0, width);
     return sw_attention(g, q_BTC, all[0], all[1], attention);
@@ -250,17 +251,15 @@ static sw_value lm_head(const struct gpt2 *m, sw_graph *g, const struct sw_forwa
     if (!spec->has_labels) {
         return SW_NO_VALUE;
     }
-    const sw_value labels =
-        sw_input(g, "labels", SW_I32, SW_SHAPE(spec->batch, spec->tokens));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(spec->batch, spec->tokens));
     return sw_linear_cross_entropy(g, h_BTC, head_VC, labels);
 }
 
-static sw_value classify_head(const struct gpt2 *m, sw_graph *g,
-                              const struct sw_forward_spec *spec, sw_value h_BTC, sw_value ids)
+static sw_value classify_head(const struct gpt2 *m, sw_graph *g, const struct sw_forward_spec *spec,
+                              sw_value h_BTC, sw_value ids)
 {
-    const sw_value score_LC =
-        sw_param(g, "score.weight", SW_SHAPE(m->super.labels, m->super.width),
-                 (struct sw_init){SW_INIT_NORMAL, m->init_range});
+    const sw_value score_LC = sw_param(g, "score.weight", SW_SHAPE(m->super.labels, m->super.width),
+                                       (struct sw_init){SW_INIT_NORMAL, m->init_range});
     const sw_value x_BC = sw_select_rows(g, h_BTC, sw_last_index(g, ids, m->super.pad_id));
     const sw_value logits_BL = sw_matmul(g, x_BC, false, score_LC, true);
     if (spec->want_logits) {
@@ -290,8 +289,8 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
         sw_nn_table(g, "transformer.wte", model->vocab, model->width, m->init_range);
     const sw_value wpe_PC =
         sw_nn_table(g, "transformer.wpe", model->max_tokens, model->width, m->init_range);
-    sw_value h_BTC = sw_add(g, sw_embedding(g, wte_VC, ids, -1),
-                            sw_embedding(g, wpe_PC, positions, -1));
+    sw_value h_BTC =
+        sw_add(g, sw_embedding(g, wte_VC, ids, -1), sw_embedding(g, wpe_PC, positions, -1));
     h_BTC = sw_dropout(g, h_BTC, m->embd_pdrop);
     for (int64_t layer = 0; layer < model->layers; layer++) {
         char name[32];

@@ -42,7 +42,7 @@ struct preset {
 /* Sizes of GPT-2 as published; the tiny one learns letters in seconds, with dropout left out as is
  * usual for so few steps. */
 static const struct preset presets[] = {
-    {"gpt2-tiny", 4, 128, 4, 256, 64, 0.0},    {"gpt2", 12, 768, 12, 50257, 1024, 0.1},
+    {"gpt2-tiny", 4, 128, 4, 256, 64, 0.0},          {"gpt2", 12, 768, 12, 50257, 1024, 0.1},
     {"gpt2-medium", 24, 1024, 16, 50257, 1024, 0.1}, {"gpt2-large", 36, 1280, 20, 50257, 1024, 0.1},
     {"gpt2-xl", 48, 1600, 25, 50257, 1024, 0.1},
 };
@@ -137,8 +137,7 @@ sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_js
         labels = map->n_children;
     }
     if (labels < 1) {
-        return SW_FAIL(SW_E_FORMAT, "%s: num_labels is %lld", sw_json_name(doc),
-                       (long long)labels);
+        return SW_FAIL(SW_E_FORMAT, "%s: num_labels is %lld", sw_json_name(doc), (long long)labels);
     }
     *out = labels;
     return SW_OK;

@@ -15,9 +15,9 @@ enum sw_head { SW_HEAD_LM, SW_HEAD_CLASSIFY };
 struct sw_forward_spec {
     int64_t batch, tokens;
     bool has_mask;
-    bool has_labels;   /* output "loss" */
-    bool want_logits;  /* output "logits": [B,T,V], classifiers [B,labels], with a cache [B,V] */
-    bool want_hidden;  /* outputs "hidden.I": the input of layer I; last, what the head reads */
+    bool has_labels;      /* output "loss" */
+    bool want_logits;     /* output "logits": [B,T,V], classifiers [B,labels], with a cache [B,V] */
+    bool want_hidden;     /* outputs "hidden.I": the input of layer I; last, what the head reads */
     int64_t cache_tokens; /* keys and values of so many tokens are kept as states; 0 = none */
 };
 
@@ -43,9 +43,9 @@ struct sw_model { /* base; first member of every family's own struct */
     const struct sw_model_ops *ops;
     enum sw_head head;
     int64_t vocab, max_tokens, width, layers, labels;
-    bool tied;         /* the LM head is the embedding table */
-    int64_t pad_id;    /* -1 = none */
-    int64_t eos_id;    /* -1 = none */
+    bool tied;             /* the LM head is the embedding table */
+    int64_t pad_id;        /* -1 = none */
+    int64_t eos_id;        /* -1 = none */
     const char *head_name; /* parameter of an untied or classifying head, NULL for a tied one */
     const char *embedding_name;
 };

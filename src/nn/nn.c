@@ -22,8 +22,7 @@ static void enter(sw_graph *g, const char *prefix)
 
 sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std)
 {
-    return leaf(g, prefix, "weight", SW_SHAPE(rows, width),
-                (struct sw_init){SW_INIT_NORMAL, std});
+    return leaf(g, prefix, "weight", SW_SHAPE(rows, width), (struct sw_init){SW_INIT_NORMAL, std});
 }
 
 sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,

@@ -44,10 +44,10 @@ static void fill(struct batches *d, int64_t step)
             d->ids[k][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
             d->labels[k][i] = i % 7 == 3 + k ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % V);
         }
-        d->tensors[k][0] = (struct sw_tensor){
-            "input_ids", {.data = d->ids[k], .dtype = SW_I32, .shape = shape}};
-        d->tensors[k][1] = (struct sw_tensor){
-            "labels", {.data = d->labels[k], .dtype = SW_I32, .shape = shape}};
+        d->tensors[k][0] =
+            (struct sw_tensor){"input_ids", {.data = d->ids[k], .dtype = SW_I32, .shape = shape}};
+        d->tensors[k][1] =
+            (struct sw_tensor){"labels", {.data = d->labels[k], .dtype = SW_I32, .shape = shape}};
         d->batches[k] = (struct sw_batch){d->tensors[k], 2};
     }
 }
@@ -55,11 +55,12 @@ static void fill(struct batches *d, int64_t step)
 static const char *config_of(const char *precision, int k)
 {
     static char text[512];
-    snprintf(text, sizeof text,
-             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": %d, %s"
-             "\"gradient_clipping\": 0.5, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, "
-             "\"weight_decay\": 0.1}}}",
-             B, k, precision);
+    snprintf(
+        text, sizeof text,
+        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": %d, %s"
+        "\"gradient_clipping\": 0.5, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, "
+        "\"weight_decay\": 0.1}}}",
+        B, k, precision);
     return text;
 }
 
@@ -313,8 +314,10 @@ static void misuse_is_refused(void **state)
 static void generation_does_not_depend_on_the_cache(void **state)
 {
     (void)state;
-    const struct sw_engine_options options = {
-        .config_text = config_of("", 1), .no_train = true, .generate_tokens = 16, .want_logits = true};
+    const struct sw_engine_options options = {.config_text = config_of("", 1),
+                                              .no_train = true,
+                                              .generate_tokens = 16,
+                                              .want_logits = true};
     const struct sw_sampling greedy = {.stop_id = -1};
     const int32_t prompt[] = {3, 1, 4, 1, 5};
     sw_engine *engine = open_with(options, NULL, 0);
@@ -324,8 +327,8 @@ static void generation_does_not_depend_on_the_cache(void **state)
     assert_int_equal(sw_generate(engine, prompt, 5, 4, &greedy, out, &n, step_logits), SW_OK);
     assert_int_equal(n, 4);
     int32_t ids[B][T] = {{3, 1, 4, 1, 5, out[0], out[1], out[2], out[3]}};
-    const struct sw_tensor tensor = {
-        "input_ids", {.data = ids, .dtype = SW_I32, .shape = {2, {B, T}}}};
+    const struct sw_tensor tensor = {"input_ids",
+                                     {.data = ids, .dtype = SW_I32, .shape = {2, {B, T}}}};
     const struct sw_batch batch = {&tensor, 1};
     assert_int_equal(sw_logits_elems(engine), B * T * V);
     assert_int_equal(sw_logits(engine, &batch, all), SW_OK);

@@ -9,7 +9,8 @@
 
 static struct sw_graph *fresh(void)
 {
-    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
+    const struct sw_graph_options options = {
+        .dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
     struct sw_graph *g = NULL;
     assert_int_equal(sw_graph_open(&options, &g), SW_OK);
     return g;
@@ -45,7 +46,8 @@ static void wrong_shapes_are_named(void **state)
     sw_add(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "b", SW_SHAPE(2)));
     refused(g, "[2, 3]");
     g = fresh();
-    sw_layer_norm(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(2)), param(g, "b", SW_SHAPE(2)), 1e-5);
+    sw_layer_norm(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(2)),
+                  param(g, "b", SW_SHAPE(2)), 1e-5);
     refused(g, "layer norm");
     g = fresh();
     sw_linear(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(3, 4)), SW_NO_VALUE, false);
@@ -63,8 +65,9 @@ static void wrong_shapes_are_named(void **state)
     sw_cross_entropy(g, param(g, "a", SW_SHAPE(2, 3)), sw_input(g, "labels", SW_I32, SW_SHAPE(3)));
     refused(g, "one label per row");
     g = fresh();
-    sw_attention_packed(g, param(g, "a", SW_SHAPE(2, 3, 10)),
-                        &(struct sw_attention_spec){.heads = 2, .scale = 1, .mask = -1, .position = -1});
+    sw_attention_packed(
+        g, param(g, "a", SW_SHAPE(2, 3, 10)),
+        &(struct sw_attention_spec){.heads = 2, .scale = 1, .mask = -1, .position = -1});
     refused(g, "attention");
     g = fresh();
     param(g, "a", SW_SHAPE(2, 3));
@@ -94,7 +97,8 @@ static void transposes_fold_into_products(void **state)
     (void)state;
     struct sw_graph *g = fresh();
     const sw_value a = param(g, "a", SW_SHAPE(4, 3)), b = param(g, "b", SW_SHAPE(5, 4));
-    const sw_value c = sw_matmul(g, sw_transpose(g, a, 0, 1), false, sw_transpose(g, b, 0, 1), false);
+    const sw_value c =
+        sw_matmul(g, sw_transpose(g, a, 0, 1), false, sw_transpose(g, b, 0, 1), false);
     const struct sw_op *op = &g->ops[g->values[c].producer];
     assert_true(op->attrs.ta && op->attrs.tb);
     assert_int_equal(op->in[0], a);
@@ -113,8 +117,9 @@ static void frozen_parameters_get_no_gradient(void **state)
         .dtype = SW_F32, .grad_dtype = SW_F32, .frozen = frozen, .n_frozen = 1};
     struct sw_graph *g = NULL;
     assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-    const sw_value y = sw_linear(g, sw_input(g, "x", SW_F32, SW_SHAPE(3, 4)), param(g, "w.weight", SW_SHAPE(5, 4)),
-                                 param(g, "w.bias", SW_SHAPE(5)), false);
+    const sw_value y =
+        sw_linear(g, sw_input(g, "x", SW_F32, SW_SHAPE(3, 4)), param(g, "w.weight", SW_SHAPE(5, 4)),
+                  param(g, "w.bias", SW_SHAPE(5)), false);
     const sw_value loss = sw_cross_entropy(g, y, sw_input(g, "labels", SW_I32, SW_SHAPE(3)));
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     assert_int_equal(g->n_streams, 1);
@@ -142,7 +147,8 @@ static void exact_sums_do_not_depend_on_order(void **state)
         const int exponent = (int)(sw_philox_u64(1, 2, (uint64_t)i) % 900) - 450;
         x[i] = ldexp(sw_philox_normal(1, 1, (uint64_t)i), exponent);
     }
-    int64_t forward[SW_EXACT_WORDS] = {0}, backward[SW_EXACT_WORDS] = {0}, parts[3][SW_EXACT_WORDS] = {{0}};
+    int64_t forward[SW_EXACT_WORDS] = {0}, backward[SW_EXACT_WORDS] = {0},
+            parts[3][SW_EXACT_WORDS] = {{0}};
     for (int i = 0; i < N; i++) {
         sw_exact_add(forward, x[i]);
         sw_exact_add(backward, x[N - 1 - i]);

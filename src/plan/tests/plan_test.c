@@ -239,7 +239,8 @@ static void check_finds_damage(void **state)
         }
     }
     const size_t bytes = p->buffers[transient].bytes;
-    p->buffers[transient].bytes = sw_value_bytes(&p->graph->values[p->buffers[transient].value]) - 1;
+    p->buffers[transient].bytes =
+        sw_value_bytes(&p->graph->values[p->buffers[transient].value]) - 1;
     assert_true(sw_plan_check(plan, &o) < 0); /* understated size */
     p->buffers[transient].bytes = bytes;
 
@@ -263,7 +264,8 @@ static void check_finds_damage(void **state)
     p->instrs[1] = instr;
     assert_int_equal(sw_plan_check(plan, &o), SW_OK);
 
-    for (int32_t i = 0; i + 1 < p->n_instrs; i++) { /* an update before the norm over the same bytes */
+    for (int32_t i = 0; i + 1 < p->n_instrs;
+         i++) { /* an update before the norm over the same bytes */
         const enum sw_op_kind kind = p->graph->ops[p->instrs[i].op].kind;
         if (kind == SW_OP_STATS_RESET) {
             const struct sw_instr reset = p->instrs[i];

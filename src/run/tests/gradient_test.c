@@ -29,7 +29,8 @@ static void fill_input(struct harness *h, sw_value v)
     const int64_t n = sw_shape_elems(&info->shape);
     int32_t *data = malloc((size_t)n * sizeof *data);
     for (int64_t i = 0; i < n; i++) {
-        const int32_t r = (int32_t)(sw_philox_u64(5, sw_hash_str(SW_HASH_INIT, info->name), (uint64_t)i) % 5);
+        const int32_t r =
+            (int32_t)(sw_philox_u64(5, sw_hash_str(SW_HASH_INIT, info->name), (uint64_t)i) % 5);
         if (strcmp(info->name, "mask") == 0) {
             const int64_t t = i % info->shape.dims[1], b = i / info->shape.dims[1];
             data[i] = b == 0 ? t != 0 : t < info->shape.dims[1] - 1;
@@ -127,9 +128,9 @@ static double *analytic(struct harness *h, const struct sw_persistent *item)
                          SW_OK);
         if (info->sparse_index >= 0) {
             const int64_t rows = sw_shape_rows(&info->shape);
-            assert_int_equal(sw_executor_read(h->ex, 0, info->sparse_index, index,
-                                              (size_t)rows * sizeof *index),
-                             SW_OK);
+            assert_int_equal(
+                sw_executor_read(h->ex, 0, info->sparse_index, index, (size_t)rows * sizeof *index),
+                SW_OK);
             for (int64_t r = 0; r < rows && index[r] >= 0; r++) {
                 for (int64_t c = 0; c < width; c++) {
                     sum[index[r] * width + c] += part[r * width + c];
@@ -204,14 +205,15 @@ static sw_value loss_of(sw_graph *g, sw_value x)
 static sw_value build_linear(sw_graph *g)
 {
     const sw_value x = param(g, "x", SW_SHAPE(2, 3, 5));
-    const sw_value y = sw_linear(g, x, param(g, "w", SW_SHAPE(7, 5)), param(g, "b", SW_SHAPE(7)), false);
+    const sw_value y =
+        sw_linear(g, x, param(g, "w", SW_SHAPE(7, 5)), param(g, "b", SW_SHAPE(7)), false);
     return loss_of(g, sw_linear(g, y, param(g, "v", SW_SHAPE(7, 6)), SW_NO_VALUE, true));
 }
 
 static sw_value build_matmul(sw_graph *g)
 {
     const sw_value a = param(g, "a", SW_SHAPE(5, 4)), b = param(g, "b", SW_SHAPE(6, 5));
-    const sw_value c = sw_matmul(g, a, true, b, true);                      /* [4, 6] */
+    const sw_value c = sw_matmul(g, a, true, b, true);                              /* [4, 6] */
     const sw_value d = sw_matmul(g, c, true, param(g, "d", SW_SHAPE(4, 7)), false); /* [6, 7] */
     return loss_of(g, sw_matmul(g, d, false, param(g, "e", SW_SHAPE(7, 5)), false));
 }
@@ -230,7 +232,9 @@ static enum sw_act the_act;
 static sw_value build_act(sw_graph *g)
 {
     const sw_value x = param(g, "x", SW_SHAPE(5, 7));
-    const sw_value y = sw_act(g, sw_linear(g, x, param(g, "w", SW_SHAPE(7, 7)), param(g, "b", SW_SHAPE(7)), true), the_act);
+    const sw_value y =
+        sw_act(g, sw_linear(g, x, param(g, "w", SW_SHAPE(7, 7)), param(g, "b", SW_SHAPE(7)), true),
+               the_act);
     return loss_of(g, sw_add(g, y, sw_act(g, x, the_act)));
 }
 
@@ -238,7 +242,8 @@ static sw_value build_norm(sw_graph *g)
 {
     const sw_value x = param(g, "x", SW_SHAPE(2, 3, 7)), r = param(g, "r", SW_SHAPE(2, 3, 7));
     const sw_value s = sw_add(g, x, r);
-    const sw_value y = sw_layer_norm(g, s, param(g, "w", SW_SHAPE(7)), param(g, "b", SW_SHAPE(7)), 1e-5);
+    const sw_value y =
+        sw_layer_norm(g, s, param(g, "w", SW_SHAPE(7)), param(g, "b", SW_SHAPE(7)), 1e-5);
     return loss_of(g, sw_add(g, y, s));
 }
 
@@ -287,9 +292,9 @@ static sw_value build_linear_loss(sw_graph *g)
 static sw_value build_views(sw_graph *g)
 {
     const sw_value x = param(g, "x", SW_SHAPE(3, 4, 5));
-    const sw_value t = sw_transpose(g, x, 0, 2);          /* [5, 4, 3] strided */
+    const sw_value t = sw_transpose(g, x, 0, 2); /* [5, 4, 3] strided */
     const sw_value s = sw_slice(g, sw_reshape(g, t, SW_SHAPE(10, 6)), 0, 2, 7);
-    const sw_value c = sw_slice(g, s, 1, 1, 4);           /* [7, 4] strided */
+    const sw_value c = sw_slice(g, s, 1, 1, 4); /* [7, 4] strided */
     const sw_value m = sw_matmul(g, sw_transpose(g, param(g, "m", SW_SHAPE(4, 7)), 0, 1), false,
                                  sw_transpose(g, c, 0, 1), false); /* [7, 4] [4, 7] */
     return loss_of(g, m);
@@ -313,7 +318,8 @@ static sw_value build_packed(sw_graph *g)
     spec.position = SW_NO_VALUE;
     const sw_value x = param(g, "x", SW_SHAPE(2, 5, (spec.heads + 2 * kv) * 3));
     const sw_value o = sw_attention_packed(g, x, &spec);
-    return loss_of(g, sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+    return loss_of(g,
+                   sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
 }
 
 static sw_value build_separate(sw_graph *g)
@@ -326,7 +332,8 @@ static sw_value build_separate(sw_graph *g)
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, 2 * kv * 3));
     const sw_value o = sw_attention(g, q, sw_slice(g, kv_both, 2, 0, kv * 3),
                                     sw_slice(g, kv_both, 2, kv * 3, kv * 3), &spec);
-    return loss_of(g, sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+    return loss_of(g,
+                   sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
 }
 
 static sw_value build_dropout(sw_graph *g)
@@ -335,14 +342,16 @@ static sw_value build_dropout(sw_graph *g)
     return loss_of(g, sw_add(g, x, sw_dropout(g, x, 0.3)));
 }
 
-static sw_status square_infer(const struct sw_user_op *op, const struct sw_view *in, struct sw_view *out)
+static sw_status square_infer(const struct sw_user_op *op, const struct sw_view *in,
+                              struct sw_view *out)
 {
     (void)op;
     out[0] = in[0];
     return SW_OK;
 }
 
-static void square_kernel(const struct sw_user_op *op, const struct sw_view *in, const struct sw_view *out)
+static void square_kernel(const struct sw_user_op *op, const struct sw_view *in,
+                          const struct sw_view *out)
 {
     for (int64_t i = 0; i < sw_shape_elems(&in[0].shape); i++) {
         const double x = sw_load_f64(in[0].dtype, in[0].data, i);
@@ -351,8 +360,12 @@ static void square_kernel(const struct sw_user_op *op, const struct sw_view *in,
     }
 }
 
-static const struct sw_user_op square_grad = {
-    .name = "square_grad", .n_in = 2, .n_out = 1, .param = {3}, .infer = square_infer, .kernel = square_kernel};
+static const struct sw_user_op square_grad = {.name = "square_grad",
+                                              .n_in = 2,
+                                              .n_out = 1,
+                                              .param = {3},
+                                              .infer = square_infer,
+                                              .kernel = square_kernel};
 
 static void square_gradient(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
                             const sw_value *out, const sw_value *d_out, sw_value *d_in)
@@ -447,10 +460,15 @@ static void user_op(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products), cmocka_unit_test(sums_and_norms), cmocka_unit_test(activations),
+        cmocka_unit_test(products),
+        cmocka_unit_test(sums_and_norms),
+        cmocka_unit_test(activations),
         cmocka_unit_test(look_ups_and_losses),
-        cmocka_unit_test(padding_rows_get_no_gradient), cmocka_unit_test(views), cmocka_unit_test(attention),
-        cmocka_unit_test(dropout), cmocka_unit_test(user_op),
+        cmocka_unit_test(padding_rows_get_no_gradient),
+        cmocka_unit_test(views),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(dropout),
+        cmocka_unit_test(user_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,8 @@ static struct sw_graph *build(enum sw_dtype dtype)
     assert_int_equal(sw_graph_open(&options, &g), SW_OK);
     const sw_value table = sw_param(g, "table", SW_SHAPE(11, 6), init);
     sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
-    const sw_value qkv = sw_linear(g, h, sw_param(g, "qkv", SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
+    const sw_value qkv =
+        sw_linear(g, h, sw_param(g, "qkv", SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
     const struct sw_attention_spec spec = {
         .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
     h = sw_add(g, h, sw_dropout(g, sw_attention_packed(g, qkv, &spec), 0.1));
@@ -77,9 +78,10 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
         for (int k = 0; k < 2; k++) {
             const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
             assert_int_equal(
-                sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "ids"), ids, sizeof ids), SW_OK);
-            assert_int_equal(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"), labels,
-                                               sizeof labels),
+                sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "ids"), ids, sizeof ids),
+                SW_OK);
+            assert_int_equal(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"),
+                                               labels, sizeof labels),
                              SW_OK);
             sw_executor_set(ex, SW_SCALAR_MICRO, step * 2 + k);
             sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
@@ -114,7 +116,8 @@ static void mock_gives_the_same_bits(void **state)
             const struct sw_persistent *item = &plan[0]->persistent[i];
             char *a = malloc(item->bytes), *b = malloc(item->bytes);
             assert_int_equal(sw_executor_save(ex[0], item, 0, a, item->bytes), SW_OK);
-            assert_int_equal(sw_executor_save(ex[1], &plan[1]->persistent[i], 0, b, item->bytes), SW_OK);
+            assert_int_equal(sw_executor_save(ex[1], &plan[1]->persistent[i], 0, b, item->bytes),
+                             SW_OK);
             assert_memory_equal(a, b, item->bytes);
             free(a);
             free(b);
