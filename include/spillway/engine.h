@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 typedef struct sw_engine sw_engine;
+struct sw_collectives; /* the ranks that train one model together */
 
 /* A tensor given to the model by the name of its sw_input; data is row-major and borrowed. */
 struct sw_tensor {
@@ -50,6 +51,7 @@ struct sw_engine_options {
     sw_forward_fn forward;
     void *forward_ctx;
 
+    const struct sw_collectives *ranks; /* borrowed; NULL = alone */
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */
@@ -92,7 +94,10 @@ SW_API int64_t sw_engine_parameters(const sw_engine *engine);
 SW_API int64_t sw_engine_step(const sw_engine *engine);
 SW_API int64_t sw_engine_samples(const sw_engine *engine);
 
-/* The whole step: [n] micro-batches, n = sw_engine_micro_batches. */
+/* Of them on this rank: k = rank, rank + ranks, .. of the K micro-batches of a step. */
+SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
+
+/* The whole step: [n] micro-batches, n = sw_engine_local_micro_batches. */
 SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_batches, int64_t n,
                                 struct sw_step_report *out);
 /* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward. */

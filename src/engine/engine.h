@@ -39,6 +39,11 @@ struct sw_engine {
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     int64_t batch, tokens, micro_batches; /* B, T, K */
+    int rank, ranks;
+    int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
+    double *losses;        /* [rounds, 2] sum and count of this rank's micro-batches */
+    double *all_losses;    /* [ranks, rounds, 2] */
+    int64_t *statuses;     /* [ranks] */
     struct sw_update_rule rule;
     bool trains;
     struct sw_schedule schedule;
@@ -57,7 +62,6 @@ struct sw_engine {
     /* the run */
     int64_t step, applied, samples;
     int64_t n_forward, n_backward; /* micro-batches of the step under way */
-    double sum_loss, sum_count, sum_means;
     uint64_t seed;
     bool failed; /* a step broke in the middle: state is not to be trusted */
 };
@@ -72,6 +76,9 @@ sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, 
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
 
+/* The worst status of all ranks, the same answer everywhere. Alone: st. */
+sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
 sw_status sw_engine_settle_tie(struct sw_engine *e);
@@ -79,6 +86,8 @@ sw_status sw_engine_zero_states(struct sw_engine *e);
 sw_status sw_engine_index_params(struct sw_engine *e);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
+/* [first, first + n) counts elements of the whole tensor. Setting stores what this rank holds of them;
+ * getting wants a range that it holds. */
 sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, float *out);
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,

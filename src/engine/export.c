@@ -123,7 +123,7 @@ sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
     for (int32_t i = 0; i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
         w.specs[i] = (struct sw_safetensor_spec){
-            param->file_name ? param->file_name : param->work->name, dtype, param->work->shape};
+            param->file_name ? param->file_name : param->work->name, dtype, param->work->whole};
     }
     sw_status st = write_weights(folder, &w);
     sw_free(w.specs);

@@ -21,7 +21,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(
             sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
     }
-    SW_TRY(sw_config_resolve(e->config, 1, 0));
+    SW_TRY(sw_config_resolve(e->config, e->ranks, 0));
     return sw_config_check_built(e->config);
 }
 
@@ -37,6 +37,15 @@ static sw_status settle_config(struct sw_engine *e)
     e->batch = c->batch.micro_batch_size;
     e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
                                                   : c->batch.accumulation_steps * c->batch.ranks;
+    e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
+    e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
+    e->losses = sw_alloc_zero("engine", 2 * (size_t)e->rounds, sizeof *e->losses);
+    e->all_losses =
+        sw_alloc_zero("engine", 2 * (size_t)(e->rounds * e->ranks), sizeof *e->all_losses);
+    e->statuses = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->statuses);
+    SW_TRY_ALLOC(e->losses, "the losses of a step");
+    SW_TRY_ALLOC(e->all_losses, "the losses of a step");
+    SW_TRY_ALLOC(e->statuses, "the statuses of ranks");
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
@@ -234,6 +243,10 @@ static sw_status make_plan(struct sw_engine *e)
             e->model ? sw_config_recompute_every(c, e->model->layers) : c->spillway.recompute_every,
         .keep_gradients = o->keep_gradients,
         .extra_fingerprint = extra_fingerprint(e),
+        .ranks = e->ranks,
+        .rank = e->rank,
+        .stage = (int)c->zero.stage,
+        .persistence_elems = c->zero.param_persistence_elems,
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
@@ -274,7 +287,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     }
     e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
-    const struct sw_executor_options options = {.verify = o->verify, .profile = o->profile};
+    const struct sw_executor_options options = {
+        .ranks = o->ranks, .verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
@@ -289,6 +303,8 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
     e->export_dtype = SW_F32;
+    e->rank = options->ranks ? options->ranks->rank : 0;
+    e->ranks = options->ranks ? options->ranks->size : 1;
     sw_arena_init(&e->names, "engine");
     const sw_status st = open_engine(e, options);
     if (st < 0) {
@@ -312,6 +328,9 @@ void sw_close(sw_engine *e)
     sw_hf_folder_close(e->folder);
     sw_config_close(e->config);
     sw_free(e->model_folder);
+    sw_free(e->losses);
+    sw_free(e->all_losses);
+    sw_free(e->statuses);
     sw_free(e->params);
     sw_arena_fini(&e->names);
     sw_free(e->scratch);
@@ -409,6 +428,11 @@ sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, 
 int64_t sw_engine_micro_batches(const sw_engine *e)
 {
     return e->micro_batches;
+}
+
+int64_t sw_engine_local_micro_batches(const sw_engine *e)
+{
+    return e->local;
 }
 
 int64_t sw_engine_micro_batch_size(const sw_engine *e)

@@ -8,17 +8,24 @@
 #include "ckpt/ckpt.h"
 #include "engine/engine.h"
 
-/* What tensor i of a checkpoint is in this engine. */
-struct source {
+/* One tensor of a checkpoint in this engine. Ranges are of the flattened whole tensor. */
+struct item {
     const struct engine_param *param;  /* "master" */
     const struct sw_persistent *state; /* moments; NULL for a master */
+    const char *name, *kind;
+    struct sw_shape whole;
+    int64_t from, to;         /* elements that this rank holds, and so reads back */
+    int64_t own_from, own_to; /* that it writes: the ranks' own ranges cover the tensor once */
 };
 
 struct tensors {
     struct sw_engine *engine;
-    struct sw_ckpt_tensor *list;
-    struct source *sources;
-    int64_t n;
+    struct item *items;
+    int64_t n_items;
+    /* what is written: boxes of the items' own ranges */
+    struct sw_ckpt_tensor *boxes;
+    int64_t *i_item, *flat; /* [n_boxes] of which item, and the element where the box begins */
+    int64_t n_boxes;
 };
 
 /* "exp_avg" of "exp_avg/transformer.wte.weight"; NULL for states that a checkpoint does not hold: parts
@@ -39,56 +46,130 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-static void add(struct tensors *t, const char *param, const char *kind,
-                const struct sw_shape *shape, struct source source)
+static void add(struct tensors *t, const struct item *item)
 {
-    t->sources[t->n] = source;
-    t->list[t->n++] = (struct sw_ckpt_tensor){
-        .param = param, .kind = kind, .dtype = SW_F32, .shape = *shape, .box = sw_box_whole(shape)};
+    const struct sw_engine *e = t->engine;
+    const int64_t elems = sw_shape_elems(&item->whole);
+    struct item *copy = &t->items[t->n_items++];
+    *copy = *item;
+    copy->from = sw_min_i64(item->from, elems);
+    copy->to = sw_min_i64(item->to, elems);
+    copy->own_to = elems;
+    if (e->ranks > 1) {
+        const int64_t slice = sw_shard_elems(elems, e->ranks);
+        copy->own_from = sw_min_i64(slice * e->rank, elems);
+        copy->own_to = sw_min_i64(slice * (e->rank + 1), elems);
+    }
 }
 
 static void list_fini(struct tensors *t)
 {
-    sw_free(t->list);
-    sw_free(t->sources);
+    sw_free(t->items);
+    sw_free(t->boxes);
+    sw_free(t->i_item);
+    sw_free(t->flat);
+}
+
+static void cut_boxes(struct tensors *t)
+{
+    for (int64_t i = 0; i < t->n_items; i++) {
+        const struct item *item = &t->items[i];
+        struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
+        const int64_t n = item->own_to - item->own_from;
+        const int n_boxes = n > 0 ? sw_box_of_range(&item->whole, item->own_from, n, boxes) : 0;
+        int64_t flat = item->own_from;
+        for (int k = 0; k < n_boxes; k++) {
+            t->i_item[t->n_boxes] = i;
+            t->flat[t->n_boxes] = flat;
+            t->boxes[t->n_boxes++] = (struct sw_ckpt_tensor){.param = item->name,
+                                                             .kind = item->kind,
+                                                             .dtype = SW_F32,
+                                                             .shape = item->whole,
+                                                             .box = boxes[k]};
+            flat += sw_box_elems(item->whole.rank, &boxes[k]);
+        }
+    }
 }
 
 static sw_status list_init(struct sw_engine *e, struct tensors *t)
 {
     const size_t most = (size_t)e->plan->n_persistent + 1;
-    *t = (struct tensors){.engine = e,
-                          .list = sw_alloc_zero("engine", most, sizeof *t->list),
-                          .sources = sw_alloc_zero("engine", most, sizeof *t->sources)};
-    if (!t->list || !t->sources) {
+    const size_t most_boxes = most * SW_BOX_MAX_OF_RANGE;
+    *t = (struct tensors){
+        .engine = e,
+        .items = sw_alloc_zero("engine", most, sizeof *t->items),
+        .boxes = sw_alloc_zero("engine", most_boxes, sizeof *t->boxes),
+        .i_item = sw_alloc_zero("engine", most_boxes, sizeof *t->i_item),
+        .flat = sw_alloc_zero("engine", most_boxes, sizeof *t->flat),
+    };
+    if (!t->items || !t->boxes || !t->i_item || !t->flat) {
         list_fini(t);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
     }
     for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *work = e->params[i].work;
-        add(t, work->name, "master", &work->shape, (struct source){.param = &e->params[i]});
+        const struct sw_persistent *work = e->params[i].work, *master = e->params[i].master;
+        const int64_t end = work->first + sw_shape_elems(&work->shape);
+        add(t, &(struct item){.param = &e->params[i],
+                              .name = work->name,
+                              .kind = "master",
+                              .whole = work->whole,
+                              .from = master ? sw_min_i64(work->first, master->first) : work->first,
+                              .to = end});
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        const struct sw_persistent *item = &e->plan->persistent[i];
+        const struct sw_persistent *state = &e->plan->persistent[i];
         char buf[64];
-        const char *kind = state_kind(item, buf, sizeof buf);
+        const char *kind = state_kind(state, buf, sizeof buf);
         if (kind) {
-            add(t, item->param, kind, &item->shape, (struct source){.state = item});
+            add(t, &(struct item){.state = state,
+                                  .name = state->param,
+                                  .kind = kind,
+                                  .whole = state->whole,
+                                  .from = state->first,
+                                  .to = state->first + sw_shape_elems(&state->shape)});
         }
     }
+    cut_boxes(t);
     return SW_OK;
 }
 
 /* ---- saving ---- */
 
-static sw_status read_piece(void *ctx, int64_t i_tensor, int64_t first, int64_t n, void *dst)
+static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, void *dst)
 {
     const struct tensors *t = ctx;
-    const struct source *source = &t->sources[i_tensor];
-    if (source->param) {
-        return sw_engine_get_master(t->engine, source->param, first, n, dst);
+    const struct item *item = &t->items[t->i_item[i_box]];
+    const int64_t at = t->flat[i_box] + first;
+    if (item->param) {
+        return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
-    return sw_executor_save(t->engine->executor, source->state, (size_t)first * sizeof(float), dst,
+    return sw_executor_save(t->engine->executor, item->state,
+                            (size_t)(at - item->state->first) * sizeof(float), dst,
                             (size_t)n * sizeof(float));
+}
+
+/* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement, so that
+ * nobody goes on alone. */
+static sw_status write_parts(struct sw_engine *e, const struct sw_ckpt_save_options *save,
+                             const struct sw_ckpt_meta *meta, struct tensors *t)
+{
+    if (e->ranks == 1) {
+        return sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
+    }
+    const bool leads = e->rank == 0;
+    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->dir, meta->step) : SW_OK,
+                           "beginning a checkpoint"));
+    const sw_status wrote = sw_engine_agree(
+        e, sw_ckpt_write_part(save->dir, meta->step, e->rank, t->boxes, t->n_boxes, read_piece, t),
+        "writing a checkpoint");
+    if (wrote < 0) {
+        if (leads) {
+            sw_ckpt_drop(save->dir, meta->step);
+        }
+        return wrote;
+    }
+    return sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, e->ranks) : SW_OK,
+                           "committing a checkpoint");
 }
 
 /* What a checkpoint says of its run: the effective configuration, and the model's config.json, so that
@@ -143,7 +224,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
         };
         const struct sw_ckpt_save_options save = {.dir = folder,
                                                   .keep_last = options ? options->keep_last : 0};
-        st = sw_ckpt_save(&save, &meta, t.list, t.n, read_piece, &t);
+        st = write_parts(e, &save, &meta, &t);
         list_fini(&t);
     }
     sw_json_close(config);
@@ -152,33 +233,31 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
 
 /* ---- loading ---- */
 
-static sw_status load_tensor(struct tensors *t, int64_t i, struct sw_ckpt *ckpt, float *piece,
-                             int64_t piece_elems)
+static sw_status load_item(struct sw_engine *e, const struct item *item, struct sw_ckpt *ckpt,
+                           float *piece, int64_t piece_elems)
 {
-    const struct sw_ckpt_tensor *tensor = &t->list[i];
-    struct sw_engine *e = t->engine;
-    const int64_t at = sw_ckpt_find(ckpt, tensor->param, tensor->kind);
+    const int64_t at = sw_ckpt_find(ckpt, item->name, item->kind);
     if (at < 0) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s of %s is missing", sw_ckpt_path(ckpt), tensor->kind,
-                       tensor->param);
+        return SW_FAIL(SW_E_FORMAT, "%s: %s of %s is missing", sw_ckpt_path(ckpt), item->kind,
+                       item->name);
     }
     const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, at);
-    if (!sw_shape_equal(&entry->shape, &tensor->shape)) {
+    if (!sw_shape_equal(&entry->shape, &item->whole)) {
         char have[96], want[96];
         return SW_FAIL(SW_E_FORMAT, "%s: %s of %s has shape %s, the model wants %s",
-                       sw_ckpt_path(ckpt), tensor->kind, tensor->param,
+                       sw_ckpt_path(ckpt), item->kind, item->name,
                        sw_shape_format(&entry->shape, have, sizeof have),
-                       sw_shape_format(&tensor->shape, want, sizeof want));
+                       sw_shape_format(&item->whole, want, sizeof want));
     }
-    const int64_t elems = sw_shape_elems(&tensor->shape);
-    for (int64_t first = 0; first < elems; first += piece_elems) {
-        const int64_t n = sw_min_i64(elems - first, piece_elems);
+    for (int64_t first = item->from; first < item->to; first += piece_elems) {
+        const int64_t n = sw_min_i64(item->to - first, piece_elems);
         SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
-        if (t->sources[i].param) {
-            SW_TRY(sw_engine_set_master(e, t->sources[i].param, first, n, piece));
+        if (item->param) {
+            SW_TRY(sw_engine_set_master(e, item->param, first, n, piece));
         } else {
-            SW_TRY(sw_executor_load(e->executor, t->sources[i].state, (size_t)first * sizeof *piece,
-                                    piece, (size_t)n * sizeof *piece));
+            SW_TRY(sw_executor_load(e->executor, item->state,
+                                    (size_t)(first - item->state->first) * sizeof *piece, piece,
+                                    (size_t)n * sizeof *piece));
         }
     }
     return SW_OK;
@@ -219,8 +298,8 @@ static sw_status load_all(struct sw_engine *e, struct sw_ckpt *ckpt)
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
     }
     e->failed = true; /* until all of it is there */
-    for (int64_t i = 0; i < t.n && st >= 0; i++) {
-        st = load_tensor(&t, i, ckpt, piece, PIECE);
+    for (int64_t i = 0; i < t.n_items && st >= 0; i++) {
+        st = load_item(e, &t.items[i], ckpt, piece, PIECE);
     }
     sw_free(piece);
     list_fini(&t);
@@ -242,10 +321,11 @@ sw_status sw_load(sw_engine *e, const char *folder)
 {
     struct sw_ckpt *ckpt = NULL;
     const sw_status found = sw_ckpt_open(folder, &ckpt);
+    SW_TRY(sw_engine_agree(e, found, "opening a checkpoint"));
     if (found != SW_OK) {
         return found; /* SW_PENDING: there is none */
     }
     const sw_status st = load_all(e, ckpt);
     sw_ckpt_close(ckpt);
-    return st;
+    return sw_engine_agree(e, st, "loading a checkpoint");
 }

@@ -17,15 +17,17 @@ static sw_status check_ready(const struct sw_engine *e)
     return SW_OK;
 }
 
-/* What the kernels of micro-batch k read. */
-static void set_micro(struct sw_engine *e)
+/* What the kernels of this rank's micro-batch of round j read: k = j R + rank. */
+static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
+    const int64_t left = e->micro_batches - j * e->ranks;
     sw_executor_set(ex, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
     sw_executor_set(ex, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
-    sw_executor_set(ex, SW_SCALAR_MICRO, (double)(e->samples / e->batch + e->n_forward));
-    sw_executor_set(ex, SW_SCALAR_FIRST, e->n_forward == 0);
+    sw_executor_set(ex, SW_SCALAR_MICRO, (double)(e->samples / e->batch + j * e->ranks + e->rank));
+    sw_executor_set(ex, SW_SCALAR_FIRST, j == 0);
     sw_executor_set(ex, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
+    sw_executor_set_active(ex, (int)sw_min_i64(left, e->ranks));
 }
 
 sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
@@ -34,26 +36,19 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     if (e->n_forward != e->n_backward) {
         return SW_FAIL(SW_E_ARG, "sw_forward: the backward of the micro-batch before is missing");
     }
-    if (e->n_forward == e->micro_batches) {
-        return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches; sw_step is due",
-                       (long long)e->micro_batches);
+    if (e->n_forward == e->local) {
+        return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
+                       (long long)e->local);
     }
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, batch));
-    set_micro(e);
+    set_round(e, e->n_forward);
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
-    double sum = 0, count = 0;
-    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_sum, &sum));
-    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_count, &count));
-    if (e->n_forward == 0) {
-        e->sum_loss = e->sum_count = e->sum_means = 0;
-    }
-    const double mean = count > 0 ? sum / count : 0;
-    e->sum_loss += sum;
-    e->sum_count += count;
-    e->sum_means += mean;
+    double *loss = &e->losses[2 * e->n_forward];
+    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_sum, &loss[0]));
+    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_count, &loss[1]));
     e->n_forward++;
     if (out_loss) {
-        *out_loss = mean;
+        *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
     }
     return SW_OK;
 }
@@ -73,15 +68,51 @@ sw_status sw_backward(sw_engine *e)
     return SW_OK;
 }
 
+/* A rank without a micro-batch in the last round still serves the others there. */
+static sw_status idle_round(struct sw_engine *e)
+{
+    if (e->local == e->rounds) {
+        return SW_OK;
+    }
+    set_round(e, e->rounds - 1);
+    SW_TRY(sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    return sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+}
+
+struct totals {
+    double sum, count, means; /* over k, in the order of k */
+};
+
+/* All ranks know all losses, so that all print, and scale by, the same. */
+static sw_status total_losses(struct sw_engine *e, struct totals *out)
+{
+    const double *all = e->losses;
+    if (e->ranks > 1) {
+        const struct sw_collectives *ranks = e->options.ranks;
+        SW_TRY(ranks->all_gather(ranks->ctx, e->losses, e->all_losses,
+                                 2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
+        all = e->all_losses;
+    }
+    struct totals t = {0};
+    for (int64_t k = 0; k < e->micro_batches; k++) {
+        const double *loss = &all[2 * (k % e->ranks * e->rounds + k / e->ranks)];
+        t.sum += loss[0];
+        t.count += loss[1];
+        t.means += loss[1] > 0 ? loss[0] / loss[1] : 0;
+    }
+    *out = t;
+    return SW_OK;
+}
+
 /* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. */
-static void set_boundary(struct sw_engine *e, const struct sw_rates *rates)
+static void set_boundary(struct sw_engine *e, const struct sw_rates *rates, double targets)
 {
     struct sw_executor *ex = e->executor;
     double share = 1.0 / (double)e->micro_batches;
     if (e->token_mean) {
         const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
         const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
-        share = e->sum_count > 0 ? 1 / (mean->attrs.alpha * e->sum_count) : 0;
+        share = targets > 0 ? 1 / (mean->attrs.alpha * targets) : 0;
     }
     sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
@@ -92,31 +123,39 @@ static void set_boundary(struct sw_engine *e, const struct sw_rates *rates)
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
 }
 
+static sw_status run_update(struct sw_engine *e, const struct sw_rates *rates, struct totals *totals)
+{
+    SW_TRY(idle_round(e));
+    SW_TRY(total_losses(e, totals));
+    set_boundary(e, rates, totals->count);
+    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
+}
+
 sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 {
     SW_TRY(check_ready(e));
     if (!e->trains) {
         return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
     }
-    if (e->n_backward != e->micro_batches || e->n_forward != e->micro_batches) {
+    if (e->n_backward != e->local || e->n_forward != e->local) {
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
-                       (long long)e->n_backward, (long long)e->micro_batches);
+                       (long long)e->n_backward, (long long)e->local);
     }
+    struct totals totals = {0};
     const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, e->applied);
-    set_boundary(e, &rates);
-    const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
+    const sw_status st = run_update(e, &rates, &totals);
     if (st < 0) {
         e->failed = true;
         return st;
     }
     struct sw_step_report report = {
-        .loss = e->token_mean ? (e->sum_count > 0 ? e->sum_loss / e->sum_count : 0)
-                              : e->sum_means / (double)e->micro_batches,
+        .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
+                              : totals.means / (double)e->micro_batches,
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
         .lr = rates.lr,
         .loss_scale = e->scaler.scale,
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
-        .targets = e->sum_count,
+        .targets = totals.count,
     };
     e->n_forward = e->n_backward = 0;
     e->step++;
@@ -135,9 +174,9 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
                          struct sw_step_report *out)
 {
-    if (n != e->micro_batches) {
-        return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld",
-                       (long long)n, (long long)e->micro_batches);
+    if (n != e->local) {
+        return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld here",
+                       (long long)n, (long long)e->local);
     }
     if (e->n_forward != 0) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
@@ -147,6 +186,23 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
         SW_TRY(sw_backward(e));
     }
     return sw_step(e, out);
+}
+
+sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
+{
+    if (e->ranks == 1) {
+        return st;
+    }
+    const struct sw_collectives *ranks = e->options.ranks;
+    const int64_t mine = st;
+    SW_TRY(ranks->all_gather(ranks->ctx, &mine, e->statuses, sizeof mine, what));
+    for (int r = 0; r < e->ranks && st >= 0; r++) {
+        if (e->statuses[r] < 0) {
+            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, r,
+                           sw_status_string((sw_status)e->statuses[r]));
+        }
+    }
+    return st;
 }
 
 static sw_status check_idle(const struct sw_engine *e, int i_program, const char *what)

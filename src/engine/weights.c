@@ -46,9 +46,8 @@ const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const
 sw_status sw_engine_zero_states(struct sw_engine *e)
 {
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        if (e->plan->persistent[i].role == SW_ROLE_STATE) {
-            SW_TRY(sw_executor_zero(e->executor, &e->plan->persistent[i]));
-        }
+        /* states begin at zero, and so does the padding of slices */
+        SW_TRY(sw_executor_zero(e->executor, &e->plan->persistent[i]));
     }
     return SW_OK;
 }
@@ -58,55 +57,73 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
 /* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
 enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
 
+/* Writes what `item` holds of elements [first, first + n) of its tensor; src has all n of them. */
+static sw_status store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, const void *src)
+{
+    const size_t bytes = elem_bytes(item);
+    const int64_t from = sw_max_i64(first, item->first);
+    const int64_t to = sw_min_i64(first + n, item->first + sw_shape_elems(&item->shape));
+    if (from >= to) {
+        return SW_OK;
+    }
+    return sw_executor_load(e->executor, item, (size_t)(from - item->first) * bytes,
+                            (const char *)src + (size_t)(from - first) * bytes,
+                            (size_t)(to - from) * bytes);
+}
+
+/* The opposite; all of the range must be here. */
+static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, void *dst)
+{
+    const size_t bytes = elem_bytes(item);
+    if (first < item->first || first + n > item->first + sw_shape_elems(&item->shape)) {
+        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld are on other ranks", item->name,
+                       (long long)first, (long long)(first + n));
+    }
+    return sw_executor_save(e->executor, item, (size_t)(first - item->first) * bytes, dst,
+                            (size_t)n * bytes);
+}
+
 static sw_status set_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, const float *src)
 {
-    const size_t bytes = elem_bytes(param->work);
     void *work = e->scratch;
     if (param->work->dtype == SW_F32) {
-        return sw_executor_load(e->executor, param->work, (size_t)first * bytes, src,
-                                (size_t)n * bytes);
+        return store(e, param->work, first, n, src);
     }
     if (param->work->dtype == SW_BF16 && param->master) {
         int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
         for (int64_t i = 0; i < n; i++) {
             sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
         }
-        SW_TRY(sw_executor_load(e->executor, param->master, (size_t)first * sizeof *lo, lo,
-                                (size_t)n * sizeof *lo));
+        SW_TRY(store(e, param->master, first, n, lo));
     } else {
         sw_convert(param->work->dtype, work, SW_F32, src, n);
         if (param->master) {
-            SW_TRY(sw_executor_load(e->executor, param->master, (size_t)first * sizeof *src, src,
-                                    (size_t)n * sizeof *src));
+            SW_TRY(store(e, param->master, first, n, src));
         }
     }
-    return sw_executor_load(e->executor, param->work, (size_t)first * bytes, work,
-                            (size_t)n * bytes);
+    return store(e, param->work, first, n, work);
 }
 
 static sw_status get_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, float *out)
 {
     if (param->master && param->master->dtype == SW_F32) {
-        return sw_executor_save(e->executor, param->master, (size_t)first * sizeof *out, out,
-                                (size_t)n * sizeof *out);
+        return fetch(e, param->master, first, n, out);
     }
-    const size_t bytes = elem_bytes(param->work);
     if (param->work->dtype == SW_F32) {
-        return sw_executor_save(e->executor, param->work, (size_t)first * bytes, out,
-                                (size_t)n * bytes);
+        return fetch(e, param->work, first, n, out);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(
-        sw_executor_save(e->executor, param->work, (size_t)first * bytes, hi, (size_t)n * bytes));
+    SW_TRY(fetch(e, param->work, first, n, hi));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
     }
     int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
-    SW_TRY(sw_executor_save(e->executor, param->master, (size_t)first * sizeof *lo, lo,
-                            (size_t)n * sizeof *lo));
+    SW_TRY(fetch(e, param->master, first, n, lo));
     for (int64_t i = 0; i < n; i++) {
         out[i] = sw_master_join(hi[i], lo[i]);
     }
@@ -138,7 +155,7 @@ static sw_status find_range(const struct sw_engine *e, const char *name, int64_t
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
-    const int64_t elems = sw_shape_elems(&param->work->shape);
+    const int64_t elems = sw_shape_elems(&param->work->whole);
     if (first < 0 || n < 0 || first > elems - n) {
         return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld of %lld", name, (long long)first,
                        (long long)(first + n), (long long)elems);
@@ -173,7 +190,7 @@ sw_status sw_engine_tensor(const sw_engine *e, int32_t i, const char **out_name,
         return SW_FAIL(SW_E_ARG, "tensor %d of %d", i, e->n_params);
     }
     *out_name = e->params[i].work->name;
-    *out_shape = e->params[i].work->shape;
+    *out_shape = e->params[i].work->whole;
     return SW_OK;
 }
 
@@ -181,7 +198,7 @@ int64_t sw_engine_parameters(const sw_engine *e)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < e->n_params; i++) {
-        sum += sw_shape_elems(&e->params[i].work->shape);
+        sum += sw_shape_elems(&e->params[i].work->whole);
     }
     return sum;
 }
@@ -212,7 +229,7 @@ static void fill_item(void *ctx, int64_t item, int worker)
 static sw_status init_param(struct sw_engine *e, const struct engine_param *param,
                             struct sw_pool *pool, float *piece)
 {
-    const int64_t elems = sw_shape_elems(&param->work->shape);
+    const int64_t elems = sw_shape_elems(&param->work->whole);
     struct fill f = {&param->work->init, e->seed, sw_hash_str(SW_HASH_INIT, param->work->name), 0,
                      piece};
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
@@ -267,7 +284,7 @@ sw_status sw_engine_settle_tie(struct sw_engine *e)
 static sw_status load_param(struct sw_engine *e, const struct engine_param *param,
                             const struct sw_safetensor *tensor, float *piece)
 {
-    const struct sw_shape *shape = &param->work->shape;
+    const struct sw_shape *shape = &param->work->whole;
     char have[96], want[96];
     if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted F32, F16, BF16 or F64",

@@ -111,6 +111,37 @@ static void select_rows_grad(const struct cpu_call *call)
     }
 }
 
+/* ---- densify: rows at their places, zeros elsewhere; one item a row of the table ---- */
+
+static void densify_item(void *ctx, int64_t row, int i_worker)
+{
+    (void)i_worker;
+    const struct cpu_call *call = ctx;
+    const struct sw_view *rows = &call->desc->in[0];
+    const int32_t *index = call->in[1];
+    const size_t bytes = (size_t)sw_shape_last(&rows->shape) * sw_dtype_bytes(rows->dtype);
+    char *dst = (char *)call->out[0] + (size_t)row * bytes;
+    int64_t low = 0, high = sw_shape_rows(&rows->shape); /* distinct ids ascending, then -1 */
+    while (low < high) {
+        const int64_t mid = (low + high) / 2;
+        if (index[mid] >= 0 && index[mid] < row) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    if (low < sw_shape_rows(&rows->shape) && index[low] == row) {
+        memcpy(dst, (const char *)call->in[0] + (size_t)low * bytes, bytes);
+    } else {
+        memset(dst, 0, bytes);
+    }
+}
+
+static void densify(const struct cpu_call *call)
+{
+    ref_items(call, call->desc->out[0].shape.dims[0], densify_item);
+}
+
 static void slice_grad(const struct cpu_call *call)
 {
     const struct sw_attrs *attrs = &call->desc->op->attrs;
@@ -200,6 +231,7 @@ const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT] = {
     [SW_OP_SELECT_ROWS] = {select_rows, NULL},
     [SW_OP_SELECT_ROWS_GRAD] = {select_rows_grad, NULL},
     [SW_OP_SLICE_GRAD] = {slice_grad, NULL},
+    [SW_OP_DENSIFY] = {densify, NULL},
     [SW_OP_KV_APPEND] = {kv_append, NULL},
     [SW_OP_STATS_RESET] = {stats_reset, NULL},
     [SW_OP_STATS_FINISH] = {stats_finish, NULL},

@@ -601,6 +601,15 @@ static bool accumulate(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+static bool densify(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    case_init(c, SW_OP_DENSIFY, "densify %s", name_of(dtype));
+    c->exact = true;
+    sparse_stream(c, dtype, sparse_rows);
+    case_out(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH));
+    return variant == 0;
+}
+
 static bool stats_reset(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     (void)dtype;
@@ -771,6 +780,7 @@ const case_build_fn op_cases[SW_OP_COUNT] = {
     [SW_OP_LOSS_MEAN_GRAD] = loss_mean_grad,
     [SW_OP_SEED] = seed,
     [SW_OP_ACCUMULATE] = accumulate,
+    [SW_OP_DENSIFY] = densify,
     [SW_OP_STATS_RESET] = stats_reset,
     [SW_OP_GRAD_STATS] = grad_stats,
     [SW_OP_STATS_FINISH] = stats_finish,
