@@ -123,7 +123,8 @@ static void set_boundary(struct sw_engine *e, const struct sw_rates *rates, doub
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
 }
 
-static sw_status run_update(struct sw_engine *e, const struct sw_rates *rates, struct totals *totals)
+static sw_status run_update(struct sw_engine *e, const struct sw_rates *rates,
+                            struct totals *totals)
 {
     SW_TRY(idle_round(e));
     SW_TRY(total_losses(e, totals));

@@ -211,8 +211,8 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
     if ((op->unless_skipped || op->kind == SW_OP_UPDATE) && scalars[SW_SCALAR_SKIP] != 0) {
         return SW_OK;
     }
-    const struct cpu_call call = {&kernel->desc, in,      out, workspace, scalars,
-                                  cpu_of(dev)->pool, kernel->prepared};
+    const struct cpu_call call = {&kernel->desc,   in, out, workspace, scalars, cpu_of(dev)->pool,
+                                  kernel->prepared};
     kernel->row->run(&call);
     return SW_OK;
 }

@@ -18,7 +18,7 @@ struct cpu_device {
     struct sw_device super;
     struct sw_pool *pool;
     bool reference;
-    enum cpu_isa isa; /* highest to use */
+    enum cpu_isa isa;  /* highest to use */
     bool has_amx_bf16; /* and the kernel granted the tiles */
     bool native_bf16;  /* products of bf16 run without conversion to f32 tiles */
     char kernel_set[192];
@@ -40,8 +40,8 @@ struct cpu_kernel {
     void (*query)(const struct cpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out);
     sw_status (*prepare)(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                         void **prepared);  /* NULL: nothing to prepare */
-    void (*release)(void *prepared);        /* NULL with prepare */
+                         void **prepared); /* NULL: nothing to prepare */
+    void (*release)(void *prepared);       /* NULL with prepare */
     void (*run)(const struct cpu_call *call);
 };
 

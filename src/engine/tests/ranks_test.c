@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and any number of ranks equal to
+// one, for every precision, with dropout, clipping, a tied and a frozen tensor, odd sizes, and more ranks
+// than micro-batches; a checkpoint of some ranks goes on at any other number and stage to the same bits.
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_ELEMS = 1 << 16 };
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
+    "\"n_positions\":11,\"n_embd\":21,\"n_layer\":2,\"n_head\":3,\"n_inner\":29,\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
+static char folder[64], model_path[96];
+
+/* ---- ranks as threads: everybody shows its buffer, waits, copies, waits ---- */
+
+struct world {
+    pthread_barrier_t barrier;
+    const void *shown[MAX_RANKS];
+};
+struct member {
+    struct world *world;
+    struct sw_collectives ops;
+};
+
+static sw_status all_to_all(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
+{
+    (void)what;
+    struct member *m = ctx;
+    m->world->shown[m->ops.rank] = src;
+    pthread_barrier_wait(&m->world->barrier);
+    for (int r = 0; r < m->ops.size; r++) {
+        memcpy((char *)dst + (size_t)r * slice_bytes,
+               (const char *)m->world->shown[r] + (size_t)m->ops.rank * slice_bytes, slice_bytes);
+    }
+    pthread_barrier_wait(&m->world->barrier);
+    return SW_OK;
+}
+
+static sw_status all_gather(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
+{
+    (void)what;
+    struct member *m = ctx;
+    m->world->shown[m->ops.rank] = src;
+    pthread_barrier_wait(&m->world->barrier);
+    for (int r = 0; r < m->ops.size; r++) {
+        char *to = (char *)dst + (size_t)r * slice_bytes;
+        if (to != m->world->shown[r]) {
+            memmove(to, m->world->shown[r], slice_bytes);
+        }
+    }
+    pthread_barrier_wait(&m->world->barrier);
+    return SW_OK;
+}
+
+/* ---- one training ---- */
+
+struct job {
+    int ranks, stage, k;
+    int64_t first_step, n_steps;
+    const char *precision, *load, *save, *more;
+    /* results */
+    double losses[32], norms[32];
+    uint64_t weights;
+};
+
+struct rank {
+    struct job *job;
+    struct member member;
+    float *weights; /* shared, whole model */
+    bool failed;
+};
+
+static void fill(int32_t *ids, int32_t *labels, int64_t micro)
+{
+    for (int i = 0; i < B * T; i++) {
+        const uint64_t at = (uint64_t)(micro * B * T + i);
+        ids[i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        labels[i] = i % 5 == micro % 5 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % V);
+    }
+}
+
+static sw_status one_step(sw_engine *e, const struct job *job, int64_t step, struct sw_step_report *report)
+{
+    int32_t ids[B * T], labels[B * T];
+    const struct sw_shape shape = {2, {B, T}};
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2};
+    for (int k = e->rank; k < job->k; k += e->ranks) {
+        fill(ids, labels, step * job->k + k);
+        SW_TRY(sw_forward(e, &batch, NULL));
+        SW_TRY(sw_backward(e));
+    }
+    return sw_step(e, report);
+}
+
+/* The elements this rank owns, into the whole model's array. */
+static sw_status collect(sw_engine *e, float *all)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
+        const int64_t elems = sw_shape_elems(&shape);
+        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
+        const int64_t from = sw_min_i64(slice * e->rank, elems);
+        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        if (to > from) {
+            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
+        }
+        at += elems;
+    }
+    return at <= MAX_ELEMS ? SW_OK : SW_E_ARG;
+}
+
+static sw_status train(struct rank *r)
+{
+    struct job *job = r->job;
+    char config[1024];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, "
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
+             "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
+             B, job->precision, job->stage, job->k, job->more);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = model_path,
+                                              .seq_len = T,
+                                              .seed = 5,
+                                              .ranks = &r->member.ops};
+    sw_engine *e = NULL;
+    sw_status st = sw_initialize(&options, &e);
+    if (st >= 0 && job->load) {
+        st = sw_load(e, job->load);
+    }
+    for (int64_t i = 0; st >= 0 && i < job->n_steps; i++) {
+        struct sw_step_report report;
+        st = one_step(e, job, job->first_step + i, &report);
+        if (st >= 0 && r->member.ops.rank == 0) {
+            job->losses[job->first_step + i] = report.loss;
+            job->norms[job->first_step + i] = report.grad_norm;
+        }
+    }
+    if (st >= 0 && job->save) {
+        const struct sw_save_options save = {.val_loss = NAN};
+        st = sw_save(e, job->save, &save);
+    }
+    st = st < 0 ? st : collect(e, r->weights);
+    sw_close(e);
+    return st;
+}
+
+static void *thread_main(void *arg)
+{
+    struct rank *r = arg;
+    const sw_status st = train(r);
+    r->failed = st < 0;
+    if (r->failed) {
+        fprintf(stderr, "rank %d: %s\n", r->member.ops.rank, sw_error_message());
+    }
+    return NULL;
+}
+
+static void run(struct job *job)
+{
+    static float weights[MAX_ELEMS];
+    struct world world;
+    struct rank ranks[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    memset(weights, 0, sizeof weights);
+    pthread_barrier_init(&world.barrier, NULL, (unsigned)job->ranks);
+    for (int i = 0; i < job->ranks; i++) {
+        struct rank *r = &ranks[i];
+        *r = (struct rank){.job = job, .weights = weights};
+        r->member = (struct member){&world,
+                                    {.rank = i,
+                                     .size = job->ranks,
+                                     .all_to_all = all_to_all,
+                                     .all_gather = all_gather}};
+        r->member.ops.ctx = &r->member;
+        assert_int_equal(pthread_create(&threads[i], NULL, thread_main, r), 0);
+    }
+    bool failed = false;
+    for (int i = 0; i < job->ranks; i++) {
+        pthread_join(threads[i], NULL);
+        failed |= ranks[i].failed;
+    }
+    pthread_barrier_destroy(&world.barrier);
+    assert_false(failed);
+    job->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
+}
+
+static void assert_same(const struct job *a, const struct job *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
+            fail_msg("%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
+                     a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i],
+                     b->losses[i], a->norms[i], b->norms[i]);
+        }
+    }
+    if (a->weights != b->weights) {
+        fail_msg("%d ranks stage %d, %d ranks stage %d: weights differ", a->ranks, a->stage, b->ranks, b->stage);
+    }
+}
+
+static const char *const precisions[] = {
+    "", "\"bf16\": {\"enabled\": true},",
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3},"};
+
+static void any_ranks_and_stage_give_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const int counts[] = {2, 3, 4, 8};
+    static const int ks[] = {8, 6, 2};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        for (size_t k = 0; k < SW_LEN(ks); k++) {
+            struct job one = {.ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
+            run(&one);
+            assert_true(isfinite(one.losses[5]));
+            for (size_t c = 0; c < SW_LEN(counts); c++) {
+                for (int stage = 0; stage < 4; stage++) {
+                    if ((c + (size_t)stage + k) % 2 && p > 0) {
+                        continue; /* every pair of choices is met elsewhere */
+                    }
+                    struct job many = one;
+                    many.ranks = counts[c];
+                    many.stage = stage;
+                    run(&many);
+                    assert_same(&one, &many, 6);
+                }
+            }
+        }
+    }
+}
+
+static void recomputation_and_token_mean_too(void **state)
+{
+    (void)state;
+    static const char *const more[] = {", \"recompute\": \"blocks\"", ", \"loss\": \"tokens\""};
+    for (size_t i = 0; i < SW_LEN(more); i++) {
+        struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
+        run(&one);
+        for (int stage = 0; stage < 4; stage++) {
+            struct job many = one;
+            many.ranks = 3;
+            many.stage = stage;
+            run(&many);
+            assert_same(&one, &many, 4);
+        }
+    }
+}
+
+static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/save.%zu", folder, p);
+        struct job never = {.ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
+        run(&never);
+        struct job first = {.ranks = 4, .stage = 3, .k = 4, .n_steps = 3, .precision = precisions[p], .more = "", .save = path};
+        run(&first);
+        static const int counts[] = {1, 2, 3, 8};
+        for (size_t c = 0; c < SW_LEN(counts); c++) {
+            struct job again = first;
+            again.ranks = counts[c];
+            again.stage = (int)c;
+            again.first_step = 3;
+            again.save = NULL;
+            again.load = path;
+            run(&again);
+            assert_same(&never, &again, 6);
+        }
+    }
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-ranks-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
+    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
+        cmocka_unit_test(recomputation_and_token_mean_too),
+        cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
