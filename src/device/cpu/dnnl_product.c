@@ -111,9 +111,8 @@ static bool open_worker(struct product *p, struct worker *w, const dnnl_memory_d
            dnnl_memory_create(&w->a, a, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
            dnnl_memory_create(&w->b, b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
            dnnl_memory_create(&w->c, c, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
-           (p->super.scratch_bytes == 0 ||
-            dnnl_memory_create(&w->scratchpad, scratchpad, p->engine, DNNL_MEMORY_NONE) ==
-                dnnl_success);
+           (p->super.scratch_bytes == 0 || dnnl_memory_create(&w->scratchpad, scratchpad, p->engine,
+                                                              DNNL_MEMORY_NONE) == dnnl_success);
 }
 
 /* False where oneDNN has no direct implementation of this product. */
@@ -124,15 +123,15 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    bool ok = dnnl_engine_create(&p->engine, dnnl_cpu, 0) == dnnl_success &&
-              describe(&a, dtype, g->m, g->k, g->lda, g->ta) &&
-              describe(&b, dtype, g->k, g->n, g->ldb, g->tb) &&
-              describe(&c, dnnl_f32, g->m, g->n, g->ldc, false) &&
-              dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) == dnnl_success &&
-              dnnl_primitive_attr_create(&attr) == dnnl_success &&
-              dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
-                  dnnl_success &&
-              dnnl_primitive_desc_create(&pd, &desc, attr, p->engine, NULL) == dnnl_success;
+    bool ok =
+        dnnl_engine_create(&p->engine, dnnl_cpu, 0) == dnnl_success &&
+        describe(&a, dtype, g->m, g->k, g->lda, g->ta) &&
+        describe(&b, dtype, g->k, g->n, g->ldb, g->tb) &&
+        describe(&c, dnnl_f32, g->m, g->n, g->ldc, false) &&
+        dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) == dnnl_success &&
+        dnnl_primitive_attr_create(&attr) == dnnl_success &&
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success &&
+        dnnl_primitive_desc_create(&pd, &desc, attr, p->engine, NULL) == dnnl_success;
     if (ok) {
         const char *implementation = "";
         dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation);
@@ -160,15 +159,15 @@ bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 }
 
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
-                                struct cpu_product **out)
+                                   struct cpu_product **out)
 {
     *out = NULL;
     if (!sw_cpu_dnnl_takes(dev, gemm->dtype) || gemm->m == 0 || gemm->n == 0 || gemm->k == 0) {
         return SW_OK;
     }
     const int n_workers = cpu_workers(dev->pool);
-    struct product *p = sw_alloc_zero(
-        "device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
+    struct product *p =
+        sw_alloc_zero("device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
     SW_TRY_ALLOC(p, "a matrix product");
     p->super.ops = &product_ops;
     p->n_workers = n_workers;
@@ -202,7 +201,7 @@ bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 }
 
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
-                                struct cpu_product **out)
+                                   struct cpu_product **out)
 {
     (void)dev;
     (void)gemm;

@@ -15,14 +15,14 @@ enum { CPU_LINE = 64 }; /* bytes of a cache line: alignment of everything scratc
 
 struct cpu_gemm {
     enum sw_dtype dtype, dtype_b; /* of a, of b: f32, bf16, f16 */
-    bool ta, tb;         /* a is stored [k,m]; b is stored [n,k] */
+    bool ta, tb;                  /* a is stored [k,m]; b is stored [n,k] */
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements from one stored row to the next */
 };
 
 /* What happens to a block of a product while it is in cache. */
 struct cpu_epilogue {
-    enum sw_dtype dtype;  /* of out and pre */
+    enum sw_dtype dtype; /* of out and pre */
     enum sw_dtype bias_dtype;
     enum sw_act act;
     const void *bias; /* of the block's first column, or NULL */
@@ -36,7 +36,7 @@ struct cpu_update {
     const struct sw_update_attrs *attrs;
     enum sw_dtype dtype; /* of the parameter */
     void *param;
-    void *master;        /* low halves (bf16), fp32 (f16), else NULL */
+    void *master; /* low halves (bf16), fp32 (f16), else NULL */
     float *moment[2];
     bool first_step;
     float factor, decay, weight_decay;
@@ -115,8 +115,8 @@ struct cpu_vector {
     void (*epilogue)(const struct cpu_epilogue *e, const float *block, int64_t m, int64_t n,
                      int64_t ld);
     /* block += part, both [m,n] */
-    void (*accumulate_block)(float *block, int64_t ld, const float *part, int64_t ld_part, int64_t m,
-                             int64_t n);
+    void (*accumulate_block)(float *block, int64_t ld, const float *part, int64_t ld_part,
+                             int64_t m, int64_t n);
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
@@ -145,7 +145,8 @@ struct cpu_vector {
     bool (*sums_of_squares)(const float *g, double limit, double sums[CPU_RUNS_AT_ONCE]);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw, db [width]: sums over these rows alone */
-    void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw, float *db);
+    void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw,
+                      float *db);
     /* sums [n] over `rows` rows, ld elements apart */
     void (*sum_rows)(enum sw_dtype dtype, const void *x, int64_t rows, int64_t ld, int64_t n,
                      float *sums);
@@ -161,7 +162,7 @@ double sw_cpu_peak_bf16(int64_t rounds, float *sink); /* needs AVX512-BF16 */
 
 /* Rows that need nothing prepared but their vector table use these two. */
 sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                             void **prepared);
+                                void **prepared);
 void sw_cpu_release_nothing(void *prepared);
 
 /* ---- a product of one fixed piece shape, prepared ---- */
@@ -180,10 +181,10 @@ struct cpu_product {
 
 /* Own kernels; always possible for f32, bf16, f16. */
 sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
-                               struct cpu_product **out);
+                                  struct cpu_product **out);
 /* oneDNN's primitive; *out stays NULL where oneDNN is absent or has no direct way for these dtypes. */
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
-                                struct cpu_product **out);
+                                   struct cpu_product **out);
 /* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
 /* Version and instruction set in use, "onednn-2.6.3:e7", or "". */
@@ -206,8 +207,8 @@ struct cpu_block {
 };
 
 /* whole->ldc 0: each block's result is dense (ld = its n). prefer_dnnl: own kernels otherwise. */
-sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole, bool prefer_dnnl,
-                        struct cpu_grid *out);
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole,
+                           bool prefer_dnnl, struct cpu_grid *out);
 void sw_cpu_grid_close(struct cpu_grid *grid);
 static inline int64_t cpu_grid_items(const struct cpu_grid *grid)
 {
@@ -216,7 +217,7 @@ static inline int64_t cpu_grid_items(const struct cpu_grid *grid)
 struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item);
 /* a, b: element 0 of the whole operands; c: element 0 of the block's result. */
 void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
-                  const void *b, float *c, void *scratch);
+                     const void *b, float *c, void *scratch);
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 {
     return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);

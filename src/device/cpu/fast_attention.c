@@ -44,7 +44,8 @@ static struct operands operands_of(const struct sw_op_desc *desc, void *const *i
 /* Element (sample b, token 0, column) of a [B,T,W] tensor. */
 static void *element(const struct sw_view *view, void *data, int64_t b, int64_t column)
 {
-    return data ? (char *)data + (size_t)(b * view->strides[0] + column) * sw_dtype_bytes(view->dtype)
+    return data ? (char *)data +
+                      (size_t)(b * view->strides[0] + column) * sw_dtype_bytes(view->dtype)
                 : NULL;
 }
 
@@ -168,8 +169,7 @@ static size_t heads_bytes(const struct operands *o)
 
 static size_t backward_bytes(const struct cpu_vector *vector, const struct operands *o)
 {
-    return heads_bytes(o) +
-           sw_round_up(vector->attention_grad_scratch_bytes(o->s, o->d), CPU_LINE);
+    return heads_bytes(o) + sw_round_up(vector->attention_grad_scratch_bytes(o->s, o->d), CPU_LINE);
 }
 
 static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,

@@ -84,9 +84,8 @@ static void cast_item(void *ctx, int64_t i_item, int i_worker)
 
 static void cast_run(const struct cpu_call *call)
 {
-    struct job job = {.vector = call->prepared,
-                      .call = call,
-                      .n = sw_shape_elems(&call->desc->in[0].shape)};
+    struct job job = {
+        .vector = call->prepared, .call = call, .n = sw_shape_elems(&call->desc->in[0].shape)};
     sw_pool_run(call->pool, sw_ceil_div(job.n, RUN_ELEMS), cast_item, &job);
 }
 
@@ -116,9 +115,8 @@ static void dropout_item(void *ctx, int64_t i_item, int i_worker)
 static void dropout_run(const struct cpu_call *call)
 {
     const struct sw_shape *shape = &call->desc->in[0].shape;
-    struct job job = {.vector = call->prepared,
-                      .call = call,
-                      .n_batch = shape->rank > 0 ? shape->dims[0] : 1};
+    struct job job = {
+        .vector = call->prepared, .call = call, .n_batch = shape->rank > 0 ? shape->dims[0] : 1};
     job.n = job.n_batch > 0 ? sw_shape_elems(shape) / job.n_batch : 0;
     job.n_runs = sw_ceil_div(job.n, RUN_ELEMS);
     sw_pool_run(call->pool, job.n_batch * job.n_runs, dropout_item, &job);

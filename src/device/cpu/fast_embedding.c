@@ -14,7 +14,8 @@ static void lookup_query(const struct cpu_device *dev, const struct sw_op_desc *
                          struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = cpu_is_fast_float(desc->in[0].dtype) && desc->out[0].dtype == desc->in[0].dtype;
+    out->supported =
+        cpu_is_fast_float(desc->in[0].dtype) && desc->out[0].dtype == desc->in[0].dtype;
     out->path = "copy";
 }
 
@@ -27,7 +28,8 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
     const size_t row = (size_t)width * sw_dtype_bytes(table->dtype);
     const int32_t *ids = call->in[1];
     (void)i_worker;
-    for (int64_t t = i_item * RUN_TOKENS; t < sw_min_i64(n_tokens, (i_item + 1) * RUN_TOKENS); t++) {
+    for (int64_t t = i_item * RUN_TOKENS; t < sw_min_i64(n_tokens, (i_item + 1) * RUN_TOKENS);
+         t++) {
         char *to = (char *)call->out[0] + (size_t)t * row;
         if (ids[t] >= 0 && ids[t] < vocab) {
             memcpy(to, (const char *)call->in[0] + (size_t)ids[t] * row, row);
@@ -42,7 +44,8 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
 static void lookup_run(const struct cpu_call *call)
 {
     const int64_t n_tokens = sw_shape_elems(&call->desc->in[1].shape);
-    sw_pool_run(call->pool, sw_ceil_div(n_tokens, RUN_TOKENS), lookup_item, (void *)(uintptr_t)call);
+    sw_pool_run(call->pool, sw_ceil_div(n_tokens, RUN_TOKENS), lookup_item,
+                (void *)(uintptr_t)call);
 }
 
 const struct cpu_kernel sw_cpu_embedding = {.name = "fast",
@@ -56,7 +59,7 @@ const struct cpu_kernel sw_cpu_embedding = {.name = "fast",
 struct grad {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
-    const uint64_t *keys; /* id << 32 | token, ascending */
+    const uint64_t *keys;  /* id << 32 | token, ascending */
     const int32_t *starts; /* [n_distinct + 1] places in keys */
     int64_t n_distinct, n_rows;
 };
@@ -113,8 +116,8 @@ static void sum_row(const struct grad *g, int64_t row)
         float sums[RUN_COLUMNS] = {0};
         for (int32_t i = used ? g->starts[row] : 0; used && i < g->starts[row + 1]; i++) {
             const int64_t token = (int64_t)(uint32_t)g->keys[i];
-            const char *dy = (const char *)g->call->in[0] +
-                             (size_t)(token * width + c) * sw_dtype_bytes(from);
+            const char *dy =
+                (const char *)g->call->in[0] + (size_t)(token * width + c) * sw_dtype_bytes(from);
             g->vector->accumulate(from, false, sums, dy, 0, n);
         }
         g->vector->cast(to, SW_F32, out + (size_t)c * sw_dtype_bytes(to), sums, 0, n);

@@ -12,7 +12,8 @@ struct own {
     struct cpu_gemm gemm;
 };
 
-static void run(const void *self, int i_worker, const void *a, const void *b, float *c, void *scratch)
+static void run(const void *self, int i_worker, const void *a, const void *b, float *c,
+                void *scratch)
 {
     const struct own *own = self;
     (void)i_worker;
@@ -27,17 +28,16 @@ static void close(void *self)
 static const struct cpu_product_ops own_ops = {.run = run, .close = close};
 
 sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
-                               struct cpu_product **out)
+                                  struct cpu_product **out)
 {
     struct own *own = sw_alloc("device", sizeof *own);
     SW_TRY_ALLOC(own, "a matrix product");
     own->vector = sw_cpu_vector_for(dev->isa);
     own->gemm = *gemm;
-    own->super = (struct cpu_product){.ops = &own_ops,
-                                      .scratch_bytes = own->vector->gemm_scratch_bytes,
-                                      .path = gemm->dtype == SW_F32
-                                                  ? own->vector->name
-                                                  : own->vector->gemm_path_converted};
+    own->super = (struct cpu_product){
+        .ops = &own_ops,
+        .scratch_bytes = own->vector->gemm_scratch_bytes,
+        .path = gemm->dtype == SW_F32 ? own->vector->name : own->vector->gemm_path_converted};
     *out = &own->super;
     return SW_OK;
 }
@@ -67,7 +67,8 @@ static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
     double idle = 0;
     for (size_t i = 0; i < SW_LEN(machines); i++) {
         const int64_t threads = machines[i].threads;
-        idle += machines[i].weight * (double)(sw_ceil_div(items, threads) * threads) / (double)items;
+        idle +=
+            machines[i].weight * (double)(sw_ceil_div(items, threads) * threads) / (double)items;
     }
     const double padding = (double)(items * mb * nb) / ((double)m * (double)n);
     return idle * padding * (1 + 12.0 / (double)mb + 12.0 / (double)nb);
@@ -121,8 +122,8 @@ static sw_status open_piece(const struct cpu_device *dev, struct cpu_grid *grid,
     return SW_OK;
 }
 
-sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole, bool prefer_dnnl,
-                        struct cpu_grid *out)
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole,
+                           bool prefer_dnnl, struct cpu_grid *out)
 {
     *out = (struct cpu_grid){.whole = *whole};
     if (whole->m == 0 || whole->n == 0) {
@@ -165,7 +166,7 @@ struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item)
 }
 
 void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
-                  const void *b, float *c, void *scratch)
+                     const void *b, float *c, void *scratch)
 {
     const struct cpu_gemm *g = &grid->whole;
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);

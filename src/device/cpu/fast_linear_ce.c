@@ -173,8 +173,8 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     float *logits = (float *)(job->scratch + (size_t)i_worker * f->worker_bytes);
     sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[0],
-                 vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
-                 (char *)logits + cpu_grid_block_bytes(grid));
+                    vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
+                    (char *)logits + cpu_grid_block_bytes(grid));
     const int64_t at = (column + block.j / grid->nb) * s->rows + block.i;
     f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
     const int32_t *labels = job->call->in[2];
@@ -217,14 +217,13 @@ static void forward_run(const struct cpu_call *call)
     const struct loss_shape *s = &f->s;
     float *label_logit = call->workspace;
     float *max = label_logit + s->rows, *sum = max + s->rows * f->n_columns;
-    struct forward_job job = {f, call, label_logit, max, sum,
-                              (char *)call->workspace + stats_bytes(f)};
+    struct forward_job job = {f,   call, label_logit,
+                              max, sum,  (char *)call->workspace + stats_bytes(f)};
     for (int64_t i = 0; i < s->rows; i++) {
         label_logit[i] = NAN; /* stays so where the label is not in the vocabulary */
     }
     sw_pool_run(call->pool,
-                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) +
-                    cpu_grid_items(&f->logits[0]),
+                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
                 forward_item, &job);
     sw_pool_run(call->pool, sw_ceil_div(s->rows, MERGE_ROWS), merge_item, &job);
     const int32_t *labels = call->in[2];
@@ -242,10 +241,10 @@ static void forward_run(const struct cpu_call *call)
 }
 
 const struct cpu_kernel sw_cpu_linear_ce = {.name = "fast",
-                                         .query = forward_query,
-                                         .prepare = forward_prepare,
-                                         .release = forward_release,
-                                         .run = forward_run};
+                                            .query = forward_query,
+                                            .prepare = forward_prepare,
+                                            .release = forward_release,
+                                            .run = forward_run};
 
 /* ---- backward ---- */
 
@@ -295,7 +294,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
     need_worker(b, &out->logits);
     if (b->has_dh) { /* d [rows, n] times w [n, width] */
         const struct cpu_gemm whole = {.dtype = s->dtype,
-                                   .dtype_b = s->dtype,
+                                       .dtype_b = s->dtype,
                                        .m = s->rows,
                                        .n = s->width,
                                        .k = chunk_rows(s, c),
@@ -306,7 +305,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
     }
     if (b->has_dw) { /* d^T times h [rows, width] */
         const struct cpu_gemm whole = {.dtype = s->dtype,
-                                   .dtype_b = s->dtype,
+                                       .dtype_b = s->dtype,
                                        .ta = true,
                                        .m = chunk_rows(s, c),
                                        .n = s->width,
@@ -331,8 +330,8 @@ static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_
     sw_status st = SW_OK;
     for (int other = 0; other < 2; other++) {
         if (other == 0 || b->s.n_chunks > 1) {
-            SW_TRY_OR(close, backward_open_chunk(dev, b, other ? 0 : b->s.n_chunks - 1,
-                                                 &b->chunk[other]));
+            SW_TRY_OR(close,
+                      backward_open_chunk(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]));
         }
     }
     return SW_OK;
@@ -406,8 +405,8 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     const int64_t first = job->c * s->chunk;
     float *logits = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
     sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[1],
-                 vocab_row(s, job->call->in[2], s->dtype, first), logits,
-                 (char *)logits + cpu_grid_block_bytes(grid));
+                    vocab_row(s, job->call->in[2], s->dtype, first), logits,
+                    (char *)logits + cpu_grid_block_bytes(grid));
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
         (const int32_t *)job->call->in[3] + block.i, first + block.j,
@@ -424,8 +423,8 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
     const int64_t at = block.i * s->width + block.j;
     float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
     sw_cpu_grid_run(grid, i_item, i_worker, job->d,
-                 vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
-                 (char *)part + cpu_grid_block_bytes(grid));
+                    vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
+                    (char *)part + cpu_grid_block_bytes(grid));
     const struct cpu_epilogue to_sum = {
         .dtype = SW_F32, .act = SW_ACT_NONE, .out = job->dh + at, .ld_out = s->width};
     if (job->c == 0) {
@@ -434,11 +433,11 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
         b->vector->accumulate_block(job->dh + at, s->width, part, block.n, block.m, block.n);
     }
     if (job->c == s->n_chunks - 1) {
-        const struct cpu_epilogue round = {
-            .dtype = b->dh_dtype,
-            .act = SW_ACT_NONE,
-            .out = (char *)job->call->out[0] + (size_t)at * sw_dtype_bytes(b->dh_dtype),
-            .ld_out = s->width};
+        const struct cpu_epilogue round = {.dtype = b->dh_dtype,
+                                           .act = SW_ACT_NONE,
+                                           .out = (char *)job->call->out[0] +
+                                                  (size_t)at * sw_dtype_bytes(b->dh_dtype),
+                                           .ld_out = s->width};
         b->vector->epilogue(&round, job->dh + at, block.m, block.n, s->width);
     }
 }
@@ -451,7 +450,7 @@ static void dw_item(const struct backward_job *job, int64_t i_item, int i_worker
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
     sw_cpu_grid_run(grid, i_item, i_worker, job->d, job->call->in[1], part,
-                 (char *)part + cpu_grid_block_bytes(grid));
+                    (char *)part + cpu_grid_block_bytes(grid));
     char *dw = vocab_row(s, job->call->out[1], b->dw_dtype, job->c * s->chunk + block.i);
     const struct cpu_epilogue round = {.dtype = b->dw_dtype,
                                        .act = SW_ACT_NONE,
@@ -489,7 +488,7 @@ static void backward_run(const struct cpu_call *call)
 }
 
 const struct cpu_kernel sw_cpu_linear_ce_grad = {.name = "fast",
-                                              .query = backward_query,
-                                              .prepare = backward_prepare,
-                                              .release = backward_release,
-                                              .run = backward_run};
+                                                 .query = backward_query,
+                                                 .prepare = backward_prepare,
+                                                 .release = backward_release,
+                                                 .run = backward_run};

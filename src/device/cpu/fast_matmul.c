@@ -79,21 +79,21 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     char *scratch = (char *)call->workspace + (size_t)i_worker * mm->worker_bytes;
     if (mm->in_place) {
         sw_cpu_grid_run(&mm->grid, i_item, i_worker, call->in[0], call->in[1],
-                     (float *)call->out[0] + first, scratch);
+                        (float *)call->out[0] + first, scratch);
         return;
     }
     float *product = (float *)scratch;
     sw_cpu_grid_run(&mm->grid, i_item, i_worker, call->in[0], call->in[1], product,
-                 scratch + cpu_grid_block_bytes(&mm->grid));
+                    scratch + cpu_grid_block_bytes(&mm->grid));
     const size_t bytes = sw_dtype_bytes(mm->out_dtype);
     char *pre = call->desc->op->n_out > 1 ? call->out[1] : NULL;
     const struct cpu_epilogue epilogue = {
         .dtype = mm->out_dtype,
         .bias_dtype = mm->bias_dtype,
         .act = mm->act,
-        .bias = mm->has_bias ? (const char *)call->in[2] +
-                                   (size_t)block.j * sw_dtype_bytes(mm->bias_dtype)
-                             : NULL,
+        .bias = mm->has_bias
+                    ? (const char *)call->in[2] + (size_t)block.j * sw_dtype_bytes(mm->bias_dtype)
+                    : NULL,
         .out = (char *)call->out[0] + (size_t)first * bytes,
         .pre = pre ? pre + (size_t)first * bytes : NULL,
         .ld_out = n,

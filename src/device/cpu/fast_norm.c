@@ -87,8 +87,8 @@ static void fold_item(void *ctx, int64_t i_item, int i_worker)
     float sums[FOLD_COLUMNS];
     (void)i_worker;
     f->vector->sum_rows(SW_F32, f->partial + first, f->n_blocks, f->ld, n, sums);
-    f->vector->cast(f->dtype, SW_F32,
-                    (char *)f->out + (size_t)first * sw_dtype_bytes(f->dtype), sums, 0, n);
+    f->vector->cast(f->dtype, SW_F32, (char *)f->out + (size_t)first * sw_dtype_bytes(f->dtype),
+                    sums, 0, n);
 }
 
 static void fold(struct sw_pool *pool, struct fold f)
@@ -192,11 +192,11 @@ static void sum_item(void *ctx, int64_t i_item, int i_worker)
     const struct sum_job *job = ctx;
     const int64_t first = i_item * SW_SUM_BLOCK;
     (void)i_worker;
-    job->vector->sum_rows(
-        job->dtype,
-        (const char *)job->x + (size_t)(first * job->width) * sw_dtype_bytes(job->dtype),
-        sw_min_i64(SW_SUM_BLOCK, job->rows - first), job->width, job->width,
-        job->partial + i_item * job->width);
+    job->vector->sum_rows(job->dtype,
+                          (const char *)job->x +
+                              (size_t)(first * job->width) * sw_dtype_bytes(job->dtype),
+                          sw_min_i64(SW_SUM_BLOCK, job->rows - first), job->width, job->width,
+                          job->partial + i_item * job->width);
 }
 
 static void sum_run(const struct cpu_call *call)

@@ -79,8 +79,8 @@ static void add_rows(const struct cpu_vector *vector, const struct streams *s, i
         const int64_t row = stream->index[at] * width; /* its first element */
         const int64_t from = sw_max_i64(start, row), end = sw_min_i64(start + n, row + width);
         vector->accumulate(stream->dtype, false, sum + (from - start),
-                           stream->data + (size_t)(at * width + from - row) *
-                                              sw_dtype_bytes(stream->dtype),
+                           stream->data +
+                               (size_t)(at * width + from - row) * sw_dtype_bytes(stream->dtype),
                            0, end - from);
     }
 }
@@ -259,8 +259,7 @@ static void update_query(const struct cpu_device *dev, const struct sw_op_desc *
                          struct sw_kernel_info *out)
 {
     const int n_states = desc->op->attrs.update.n_states;
-    out->supported =
-        cpu_is_fast_float(desc->in[0].dtype) && takes_streams(desc, 1 + n_states);
+    out->supported = cpu_is_fast_float(desc->in[0].dtype) && takes_streams(desc, 1 + n_states);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 

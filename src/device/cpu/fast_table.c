@@ -40,7 +40,7 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
 }
 
 sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                             void **prepared)
+                                void **prepared)
 {
     (void)desc;
     *prepared = (void *)(uintptr_t)sw_cpu_vector_for(dev->isa);

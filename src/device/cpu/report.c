@@ -133,9 +133,11 @@ static sw_status measure_product(struct sw_device *dev, enum sw_dtype dtype, cha
     const double begin = sw_now_s();
     for (int i = 0; i < ATTEMPTS || sw_now_s() - begin < product_s; i++) {
         const double start = sw_now_s();
-        SW_TRY_OR(release_kernel, sw_device_launch(dev, stream, kernel, in, out, workspace, scalars));
+        SW_TRY_OR(release_kernel,
+                  sw_device_launch(dev, stream, kernel, in, out, workspace, scalars));
         SW_TRY_OR(release_kernel, dev->ops->stream_wait(dev, stream));
-        const double speed = 2.0 * PRODUCT_EDGE * PRODUCT_EDGE * PRODUCT_EDGE / (sw_now_s() - start);
+        const double speed =
+            2.0 * PRODUCT_EDGE * PRODUCT_EDGE * PRODUCT_EDGE / (sw_now_s() - start);
         best = speed > best ? speed : best;
     }
     *out_gflops = best * 1e-9;

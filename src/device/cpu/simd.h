@@ -232,7 +232,8 @@ INLINE void store(enum sw_dtype dtype, void *p, int64_t i, vf x)
 INLINE vf load_part(enum sw_dtype dtype, const void *p, int64_t i, int64_t n)
 {
     float buffer[LANES] = {0};
-    memcpy(buffer, (const char *)p + (size_t)i * float_bytes(dtype), (size_t)n * float_bytes(dtype));
+    memcpy(buffer, (const char *)p + (size_t)i * float_bytes(dtype),
+           (size_t)n * float_bytes(dtype));
     return load(dtype, buffer, 0);
 }
 
