@@ -42,7 +42,9 @@ sw_status sw_device_copy(struct sw_device *dev, struct sw_stream_queue *on, void
     }
     if (!on || !dst || !src) {
         return SW_FAIL(SW_E_ARG, "device %s: copy of %zu bytes without %s", dev->ops->name, bytes,
-                       !on ? "a stream" : !dst ? "a destination" : "a source");
+                       !on    ? "a stream"
+                       : !dst ? "a destination"
+                              : "a source");
     }
     SW_TRY(dev->ops->copy(dev, on, dst, src, bytes));
     return SW_OK;

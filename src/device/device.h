@@ -26,7 +26,8 @@ struct sw_device_ops {
     void (*mem_free)(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes);
     sw_status (*stream_open)(struct sw_device *dev, struct sw_stream_queue **out);
     void (*stream_close)(struct sw_device *dev, struct sw_stream_queue *stream);
-    sw_status (*stream_wait)(struct sw_device *dev, struct sw_stream_queue *stream); /* host waits */
+    sw_status (*stream_wait)(struct sw_device *dev,
+                             struct sw_stream_queue *stream); /* host waits */
     sw_status (*copy)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
                       size_t bytes);
     sw_status (*fill)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
@@ -89,15 +90,15 @@ const char *sw_device_kernel_set(struct sw_device *dev);
 
 /* ---- for `doctor` ---- */
 struct sw_cpu_report {
-    char cpu[128];        /* model name */
-    char isa[256];        /* what was found, what is used */
+    char cpu[128]; /* model name */
+    char isa[256]; /* what was found, what is used */
     int n_threads;
     struct {
         enum sw_dtype dtype;
         double register_gflops; /* measured, one thread, matrix units or FMA out of registers */
         double product_gflops;  /* measured, all threads, 1024x1024x1024 through our MATMUL */
         char path[128];         /* how a product of this dtype is computed */
-    } peak[3]; /* f32, bf16, f16 */
-    double copy_gb_s; /* memcpy, all threads, read + written */
+    } peak[3];                  /* f32, bf16, f16 */
+    double copy_gb_s;           /* memcpy, all threads, read + written */
 };
 sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out);

@@ -105,9 +105,9 @@ static void select_rows_grad(const struct cpu_call *call)
     const size_t row_bytes = (size_t)width * sw_dtype_bytes(dx->dtype);
     memset(call->out[0], 0, view_bytes(dx)); /* all bits zero is 0.0 in every float dtype */
     for (int64_t b = 0; b < batch; b++) {
-        sw_convert(dx->dtype,
-                   (char *)call->out[0] + (size_t)selected(call, b, tokens) * row_bytes, dy.dtype,
-                   (const char *)dy.data + (size_t)(b * width) * sw_dtype_bytes(dy.dtype), width);
+        sw_convert(dx->dtype, (char *)call->out[0] + (size_t)selected(call, b, tokens) * row_bytes,
+                   dy.dtype, (const char *)dy.data + (size_t)(b * width) * sw_dtype_bytes(dy.dtype),
+                   width);
     }
 }
 
@@ -167,9 +167,8 @@ static void stats_finish(const struct cpu_call *call)
     const struct sw_attrs *attrs = &call->desc->op->attrs;
     const int64_t *stats = call->in[0];
     const bool overflow = stats[SW_EXACT_WORDS] > 0;
-    const double norm = overflow ? INFINITY
-                                 : sqrt(sw_exact_value(stats)) *
-                                       call->scalars[SW_SCALAR_GRAD_FACTOR];
+    const double norm =
+        overflow ? INFINITY : sqrt(sw_exact_value(stats)) * call->scalars[SW_SCALAR_GRAD_FACTOR];
     const double factor = attrs->alpha > 0 ? attrs->alpha / (norm + 1e-6) : 1;
     call->scalars[SW_SCALAR_NORM] = norm;
     call->scalars[SW_SCALAR_CLIP] = factor < 1 ? factor : 1;

@@ -206,9 +206,8 @@ static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
     if (event->stream == 0 || event->stream == on->id) {
         return SW_OK;
     }
-    const struct command command = {.kind = COMMAND_WAIT,
-                                    .wait_stream = event->stream,
-                                    .wait_position = event->position};
+    const struct command command = {
+        .kind = COMMAND_WAIT, .wait_stream = event->stream, .wait_position = event->position};
     SW_TRY(push(on, &command));
     return SW_OK;
 }
@@ -327,8 +326,8 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
         SW_TRY(sw_mock_memory_resolve(memory, workspace, kernel->workspace_bytes, false,
                                       &command.workspace));
     }
-    SW_TRY(sw_mock_memory_resolve(memory, scalars, SW_SCALAR_COUNT * sizeof *scalars, false,
-                                  &table));
+    SW_TRY(
+        sw_mock_memory_resolve(memory, scalars, SW_SCALAR_COUNT * sizeof *scalars, false, &table));
     command.scalars = table;
     SW_TRY(push(on, &command));
     return SW_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mock finds what it is for: reads of memory that was never written or was released, work that was not
 // waited for, addresses that are not the device's; and does correct programs correctly.
-#include "op_case.h"
+#include "device/tests/op_case.h"
 #include "support/test.h"
 
 enum { N = 16 };
@@ -154,13 +154,13 @@ static void test_kernels_take_device_addresses_only(void **state)
     assert_int_equal(sw_device_copy(f->dev, f->a, table, scalars, table_bytes), SW_OK);
     assert_int_equal(sw_device_prepare(f->dev, &desc, &kernel), SW_OK);
     void *device_x[] = {f->x}, *host_x[] = {host};
-    assert_int_equal(
-        sw_device_launch(f->dev, f->a, kernel, host_x, device_x, NULL, table), SW_E_ARG);
-    assert_int_equal(
-        sw_device_launch(f->dev, f->a, kernel, device_x, device_x, NULL, scalars), SW_E_ARG);
+    assert_int_equal(sw_device_launch(f->dev, f->a, kernel, host_x, device_x, NULL, table),
+                     SW_E_ARG);
+    assert_int_equal(sw_device_launch(f->dev, f->a, kernel, device_x, device_x, NULL, scalars),
+                     SW_E_ARG);
     copy(f, f->a, f->x, in);
-    assert_int_equal(
-        sw_device_launch(f->dev, f->a, kernel, device_x, device_x, NULL, table), SW_OK);
+    assert_int_equal(sw_device_launch(f->dev, f->a, kernel, device_x, device_x, NULL, table),
+                     SW_OK);
     copy(f, f->a, host, f->x);
     wait_for(f, f->a);
     assert_true(host[N - 1] == 6);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op_case.h"
+// Operands with guards around them, numbers from the case alone, one launch, and the comparison.
+#include "device/tests/op_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,10 +19,17 @@ void case_init(struct op_case *c, enum sw_op_kind kind, const char *fmt, ...)
     c->op.path = UINT64_C(0x123456789abcdef1);
     c->slack = 1;
     const double scalars[SW_SCALAR_COUNT] = {
-        [SW_SCALAR_SEED_LO] = 4000000123.0, [SW_SCALAR_SEED_HI] = 77,  [SW_SCALAR_MICRO] = 5,
-        [SW_SCALAR_LOSS_SCALE] = 1024,      [SW_SCALAR_GRAD_FACTOR] = 0.3, [SW_SCALAR_LR] = 0.01,
-        [SW_SCALAR_OVERFLOW_FACTOR] = 0.25, [SW_SCALAR_BETA1] = 0.9,   [SW_SCALAR_BETA2] = 0.99,
-        [SW_SCALAR_STEP] = 3,               [SW_SCALAR_CLIP] = 0.7,
+        [SW_SCALAR_SEED_LO] = 4000000123.0,
+        [SW_SCALAR_SEED_HI] = 77,
+        [SW_SCALAR_MICRO] = 5,
+        [SW_SCALAR_LOSS_SCALE] = 1024,
+        [SW_SCALAR_GRAD_FACTOR] = 0.3,
+        [SW_SCALAR_LR] = 0.01,
+        [SW_SCALAR_OVERFLOW_FACTOR] = 0.25,
+        [SW_SCALAR_BETA1] = 0.9,
+        [SW_SCALAR_BETA2] = 0.99,
+        [SW_SCALAR_STEP] = 3,
+        [SW_SCALAR_CLIP] = 0.7,
     };
     memcpy(c->scalars, scalars, sizeof scalars);
 }
@@ -236,8 +244,8 @@ static sw_status run_steps(struct run *r, const struct op_case *c, struct op_cas
     for (int i = 0; i < c->op.n_out; i++) {
         if (!is_absent(&c->out[i])) {
             allocate(&result->out[i]);
-            SW_TRY(sw_device_copy(r->dev, r->on, result->out[i].view.data, out[i],
-                                  c->out[i].bytes));
+            SW_TRY(
+                sw_device_copy(r->dev, r->on, result->out[i].view.data, out[i], c->out[i].bytes));
         }
     }
     SW_TRY(sw_device_copy(r->dev, r->on, result->scalars, r->scalars.mem, sizeof c->scalars));

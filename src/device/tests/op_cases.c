@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op_cases.h"
+// One builder a kind of op, each with its variants.
+#include "device/tests/op_cases.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,9 +44,8 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
         return false;
     }
     const int64_t m = rows[variant].m, k = rows[variant].k, n = rows[variant].n;
-    const enum sw_dtype out = rows[variant].out == SW_DTYPE_COUNT || dtype == SW_F64
-                                  ? dtype
-                                  : rows[variant].out;
+    const enum sw_dtype out =
+        rows[variant].out == SW_DTYPE_COUNT || dtype == SW_F64 ? dtype : rows[variant].out;
     case_init(c, SW_OP_MATMUL, "matmul %dx%dx%d %d%d act %d %s", (int)m, (int)k, (int)n,
               rows[variant].ta, rows[variant].tb, (int)rows[variant].act, name_of(dtype));
     c->op.attrs.ta = rows[variant].ta;
@@ -289,8 +289,7 @@ static void attention_inputs(struct op_case *c, enum sw_dtype dtype, const struc
         const int64_t kv = r->kv * r->d;
         case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d),
                         (int64_t[]){r->t * (r->h * r->d + 5), r->h * r->d + 5, 1});
-        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv),
-                        (int64_t[]){r->s * 2 * kv, 2 * kv, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv), (int64_t[]){r->s * 2 * kv, 2 * kv, 1});
         case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv), (int64_t[]){kv, r->b * kv, 1});
     }
     if (r->mask) {
