@@ -76,7 +76,11 @@ function(sw_architecture_tests)
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"
             $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
-        set_tests_properties(architecture/symbols PROPERTIES LABELS architecture)
+        file(GLOB examples "${PROJECT_SOURCE_DIR}/examples/*.c")
+        add_test(NAME architecture/install COMMAND sh "${checks}/install.sh" "${CMAKE_COMMAND}"
+            "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
+        set_tests_properties(architecture/symbols architecture/install PROPERTIES
+            LABELS architecture)
     endif()
     set_tests_properties(architecture/layers architecture/sources architecture/checks_test
         PROPERTIES LABELS architecture)

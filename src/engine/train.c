@@ -5,17 +5,17 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data/data.h"
 #include "engine/engine.h"
+#include "engine/progress.h"
 
 struct job {
     const struct sw_train_options *options;
     FILE *out;
-    bool terminal;
+    struct progress progress;
     sw_tokenizer *tokenizer;
     sw_dataset *dataset;
     sw_engine *engine;
@@ -238,6 +238,7 @@ static sw_status print_sample(struct job *job)
     SW_TRY_OR(done,
               sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
     SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
+    sw_progress_end(&job->progress);
     fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n", (long long)job->engine->step,
             o->sample_prompt ? o->sample_prompt : "", text);
 done:
@@ -286,18 +287,14 @@ static void print_step(struct job *job, const struct sw_step_report *r, double s
         snprintf(val, sizeof val, " val %.4f", job->val_loss);
     }
     const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
-    const bool lasting = validated || !job->terminal || r->step == o->steps || r->skipped;
-    fprintf(
-        job->out,
-        "%sstep %lld/%lld loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s eta %s%s%s",
-        job->terminal ? "\r\033[K" : "", (long long)r->step, (long long)o->steps, r->loss, val,
-        r->grad_norm, r->lr, seconds * 1e3, tokens / seconds, device, host, eta,
-        r->skipped ? " (skipped: overflow)" : "", lasting ? "\n" : "");
-    if (job->terminal && !lasting) { /* the live bar: what is done of 20 cells */
-        const int done = (int)(20 * r->step / o->steps);
-        fprintf(job->out, " [%.*s%*s]", done, "####################", 20 - done, "");
-    }
-    fflush(job->out);
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "step %lld/%lld eta %s loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s%s",
+        (long long)r->step, (long long)o->steps, eta, r->loss, val, r->grad_norm, r->lr,
+        seconds * 1e3, tokens / seconds, device, host, r->skipped ? " (skipped: overflow)" : "");
+    sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
+                     validated || r->step == o->steps || r->skipped);
 }
 
 static void json_number(struct sw_str *line, const char *key, double value)
@@ -458,7 +455,7 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
 {
     struct job job = {.options = options,
                       .out = out,
-                      .terminal = isatty(fileno(out)) && !getenv("NO_COLOR"),
+                      .progress = sw_progress_start(out),
                       .val_loss = NAN,
                       .saved_step = -1};
     *started = false;
@@ -473,6 +470,7 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         st = one_step(&job);
         stopped = options->stop && *options->stop;
     }
+    sw_progress_end(&job.progress);
     if (st >= 0) {
         const double seconds = sw_now_s() - job.began_s;
         const double steps = (double)(job.engine->step - job.first_step);

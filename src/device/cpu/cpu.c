@@ -151,12 +151,12 @@ static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struc
                                        struct sw_kernel_info *out)
 {
     const enum sw_op_kind kind = desc->op->kind;
-    for (int i = 0; !cpu->reference && i < 4 && cpu_fast_rows[kind][i]; i++) {
-        if (takes(cpu, cpu_fast_rows[kind][i], desc, out)) {
-            return cpu_fast_rows[kind][i];
+    for (int i = 0; !cpu->reference && i < 4 && sw_cpu_fast_rows[kind][i]; i++) {
+        if (takes(cpu, sw_cpu_fast_rows[kind][i], desc, out)) {
+            return sw_cpu_fast_rows[kind][i];
         }
     }
-    const struct cpu_kernel *row = &cpu_reference_rows[kind];
+    const struct cpu_kernel *row = &sw_cpu_reference_rows[kind];
     return row->query && takes(cpu, row, desc, out) ? row : NULL;
 }
 
@@ -244,7 +244,7 @@ static void name_kernel_set(struct cpu_device *cpu)
         return;
     }
     char more[96];
-    cpu_fast_describe(cpu, more, sizeof more);
+    sw_cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s%s bf16:%s%s%s",
              sw_cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);

@@ -46,12 +46,12 @@ struct cpu_kernel {
 };
 
 /* Rows for one op kind, best first, NULL-terminated; the reference row is tried after them. */
-extern const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4]; /* may be all NULL */
-extern const struct cpu_kernel cpu_reference_rows[SW_OP_COUNT];
+extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_OP_COUNT][4]; /* may be all NULL */
+extern const struct cpu_kernel sw_cpu_reference_rows[SW_OP_COUNT];
 
 /* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to the
  * kernel set; empty when nothing does. At most cap bytes with the NUL. */
-void cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
+void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
 /*
  * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global sample
@@ -64,8 +64,8 @@ struct cpu_draw {
     uint64_t sample;
     uint32_t threshold;
 };
-void cpu_draw_init(struct cpu_draw *draw, const double *scalars, uint64_t path, double p,
-                   int64_t batch, int64_t i_batch);
+void sw_cpu_draw_init(struct cpu_draw *draw, const double *scalars, uint64_t path, double p,
+                      int64_t batch, int64_t i_batch);
 static inline bool cpu_draw_keep(const struct cpu_draw *draw, uint64_t element)
 {
     uint32_t words[4];

@@ -241,4 +241,6 @@ extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
+extern const struct cpu_kernel sw_cpu_cross_entropy, sw_cpu_cross_entropy_grad;
+extern const struct cpu_kernel sw_cpu_embedding, sw_cpu_embedding_grad;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;

@@ -83,7 +83,7 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
     a.k = place(o, in, o->in + o->first, 1, b, kv, &a.ld_k);
     a.v = place(o, in, o->in + o->first, 2, b, kv, &a.ld_v);
     if (a.p > 0) {
-        cpu_draw_init(&a.draw, scalars, op->path, a.p, o->batch, b);
+        sw_cpu_draw_init(&a.draw, scalars, op->path, a.p, o->batch, b);
     }
     return a;
 }

@@ -107,7 +107,7 @@ static void dropout_item(void *ctx, int64_t i_item, int i_worker)
     const size_t before = (size_t)(b * job->n) * sw_dtype_bytes(dtype);
     struct cpu_draw draw;
     (void)i_worker;
-    cpu_draw_init(&draw, call->scalars, call->desc->op->path, p, job->n_batch, b);
+    sw_cpu_draw_init(&draw, call->scalars, call->desc->op->path, p, job->n_batch, b);
     job->vector->dropout(dtype, &draw, (float)(1.0 / (1.0 - p)), (const char *)call->in[0] + before,
                          (char *)call->out[0] + before, first, run_length(job, first));
 }

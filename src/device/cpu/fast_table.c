@@ -2,7 +2,7 @@
 // The fast rows, best first; an empty list leaves an op to its reference row.
 #include "device/cpu/fast.h"
 
-const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
+const struct cpu_kernel *const sw_cpu_fast_rows[SW_OP_COUNT][4] = {
     [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
     [SW_OP_SUM_ROWS] = {&sw_cpu_sum_rows},
     [SW_OP_ADD] = {&sw_cpu_elementwise},
@@ -14,11 +14,15 @@ const struct cpu_kernel *const cpu_fast_rows[SW_OP_COUNT][4] = {
     [SW_OP_LAYER_NORM] = {&sw_cpu_layer_norm},
     [SW_OP_ADD_LAYER_NORM] = {&sw_cpu_layer_norm},
     [SW_OP_LAYER_NORM_GRAD] = {&sw_cpu_layer_norm_grad},
+    [SW_OP_EMBEDDING] = {&sw_cpu_embedding},
+    [SW_OP_EMBEDDING_GRAD] = {&sw_cpu_embedding_grad},
     [SW_OP_ATTENTION] = {&sw_cpu_attention},
     [SW_OP_ATTENTION_GRAD] = {&sw_cpu_attention_grad},
     [SW_OP_ACCUMULATE] = {&sw_cpu_accumulate},
     [SW_OP_GRAD_STATS] = {&sw_cpu_grad_stats},
     [SW_OP_UPDATE] = {&sw_cpu_update},
+    [SW_OP_CROSS_ENTROPY] = {&sw_cpu_cross_entropy},
+    [SW_OP_CROSS_ENTROPY_GRAD] = {&sw_cpu_cross_entropy_grad},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
     [SW_OP_LINEAR_CE_GRAD] = {&sw_cpu_linear_ce_grad},
 };
@@ -50,7 +54,7 @@ void sw_cpu_release_nothing(void *prepared)
     (void)prepared;
 }
 
-void cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap)
+void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap)
 {
     if (sw_cpu_dnnl_takes(dev, SW_F32)) {
         sw_cpu_dnnl_describe(out, cap);

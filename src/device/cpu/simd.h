@@ -54,6 +54,18 @@ typedef float vf_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 typedef uint32_t vu_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t vh_mem __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
+/* f(0), f(1), .. one for each lane: constant vectors are written as lists, since compilers do not see
+ * through an assignment to each lane. */
+#define EACH_4(f, l) f(l), f((l) + 1), f((l) + 2), f((l) + 3)
+#if LANES == 16
+#define EACH_LANE(f) EACH_4(f, 0), EACH_4(f, 4), EACH_4(f, 8), EACH_4(f, 12)
+#elif LANES == 8
+#define EACH_LANE(f) EACH_4(f, 0), EACH_4(f, 4)
+#else
+#define EACH_LANE(f) EACH_4(f, 0)
+#endif
+#define LANE_NUMBER(l) (l)
+
 INLINE vf vf_set(float x)
 {
     return x - (vf){0};
@@ -262,14 +274,11 @@ INLINE void store_some(enum sw_dtype dtype, void *p, int64_t i, int64_t n, vf x)
         }                                                                                          \
     } while (0)
 
-/* The lanes below n of a running index: true where i < n. */
+/* True in the lanes whose number is below n. */
 INLINE vi lanes_below(int64_t n)
 {
-    vi index = {0};
-    for (int i = 0; i < LANES; i++) {
-        index[i] = i;
-    }
-    return index < (int32_t)(n < LANES ? n : LANES);
+    const vi number = {EACH_LANE(LANE_NUMBER)};
+    return number < (int32_t)(n < LANES ? n : LANES);
 }
 
 /* ---- functions ---- */

@@ -3,7 +3,7 @@
 // Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads for each
 // instruction set, the fast kernels near the plain C reference (equal where the op is exact), the mock equal
 // to it. A new fast row is covered the moment it takes an op.
-#include "op_cases.h"
+#include "device/tests/op_cases.h"
 #include "support/test.h"
 
 static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16, SW_F64};

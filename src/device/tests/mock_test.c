@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mock finds what it is for: reads of memory that was never written or was released, work that was not
 // waited for, addresses that are not the device's; and does correct programs correctly.
-#include "op_case.h"
+#include "device/tests/op_case.h"
 #include "support/test.h"
 
 enum { N = 16 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op_case.h"
+// Operands with guards around them, numbers from the case alone, one launch, and the comparison.
+#include "device/tests/op_case.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op_cases.h"
+// One builder a kind of op, each with its variants.
+#include "device/tests/op_cases.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // The cases of every op: odd shapes, each attribute, optional operands absent.
 #pragma once
 
-#include "op_case.h"
+#include "device/tests/op_case.h"
 
 /* Variant `variant` of an op's case in a dtype; false past the last one. */
 typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int variant);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oracle itself: the reference kernels against the definitions of their ops. Gradients against finite
 // differences in double, updates against the textbook's form, and properties that follow from the contract.
-#include "op_cases.h"
+#include "device/tests/op_cases.h"
 #include "support/test.h"
 
 static int set_up(void **state)

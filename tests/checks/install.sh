@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# install.sh <cmake> <build folder> <C compiler> <example.c>..: what `cmake --install` leaves is enough:
+# the program answers, and each example compiles and links through pkg-config and through the CMake
+# package, outside of the source tree, after the installed tree has been moved.
+set -eu
+cmake=$1 build=$2 cc=$3
+shift 3
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+"$cmake" --install "$build" --prefix "$scratch/first" > install.log
+mv first moved
+library=$(dirname "$(find moved -name libspillway.so)")
+export LD_LIBRARY_PATH="$scratch/$library"
+moved/bin/spillway --version
+
+mkdir project
+{
+    printf 'cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(spillway REQUIRED)\n'
+    for example in "$@"; do
+        name=$(basename "$example" .c)
+        printf 'add_executable(%s "%s")\ntarget_link_libraries(%s PRIVATE spillway::spillway m)\n' \
+            "$name" "$example" "$name"
+    done
+} > project/CMakeLists.txt
+"$cmake" -S project -B project/build -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$scratch/moved" > cmake.log
+"$cmake" --build project/build > build.log
+for example in "$@"; do
+    test -x "project/build/$(basename "$example" .c)"
+done
+echo 'the CMake package works'
+
+if command -v pkg-config > /dev/null; then
+    export PKG_CONFIG_PATH="$scratch/$library/pkgconfig"
+    for example in "$@"; do
+        # a list of words
+        # shellcheck disable=SC2046
+        "$cc" "$example" $(pkg-config --cflags --libs spillway) -lm -o example
+        test -x example
+    done
+    echo 'pkg-config works'
+fi
