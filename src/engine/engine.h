@@ -63,7 +63,9 @@ struct sw_engine {
     int64_t step, applied, samples;
     int64_t n_forward, n_backward; /* micro-batches of the step under way */
     uint64_t seed;
-    bool failed; /* a step broke in the middle: state is not to be trusted */
+    double
+        lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
+    bool failed;     /* a step broke in the middle: state is not to be trusted */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 

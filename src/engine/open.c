@@ -303,6 +303,7 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
     e->export_dtype = SW_F32;
+    e->lr_override = NAN;
     e->rank = options->ranks ? options->ranks->rank : 0;
     e->ranks = options->ranks ? options->ranks->size : 1;
     sw_arena_init(&e->names, "engine");

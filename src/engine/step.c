@@ -143,7 +143,10 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
                        (long long)e->n_backward, (long long)e->local);
     }
     struct totals totals = {0};
-    const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, e->applied);
+    struct sw_rates rates = sw_schedule_at(&e->schedule, 0, e->applied);
+    if (!isnan(e->lr_override)) {
+        rates.lr = e->lr_override;
+    }
     const sw_status st = run_update(e, &rates, &totals);
     if (st < 0) {
         e->failed = true;

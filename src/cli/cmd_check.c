@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway check - recorded runs of other programs, one row a quantity.
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "spillway/check.h"
+
+int sw_cmd_check(int argc, char **argv)
+{
+    struct words cases = {0}, sets = {0};
+    const struct flag flags[] = {
+        {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration of every run", 0},
+    };
+    const struct command command = {
+        "check", "CASE.. [--set KEY=VALUE]",
+        "A case is a folder with a model and a recorded run (docs/check.md). Prints one row a\n"
+        "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
+        "2 if a case cannot be read or asks for what is not built.",
+        flags, 1};
+    int status = cli_parse(&command, argc, argv, &cases);
+    if (status < 0 && cases.n == 0) {
+        status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");
+    }
+    if (status < 0) {
+        const struct sw_check_options options = {sets.items, sets.n};
+        int n_failed = 0;
+        status = CLI_DONE;
+        for (int i = 0; i < cases.n; i++) {
+            int failed = 0;
+            if (sw_check_case(cases.items[i], &options, stdout, &failed) < 0) {
+                status = cli_error(&command, CLI_REFUSED);
+            }
+            n_failed += failed;
+        }
+        printf("%d case%s, %d row%s failed\n", cases.n, cases.n == 1 ? "" : "s", n_failed,
+               n_failed == 1 ? "" : "s");
+        status = status == CLI_DONE && n_failed > 0 ? CLI_FAILED : status;
+    }
+    cli_free_words(&cases);
+    cli_free_words(&sets);
+    return status;
+}

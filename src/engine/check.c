@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway check`: opens a recorded case, tells its kind, prints rows, and at the end names every
+// recorded tensor that nobody understood: a silence would look like a pass.
+#include "engine/check.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- rows ---- */
+
+void sw_check_row(struct check *c, const char *quantity, double error, double tolerance,
+                  const char *why)
+{
+    const bool passed = error <= tolerance;
+    c->n_rows++;
+    c->n_failed += !passed && !why;
+    fprintf(c->out, "  %-48s %11.3g %11.3g  %s%s%s\n", quantity, error, tolerance,
+            passed ? "pass" : (why ? "differs" : "FAIL"), why ? "; does not decide: " : "",
+            why ? why : "");
+}
+
+void sw_check_fail(struct check *c, const char *quantity, const char *why)
+{
+    c->n_rows++;
+    c->n_failed++;
+    fprintf(c->out, "  %-48s %23s  FAIL: %s\n", quantity, "", why);
+}
+
+/* ---- the recording ---- */
+
+static void mark(struct check *c, const struct sw_safetensor *tensor)
+{
+    c->understood[tensor - sw_safetensors_at(c->ref, 0)] = true;
+}
+
+const struct sw_safetensor *sw_check_tensor(struct check *c, const char *fmt, ...)
+{
+    char name[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    const struct sw_safetensor *tensor = sw_safetensors_find(c->ref, name);
+    if (tensor) {
+        mark(c, tensor);
+    }
+    return tensor;
+}
+
+double sw_check_value(const struct sw_safetensor *tensor, int64_t i)
+{
+    return sw_load_f64(tensor->dtype, tensor->data, i);
+}
+
+int64_t sw_check_elems(const struct sw_safetensor *tensor)
+{
+    return sw_shape_elems(&tensor->shape);
+}
+
+double sw_check_number(const struct check *c, const char *path, double fallback)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(c->doc), path);
+    const bool number = value && (value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT);
+    return number ? value->number : fallback;
+}
+
+const char *sw_check_text(const struct check *c, const char *path)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(c->doc), path);
+    return value && value->type == SW_JSON_STRING ? value->string : NULL;
+}
+
+void sw_check_understand(struct check *c, const char *prefix)
+{
+    for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(c->ref, i);
+        if (strncmp(tensor->name, prefix, strlen(prefix)) == 0) {
+            mark(c, tensor);
+        }
+    }
+}
+
+/* ---- running ---- */
+
+sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out)
+{
+    options.sets = c->options->sets;
+    options.n_sets = c->options->n_sets;
+    options.no_dropout = true; /* recordings are made without */
+    return sw_initialize(&options, out);
+}
+
+sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
+                                bool tokens, char *buf, size_t cap)
+{
+    const char *optimizer = sw_check_text(c, "train.optimizer");
+    const char *decay_on = sw_check_text(c, "train.decay_on");
+    const struct sw_json *betas = sw_json_path(sw_json_root(c->doc), "train.betas");
+    if (!optimizer || (strcmp(optimizer, "AdamW") != 0 && strcmp(optimizer, "SGD") != 0)) {
+        return SW_FAIL(SW_E_UNSUP, "%s: train.optimizer \"%s\" is not one this check runs", c->path,
+                       optimizer ? optimizer : "");
+    }
+    char params[256];
+    if (strcmp(optimizer, "AdamW") == 0) {
+        snprintf(params, sizeof params,
+                 "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g, ",
+                 sw_check_number(c, "train.lr", 1e-3),
+                 betas && betas->first ? betas->first->number : 0.9,
+                 betas && betas->last ? betas->last->number : 0.999,
+                 sw_check_number(c, "train.eps", 1e-8));
+    } else {
+        snprintf(params, sizeof params, "\"lr\": %.17g, \"momentum\": %.17g, ",
+                 sw_check_number(c, "train.lr", 1e-3), sw_check_number(c, "train.momentum", 0));
+    }
+    snprintf(buf, cap,
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
+             "\"gradient_clipping\": %.17g, \"optimizer\": {\"type\": \"%s\", \"params\": {%s"
+             "\"weight_decay\": %.17g}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\"}}",
+             (long long)batch, (long long)micro_batches, sw_check_number(c, "train.clip", 0),
+             optimizer, params, sw_check_number(c, "train.weight_decay", 0),
+             decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
+             tokens ? "tokens" : "microbatch");
+    return SW_OK;
+}
+
+void sw_check_shared_path(const char *name, char *buf, size_t cap)
+{
+    const char *root = getenv("SPILLWAY_FIXTURES");
+    if (strncmp(name, "shared/", 7) != 0) {
+        snprintf(buf, cap, "%s", name);
+    } else if (root && root[0]) {
+        snprintf(buf, cap, "%s/../%s", root, name + 7);
+    } else {
+        snprintf(buf, cap, "../shared/%s", name + 7);
+    }
+}
+
+/* ---- the case ---- */
+
+static sw_status open_case(struct check *c)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/reference.json", c->path);
+    SW_TRY(sw_json_read(path, SW_JSON_STRICT, &c->doc));
+    snprintf(path, sizeof path, "%s/reference.safetensors", c->path);
+    SW_TRY(sw_safetensors_open(path, &c->ref));
+    c->understood =
+        sw_alloc_zero("check", (size_t)sw_safetensors_count(c->ref) + 1, sizeof *c->understood);
+    SW_TRY_ALLOC(c->understood, "a recorded case");
+    return SW_OK;
+}
+
+static sw_status run_case(struct check *c)
+{
+    SW_TRY(open_case(c));
+    const char *what = sw_check_text(c, "what");
+    fprintf(c->out, "%s%s%s\n  %-48s %11s %11s\n", c->path, what ? ": " : "", what ? what : "",
+            "quantity", "error", "tolerance");
+    const struct sw_json *root = sw_json_root(c->doc);
+    if (sw_json_get(root, "optimizer")) {
+        SW_TRY(sw_check_optimizer(c));
+    } else if (sw_json_path(root, "data.text")) {
+        SW_TRY(sw_check_curve(c));
+    } else if (sw_json_get(root, "ranks")) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: recorded runs of several ranks are not built in this version", c->path);
+    } else {
+        SW_TRY(sw_check_model(c));
+    }
+    for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
+        if (!c->understood[i]) {
+            sw_check_fail(c, sw_safetensors_at(c->ref, i)->name, "recorded, and not understood");
+        }
+    }
+    if (c->n_rows == 0) {
+        sw_check_fail(c, "the case", "nothing in it could be compared");
+    }
+    return SW_OK;
+}
+
+sw_status sw_check_case(const char *path, const struct sw_check_options *options, FILE *out,
+                        int *out_failed)
+{
+    struct check c = {.path = path, .options = options, .out = out};
+    const sw_status st = run_case(&c);
+    sw_safetensors_close(c.ref);
+    sw_json_close(c.doc);
+    sw_free(c.understood);
+    *out_failed = c.n_failed;
+    return st;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of `check` share: an open case, its rows. Private to the room.
+#pragma once
+
+#include "engine/engine.h"
+#include "spillway/check.h"
+
+struct check {
+    const char *path;
+    const struct sw_check_options *options;
+    FILE *out;
+    struct sw_json_doc *doc;    /* reference.json */
+    struct sw_safetensors *ref; /* reference.safetensors */
+    bool *understood;           /* [tensors of ref] */
+    int n_rows, n_failed;
+};
+
+/* ---- rows ---- */
+
+/* Passes when error <= tolerance (a NaN does not). why: NULL, or why the row does not decide. */
+void sw_check_row(struct check *c, const char *quantity, double error, double tolerance,
+                  const char *why);
+void sw_check_fail(struct check *c, const char *quantity, const char *why);
+
+/* ---- the recording ---- */
+
+/* A tensor of the recording, marked as understood; NULL when there is none. */
+const struct sw_safetensor *sw_check_tensor(struct check *c, const char *fmt, ...) SW_PRINTF(2, 3);
+double sw_check_value(const struct sw_safetensor *tensor, int64_t i);
+int64_t sw_check_elems(const struct sw_safetensor *tensor);
+/* A number of reference.json by path, "tolerance.loss_rel"; fallback where it is absent. */
+double sw_check_number(const struct check *c, const char *path, double fallback);
+const char *sw_check_text(const struct check *c, const char *path);
+/* Marks every tensor whose name starts so. */
+void sw_check_understand(struct check *c, const char *prefix);
+
+/* ---- running ---- */
+
+/* Opens an engine for the case's model with text or a file of configuration and the user's edits. */
+sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
+/* The optimizer block of reference.json's `train` as a configuration; into buf. */
+sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
+                                bool tokens, char *buf, size_t cap);
+/* "shared/X" is X beside the root of the recorded cases. */
+void sw_check_shared_path(const char *name, char *buf, size_t cap);
+
+/* ---- kinds of case ---- */
+
+sw_status sw_check_model(struct check *c);
+sw_status sw_check_curve(struct check *c);
+sw_status sw_check_optimizer(struct check *c);

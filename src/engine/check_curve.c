@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training curves over a text: batches are recorded as offsets into its tokens, with labels already
+// shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each run.
+// What the recording program did wrong is printed and does not decide: see docs/differences.md.
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data.h"
+#include "engine/check.h"
+
+struct curve {
+    struct check *c;
+    struct sw_ids text;
+    int64_t batch, tokens, steps;
+    int32_t *ids, *labels; /* [B, T] */
+    /* of the run at hand, [steps] */
+    double *loss, *norm, *lr, *scale;
+    bool *skipped;
+};
+
+static void curve_fini(struct curve *k)
+{
+    sw_ids_fini(&k->text);
+    sw_free(k->ids);
+    sw_free(k->labels);
+    sw_free(k->loss);
+    sw_free(k->norm);
+    sw_free(k->lr);
+    sw_free(k->scale);
+    sw_free(k->skipped);
+}
+
+static sw_status read_text(struct curve *k)
+{
+    char path[4096], chars[4096];
+    char *text = NULL;
+    size_t len = 0;
+    sw_tokenizer *tokenizer = NULL;
+    sw_check_shared_path(sw_check_text(k->c, "data.text"), path, sizeof path);
+    snprintf(chars, sizeof chars, "%s/chars.json", k->c->path);
+    SW_TRY(sw_file_read(path, &text, &len));
+    sw_status st = sw_tokenizer_open(chars, NULL, &tokenizer);
+    st = st < 0 ? st : sw_tokenizer_encode(tokenizer, text, len, false, &k->text);
+    sw_tokenizer_close(tokenizer);
+    sw_free(text);
+    return st;
+}
+
+static sw_status curve_init(struct curve *k, struct check *c)
+{
+    const struct sw_safetensor *offsets = sw_check_tensor(c, "train.offsets");
+    *k = (struct curve){.c = c,
+                        .batch = (int64_t)sw_check_number(c, "data.batch", 0),
+                        .tokens = (int64_t)sw_check_number(c, "data.T", 0)};
+    if (!offsets || offsets->shape.rank != 2 || offsets->shape.dims[1] != k->batch ||
+        k->tokens < 1) {
+        return SW_FAIL(SW_E_FORMAT, "%s: train.offsets wants the shape [steps, data.batch]",
+                       c->path);
+    }
+    k->steps = offsets->shape.dims[0];
+    const size_t elems = (size_t)(k->batch * k->tokens), steps = (size_t)k->steps;
+    k->ids = sw_alloc("check", elems * sizeof *k->ids);
+    k->labels = sw_alloc("check", elems * sizeof *k->labels);
+    k->loss = sw_alloc_zero("check", steps, sizeof *k->loss);
+    k->norm = sw_alloc_zero("check", steps, sizeof *k->norm);
+    k->lr = sw_alloc_zero("check", steps, sizeof *k->lr);
+    k->scale = sw_alloc_zero("check", steps, sizeof *k->scale);
+    k->skipped = sw_alloc_zero("check", steps, sizeof *k->skipped);
+    if (!k->ids || !k->labels || !k->loss || !k->norm || !k->lr || !k->scale || !k->skipped) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a curve");
+    }
+    return read_text(k);
+}
+
+static sw_status fill(struct curve *k, const struct sw_safetensor *offsets, int64_t first)
+{
+    for (int64_t b = 0; b < k->batch; b++) {
+        const int64_t at = (int64_t)sw_check_value(offsets, first + b);
+        if (at < 0 || at + k->tokens >= k->text.len) {
+            return SW_FAIL(SW_E_FORMAT, "%s: offset %lld is beyond the text of %lld tokens",
+                           k->c->path, (long long)at, (long long)k->text.len);
+        }
+        memcpy(k->ids + b * k->tokens, k->text.ptr + at, (size_t)k->tokens * sizeof *k->ids);
+        memcpy(k->labels + b * k->tokens, k->text.ptr + at + 1, (size_t)k->tokens * sizeof *k->ids);
+    }
+    return SW_OK;
+}
+
+static struct sw_tensor *tensors_of(struct curve *k, struct sw_tensor out[2])
+{
+    const struct sw_shape shape = SW_SHAPE(k->batch, k->tokens);
+    out[0] = (struct sw_tensor){"input_ids", {.data = k->ids, .dtype = SW_I32, .shape = shape}};
+    out[1] = (struct sw_tensor){"labels", {.data = k->labels, .dtype = SW_I32, .shape = shape}};
+    return out;
+}
+
+static sw_status one_step(struct curve *k, sw_engine *e, int64_t s)
+{
+    struct sw_tensor tensors[2];
+    struct sw_step_report report;
+    const struct sw_batch batch = {tensors_of(k, tensors), 2};
+    SW_TRY(fill(k, sw_check_tensor(k->c, "train.offsets"), s * k->batch));
+    SW_TRY(sw_train_batch(e, &batch, 1, &report));
+    k->loss[s] = report.loss;
+    k->norm[s] = report.grad_norm;
+    k->lr[s] = report.lr;
+    k->scale[s] = report.loss_scale;
+    k->skipped[s] = report.skipped;
+    return SW_OK;
+}
+
+/* ---- fp32, with validation ---- */
+
+/* Mean loss over the recorded validation rows. */
+static sw_status validate(struct curve *k, sw_engine *e, double *out)
+{
+    const struct sw_safetensor *offsets = sw_check_tensor(k->c, "val.offsets");
+    struct sw_tensor tensors[2];
+    const struct sw_batch batch = {tensors_of(k, tensors), 2};
+    double sum = 0, count = 0;
+    for (int64_t i = 0; i + k->batch <= sw_check_elems(offsets); i += k->batch) {
+        double batch_sum = 0, batch_count = 0;
+        SW_TRY(fill(k, offsets, i));
+        SW_TRY(sw_evaluate(e, &batch, &batch_sum, &batch_count));
+        sum += batch_sum;
+        count += batch_count;
+    }
+    *out = count > 0 ? sum / count : NAN;
+    return SW_OK;
+}
+
+/* Is step s one of val.steps? Then its place in val.loss. */
+static int64_t validation_at(struct curve *k, int64_t s)
+{
+    const struct sw_safetensor *steps = sw_check_tensor(k->c, "val.steps");
+    for (int64_t i = 0; steps && i < sw_check_elems(steps); i++) {
+        if ((int64_t)sw_check_value(steps, i) == s) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
+{
+    const struct sw_safetensor *lr = sw_check_tensor(k->c, "train.lr");
+    const struct sw_safetensor *val = sw_check_tensor(k->c, "val.loss");
+    for (int64_t s = 0; s <= k->steps; s++) {
+        const int64_t i = validation_at(k, s);
+        if (i >= 0 && val) {
+            double loss = 0;
+            SW_TRY(validate(k, e, &loss));
+            const double error = fabs(loss - sw_check_value(val, i));
+            *worst_val = error > *worst_val || isnan(error) ? error : *worst_val;
+        }
+        if (s < k->steps) {
+            e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+            SW_TRY(one_step(k, e, s));
+        }
+    }
+    return SW_OK;
+}
+
+/* Largest ratio of error to the tolerance of its step; within 1 passes. */
+static void compare_by_step(struct curve *k, const char *what, const double *ours)
+{
+    struct check *c = k->c;
+    const struct sw_safetensor *ref = sw_check_tensor(c, "train.%s", what);
+    const struct sw_safetensor *exact = sw_check_tensor(c, "train.%s_fp64", what);
+    const struct sw_safetensor *tolerance = sw_check_tensor(c, "train.%s_tolerance_abs", what);
+    char row[96];
+    if (!ref || !tolerance) {
+        return;
+    }
+    double worst = 0;
+    for (int64_t s = 0; s < k->steps; s++) {
+        const double want = sw_check_value(exact ? exact : ref, s);
+        const double ratio = fabs(ours[s] - want) / sw_check_value(tolerance, s);
+        worst = ratio > worst || isnan(ratio) ? ratio : worst;
+    }
+    snprintf(row, sizeof row, "train.%s, error / tolerance of its step", what);
+    sw_check_row(c, row, worst, 1, NULL);
+}
+
+static sw_status check_fp32(struct curve *k)
+{
+    char config[1024];
+    sw_engine *e = NULL;
+    double worst_val = 0;
+    SW_TRY(sw_check_train_config(k->c, k->batch, 1, false, config, sizeof config));
+    SW_TRY(sw_check_engine(
+        k->c,
+        (struct sw_engine_options){
+            .config_text = config, .model = k->c->path, .seq_len = k->tokens, .want_eval = true},
+        &e));
+    const sw_status st = run_fp32(k, e, &worst_val);
+    sw_close(e);
+    SW_TRY(st);
+    compare_by_step(k, "loss", k->loss);
+    compare_by_step(k, "grad_norm", k->norm);
+    sw_check_tensor(k->c, "val.loss_fp64");
+    if (sw_safetensors_find(k->c->ref, "val.loss")) {
+        sw_check_row(k->c, "val.loss", worst_val,
+                     sw_check_number(k->c, "validation.tolerance_abs", 1e-5), NULL);
+    }
+    return SW_OK;
+}
+
+/* ---- 16 bit: one run a configuration ---- */
+
+/* The step whose update raised the scale; steps if there is none. */
+static int64_t first_doubling(const struct curve *k)
+{
+    for (int64_t s = 0; s + 1 < k->steps; s++) {
+        if (k->scale[s + 1] > k->scale[s]) {
+            return s;
+        }
+    }
+    return k->steps;
+}
+
+struct part { /* steps [0, end) */
+    int64_t end;
+    const char *why;
+};
+
+static void compare_losses(struct curve *k, const char *prefix, int64_t from, struct part part)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.loss", prefix);
+    char row[128];
+    double worst = 0;
+    if (!ref || from >= part.end) {
+        return;
+    }
+    for (int64_t s = from; s < part.end; s++) {
+        const double error = fabs(k->loss[s] - sw_check_value(ref, s));
+        worst = error > worst || isnan(error) ? error : worst;
+    }
+    snprintf(row, sizeof row, from > 0 ? "%s.loss from step %lld" : "%s.loss", prefix,
+             (long long)from);
+    sw_check_row(k->c, row, worst, sw_check_number(k->c, "tolerance.loss_abs", 1e-3), part.why);
+}
+
+static void compare_norms(struct curve *k, const char *prefix, int64_t from, struct part part)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.grad_norm", prefix);
+    char row[128];
+    double worst = 0;
+    int64_t n = 0;
+    for (int64_t s = from; ref && s < part.end; s++) {
+        const double want = sw_check_value(ref, s);
+        if (k->skipped[s] || !isfinite(want)) {
+            continue; /* what a skipped step reports is left from before */
+        }
+        const double error = fabs(k->norm[s] - want) / want;
+        worst = error > worst || isnan(error) ? error : worst;
+        n++;
+    }
+    if (n > 0) {
+        snprintf(row, sizeof row, from > 0 ? "%s.grad_norm from step %lld" : "%s.grad_norm", prefix,
+                 (long long)from);
+        sw_check_row(k->c, row, worst, sw_check_number(k->c, "tolerance.grad_norm_rel", 1e-2),
+                     part.why);
+    }
+}
+
+static void compare_exactly(struct curve *k, const char *prefix, const char *why)
+{
+    const struct sw_safetensor *scale = sw_check_tensor(k->c, "%s.scale", prefix);
+    const struct sw_safetensor *skipped = sw_check_tensor(k->c, "%s.skipped", prefix);
+    const struct sw_safetensor *lr = sw_check_tensor(k->c, "%s.lr", prefix);
+    double wrong_scale = 0, wrong_skips = 0, worst_lr = 0;
+    char row[128];
+    for (int64_t s = 0; s < k->steps; s++) {
+        wrong_scale += scale && k->scale[s] != sw_check_value(scale, s);
+        wrong_skips += skipped && k->skipped[s] != (sw_check_value(skipped, s) != 0);
+        if (lr && sw_check_value(lr, s) != 0) {
+            worst_lr = fmax(worst_lr, fabs(k->lr[s] / sw_check_value(lr, s) - 1));
+        } else if (lr) {
+            worst_lr = fmax(worst_lr, fabs(k->lr[s]));
+        }
+    }
+    if (scale) {
+        snprintf(row, sizeof row, "%s.scale (steps that differ)", prefix);
+        sw_check_row(k->c, row, wrong_scale, 0, why);
+    }
+    if (skipped) {
+        snprintf(row, sizeof row, "%s.skipped (steps that differ)", prefix);
+        sw_check_row(k->c, row, wrong_skips, 0, why);
+    }
+    if (lr) {
+        snprintf(row, sizeof row, "%s.lr", prefix);
+        sw_check_row(k->c, row, worst_lr, 1e-12, why);
+    }
+}
+
+/* The run at hand against one recorded series. sound: its gradients were divided by the scale that
+ * backward used, as ours are. */
+static void compare(struct curve *k, const char *prefix, bool sound, const char *why)
+{
+    static const char halved[] = "DeepSpeed halves the update on which the scale doubles";
+    const int64_t doubling = sound ? k->steps : first_doubling(k);
+    compare_exactly(k, prefix, why);
+    compare_losses(k, prefix, 0, (struct part){sw_min_i64(doubling + 1, k->steps), why});
+    compare_losses(k, prefix, doubling + 1, (struct part){k->steps, why ? why : halved});
+    compare_norms(k, prefix, 0, (struct part){doubling, why});
+    compare_norms(k, prefix, doubling, (struct part){k->steps, why ? why : halved});
+}
+
+/* A step is skipped exactly when the largest scaled gradient does not fit fp16. */
+static void check_margin(struct curve *k, const char *family)
+{
+    const struct sw_safetensor *largest = sw_check_tensor(k->c, "%s.max_abs_unscaled_grad", family);
+    char row[192];
+    double wrong = 0;
+    for (int64_t s = 0; largest && s < first_doubling(k); s++) {
+        wrong += (sw_check_value(largest, s) * k->scale[s] > 65504) != k->skipped[s];
+    }
+    if (largest) {
+        snprintf(row, sizeof row, "%s.max_abs_unscaled_grad (skips it disagrees with)", family);
+        sw_check_row(k->c, row, wrong, 0, NULL);
+    }
+}
+
+static sw_status train_run(struct curve *k, const char *config)
+{
+    sw_engine *e = NULL;
+    SW_TRY(sw_check_engine(k->c,
+                           (struct sw_engine_options){
+                               .config_path = config, .model = k->c->path, .seq_len = k->tokens},
+                           &e));
+    sw_status st = SW_OK;
+    for (int64_t s = 0; st >= 0 && s < k->steps; s++) {
+        st = one_step(k, e, s);
+    }
+    sw_close(e);
+    return st;
+}
+
+static sw_status check_run(struct curve *k, const char *run)
+{
+    char config[4096], family[128], series[160];
+    snprintf(config, sizeof config, "%s/ds_config.%s.json", k->c->path, run);
+    SW_TRY(train_run(k, config));
+    const char *stage = strstr(run, "stage");
+    const bool stage0 = stage && strncmp(stage, "stage0", 6) == 0;
+    compare(k, run, false,
+            stage0 ? "DeepSpeed's 16-bit stage 0 takes an empty step at construction" : NULL);
+    snprintf(family, sizeof family, "%s", run);
+    char *dot = strrchr(family, '.');
+    if (dot) { /* "<scaler case>.stage<k>": series of the case that are no run of their own */
+        *dot = 0;
+        snprintf(series, sizeof series, "%s.fp32_math", family);
+        compare(k, series, false, NULL);
+        snprintf(series, sizeof series, "%s.unscaled_with_used_scale", family);
+        compare(k, series, true, NULL);
+        check_margin(k, family);
+    } else if (!stage0) {
+        compare(k, "train", false, NULL);
+        compare(k, "fp32_math", false, NULL);
+        compare(k, "plain_after_empty_step", false, "it repeats a defect of DeepSpeed's stage 0");
+    }
+    return SW_OK;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static sw_status check_runs(struct curve *k, int *n_runs)
+{
+    static const char prefix[] = "ds_config.", suffix[] = ".json";
+    struct dirent **names = NULL;
+    const int n = scandir(k->c->path, &names, NULL, by_name);
+    sw_status st = SW_OK;
+    for (int i = 0; i < n; i++) {
+        char run[256];
+        const size_t len = strlen(names[i]->d_name);
+        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
+            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
+            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
+            snprintf(run, sizeof run, "%.*s",
+                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
+                     names[i]->d_name + sizeof prefix - 1);
+            st = check_run(k, run);
+            (*n_runs)++;
+        }
+        free(names[i]); /* scandir's own */
+    }
+    free(names);
+    return st;
+}
+
+sw_status sw_check_curve(struct check *c)
+{
+    struct curve k;
+    int n_runs = 0;
+    sw_status st = curve_init(&k, c);
+    st = st < 0 ? st : check_runs(&k, &n_runs);
+    if (st >= 0 && n_runs == 0) {
+        st = check_fp32(&k);
+    }
+    curve_fini(&k);
+    return st;
+}

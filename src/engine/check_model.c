@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over recorded
+// batches; greedy continuation. Labels of language models are recorded as Hugging Face takes them, not
+// shifted.
+#include <math.h>
+#include <string.h>
+
+#include "engine/check.h"
+
+enum { MAX_INPUTS = 4 };
+
+/* Inputs of one micro-batch in the engine's own types. */
+struct given {
+    int32_t *data[MAX_INPUTS];
+    struct sw_tensor tensors[MAX_INPUTS];
+    struct sw_batch batch;
+};
+
+static void given_fini(struct given *g)
+{
+    for (int i = 0; i < MAX_INPUTS; i++) {
+        sw_free(g->data[i]);
+    }
+}
+
+/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and -100
+ * at its end. */
+static sw_status give(struct given *g, const char *name, const struct sw_safetensor *src,
+                      int64_t first, struct sw_shape shape, bool shifted)
+{
+    const int64_t n = sw_shape_elems(&shape), width = sw_shape_last(&shape);
+    const int i = g->batch.n_tensors;
+    g->data[i] = sw_alloc("check", (size_t)n * sizeof **g->data);
+    SW_TRY_ALLOC(g->data[i], "a recorded batch");
+    for (int64_t k = 0; k < n; k++) {
+        const bool last = shifted && k % width == width - 1;
+        g->data[i][k] = last ? -100 : (int32_t)sw_check_value(src, first + k + shifted);
+    }
+    g->tensors[i] = (struct sw_tensor){name, {.data = g->data[i], .dtype = SW_I32, .shape = shape}};
+    g->batch = (struct sw_batch){g->tensors, i + 1};
+    return SW_OK;
+}
+
+/* One micro-batch of "input." or "train.": number i of those stacked in the leading dims. */
+static sw_status give_batch(struct check *c, const char *group, int64_t i, struct given *g)
+{
+    const struct sw_safetensor *ids = sw_check_tensor(c, "%s.input_ids", group);
+    const struct sw_safetensor *labels = sw_check_tensor(c, "%s.labels", group);
+    const struct sw_safetensor *mask = sw_check_tensor(c, "%s.attention_mask", group);
+    const int rank = ids->shape.rank;
+    const struct sw_shape shape = SW_SHAPE(ids->shape.dims[rank - 2], ids->shape.dims[rank - 1]);
+    const int64_t n = sw_shape_elems(&shape);
+    SW_TRY(give(g, "input_ids", ids, i * n, shape, false));
+    if (labels && labels->shape.rank == rank) {
+        SW_TRY(give(g, "labels", labels, i * n, shape, true));
+    } else if (labels) {
+        const struct sw_shape rows = SW_SHAPE(shape.dims[0]);
+        SW_TRY(give(g, "labels", labels, i * shape.dims[0], rows, false));
+    }
+    return mask ? give(g, "attention_mask", mask, i * n, shape, false) : SW_OK;
+}
+
+/* ---- forward and backward ---- */
+
+/* Largest absolute difference; rows of tokens that the mask hides are left out. */
+static double largest(const float *ours, const struct sw_safetensor *ref,
+                      const struct sw_safetensor *mask)
+{
+    const int64_t n = sw_check_elems(ref);
+    const bool by_token = mask && ref->shape.rank == 3;
+    const int64_t width = by_token ? sw_shape_last(&ref->shape) : 1;
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (by_token && sw_check_value(mask, i / width) == 0) {
+            continue;
+        }
+        const double error = fabs(ours[i] - sw_check_value(ref, i));
+        worst = error > worst || isnan(error) ? error : worst;
+    }
+    return worst;
+}
+
+static sw_status check_output(struct check *c, sw_engine *e, const char *output,
+                              const struct sw_safetensor *ref, double tolerance)
+{
+    const int i_program = e->programs.logits;
+    const struct sw_graph *g = e->plan->programs[i_program].graph;
+    const sw_value v = sw_graph_find_output(g, output);
+    if (v < 0 || sw_shape_elems(&g->values[v].shape) != sw_check_elems(ref)) {
+        sw_check_fail(c, ref->name, v < 0 ? "the model has no such output" : "another shape");
+        return SW_OK;
+    }
+    float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
+    SW_TRY_ALLOC(ours, "outputs");
+    const sw_status st = sw_engine_read_output(e, i_program, v, ours);
+    if (st >= 0) {
+        sw_check_row(c, ref->name, largest(ours, ref, sw_check_tensor(c, "input.attention_mask")),
+                     tolerance, NULL);
+    }
+    sw_free(ours);
+    return st;
+}
+
+static sw_status check_forward(struct check *c, sw_engine *e, const struct given *given)
+{
+    float *logits = sw_alloc("check", (size_t)sw_logits_elems(e) * sizeof *logits);
+    SW_TRY_ALLOC(logits, "logits");
+    sw_status st = sw_logits(e, &given->batch, logits);
+    sw_free(logits);
+    SW_TRY(st);
+    for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
+        const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
+        if (strncmp(ref->name, "output.hidden.", 14) == 0) {
+            sw_check_tensor(c, "%s", ref->name);
+            SW_TRY(check_output(c, e, ref->name + 7, ref,
+                                sw_check_number(c, "tolerance.hidden_abs", 1e-5)));
+        }
+    }
+    const struct sw_safetensor *ref = sw_check_tensor(c, "output.logits");
+    return ref ? check_output(c, e, "logits", ref, sw_check_number(c, "tolerance.logits_abs", 1e-5))
+               : SW_OK;
+}
+
+/* The parameter that a file calls `name`. */
+static const struct engine_param *param_of(const sw_engine *e, const char *name)
+{
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        if ((param->file_name && strcmp(param->file_name, name) == 0) ||
+            strcmp(param->work->name, name) == 0) {
+            return param;
+        }
+    }
+    return NULL;
+}
+
+static bool listed(const struct check *c, const char *list, const char *name)
+{
+    const struct sw_json *items = sw_json_get(sw_json_root(c->doc), list);
+    for (const struct sw_json *i = items ? items->first : NULL; i; i = i->next) {
+        if (i->type == SW_JSON_STRING && strcmp(i->string, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static double largest_value(const struct sw_safetensor *tensor)
+{
+    double most = 0;
+    for (int64_t i = 0; i < sw_check_elems(tensor); i++) {
+        most = fmax(most, fabs(sw_check_value(tensor, i)));
+    }
+    return most;
+}
+
+static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_safetensor *ref,
+                                double largest_of_all)
+{
+    const struct engine_param *param = param_of(e, ref->name + 5);
+    if (!param || !sw_shape_equal(&param->work->whole, &ref->shape)) {
+        sw_check_fail(c, ref->name, param ? "another shape" : "the model has no such parameter");
+        return SW_OK;
+    }
+    float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
+    SW_TRY_ALLOC(ours, "a gradient");
+    const sw_status st = sw_gradient(e, param->work->name, ours);
+    if (st >= 0 && listed(c, "zero_gradients", ref->name + 5)) {
+        double most = 0; /* zero in exact arithmetic: only its size can be asked for */
+        for (int64_t i = 0; i < sw_check_elems(ref); i++) {
+            most = fmax(most, fabs(ours[i]));
+        }
+        sw_check_row(c, ref->name, most / largest_of_all, 1e-5, NULL);
+    } else if (st >= 0) {
+        const double scale = fmax(largest_value(ref), largest_of_all / 1000);
+        sw_check_row(c, ref->name, largest(ours, ref, NULL) / scale,
+                     sw_check_number(c, "tolerance.grad_rel_to_max", 1e-5), NULL);
+    }
+    sw_free(ours);
+    return st;
+}
+
+static sw_status check_backward(struct check *c, sw_engine *e, const struct given *given)
+{
+    const struct sw_safetensor *loss = sw_check_tensor(c, "output.loss");
+    double ours = 0, largest_of_all = 0;
+    if (!loss) {
+        return SW_OK;
+    }
+    SW_TRY(sw_forward(e, &given->batch, &ours));
+    SW_TRY(sw_backward(e));
+    const double want = sw_check_value(loss, 0);
+    sw_check_row(c, "output.loss", fabs(ours - want) / fabs(want),
+                 sw_check_number(c, "tolerance.loss_rel", 1e-6), NULL);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
+            const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
+            if (strncmp(ref->name, "grad.", 5) != 0) {
+                continue;
+            }
+            if (pass == 0) {
+                largest_of_all = fmax(largest_of_all, largest_value(ref));
+            } else {
+                sw_check_tensor(c, "%s", ref->name);
+                SW_TRY(check_gradient(c, e, ref, largest_of_all));
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status check_generate(struct check *c)
+{
+    const struct sw_safetensor *prompt = sw_check_tensor(c, "input.prompt");
+    const struct sw_safetensor *greedy = sw_check_tensor(c, "output.greedy");
+    const struct sw_safetensor *logits = sw_check_tensor(c, "output.step_logits");
+    if (!prompt || !greedy) {
+        return SW_OK;
+    }
+    const int64_t n_prompt = sw_check_elems(prompt), n_new = sw_check_elems(greedy);
+    sw_engine *e = NULL;
+    int64_t n = 0;
+    SW_TRY(sw_check_engine(
+        c,
+        (struct sw_engine_options){.config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
+                                   .model = c->path,
+                                   .no_train = true,
+                                   .generate_tokens = n_prompt + n_new},
+        &e));
+    const size_t vocab = (size_t)sw_engine_vocab(e);
+    int32_t *ids = sw_alloc("check", (size_t)(n_prompt + n_new) * sizeof *ids);
+    float *ours = sw_alloc("check", (size_t)n_new * vocab * sizeof *ours);
+    sw_status st = ids && ours ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
+    for (int64_t i = 0; st >= 0 && i < n_prompt; i++) {
+        ids[i] = (int32_t)sw_check_value(prompt, i);
+    }
+    const struct sw_sampling sampling = {.stop_id = -1};
+    st = st < 0 ? st : sw_generate(e, ids, n_prompt, n_new, &sampling, ids + n_prompt, &n, ours);
+    if (st >= 0) {
+        double wrong = 0;
+        for (int64_t i = 0; i < n_new; i++) {
+            wrong += ids[n_prompt + i] != (int32_t)sw_check_value(greedy, i);
+        }
+        sw_check_row(c, "output.greedy (ids that differ)", wrong, 0, NULL);
+        if (logits) {
+            sw_check_row(c, "output.step_logits", largest(ours, logits, NULL),
+                         sw_check_number(c, "tolerance.logits_abs", 1e-5), NULL);
+        }
+    }
+    sw_free(ids);
+    sw_free(ours);
+    sw_close(e);
+    return st;
+}
+
+/* ---- optimizer steps ---- */
+
+/* Suffixes of the recordings of one training: "" or both meanings of a step's loss. */
+struct meaning {
+    const char *suffix;
+    bool tokens;
+};
+
+/* The rule that reference.json gives for the rates must give the recorded ones. */
+static void check_rates(struct check *c, const struct sw_safetensor *lr)
+{
+    const char *kind = sw_check_text(c, "train.schedule.kind");
+    if (!kind || strcmp(kind, "warmup_cosine") != 0) {
+        return;
+    }
+    const double warmup = sw_check_number(c, "train.schedule.warmup", 0);
+    const double ratio = sw_check_number(c, "train.schedule.min_ratio", 0);
+    const double most = sw_check_number(c, "train.lr", 0);
+    const double steps = sw_check_number(c, "train.steps", 1);
+    double worst = 0;
+    for (int64_t s = 0; s < sw_check_elems(lr); s++) {
+        const double p = ((double)s - warmup) / (steps - warmup);
+        const double want = (double)s < warmup
+                                ? most * (double)(s + 1) / warmup
+                                : most * (ratio + (1 - ratio) * (1 + cos(M_PI * p)) / 2);
+        worst = fmax(worst, fabs(sw_check_value(lr, s) - want) / most);
+    }
+    sw_check_row(c, "train.lr (by its rule)", worst, 1e-12, NULL);
+}
+
+static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
+{
+    char prefix[64], mask_prefix[64];
+    snprintf(prefix, sizeof prefix, "after%s.", suffix);
+    snprintf(mask_prefix, sizeof mask_prefix, "after_mask%s.", suffix);
+    struct sw_hf_folder *before = NULL;
+    double worst = 0, sum_error = 0, sum_update = 0;
+    int64_t n_tensors = 0;
+    SW_TRY(sw_hf_folder_open(c->path, &before));
+    sw_status st = SW_OK;
+    for (int64_t i = 0; st >= 0 && i < sw_safetensors_count(c->ref); i++) {
+        const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
+        if (strncmp(ref->name, prefix, strlen(prefix)) != 0) {
+            continue;
+        }
+        const char *name = ref->name + strlen(prefix);
+        const struct engine_param *param = param_of(e, name);
+        const struct sw_safetensor *start = sw_hf_folder_find(before, name);
+        const struct sw_safetensor *mask = sw_check_tensor(c, "%s%s", mask_prefix, name);
+        sw_check_tensor(c, "%s", ref->name);
+        if (!param || !start || !sw_shape_equal(&param->work->whole, &ref->shape)) {
+            sw_check_fail(c, ref->name, "the model has no such parameter of this shape");
+            continue;
+        }
+        float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
+        st = ours ? sw_get_weight(e, param->work->name, 0, sw_check_elems(ref), ours)
+                  : SW_FAIL(SW_E_NOMEM, "out of host memory for weights");
+        for (int64_t k = 0; st >= 0 && k < sw_check_elems(ref); k++) {
+            if (mask && sw_check_value(mask, k) == 0) {
+                continue;
+            }
+            const double want = sw_check_value(ref, k), error = ours[k] - want;
+            worst = fabs(error) > worst || isnan(error) ? fabs(error) : worst;
+            sum_error += error * error;
+            sum_update += (want - sw_check_value(start, k)) * (want - sw_check_value(start, k));
+        }
+        sw_free(ours);
+        n_tensors++;
+    }
+    sw_hf_folder_close(before);
+    if (st >= 0 && n_tensors > 0) {
+        char row[96];
+        snprintf(row, sizeof row, "after%s.*", suffix);
+        sw_check_row(c, row, worst, sw_check_number(c, "tolerance.after_abs", 1e-5), NULL);
+        snprintf(row, sizeof row, "after%s.* over all updates", suffix);
+        sw_check_row(c, row, sqrt(sum_error / sum_update),
+                     sw_check_number(c, "tolerance.after_update_rel", 1e-4), NULL);
+    }
+    return st;
+}
+
+static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning *meaning,
+                             int64_t steps)
+{
+    const struct sw_safetensor *lr = sw_check_tensor(c, "train.lr");
+    const struct sw_safetensor *loss = sw_check_tensor(c, "train.loss%s", meaning->suffix);
+    const struct sw_safetensor *norm = sw_check_tensor(c, "train.grad_norm%s", meaning->suffix);
+    const int64_t k = sw_engine_micro_batches(e);
+    double worst_loss = 0, worst_norm = 0;
+    for (int64_t s = 0; s < steps; s++) {
+        struct sw_step_report report;
+        for (int64_t m = 0; m < k; m++) {
+            struct given given = {0};
+            sw_status st = give_batch(c, "train", s * k + m, &given);
+            st = st < 0 ? st : sw_forward(e, &given.batch, NULL);
+            st = st < 0 ? st : sw_backward(e);
+            given_fini(&given);
+            SW_TRY(st);
+        }
+        e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+        SW_TRY(sw_step(e, &report));
+        const double want = loss ? sw_check_value(loss, s) : 1;
+        const double want_norm = norm ? sw_check_value(norm, s) : 1;
+        worst_loss = fmax(worst_loss, loss ? fabs(report.loss - want) / fabs(want) : 0);
+        worst_norm = fmax(worst_norm, norm ? fabs(report.grad_norm - want_norm) / want_norm : 0);
+    }
+    if (loss) {
+        sw_check_row(c, loss->name, worst_loss,
+                     sw_check_number(c, "tolerance.train_loss_rel", 1e-6), NULL);
+    }
+    if (norm) {
+        sw_check_row(c, norm->name, worst_norm,
+                     sw_check_number(c, "tolerance.train_grad_norm_rel", 1e-5), NULL);
+    }
+    return check_after(c, e, meaning->suffix);
+}
+
+static sw_status check_training(struct check *c)
+{
+    static const struct meaning meanings[] = {
+        {"", false}, {"_tokens", true}, {"_microbatch", false}};
+    const struct sw_safetensor *ids = sw_check_tensor(c, "train.input_ids");
+    const struct sw_safetensor *lr = sw_check_tensor(c, "train.lr");
+    if (!ids) {
+        return SW_OK;
+    }
+    const int rank = ids->shape.rank;
+    const int64_t steps = ids->shape.dims[0];
+    const int64_t micro = rank == 4 ? ids->shape.dims[1] : 1;
+    if (lr) {
+        check_rates(c, lr);
+    }
+    for (size_t i = 0; i < SW_LEN(meanings); i++) {
+        char config[1024], name[64];
+        snprintf(name, sizeof name, "train.loss%s", meanings[i].suffix);
+        if (!sw_safetensors_find(c->ref, name)) {
+            continue;
+        }
+        sw_engine *e = NULL;
+        SW_TRY(sw_check_train_config(c, ids->shape.dims[rank - 2], micro, meanings[i].tokens,
+                                     config, sizeof config));
+        SW_TRY(sw_check_engine(
+            c,
+            (struct sw_engine_options){
+                .config_text = config,
+                .model = c->path,
+                .seq_len = ids->shape.dims[rank - 1],
+                .want_mask = sw_safetensors_find(c->ref, "train.attention_mask") != NULL},
+            &e));
+        const sw_status st = train_steps(c, e, &meanings[i], steps);
+        sw_close(e);
+        SW_TRY(st);
+    }
+    return SW_OK;
+}
+
+sw_status sw_check_model(struct check *c)
+{
+    const struct sw_safetensor *ids = sw_check_tensor(c, "input.input_ids");
+    if (ids && ids->shape.rank != 2) {
+        return SW_FAIL(SW_E_FORMAT, "%s: input.input_ids wants the shape [B, T]", c->path);
+    }
+    if (ids) {
+        char config[128];
+        struct given given = {0};
+        sw_engine *e = NULL;
+        snprintf(config, sizeof config, "{\"train_micro_batch_size_per_gpu\": %lld}",
+                 (long long)ids->shape.dims[0]);
+        SW_TRY(sw_check_engine(
+            c,
+            (struct sw_engine_options){
+                .config_text = config,
+                .model = c->path,
+                .seq_len = ids->shape.dims[1],
+                .want_logits = true,
+                .want_hidden = true,
+                .keep_gradients = true,
+                .want_mask = sw_safetensors_find(c->ref, "input.attention_mask") != NULL},
+            &e));
+        sw_status st = give_batch(c, "input", 0, &given);
+        st = st < 0 ? st : check_forward(c, e, &given);
+        st = st < 0 ? st : check_backward(c, e, &given);
+        given_fini(&given);
+        sw_close(e);
+        SW_TRY(st);
+    }
+    SW_TRY(check_generate(c));
+    return check_training(c);
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizer traces: parameters and states after every step, from recorded gradients. The update op runs
+// through plan and executor as in a training; only its gradients are inputs instead of a backward pass.
+#include <math.h>
+#include <string.h>
+
+#include "engine/check.h"
+
+struct trace {
+    struct check *c;
+    struct sw_config *config;
+    struct sw_update_rule rule;
+    struct sw_schedule schedule;
+    struct sw_safetensors *inputs;
+    struct sw_device *device;
+    struct sw_plan *plan;
+    struct sw_executor *executor;
+    int64_t steps;
+};
+
+static void trace_fini(struct trace *t)
+{
+    sw_executor_close(t->executor);
+    sw_plan_close(t->plan);
+    sw_device_close(t->device);
+    sw_safetensors_close(t->inputs);
+    sw_config_close(t->config);
+}
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(ctx, desc, out);
+}
+
+static sw_status read_config(struct trace *t)
+{
+    static const char *const keys[] = {"type",
+                                       "params"}; /* what else stands there tells of the run */
+    const struct sw_json *block = sw_json_get(sw_json_root(t->c->doc), "optimizer");
+    struct sw_str text = {0};
+    sw_str_puts(&text, "{\"train_batch_size\": 1, \"gradient_clipping\": 0, \"optimizer\": {");
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        const struct sw_json *value = sw_json_get(block, keys[i]);
+        if (value) {
+            sw_str_printf(&text, "%s\"%s\": ", i ? ", " : "", keys[i]);
+            sw_json_write(value, 0, &text);
+        }
+    }
+    sw_str_puts(&text, "}}");
+    sw_status st = sw_config_parse("reference.json", sw_str_text(&text), text.len,
+                                   t->c->options->sets, t->c->options->n_sets, &t->config);
+    sw_str_fini(&text);
+    SW_TRY(st);
+    SW_TRY(sw_config_resolve(t->config, 1, 0));
+    SW_TRY(sw_config_check_built(t->config));
+    SW_TRY(sw_update_rule_init(&t->config->optimizer, true, &t->rule));
+    return sw_schedule_init(&t->schedule, t->config, 1);
+}
+
+/* A parameter for each "init." tensor, its gradient an input. */
+static sw_status build(struct trace *t, struct sw_graph **out)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_graph *g = NULL;
+    SW_TRY(sw_graph_open(&options, &g));
+    g->streams =
+        sw_alloc_zero("graph", (size_t)sw_safetensors_count(t->inputs) + 1, sizeof *g->streams);
+    if (!g->streams) {
+        sw_graph_close(g);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for an optimizer trace");
+    }
+    for (int64_t i = 0; i < sw_safetensors_count(t->inputs); i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(t->inputs, i);
+        char name[256];
+        if (strncmp(tensor->name, "init.", 5) != 0) {
+            continue;
+        }
+        snprintf(name, sizeof name, "grad.%s", tensor->name + 5);
+        const sw_value param =
+            sw_param(g, tensor->name + 5, tensor->shape, (struct sw_init){SW_INIT_ZERO, 0});
+        g->streams[g->n_streams++] =
+            (struct sw_stream){param, sw_input(g, name, SW_F32, tensor->shape)};
+    }
+    *out = g;
+    return SW_OK;
+}
+
+static sw_status open_trace(struct trace *t)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/../inputs.safetensors", t->c->path);
+    SW_TRY(read_config(t));
+    SW_TRY(sw_safetensors_open(path, &t->inputs));
+    const struct sw_json *rates = sw_json_get(sw_json_root(t->c->doc), "lr_used");
+    t->steps = rates ? rates->n_children : 0;
+    if (t->steps < 1) {
+        return SW_FAIL(SW_E_FORMAT, "%s: lr_used is missing", t->c->path);
+    }
+    const struct sw_cpu_options cpu = {.n_threads = (int)t->config->spillway.threads,
+                                       .reference =
+                                           t->config->spillway.kernels == SW_KERNELS_REFERENCE};
+    SW_TRY(sw_device_open_cpu(&cpu, &t->device));
+    struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    SW_TRY(build(t, &spec.graph));
+    const struct sw_plan_options options = {
+        .query = query, .query_ctx = t->device, .micro_batches = 1, .rule = &t->rule};
+    const struct sw_executor_options ex = {0};
+    SW_TRY(sw_plan_open(&spec, 1, &options, &t->plan));
+    return sw_executor_open(t->plan, t->device, &ex, &t->executor);
+}
+
+static sw_status set_start(struct trace *t)
+{
+    for (int32_t i = 0; i < t->plan->n_persistent; i++) {
+        const struct sw_persistent *item = &t->plan->persistent[i];
+        SW_TRY(sw_executor_zero(t->executor, item));
+        if (item->role == SW_ROLE_PARAM) {
+            char name[256];
+            snprintf(name, sizeof name, "init.%s", item->name);
+            const struct sw_safetensor *start = sw_safetensors_find(t->inputs, name);
+            SW_TRY(sw_executor_load(t->executor, item, 0, start->data, start->bytes));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status one_step(struct trace *t, int64_t s, double lr)
+{
+    const struct sw_graph *g = t->plan->programs[0].graph;
+    const struct sw_rates rates = sw_schedule_at(&t->schedule, 0, s);
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct sw_value_info *info = &g->values[g->streams[i].grad];
+        const struct sw_safetensor *grads = sw_safetensors_find(t->inputs, info->name);
+        const size_t bytes = sw_value_bytes(info);
+        if (!grads || grads->dtype != SW_F32 || grads->bytes < (size_t)(s + 1) * bytes) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %s has no step %lld", t->c->path, info->name,
+                           (long long)s);
+        }
+        SW_TRY(sw_executor_write(t->executor, 0, g->streams[i].grad,
+                                 (const char *)grads->data + (size_t)s * bytes, bytes));
+    }
+    sw_executor_set(t->executor, SW_SCALAR_GRAD_FACTOR, 1);
+    sw_executor_set(t->executor, SW_SCALAR_OVERFLOW_FACTOR, 1);
+    sw_executor_set(t->executor, SW_SCALAR_LR, lr);
+    sw_executor_set(t->executor, SW_SCALAR_BETA1,
+                    t->rule.attrs.kind == SW_UPDATE_SGD ? t->rule.momentum : rates.beta1);
+    sw_executor_set(t->executor, SW_SCALAR_BETA2, rates.beta2);
+    sw_executor_set(t->executor, SW_SCALAR_STEP, (double)(s + 1));
+    return sw_executor_run(t->executor, 0, SW_SEGMENT_UPDATE);
+}
+
+/* ---- comparing: "float64.exp_avg.matrix" [steps, ..] ---- */
+
+/* What the recordings call a state, and the plan. */
+static const struct {
+    const char *recorded, *kind;
+} kinds[] = {{"param", NULL},
+             {"exp_avg", "exp_avg"},
+             {"exp_avg_sq", "exp_avg_sq"},
+             {"momentum_buffer", "momentum"}};
+static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
+enum { N_KINDS = 4, N_SERIES = 3 };
+
+struct errors {
+    double error[N_SERIES][N_KINDS], largest[N_SERIES][N_KINDS];
+    bool seen[N_SERIES][N_KINDS];
+};
+
+static sw_status compare_item(struct trace *t, const struct sw_persistent *item, const char *name,
+                              int kind, int64_t s, float *ours, struct errors *errors)
+{
+    const int64_t n = sw_shape_elems(&item->shape);
+    SW_TRY(sw_executor_save(t->executor, item, 0, ours, (size_t)n * sizeof *ours));
+    for (int k = 0; k < N_SERIES; k++) {
+        const struct sw_safetensor *ref =
+            sw_check_tensor(t->c, "%s.%s.%s", series[k], kinds[kind].recorded, name);
+        for (int64_t i = 0; ref && i < n; i++) {
+            const double want = sw_check_value(ref, s * n + i), error = fabs(ours[i] - want);
+            double *worst = &errors->error[k][kind];
+            *worst = error > *worst || isnan(error) ? error : *worst;
+            errors->largest[k][kind] = fmax(errors->largest[k][kind], fabs(want));
+            errors->seen[k][kind] = true;
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status compare_step(struct trace *t, int64_t s, float *ours, struct errors *errors)
+{
+    for (int32_t i = 0; i < t->plan->n_persistent; i++) {
+        const struct sw_persistent *item = &t->plan->persistent[i];
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            char name[256];
+            if (item->role == SW_ROLE_PARAM && !kinds[kind].kind) {
+                SW_TRY(compare_item(t, item, item->name, kind, s, ours, errors));
+            } else if (item->param && kinds[kind].kind) {
+                snprintf(name, sizeof name, "%s/%s", kinds[kind].kind, item->param);
+                if (strcmp(name, item->name) == 0) {
+                    SW_TRY(compare_item(t, item, item->param, kind, s, ours, errors));
+                }
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status run_trace(struct trace *t, float *ours)
+{
+    struct errors errors = {0};
+    const struct sw_json *rate = sw_json_get(sw_json_root(t->c->doc), "lr_used")->first;
+    SW_TRY(set_start(t));
+    for (int64_t s = 0; s < t->steps; s++, rate = rate->next) {
+        SW_TRY(one_step(t, s, rate->number));
+        SW_TRY(compare_step(t, s, ours, &errors));
+    }
+    for (int k = 0; k < N_SERIES; k++) {
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            char row[96];
+            snprintf(row, sizeof row, "%s.%s.*", series[k], kinds[kind].recorded);
+            if (errors.seen[k][kind]) {
+                sw_check_row(t->c, row,
+                             errors.error[k][kind] / fmax(errors.largest[k][kind], 1e-30),
+                             sw_check_number(t->c, "tolerance.rel_to_max", 1e-6),
+                             k == 2 ? "that kernel computes 1 - beta in float32" : NULL);
+            }
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_check_optimizer(struct check *c)
+{
+    struct trace t = {.c = c};
+    float *ours = NULL;
+    sw_status st = open_trace(&t);
+    if (st >= 0) {
+        int64_t most = 1;
+        for (int32_t i = 0; i < t.plan->n_persistent; i++) {
+            most = sw_max_i64(most, sw_shape_elems(&t.plan->persistent[i].shape));
+        }
+        ours = sw_alloc("check", (size_t)most * sizeof *ours);
+        st = ours ? run_trace(&t, ours)
+                  : SW_FAIL(SW_E_NOMEM, "out of host memory for an optimizer trace");
+    }
+    sw_free(ours);
+    trace_fini(&t);
+    return st;
+}
