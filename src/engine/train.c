@@ -486,9 +486,12 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         };
         st = finish(&job, result->stopped);
     }
-    if (st >= 0) {
-        fprintf(out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f", (long long)result->step,
-                result->seconds, result->tokens_per_s, result->loss);
+    if (st >= 0 && job.engine->step == job.first_step) {
+        fprintf(out, "nothing to do: step %lld was the last\n", (long long)job.first_step);
+    } else if (st >= 0) {
+        fprintf(out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
+                (long long)(result->step - job.first_step), result->seconds, result->tokens_per_s,
+                result->loss);
         if (isfinite(result->val_loss)) {
             fprintf(out, ", validation loss %.4f", result->val_loss);
         }
