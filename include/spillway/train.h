@@ -36,6 +36,8 @@ struct sw_train_options {
     const char *sample_prompt;           /* NULL = the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */
     int export_dtype;            /* enum sw_dtype; -1 = as the model came, f32 for presets */
+    int64_t ranks;               /* data-parallel ranks, threads of this process; 0 = 1 */
+    double deadline_s;           /* longest wait of a rank for the others; 0 = 300 */
     bool quiet;                  /* no line a step */
     bool no_export;              /* leave out OUTPUT/model */
     bool profile;                /* a table of time by operation at the end */

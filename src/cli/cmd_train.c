@@ -59,6 +59,10 @@ int sw_cmd_train(int argc, char **argv)
         {"--export-dtype", FLAG_TEXT, &dtype, "f32|bf16|f16", "of OUTPUT/model (as it came)", 0},
         {"--no-export", FLAG_BOOL, &o.no_export, NULL, "leave out OUTPUT/model", 0},
         {"--profile", FLAG_BOOL, &o.profile, NULL, "a table of time by operation at the end", 0},
+        {"--ranks", FLAG_INT, &o.ranks, "R", "data-parallel ranks, as threads of this process (1)",
+         0},
+        {"--deadline", FLAG_REAL, &o.deadline_s, "S",
+         "seconds a rank waits for the others before it names them (300)", 0},
         {"--quiet", FLAG_BOOL, &o.quiet, NULL, "no line a step", 0},
     };
     const struct command command = {

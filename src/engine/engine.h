@@ -3,6 +3,8 @@
 // see is spillway/engine.h and spillway/tools.h; this header is shared by the files of the room.
 #pragma once
 
+#include <stdio.h>
+
 #include "base/base.h"
 #include "config/config.h"
 #include "device/device.h"
@@ -80,6 +82,13 @@ sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, 
 
 /* The worst status of all ranks, the same answer everywhere. Alone: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+
+/* ---- train.c ---- */
+struct sw_train_options;
+struct sw_train_result;
+/* The job of one rank; all but rank 0 print to `out` too, so give them a quiet one. */
+sw_status sw_train_rank(const struct sw_train_options *options, const struct sw_collectives *ranks,
+                        FILE *out, bool *started, struct sw_train_result *result);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */

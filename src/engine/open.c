@@ -276,7 +276,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(settle_config(e));
     SW_TRY(open_model(e, o));
     const struct sw_cpu_options cpu = {
-        .n_threads = (int)e->config->spillway.threads,
+        .n_threads = e->config->spillway.threads > 0 || e->ranks == 1
+                         ? (int)e->config->spillway.threads
+                         : (int)sw_max_i64(1, sw_cpu_count() / e->ranks),
         .reference = e->config->spillway.kernels == SW_KERNELS_REFERENCE,
     };
     SW_TRY(sw_device_open_cpu(&cpu, &e->device));

@@ -5,15 +5,19 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data/data.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
+#include "spillway/checkpoint.h"
 
 struct job {
     const struct sw_train_options *options;
+    const struct sw_collectives *ranks; /* NULL = alone */
+    bool leads;                         /* rank 0: prints, writes metrics and exports */
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
@@ -21,9 +25,10 @@ struct job {
     sw_engine *engine;
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
-    int32_t *ids, *labels;     /* [K, B, T] */
-    struct sw_tensor *tensors; /* [K, 2] */
-    struct sw_batch *batches;  /* [K] */
+    int64_t local;             /* micro-batches of this rank */
+    int32_t *ids, *labels;     /* [local, B, T] */
+    struct sw_tensor *tensors; /* [local, 2] */
+    struct sw_batch *batches;  /* [local] */
     int64_t first_step;
     double began_s, val_loss, loss;
     int64_t saved_step;
@@ -90,6 +95,7 @@ static sw_status open_engine(struct job *job)
         .want_eval = o->eval_every > 0,
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
         .profile = o->profile,
+        .ranks = job->ranks,
     };
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
@@ -101,6 +107,7 @@ static sw_status open_engine(struct job *job)
     job->batch = sw_engine_micro_batch_size(job->engine);
     job->tokens = sw_engine_seq_len(job->engine);
     job->micro_batches = sw_engine_micro_batches(job->engine);
+    job->local = sw_engine_local_micro_batches(job->engine);
     return SW_OK;
 }
 
@@ -119,8 +126,8 @@ static sw_status open_data(struct job *job)
         .seed = job->engine->seed,
     };
     SW_TRY(sw_dataset_open(&options, &job->dataset));
-    const size_t elems = (size_t)(job->micro_batches * job->batch * job->tokens);
-    const size_t k = (size_t)job->micro_batches;
+    const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
+    const size_t elems = k * (size_t)(job->batch * job->tokens);
     job->ids = sw_alloc("train", elems * sizeof *job->ids);
     job->labels = sw_alloc("train", elems * sizeof *job->labels);
     job->tensors = sw_alloc_zero("train", 2 * k, sizeof *job->tensors);
@@ -342,9 +349,14 @@ static sw_status one_step(struct job *job)
     const struct sw_train_options *o = job->options;
     struct sw_step_report report;
     const double begin = sw_now_s();
-    SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_TRAIN, sw_engine_samples(job->engine),
-                            job->micro_batches * job->batch, job->ids, job->labels, NULL));
-    SW_TRY(sw_train_batch(job->engine, job->batches, job->micro_batches, &report));
+    for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
+        const int64_t k = j * job->engine->ranks + job->engine->rank;
+        const int64_t at = j * job->batch * job->tokens;
+        SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_TRAIN,
+                                sw_engine_samples(job->engine) + k * job->batch, job->batch,
+                                job->ids + at, job->labels + at, NULL));
+    }
+    SW_TRY(sw_train_batch(job->engine, job->batches, job->local, &report));
     const double seconds = sw_now_s() - begin;
     if (!report.skipped && !isfinite(report.loss)) {
         return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
@@ -354,8 +366,10 @@ static sw_status one_step(struct job *job)
     if (o->eval_every > 0 && report.step % o->eval_every == 0) {
         SW_TRY(validate(job));
     }
-    SW_TRY(write_metrics(job, &report, seconds));
-    if (!o->quiet) {
+    if (job->leads) {
+        SW_TRY(write_metrics(job, &report, seconds));
+    }
+    if (!o->quiet && job->leads) {
         print_step(job, &report, seconds);
     }
     if (o->sample_every > 0 && report.step % o->sample_every == 0 && job->tokenizer) {
@@ -367,13 +381,22 @@ static sw_status one_step(struct job *job)
     return SW_OK;
 }
 
+/* With slices on many ranks, the last checkpoint has what no rank holds alone. */
 static sw_status export_model(struct job *job)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/model", job->options->output);
-    const enum sw_dtype dtype =
-        job->options->export_dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)job->options->export_dtype;
-    SW_TRY(sw_export(job->engine, path, dtype));
+    const enum sw_dtype dtype = job->options->export_dtype < 0
+                                    ? job->engine->export_dtype
+                                    : (enum sw_dtype)job->options->export_dtype;
+    if (job->engine->ranks == 1) {
+        SW_TRY(sw_export(job->engine, path, dtype));
+    } else {
+        SW_TRY(sw_checkpoint_export(job->options->output, path, (int)dtype));
+        if (job->engine->model_folder) {
+            SW_TRY(sw_hf_copy_sidecars(job->engine->model_folder, path));
+        }
+    }
     if (job->tokenizer) {
         SW_TRY(sw_tokenizer_save(job->tokenizer, path));
     }
@@ -394,7 +417,7 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
-    return open_metrics(job);
+    return job->leads ? open_metrics(job) : SW_OK;
 }
 
 static void print_head(const struct job *job)
@@ -423,7 +446,7 @@ static sw_status finish(struct job *job, bool stopped)
                 (long long)job->engine->step);
         return SW_OK;
     }
-    if (!job->options->no_export) {
+    if (!job->options->no_export && job->leads) {
         SW_TRY(export_model(job));
         fprintf(job->out, "model: %s/model\n", job->options->output);
     }
@@ -450,10 +473,31 @@ static void tear_down(struct job *job)
     sw_free(job->batches);
 }
 
-sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
-                   struct sw_train_result *result)
+/* All ranks stop after the same step, whoever got the signal. */
+static sw_status agree_to_stop(struct job *job, bool *stopped)
+{
+    const volatile sig_atomic_t *stop = job->options->stop;
+    const sw_status mine = stop && *stop ? SW_E_STOP : SW_OK;
+    if (job->engine->ranks == 1) {
+        *stopped = mine != SW_OK;
+        return SW_OK;
+    }
+    const struct sw_collectives *ranks = job->ranks;
+    const int64_t word = mine;
+    SW_TRY(
+        ranks->all_gather(ranks->ctx, &word, job->engine->statuses, sizeof word, "the stop flag"));
+    for (int r = 0; r < job->engine->ranks; r++) {
+        *stopped |= job->engine->statuses[r] != SW_OK;
+    }
+    return SW_OK;
+}
+
+sw_status sw_train_rank(const struct sw_train_options *options, const struct sw_collectives *ranks,
+                        FILE *out, bool *started, struct sw_train_result *result)
 {
     struct job job = {.options = options,
+                      .ranks = ranks,
+                      .leads = !ranks || ranks->rank == 0,
                       .out = out,
                       .progress = sw_progress_start(out),
                       .val_loss = NAN,
@@ -468,7 +512,7 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
         st = one_step(&job);
-        stopped = options->stop && *options->stop;
+        st = st < 0 ? st : agree_to_stop(&job, &stopped);
     }
     sw_progress_end(&job.progress);
     if (st >= 0) {
@@ -497,6 +541,97 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         }
         fputc('\n', out);
     }
+    if (st < 0 && ranks && ranks->abort) {
+        ranks->abort(ranks->ctx, st);
+    }
     tear_down(&job);
     return st;
+}
+
+/* ---- many ranks ---- */
+
+struct rank_thread {
+    const struct sw_train_options *options;
+    const struct sw_collectives *ranks;
+    FILE *out;
+    bool started;
+    struct sw_train_result result;
+    sw_status st;
+    char message[1024];
+    pthread_t thread;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank_thread *t = arg;
+    t->st = sw_train_rank(t->options, t->ranks, t->out, &t->started, &t->result);
+    if (t->st < 0) {
+        snprintf(t->message, sizeof t->message, "%s", sw_error_message());
+    }
+    return NULL;
+}
+
+/* The rank whose failure the others only report. */
+static const struct rank_thread *first_failure(const struct rank_thread *threads, int n)
+{
+    const struct rank_thread *first = NULL;
+    for (int r = 0; r < n; r++) {
+        if (threads[r].st < 0 &&
+            (!first || (first->st == SW_E_PEER && threads[r].st != SW_E_PEER))) {
+            first = &threads[r];
+        }
+    }
+    return first;
+}
+
+static sw_status train_threads(const struct sw_train_options *options, FILE *out, bool *started,
+                               struct sw_train_result *result)
+{
+    const int n = (int)options->ranks;
+    const double deadline_s = options->deadline_s > 0 ? options->deadline_s : 300;
+    struct sw_thread_ranks *world = NULL;
+    struct rank_thread *threads = sw_alloc_zero("train", (size_t)n, sizeof *threads);
+    FILE *quiet = fopen("/dev/null", "w");
+    sw_status st = SW_OK;
+    int n_running = 0;
+    if (!threads || !quiet) {
+        st = SW_FAIL(SW_E_NOMEM, "no resources for %d ranks", n);
+        goto done;
+    }
+    SW_TRY_OR(done, sw_thread_ranks_open(n, deadline_s, &world));
+    for (; n_running < n; n_running++) {
+        struct rank_thread *t = &threads[n_running];
+        t->options = options;
+        t->ranks = sw_thread_ranks_at(world, n_running);
+        t->out = n_running == 0 ? out : quiet;
+        if (pthread_create(&t->thread, NULL, rank_main, t) != 0) {
+            t->ranks->abort(t->ranks->ctx, SW_E_NOMEM);
+            st = SW_FAIL(SW_E_NOMEM, "no thread for rank %d", n_running);
+            break;
+        }
+    }
+    for (int r = 0; r < n_running; r++) {
+        pthread_join(threads[r].thread, NULL);
+        *started |= threads[r].started;
+    }
+    *result = threads[0].result;
+    const struct rank_thread *failed = first_failure(threads, n_running);
+    if (st >= 0 && failed) {
+        st = SW_FAIL(failed->st, "rank %d: %s", (int)(failed - threads), failed->message);
+    }
+done:
+    sw_thread_ranks_close(world);
+    if (quiet) {
+        fclose(quiet);
+    }
+    sw_free(threads);
+    return st;
+}
+
+sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
+                   struct sw_train_result *result)
+{
+    *started = false;
+    return options->ranks > 1 ? train_threads(options, out, started, result)
+                              : sw_train_rank(options, NULL, out, started, result);
 }

@@ -20,47 +20,6 @@ static const char model_json[] =
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
 static char folder[64], model_path[96];
 
-/* ---- ranks as threads: everybody shows its buffer, waits, copies, waits ---- */
-
-struct world {
-    pthread_barrier_t barrier;
-    const void *shown[MAX_RANKS];
-};
-struct member {
-    struct world *world;
-    struct sw_collectives ops;
-};
-
-static sw_status all_to_all(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
-{
-    (void)what;
-    struct member *m = ctx;
-    m->world->shown[m->ops.rank] = src;
-    pthread_barrier_wait(&m->world->barrier);
-    for (int r = 0; r < m->ops.size; r++) {
-        memcpy((char *)dst + (size_t)r * slice_bytes,
-               (const char *)m->world->shown[r] + (size_t)m->ops.rank * slice_bytes, slice_bytes);
-    }
-    pthread_barrier_wait(&m->world->barrier);
-    return SW_OK;
-}
-
-static sw_status all_gather(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
-{
-    (void)what;
-    struct member *m = ctx;
-    m->world->shown[m->ops.rank] = src;
-    pthread_barrier_wait(&m->world->barrier);
-    for (int r = 0; r < m->ops.size; r++) {
-        char *to = (char *)dst + (size_t)r * slice_bytes;
-        if (to != m->world->shown[r]) {
-            memmove(to, m->world->shown[r], slice_bytes);
-        }
-    }
-    pthread_barrier_wait(&m->world->barrier);
-    return SW_OK;
-}
-
 /* ---- one training ---- */
 
 struct job {
@@ -74,7 +33,7 @@ struct job {
 
 struct rank {
     struct job *job;
-    struct member member;
+    const struct sw_collectives *ops;
     float *weights; /* shared, whole model */
     bool failed;
 };
@@ -88,7 +47,8 @@ static void fill(int32_t *ids, int32_t *labels, int64_t micro)
     }
 }
 
-static sw_status one_step(sw_engine *e, const struct job *job, int64_t step, struct sw_step_report *report)
+static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
+                          struct sw_step_report *report)
 {
     int32_t ids[B * T], labels[B * T];
     const struct sw_shape shape = {2, {B, T}};
@@ -128,18 +88,16 @@ static sw_status train(struct rank *r)
 {
     struct job *job = r->job;
     char config[1024];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
-             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, "
-             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
-             "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
-             B, job->precision, job->stage, job->k, job->more);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model_path,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .ranks = &r->member.ops};
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
+        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, "
+        "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
+        "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
+        B, job->precision, job->stage, job->k, job->more);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .ranks = r->ops};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     if (st >= 0 && job->load) {
@@ -148,7 +106,7 @@ static sw_status train(struct rank *r)
     for (int64_t i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report;
         st = one_step(e, job, job->first_step + i, &report);
-        if (st >= 0 && r->member.ops.rank == 0) {
+        if (st >= 0 && r->ops->rank == 0) {
             job->losses[job->first_step + i] = report.loss;
             job->norms[job->first_step + i] = report.grad_norm;
         }
@@ -168,7 +126,8 @@ static void *thread_main(void *arg)
     const sw_status st = train(r);
     r->failed = st < 0;
     if (r->failed) {
-        fprintf(stderr, "rank %d: %s\n", r->member.ops.rank, sw_error_message());
+        r->ops->abort(r->ops->ctx, st);
+        fprintf(stderr, "rank %d: %s\n", r->ops->rank, sw_error_message());
     }
     return NULL;
 }
@@ -176,20 +135,14 @@ static void *thread_main(void *arg)
 static void run(struct job *job)
 {
     static float weights[MAX_ELEMS];
-    struct world world;
+    struct sw_thread_ranks *world = NULL;
     struct rank ranks[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     memset(weights, 0, sizeof weights);
-    pthread_barrier_init(&world.barrier, NULL, (unsigned)job->ranks);
+    assert_int_equal(sw_thread_ranks_open(job->ranks, 60, &world), SW_OK);
     for (int i = 0; i < job->ranks; i++) {
         struct rank *r = &ranks[i];
-        *r = (struct rank){.job = job, .weights = weights};
-        r->member = (struct member){&world,
-                                    {.rank = i,
-                                     .size = job->ranks,
-                                     .all_to_all = all_to_all,
-                                     .all_gather = all_gather}};
-        r->member.ops.ctx = &r->member;
+        *r = (struct rank){.job = job, .weights = weights, .ops = sw_thread_ranks_at(world, i)};
         assert_int_equal(pthread_create(&threads[i], NULL, thread_main, r), 0);
     }
     bool failed = false;
@@ -197,7 +150,7 @@ static void run(struct job *job)
         pthread_join(threads[i], NULL);
         failed |= ranks[i].failed;
     }
-    pthread_barrier_destroy(&world.barrier);
+    sw_thread_ranks_close(world);
     assert_false(failed);
     job->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
 }
@@ -206,13 +159,15 @@ static void assert_same(const struct job *a, const struct job *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
-            fail_msg("%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
-                     a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i],
-                     b->losses[i], a->norms[i], b->norms[i]);
+            fail_msg(
+                "%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
+                a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i], b->losses[i],
+                a->norms[i], b->norms[i]);
         }
     }
     if (a->weights != b->weights) {
-        fail_msg("%d ranks stage %d, %d ranks stage %d: weights differ", a->ranks, a->stage, b->ranks, b->stage);
+        fail_msg("%d ranks stage %d, %d ranks stage %d: weights differ", a->ranks, a->stage,
+                 b->ranks, b->stage);
     }
 }
 
@@ -227,7 +182,8 @@ static void any_ranks_and_stage_give_the_bits_of_one(void **state)
     static const int ks[] = {8, 6, 2};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (size_t k = 0; k < SW_LEN(ks); k++) {
-            struct job one = {.ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
+            struct job one = {
+                .ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
             run(&one);
             assert_true(isfinite(one.losses[5]));
             for (size_t c = 0; c < SW_LEN(counts); c++) {
@@ -251,7 +207,8 @@ static void recomputation_and_token_mean_too(void **state)
     (void)state;
     static const char *const more[] = {", \"recompute\": \"blocks\"", ", \"loss\": \"tokens\""};
     for (size_t i = 0; i < SW_LEN(more); i++) {
-        struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
+        struct job one = {
+            .ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
         run(&one);
         for (int stage = 0; stage < 4; stage++) {
             struct job many = one;
@@ -269,9 +226,16 @@ static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         char path[128];
         snprintf(path, sizeof path, "%s/save.%zu", folder, p);
-        struct job never = {.ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
+        struct job never = {
+            .ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
         run(&never);
-        struct job first = {.ranks = 4, .stage = 3, .k = 4, .n_steps = 3, .precision = precisions[p], .more = "", .save = path};
+        struct job first = {.ranks = 4,
+                            .stage = 3,
+                            .k = 4,
+                            .n_steps = 3,
+                            .precision = precisions[p],
+                            .more = "",
+                            .save = path};
         run(&first);
         static const int counts[] = {1, 2, 3, 8};
         for (size_t c = 0; c < SW_LEN(counts); c++) {
