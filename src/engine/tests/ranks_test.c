@@ -31,7 +31,8 @@ struct member {
     struct sw_collectives ops;
 };
 
-static sw_status all_to_all(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
+static sw_status all_to_all(void *ctx, const void *src, void *dst, size_t slice_bytes,
+                            const char *what)
 {
     (void)what;
     struct member *m = ctx;
@@ -45,7 +46,8 @@ static sw_status all_to_all(void *ctx, const void *src, void *dst, size_t slice_
     return SW_OK;
 }
 
-static sw_status all_gather(void *ctx, const void *src, void *dst, size_t slice_bytes, const char *what)
+static sw_status all_gather(void *ctx, const void *src, void *dst, size_t slice_bytes,
+                            const char *what)
 {
     (void)what;
     struct member *m = ctx;
@@ -88,7 +90,8 @@ static void fill(int32_t *ids, int32_t *labels, int64_t micro)
     }
 }
 
-static sw_status one_step(sw_engine *e, const struct job *job, int64_t step, struct sw_step_report *report)
+static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
+                          struct sw_step_report *report)
 {
     int32_t ids[B * T], labels[B * T];
     const struct sw_shape shape = {2, {B, T}};
@@ -128,13 +131,14 @@ static sw_status train(struct rank *r)
 {
     struct job *job = r->job;
     char config[1024];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
-             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, "
-             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
-             "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
-             B, job->precision, job->stage, job->k, job->more);
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
+        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, "
+        "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
+        "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
+        B, job->precision, job->stage, job->k, job->more);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model_path,
                                               .seq_len = T,
@@ -184,11 +188,9 @@ static void run(struct job *job)
     for (int i = 0; i < job->ranks; i++) {
         struct rank *r = &ranks[i];
         *r = (struct rank){.job = job, .weights = weights};
-        r->member = (struct member){&world,
-                                    {.rank = i,
-                                     .size = job->ranks,
-                                     .all_to_all = all_to_all,
-                                     .all_gather = all_gather}};
+        r->member = (struct member){
+            &world,
+            {.rank = i, .size = job->ranks, .all_to_all = all_to_all, .all_gather = all_gather}};
         r->member.ops.ctx = &r->member;
         assert_int_equal(pthread_create(&threads[i], NULL, thread_main, r), 0);
     }
@@ -206,13 +208,15 @@ static void assert_same(const struct job *a, const struct job *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
-            fail_msg("%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
-                     a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i],
-                     b->losses[i], a->norms[i], b->norms[i]);
+            fail_msg(
+                "%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
+                a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i], b->losses[i],
+                a->norms[i], b->norms[i]);
         }
     }
     if (a->weights != b->weights) {
-        fail_msg("%d ranks stage %d, %d ranks stage %d: weights differ", a->ranks, a->stage, b->ranks, b->stage);
+        fail_msg("%d ranks stage %d, %d ranks stage %d: weights differ", a->ranks, a->stage,
+                 b->ranks, b->stage);
     }
 }
 
@@ -227,7 +231,8 @@ static void any_ranks_and_stage_give_the_bits_of_one(void **state)
     static const int ks[] = {8, 6, 2};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (size_t k = 0; k < SW_LEN(ks); k++) {
-            struct job one = {.ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
+            struct job one = {
+                .ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
             run(&one);
             assert_true(isfinite(one.losses[5]));
             for (size_t c = 0; c < SW_LEN(counts); c++) {
@@ -251,7 +256,8 @@ static void recomputation_and_token_mean_too(void **state)
     (void)state;
     static const char *const more[] = {", \"recompute\": \"blocks\"", ", \"loss\": \"tokens\""};
     for (size_t i = 0; i < SW_LEN(more); i++) {
-        struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
+        struct job one = {
+            .ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
         run(&one);
         for (int stage = 0; stage < 4; stage++) {
             struct job many = one;
@@ -269,9 +275,16 @@ static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         char path[128];
         snprintf(path, sizeof path, "%s/save.%zu", folder, p);
-        struct job never = {.ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
+        struct job never = {
+            .ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
         run(&never);
-        struct job first = {.ranks = 4, .stage = 3, .k = 4, .n_steps = 3, .precision = precisions[p], .more = "", .save = path};
+        struct job first = {.ranks = 4,
+                            .stage = 3,
+                            .k = 4,
+                            .n_steps = 3,
+                            .precision = precisions[p],
+                            .more = "",
+                            .save = path};
         run(&first);
         static const int counts[] = {1, 2, 3, 8};
         for (size_t c = 0; c < SW_LEN(counts); c++) {
