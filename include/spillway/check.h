@@ -15,6 +15,7 @@ extern "C" {
 struct sw_check_options {
     const char *const *sets; /* [n_sets] edits of every configuration that the case runs with */
     int n_sets;
+    int ranks; /* of cases of several ranks: run them on so many; 0 = as recorded */
 };
 
 /*

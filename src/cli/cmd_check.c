@@ -8,21 +8,23 @@
 int sw_cmd_check(int argc, char **argv)
 {
     struct words cases = {0}, sets = {0};
+    int64_t ranks = 0;
     const struct flag flags[] = {
+        {"--ranks", FLAG_INT, &ranks, "R", "run cases of several ranks on R (as recorded)", 0},
         {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration of every run", 0},
     };
     const struct command command = {
-        "check", "CASE.. [--set KEY=VALUE]",
+        "check", "CASE.. [--ranks R] [--set KEY=VALUE]",
         "A case is a folder with a model and a recorded run (docs/check.md). Prints one row a\n"
         "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
         "2 if a case cannot be read or asks for what is not built.",
-        flags, 1};
+        flags, 2};
     int status = cli_parse(&command, argc, argv, &cases);
     if (status < 0 && cases.n == 0) {
         status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");
     }
     if (status < 0) {
-        const struct sw_check_options options = {sets.items, sets.n};
+        const struct sw_check_options options = {sets.items, sets.n, (int)ranks};
         int n_failed = 0;
         status = CLI_DONE;
         for (int i = 0; i < cases.n; i++) {

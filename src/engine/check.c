@@ -165,8 +165,7 @@ static sw_status run_case(struct check *c)
     } else if (sw_json_path(root, "data.text")) {
         SW_TRY(sw_check_curve(c));
     } else if (sw_json_get(root, "ranks")) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: recorded runs of several ranks are not built in this version", c->path);
+        SW_TRY(sw_check_ranks(c));
     } else {
         SW_TRY(sw_check_model(c));
     }

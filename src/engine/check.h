@@ -49,3 +49,4 @@ void sw_check_shared_path(const char *name, char *buf, size_t cap);
 sw_status sw_check_model(struct check *c);
 sw_status sw_check_curve(struct check *c);
 sw_status sw_check_optimizer(struct check *c);
+sw_status sw_check_ranks(struct check *c);

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
+// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
+// Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
+#include <dirent.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/check.h"
+
+struct run { /* one configuration on some ranks */
+    struct check *c;
+    const char *config;
+    char model[4096], frozen[2048], micro[64];
+    const char *sets[64];
+    int n_sets, ranks;
+    int64_t k, steps, batch, tokens;
+    int64_t recorded_ranks, recorded_accumulation;
+    /* results */
+    double *losses;      /* [steps, k] */
+    double *norms, *lrs; /* [steps] */
+    float *weights;      /* all parameters, one after the other */
+};
+
+struct rank {
+    struct run *run;
+    const struct sw_collectives *ops;
+    sw_status st;
+    char message[512];
+    pthread_t thread;
+};
+
+/* ---- one rank ---- */
+
+static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, int32_t *ids,
+                      int32_t *labels, double *out_loss)
+{
+    const struct sw_safetensor *all = sw_safetensors_find(run->c->ref, "train.input_ids");
+    const int64_t n = run->batch * run->tokens;
+    const int64_t rank = k % run->recorded_ranks, turn = k / run->recorded_ranks;
+    const int64_t at =
+        ((step * run->recorded_ranks + rank) * run->recorded_accumulation + turn) * n;
+    const struct sw_shape shape = SW_SHAPE(run->batch, run->tokens);
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2};
+    for (int64_t i = 0; i < n; i++) {
+        const bool last = i % run->tokens == run->tokens - 1;
+        ids[i] = (int32_t)sw_check_value(all, at + i);
+        labels[i] = last ? -100 : (int32_t)sw_check_value(all, at + i + 1);
+    }
+    SW_TRY(sw_forward(e, &batch, out_loss));
+    return sw_backward(e);
+}
+
+static sw_status train(struct run *run, sw_engine *e, int32_t *ids, int32_t *labels)
+{
+    for (int64_t s = 0; s < run->steps; s++) {
+        struct sw_step_report report;
+        for (int64_t k = e->rank; k < run->k; k += e->ranks) {
+            SW_TRY(give(run, e, s, k, ids, labels, &run->losses[s * run->k + k]));
+        }
+        SW_TRY(sw_step(e, &report));
+        if (e->rank == 0) {
+            run->norms[s] = report.grad_norm;
+            run->lrs[s] = report.lr;
+        }
+    }
+    return SW_OK;
+}
+
+/* What this rank owns of every parameter, to its place among all. */
+static sw_status collect(struct run *run, sw_engine *e)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const int64_t elems = sw_shape_elems(&e->params[i].work->whole);
+        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
+        const int64_t from = sw_min_i64(slice * e->rank, elems);
+        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        if (to > from) {
+            SW_TRY(
+                sw_engine_get_master(e, &e->params[i], from, to - from, run->weights + at + from));
+        }
+        at += elems;
+    }
+    return SW_OK;
+}
+
+static sw_status run_rank(struct rank *r)
+{
+    struct run *run = r->run;
+    const size_t n = (size_t)(run->batch * run->tokens);
+    const struct sw_engine_options options = {.config_path = run->config,
+                                              .sets = run->sets,
+                                              .n_sets = run->n_sets,
+                                              .model = run->model,
+                                              .seq_len = run->tokens,
+                                              .no_dropout = true,
+                                              .ranks = r->ops};
+    sw_engine *e = NULL;
+    int32_t *ids = sw_alloc("check", n * sizeof *ids),
+            *labels = sw_alloc("check", n * sizeof *labels);
+    sw_status st = ids && labels ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a batch");
+    st = st < 0 ? st : sw_initialize(&options, &e);
+    st = st < 0 ? st : train(run, e, ids, labels);
+    st = st < 0 ? st : collect(run, e);
+    sw_free(ids);
+    sw_free(labels);
+    sw_close(e);
+    return st;
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    r->st = run_rank(r);
+    if (r->st < 0) {
+        snprintf(r->message, sizeof r->message, "%s", sw_error_message());
+        r->ops->abort(r->ops->ctx, r->st);
+    }
+    return NULL;
+}
+
+/* ---- all ranks ---- */
+
+static sw_status run_all(struct run *run)
+{
+    struct sw_thread_ranks *world = NULL;
+    struct rank *ranks = sw_alloc_zero("check", (size_t)run->ranks, sizeof *ranks);
+    SW_TRY_ALLOC(ranks, "ranks");
+    sw_status st = sw_thread_ranks_open(run->ranks, 300, &world);
+    int n = 0;
+    for (; st >= 0 && n < run->ranks; n++) {
+        ranks[n].run = run;
+        ranks[n].ops = sw_thread_ranks_at(world, n);
+        if (pthread_create(&ranks[n].thread, NULL, rank_main, &ranks[n]) != 0) {
+            ranks[n].ops->abort(ranks[n].ops->ctx, SW_E_NOMEM);
+            st = SW_FAIL(SW_E_NOMEM, "no thread for rank %d", n);
+            break;
+        }
+    }
+    const struct rank *failed = NULL;
+    for (int r = 0; r < n; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        if (ranks[r].st < 0 && (!failed || failed->st == SW_E_PEER)) {
+            failed = &ranks[r];
+        }
+    }
+    if (st >= 0 && failed) {
+        st = SW_FAIL(failed->st, "rank %d: %s", (int)(failed - ranks), failed->message);
+    }
+    sw_thread_ranks_close(world);
+    sw_free(ranks);
+    return st;
+}
+
+/* ---- comparing ---- */
+
+static void compare_losses(struct run *run, const char *series, const char *why)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.loss", series);
+    char row[128];
+    double worst = 0;
+    if (!ref) {
+        return;
+    }
+    const bool mean = ref->shape.rank == 1; /* of the micro-batches */
+    for (int64_t s = 0; s < run->steps; s++) {
+        double sum = 0;
+        for (int64_t k = 0; k < run->k; k++) {
+            const double ours = run->losses[s * run->k + k];
+            const int64_t rank = k % run->recorded_ranks, turn = k / run->recorded_ranks;
+            const int64_t at = (s * run->recorded_ranks + rank) * run->recorded_accumulation + turn;
+            sum += ours;
+            if (!mean) {
+                const double want = sw_check_value(ref, at);
+                worst = fmax(worst, isnan(ours) ? INFINITY : fabs(ours - want) / fabs(want));
+            }
+        }
+        if (mean) {
+            const double want = sw_check_value(ref, s);
+            worst = fmax(worst, fabs(sum / (double)run->k - want) / fabs(want));
+        }
+    }
+    snprintf(row, sizeof row, "%s.loss", series);
+    sw_check_row(run->c, row, worst, sw_check_number(run->c, "tolerance.train_loss_rel", 1e-6),
+                 why);
+}
+
+/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other tolerances
+ * allow, ten times in fp32 and three times in 16 bit. */
+static double norm_tolerance(const struct check *c)
+{
+    const char *dtype = sw_check_text(c, "dtype");
+    double most = fmax(sw_check_number(c, "plain_to_fp64.max_rel_grad_norm", 0),
+                       sw_check_number(c, "fp32_math_to_plain.max_rel_grad_norm", 0));
+    for (int stage = 1; stage <= 3; stage++) {
+        char path[96];
+        snprintf(path, sizeof path, "runs.stage%d.to_plain.max_rel_grad_norm", stage);
+        most = fmax(most, sw_check_number(c, path, 0));
+    }
+    return most * (dtype && strcmp(dtype, "float32") == 0 ? 10 : 3);
+}
+
+static void compare_norms(struct run *run, const char *series, const char *why)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.grad_norm", series);
+    char row[128];
+    double worst = 0;
+    int64_t n = 0;
+    for (int64_t s = 0; ref && s < run->steps; s++) {
+        const double want = sw_check_value(ref, s);
+        if (isfinite(want)) {
+            worst = fmax(worst, fabs(run->norms[s] - want) / want);
+            n++;
+        }
+    }
+    if (n > 0) {
+        snprintf(row, sizeof row, "%s.grad_norm", series);
+        sw_check_row(run->c, row, worst, norm_tolerance(run->c), why);
+    }
+}
+
+static void compare_rates(struct run *run, const char *series)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.lr", series);
+    char row[128];
+    double worst = 0;
+    for (int64_t s = 0; ref && s < run->steps; s++) {
+        const double want = sw_check_value(ref, s);
+        worst = fmax(worst, want != 0 ? fabs(run->lrs[s] / want - 1) : fabs(run->lrs[s]));
+    }
+    if (ref) {
+        snprintf(row, sizeof row, "%s.lr", series);
+        sw_check_row(run->c, row, worst, 1e-12, NULL);
+    }
+}
+
+static void compare(struct run *run, const char *series, const char *why)
+{
+    compare_losses(run, series, why);
+    compare_norms(run, series, why);
+    compare_rates(run, series);
+}
+
+/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient of zero
+ * in exact arithmetic: Adam makes whole updates of its rounding noise. */
+static sw_status compare_after(struct run *run)
+{
+    const struct sw_engine_options options = {.config_text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model = run->model,
+                                              .seq_len = run->tokens,
+                                              .want_eval = true,
+                                              .no_train = true,
+                                              .plan_only = true};
+    sw_engine *e = NULL;
+    double worst = 0;
+    int64_t at = 0, n_tensors = 0;
+    SW_TRY(sw_initialize(&options, &e));
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct sw_persistent *work = e->params[i].work;
+        const struct sw_safetensor *ref = sw_check_tensor(run->c, "after.%s", work->name);
+        const int64_t n = sw_shape_elems(&work->whole);
+        const bool qkv_bias = strstr(work->name, ".attn.c_attn.bias") != NULL;
+        if (ref && !sw_shape_equal(&ref->shape, &work->whole)) {
+            sw_check_fail(run->c, ref->name, "the model's has another shape");
+            ref = NULL;
+        }
+        for (int64_t k = 0; ref && k < n; k++) {
+            if (!qkv_bias || k < n / 3 || k >= 2 * n / 3) {
+                const double error = fabs(run->weights[at + k] - sw_check_value(ref, k));
+                worst = isnan(error) ? INFINITY : fmax(worst, error);
+            }
+        }
+        n_tensors += ref != NULL;
+        at += n;
+    }
+    sw_close(e);
+    if (n_tensors > 0) {
+        sw_check_row(run->c, "after.*", worst, sw_check_number(run->c, "tolerance.after_abs", 1e-5),
+                     NULL);
+    }
+    return SW_OK;
+}
+
+static sw_status check_run(struct run *run, const char *name)
+{
+    char config[4096];
+    const char *dtype = sw_check_text(run->c, "dtype");
+    const bool wide = dtype && strcmp(dtype, "float32") == 0;
+    snprintf(config, sizeof config, "%s/ds_config.%s.json", run->c->path, name);
+    run->config = config;
+    SW_TRY(run_all(run));
+    compare(run, name,
+            !wide && strncmp(name, "stage0", 6) == 0
+                ? "DeepSpeed's 16-bit stage 0 takes an empty step at construction"
+                : NULL);
+    if (strcmp(name, "stage3") == 0) {
+        compare(run, "train", NULL);
+        compare(run, "plain", NULL);
+        compare(run, "fp32_math", NULL);
+        compare(run, "fp64", wide ? NULL : "it does not round to 16 bit");
+        compare(run, "plain_after_empty_step", "it repeats a defect of DeepSpeed's stage 0");
+        SW_TRY(compare_after(run));
+    }
+    return SW_OK;
+}
+
+/* ---- the case ---- */
+
+static void add_set(struct run *run, const char *text)
+{
+    if (run->n_sets < (int)SW_LEN(run->sets)) {
+        run->sets[run->n_sets++] = text;
+    }
+}
+
+static sw_status run_init(struct run *run, struct check *c)
+{
+    const struct sw_safetensor *ids = sw_check_tensor(c, "train.input_ids");
+    const struct sw_json *frozen = sw_json_get(sw_json_root(c->doc), "frozen_parameters");
+    const char *model = sw_check_text(c, "model"), *decay_on = sw_check_text(c, "train.decay_on");
+    *run = (struct run){.c = c};
+    if (!ids || ids->shape.rank != 5 || !model) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: a case of several ranks wants train.input_ids [steps, ranks, "
+                       "accumulation, B, T] and the folder of its model",
+                       c->path);
+    }
+    run->steps = ids->shape.dims[0];
+    run->recorded_ranks = ids->shape.dims[1];
+    run->recorded_accumulation = ids->shape.dims[2];
+    run->batch = ids->shape.dims[3];
+    run->tokens = ids->shape.dims[4];
+    run->k = run->recorded_ranks * run->recorded_accumulation;
+    run->ranks = c->options->ranks > 0 ? c->options->ranks : (int)run->recorded_ranks;
+    snprintf(run->model, sizeof run->model, "%s/%s", c->path, model);
+    snprintf(run->micro, sizeof run->micro, "spillway.micro_batches=%lld", (long long)run->k);
+    add_set(run, run->micro);
+    if (decay_on && strncmp(decay_on, "matrices", 8) == 0) {
+        add_set(run, "spillway.decay_1d=false");
+    }
+    if (frozen && frozen->n_children > 0) {
+        struct sw_str text = {0};
+        sw_str_puts(&text, "spillway.frozen=");
+        sw_json_write(frozen, 0, &text);
+        snprintf(run->frozen, sizeof run->frozen, "%s", sw_str_text(&text));
+        sw_str_fini(&text);
+        add_set(run, run->frozen);
+    }
+    for (int i = 0; i < c->options->n_sets; i++) {
+        add_set(run, c->options->sets[i]);
+    }
+    struct sw_hf_folder *folder = NULL;
+    int64_t elems = 0;
+    SW_TRY(sw_hf_folder_open(run->model, &folder));
+    for (int64_t i = 0; i < sw_hf_folder_count(folder); i++) {
+        elems += sw_shape_elems(&sw_hf_folder_at(folder, i)->shape);
+    }
+    sw_hf_folder_close(folder);
+    run->losses = sw_alloc_zero("check", (size_t)(run->steps * run->k), sizeof *run->losses);
+    run->norms = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->norms);
+    run->lrs = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->lrs);
+    run->weights = sw_alloc_zero("check", (size_t)elems + 1, sizeof *run->weights);
+    if (!run->losses || !run->norms || !run->lrs || !run->weights) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a run");
+    }
+    return SW_OK;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+sw_status sw_check_ranks(struct check *c)
+{
+    static const char prefix[] = "ds_config.", suffix[] = ".json";
+    struct run run;
+    struct dirent **names = NULL;
+    sw_status st = run_init(&run, c);
+    const int n = st < 0 ? 0 : scandir(c->path, &names, NULL, by_name);
+    for (int i = 0; i < n; i++) {
+        char name[256];
+        const size_t len = strlen(names[i]->d_name);
+        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
+            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
+            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
+            snprintf(name, sizeof name, "%.*s",
+                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
+                     names[i]->d_name + sizeof prefix - 1);
+            st = check_run(&run, name);
+        }
+        free(names[i]); /* scandir's own */
+    }
+    free(names);
+    sw_free(run.losses);
+    sw_free(run.norms);
+    sw_free(run.lrs);
+    sw_free(run.weights);
+    return st;
+}
