@@ -247,6 +247,7 @@ static sw_status make_plan(struct sw_engine *e)
         .rank = e->rank,
         .stage = (int)c->zero.stage,
         .persistence_elems = c->zero.param_persistence_elems,
+        .persistence_total = c->zero.model_persistence_elems,
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;

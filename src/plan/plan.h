@@ -95,7 +95,8 @@ struct sw_plan_options {
     bool keep_gradients;          /* streams stay readable after backward */
     int ranks, rank;              /* data-parallel; 0 and 1 = alone */
     int stage;                    /* ZeRO 0..3 */
-    int64_t persistence_elems;    /* stage 3: parameters up to this stay whole on each rank */
+    int64_t persistence_elems;    /* stage 3: parameters up to this stay whole on each rank, .. */
+    int64_t persistence_total;    /* .. while so many elements are not used up */
     size_t budget[SW_TIER_COUNT]; /* 0 = none */
     uint64_t extra_fingerprint;   /* what else may change a bit: seed, batch, .. */
 };

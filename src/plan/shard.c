@@ -153,11 +153,14 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
         return SW_OK;
     }
     bool any = false;
+    int64_t left = options->persistence_total;
     for (int32_t i = 0; i < g->n_params; i++) {
         const sw_value param = g->params[i];
         const int64_t elems = sw_shape_elems(&g->values[param].shape);
         const int64_t slice = sw_shard_elems(elems, options->ranks);
-        if (options->stage < 3 || elems <= options->persistence_elems || has_view(g, param)) {
+        const bool persists = elems <= options->persistence_elems && elems <= left;
+        left -= persists ? elems : 0;
+        if (options->stage < 3 || persists || has_view(g, param)) {
             g->values[param].padded_elems = slice * options->ranks;
         } else {
             cut(g, param, slice, options->rank);
