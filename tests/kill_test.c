@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// A training that is killed at random moments, at writes, fsyncs and renames of its saves, or stopped by a
+// signal, and resumed, ends with the bytes of the run that was never stopped, and its metrics hold each step
+// once. SPILLWAY_KILLS=200 runs that many random kills, SPILLWAY_FAULTS=all every place of a save.
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+enum { STEPS = 60, SAVE_EVERY = 4 };
+
+static char folder[64], program[512], steps_text[16], save_text[16];
+static char *want; /* model.safetensors of the run that was never stopped */
+static size_t want_len;
+static double whole_s; /* how long it took */
+
+static const char *at(const char *name)
+{
+    static char paths[8][256];
+    static int i;
+    char *path = paths[i++ % 8];
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
+
+static void pause_s(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR) {
+    }
+}
+
+/* Starts the training in `output`; fault may be NULL. */
+static pid_t start(const char *output, const char *fault)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (fault) {
+            setenv("SPILLWAY_FAULT", fault, 1);
+        }
+        if (!freopen(at("log"), "a", stdout) || !freopen(at("log"), "a", stderr)) {
+            _exit(99);
+        }
+        execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
+              "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
+              output, "--save-every", save_text, "--keep-last", "2", "--resume", "--quiet",
+              (char *)NULL);
+        _exit(98);
+    }
+    return pid;
+}
+
+static int finish(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void assert_same_end(const char *output)
+{
+    char path[320];
+    char *have = NULL, *metrics = NULL;
+    size_t len = 0;
+    snprintf(path, sizeof path, "%s/model/model.safetensors", output);
+    if (sw_file_read(path, &have, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(len, want_len);
+    assert_memory_equal(have, want, len);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    assert_int_equal(sw_file_read(path, &metrics, &len), SW_OK);
+    long long step = 0, lines = 0;
+    for (char *line = metrics; *line; line = strchr(line, '\n') + 1) {
+        assert_int_equal(sscanf(line, "{\"step\":%lld", &step), 1);
+        assert_int_equal(step, ++lines);
+    }
+    assert_int_equal(lines, STEPS);
+    sw_free(have);
+    sw_free(metrics);
+}
+
+static void run_to_the_end(const char *output)
+{
+    assert_int_equal(finish(start(output, NULL)), 0);
+    assert_same_end(output);
+}
+
+static void killed_at_random_moments(void **state)
+{
+    (void)state;
+    const char *output = at("killed");
+    const char *kills_text = getenv("SPILLWAY_KILLS");
+    const int kills = kills_text ? atoi(kills_text) : 8;
+    int hit = 0;
+    for (int i = 0; i < kills; i++) {
+        const double share = (double)(sw_philox_u64(7, 1, (uint64_t)i) >> 11) * 0x1p-53;
+        const pid_t pid = start(output, NULL);
+        pause_s(share * 0.7 * whole_s);
+        kill(pid, SIGKILL);
+        hit += WIFSIGNALED(finish(pid));
+        if (i % 20 == 19) { /* begin anew, so that every part of a run is met */
+            run_to_the_end(output);
+            char command[320];
+            snprintf(command, sizeof command, "rm -rf %s", output);
+            assert_int_equal(system(command), 0);
+        }
+    }
+    assert_true(hit > 0);
+    run_to_the_end(output);
+}
+
+static void killed_inside_a_save(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mkdir",  "write",    "fsync",    "rename",
+                                        "unlink", "hf.write", "hf.fsync", "hf.rename"};
+    const bool all = getenv("SPILLWAY_FAULTS") != NULL;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        for (int n = 1; n < 1000; n = all ? n + 1 : n * 5 + 2) {
+            char fault[64], output[128], command[320];
+            snprintf(fault, sizeof fault, "%s:%d:kill", names[i], n);
+            snprintf(output, sizeof output, "%s/fault", folder);
+            const int status = finish(start(output, fault));
+            run_to_the_end(output);
+            snprintf(command, sizeof command, "rm -rf %s", output);
+            assert_int_equal(system(command), 0);
+            if (!WIFSIGNALED(status)) {
+                assert_int_equal(status, 0); /* there is no n-th one */
+                break;
+            }
+        }
+    }
+}
+
+static void failing_disk_is_reported_and_survived(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"write:30:eio", "fsync:9:eio", "rename:5:eio",
+                                         "write:45:enospc"};
+    for (size_t i = 0; i < SW_LEN(faults); i++) {
+        char output[128], command[320];
+        snprintf(output, sizeof output, "%s/failing", folder);
+        const int status = finish(start(output, faults[i]));
+        assert_true(WIFEXITED(status));
+        assert_true(WEXITSTATUS(status) == 1 ||
+                    WEXITSTATUS(status) == 0); /* 0: past the last one */
+        run_to_the_end(output);
+        snprintf(command, sizeof command, "rm -rf %s", output);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static void stopped_by_a_signal(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < SW_LEN(signals); i++) {
+        char output[128];
+        snprintf(output, sizeof output, "%s/stopped.%zu", folder, i);
+        const pid_t pid = start(output, NULL);
+        pause_s(0.4 * whole_s);
+        kill(pid, signals[i]);
+        const int status = finish(pid);
+        assert_true(WIFEXITED(status) || WTERMSIG(status) == signals[i]); /* before it listened */
+        assert_true(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
+        run_to_the_end(output);
+    }
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    snprintf(steps_text, sizeof steps_text, "%d", STEPS);
+    snprintf(save_text, sizeof save_text, "%d", SAVE_EVERY);
+    snprintf(folder, sizeof folder, "/tmp/spillway-kill-XXXXXX");
+    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+        fprintf(stderr, "no program %s\n", program);
+        return -1;
+    }
+    put("config.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
+        "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
+    put("ds.json",
+        "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 2, \"bf16\": "
+        "{\"enabled\": true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+        "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 20}}, "
+        "\"spillway\": {\"threads\": 1}}");
+    struct sw_str text = {0};
+    for (int i = 0; i < 400; i++) {
+        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
+    }
+    put("text.txt", sw_str_text(&text));
+    sw_str_fini(&text);
+    const double begin = sw_now_s();
+    if (finish(start(at("never"), NULL)) != 0) {
+        return -1;
+    }
+    whole_s = sw_now_s() - begin;
+    return sw_file_read(at("never/model/model.safetensors"), &want, &want_len) < 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    sw_free(want);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_at_random_moments),
+        cmocka_unit_test(killed_inside_a_save),
+        cmocka_unit_test(failing_disk_is_reported_and_survived),
+        cmocka_unit_test(stopped_by_a_signal),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
