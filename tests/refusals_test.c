@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user gets wrong, through the program: one line on standard error that names the thing, status 2
+// when it was refused before it started (1 while running), nothing else touched.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+static char folder[64], program[600];
+
+static void put(const char *name, const void *data, size_t len)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(sw_file_write_atomic(path, data, len), SW_OK);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
+
+/* A safetensors file of `header` and `bytes` zeros. */
+static void put_tensors(const char *name, const char *header, size_t bytes)
+{
+    struct sw_str file = {0};
+    const uint64_t len = strlen(header);
+    sw_str_append(&file, (const char *)&len, sizeof len);
+    sw_str_puts(&file, header);
+    for (size_t i = 0; i < bytes; i++) {
+        sw_str_putc(&file, 0);
+    }
+    put(name, file.ptr, file.len);
+    sw_str_fini(&file);
+}
+
+/* Runs `spillway <arguments>` in the folder; standard error into err. Returns the exit status. */
+static int run(const char *arguments, char *err, size_t cap)
+{
+    char command[2048], path[128];
+    snprintf(command, sizeof command, "cd %s && %s %s >out.txt 2>err.txt </dev/null", folder,
+             program, arguments);
+    const int status = system(command);
+    snprintf(path, sizeof path, "%s/err.txt", folder);
+    char *text = NULL;
+    size_t len = 0;
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    snprintf(err, cap, "%s", text);
+    sw_free(text);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+#define TRAIN "train --model gpt2-tiny --steps 2 --output o --data "
+
+static const struct {
+    const char *arguments;
+    int status;
+    const char *says;
+} cases[] = {
+    {"", 2, NULL},
+    {"trian", 2, "trian"},
+    {"train", 2, "--model"},
+    {"train --model gpt2-tiny --steps 2 --output o", 2, "--data"},
+    {TRAIN "text.txt --frobnicate", 2, "--frobnicate"},
+    {TRAIN "text.txt --seed", 2, "--seed wants"},
+    {TRAIN "text.txt --seed nine", 2, "whole number"},
+    {"train --model gpt2-tiny --steps 0 --output o --data text.txt", 2, "--steps"},
+    {TRAIN "missing.txt", 2, "missing.txt"},
+    {TRAIN "empty.txt", 2, "empty.txt"},
+    {TRAIN "short.txt", 2, "short.txt"},
+    {TRAIN "latin1.txt", 2, "latin1.txt"},
+    {TRAIN "text.txt --seq-len 9999999", 2, NULL},
+    {"train --model nothing --steps 2 --output o --data text.txt", 2, "nothing"},
+    {"train --model unknown.json --steps 2 --output o --data text.txt", 2, "mamba"},
+    {"train --model bad.json --steps 2 --output o --data text.txt", 2, "n_head"},
+    {"train --model cross.json --steps 2 --output o --data text.txt", 2, "add_cross_attention"},
+    {"train --model small.json --steps 2 --output o --data text.txt --seq-len 64", 2, "16"},
+    {TRAIN "text.txt --deepspeed missing.json", 2, "missing.json"},
+    {TRAIN "text.txt --deepspeed typo.json", 2, "gradient_clipping"},
+    {TRAIN "text.txt --deepspeed twice.json", 2, "train_batch_size"},
+    {TRAIN "text.txt --deepspeed negative.json", 2, "lr"},
+    {TRAIN "text.txt --deepspeed nobatch.json", 2, "train_micro_batch_size_per_gpu"},
+    {TRAIN "text.txt --deepspeed nooptimizer.json", 2, "optimizer"},
+    {TRAIN "text.txt --deepspeed offload.json", 2, "offload_optimizer"},
+    {TRAIN "text.txt --deepspeed lion.json", 2, "Lion"},
+    {TRAIN "text.txt --deepspeed seed.json --seed 4", 2, "spillway.seed"},
+    {TRAIN "text.txt --device-memory 100KiB", 2, "missing"},
+    {TRAIN "text.txt --set spillway.recompute=sometimes", 2, "recompute"},
+    {TRAIN "text.txt --output /proc/nowhere", 2, "/proc/nowhere"},
+    {TRAIN "ids.bin", 2, "ids.bin"},
+    {TRAIN "text.txt --tokenizer nowhere", 2, "nowhere"},
+    {TRAIN "bad.jsonl", 2, "bad.jsonl"},
+    {"train --model truncated --steps 2 --output o --data text.txt", 2,
+     "truncated/model.safetensors"},
+    {"train --model overlapping --steps 2 --output o --data text.txt", 2, "InvalidOffset"},
+    {"train --model integers --steps 2 --output o --data text.txt", 2, "wte.weight"},
+    {"train --model shapes --steps 2 --output o --data text.txt", 2, "wte.weight"},
+    {"train --model incomplete --steps 2 --output o --data text.txt", 2, "missing"},
+    {"generate --prompt x", 2, "--model"},
+    {"generate --model small.json --prompt x --tokens 0", 2, "--tokens"},
+    {"eval --model nowhere --data text.txt", 2, "nowhere"},
+    {"plan --model gpt3", 2, "gpt3"},
+    {"check nowhere", 2, "nowhere"},
+    {"config missing.json", 2, "missing.json"},
+    {"tokenize --tokenizer nowhere", 2, "nowhere"},
+    {"checkpoint verify nowhere", 1, "nowhere"},
+    {"checkpoint frob", 2, "ls"},
+    {"export nowhere --output e", 1, "nowhere"},
+};
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) {
+        n += *text == '\n';
+    }
+    return n;
+}
+
+static void each_is_refused_by_name(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        char err[4096];
+        const int status = run(cases[i].arguments, err, sizeof err);
+        const bool named = !cases[i].says || strstr(err, cases[i].says);
+        const bool one_line = count_lines(err) == 1 || i == 0;
+        if (status != cases[i].status || !named || !one_line) {
+            print_message(
+                "spillway %s: status %d (wanted %d), \"%s\" (wanted one line with \"%s\")\n",
+                cases[i].arguments, status, cases[i].status, err,
+                cases[i].says ? cases[i].says : "");
+            wrong++;
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char path[512];
+    if (!realpath(build ? build : "build", path)) {
+        return -1;
+    }
+    snprintf(program, sizeof program, "%s/spillway", path);
+    snprintf(folder, sizeof folder, "/tmp/spillway-refusals-XXXXXX");
+    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+        return -1;
+    }
+    struct sw_str text = {0};
+    for (int i = 0; i < 3000; i++) {
+        sw_str_printf(&text, "word%d ", i % 13);
+    }
+    put_text("text.txt", sw_str_text(&text));
+    sw_str_fini(&text);
+    put_text("empty.txt", "");
+    put_text("short.txt", "ab");
+    put_text(
+        "latin1.txt",
+        "caf\xe9 and more text that is long enough for a sequence of sixty-four tokens, at least");
+    put_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 5}\n");
+    const uint16_t ids[] = {1, 2, 60000, 4};
+    put("ids.bin", ids, sizeof ids);
+    put_text("unknown.json", "{\"model_type\": \"mamba\"}");
+    put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
+    put_text("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");
+    static const char small[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 20, \"n_positions\": 16, "
+        "\"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1}";
+    put_text("small.json", small);
+#define OPTIMIZER "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}"
+    put_text("typo.json", "{\"train_batch_size\": 4, \"gradient_cliping\": 1, " OPTIMIZER "}");
+    put_text("twice.json", "{\"train_batch_size\": 4, \"train_batch_size\": 8, " OPTIMIZER "}");
+    put_text(
+        "negative.json",
+        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": -1}}}");
+    put_text("nobatch.json", "{" OPTIMIZER "}");
+    put_text("nooptimizer.json", "{\"train_batch_size\": 4}");
+    put_text(
+        "offload.json",
+        "{\"train_batch_size\": 4, " OPTIMIZER
+        ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
+    put_text(
+        "lion.json",
+        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
+    put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
+    static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
+                                          "incomplete"};
+    for (size_t i = 0; i < SW_LEN(folders); i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s/%s", folder, folders[i]);
+        assert_int_equal(mkdir(name, 0755), 0);
+        snprintf(name, sizeof name, "%s/config.json", folders[i]);
+        put_text(name, small);
+    }
+    put_tensors("truncated/model.safetensors",
+                "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[20,4],\"data_offsets\":[0,320]}}",
+                300);
+    put_tensors("overlapping/model.safetensors",
+                "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[20,4],\"data_offsets\":[0,320]},"
+                "\"wpe.weight\":{\"dtype\":\"F32\",\"shape\":[16,4],\"data_offsets\":[64,320]}}",
+                320);
+    put_tensors("integers/model.safetensors",
+                "{\"wte.weight\":{\"dtype\":\"I32\",\"shape\":[20,4],\"data_offsets\":[0,320]}}",
+                320);
+    put_tensors("shapes/model.safetensors",
+                "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[4,20],\"data_offsets\":[0,320]}}",
+                320);
+    put_tensors("incomplete/model.safetensors",
+                "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[20,4],\"data_offsets\":[0,320]}}",
+                320);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
