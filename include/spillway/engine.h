@@ -161,6 +161,10 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
+/* What one of `ranks` ranks would hold at each ZeRO stage, planned and by the paper's formulas; nothing is
+ * opened. The caller's: sw_text_free. */
+SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks,
+                                     char **out);
 /* Bytes of the plan a tier holds: 0 device, 1 host, 2 disk. */
 SW_API int64_t sw_engine_tier_bytes(const sw_engine *engine, int tier);
 /* Highest byte of the arena that a kernel touched (verify). */

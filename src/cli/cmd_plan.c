@@ -10,7 +10,7 @@ int sw_cmd_plan(int argc, char **argv)
     struct sw_engine_options o = {.plan_only = true};
     struct words sets = {0};
     bool brief = false, json = false, no_optimizer = false;
-    int64_t batch = 8;
+    int64_t batch = 8, ranks = 1;
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET", "as for train", 0},
         {"--deepspeed", FLAG_TEXT, &o.config_path, "FILE", "ds_config.json", 0},
@@ -21,6 +21,7 @@ int sw_cmd_plan(int argc, char **argv)
         {"--eval", FLAG_BOOL, &o.want_eval, NULL, "plan validation too", 0},
         {"--generate", FLAG_INT, &o.generate_tokens, "N", "plan generation of N tokens too", 0},
         {"--no-update", FLAG_BOOL, &no_optimizer, NULL, "forward only", 0},
+        {"--ranks", FLAG_INT, &ranks, "R", "bytes on one of R ranks, for every ZeRO stage", 0},
         {"--summary", FLAG_BOOL, &brief, NULL, "leave out the instructions", 0},
         {"--json", FLAG_BOOL, &json, NULL, "one JSON object", 0},
     };
@@ -30,8 +31,9 @@ int sw_cmd_plan(int argc, char **argv)
         (int)(sizeof flags / sizeof flags[0])};
     char text[256];
     int status = cli_parse(&command, argc, argv, NULL);
-    if (status < 0 && (!o.model || batch < 1)) {
-        status = cli_fail(&command, CLI_REFUSED, "--model and --batch >= 1 are wanted; see --help");
+    if (status < 0 && (!o.model || batch < 1 || ranks < 1 || ranks > 1 << 20)) {
+        status = cli_fail(&command, CLI_REFUSED,
+                          "--model, --batch >= 1 and --ranks >= 1 are wanted; see --help");
     }
     if (status < 0) {
         sw_engine *engine = NULL;
@@ -45,8 +47,13 @@ int sw_cmd_plan(int argc, char **argv)
         o.n_sets = sets.n;
         o.no_train = no_optimizer;
         o.want_eval |= no_optimizer;
-        sw_status st = sw_initialize(&o, &engine);
-        st = st < 0 ? st : sw_plan_text(engine, !brief, json, &out);
+        sw_status st;
+        if (ranks > 1) {
+            st = sw_plan_stages_text(&o, (int)ranks, &out);
+        } else {
+            st = sw_initialize(&o, &engine);
+            st = st < 0 ? st : sw_plan_text(engine, !brief, json, &out);
+        }
         if (st >= 0) {
             printf("%s%s", out, json ? "\n" : "");
         }
