@@ -3,6 +3,7 @@
 // recorded tensor that nobody understood: a silence would look like a pass.
 #include "engine/check.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -124,6 +125,32 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
              tokens ? "tokens" : "microbatch");
     return SW_OK;
+}
+
+sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
+                            void *ctx, int *out_n)
+{
+    static const char prefix[] = "/ds_config.", suffix[] = ".json";
+    struct sw_str pattern = {0};
+    for (const char *p = c->path; *p; p++) { /* the folder's own name is no pattern */
+        sw_str_printf(&pattern, strchr("*?[\\", *p) ? "\\%c" : "%c", *p);
+    }
+    sw_str_printf(&pattern, "%s*%s", prefix, suffix);
+    sw_status st = pattern.failed ? SW_FAIL(SW_E_NOMEM, "%s: out of host memory", c->path) : SW_OK;
+    glob_t found = {0};
+    *out_n = 0;
+    if (st >= 0 && glob(sw_str_text(&pattern), 0, NULL, &found) == 0) {
+        for (size_t i = 0; st >= 0 && i < found.gl_pathc; i++) {
+            const char *name = strrchr(found.gl_pathv[i], '/') + sizeof prefix - 1;
+            char run[256];
+            snprintf(run, sizeof run, "%.*s", (int)(strlen(name) - (sizeof suffix - 1)), name);
+            st = visit(ctx, run);
+            (*out_n)++;
+        }
+    }
+    globfree(&found);
+    sw_str_fini(&pattern);
+    return st;
 }
 
 void sw_check_shared_path(const char *name, char *buf, size_t cap)

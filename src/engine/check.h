@@ -41,6 +41,9 @@ sw_status sw_check_engine(const struct check *c, struct sw_engine_options option
 /* The optimizer block of reference.json's `train` as a configuration; into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
                                 bool tokens, char *buf, size_t cap);
+/* Calls visit for each run of a case, "x" for ds_config.x.json, in the order of names. */
+sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
+                            void *ctx, int *out_n);
 /* "shared/X" is X beside the root of the recorded cases. */
 void sw_check_shared_path(const char *name, char *buf, size_t cap);
 

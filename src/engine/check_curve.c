@@ -2,7 +2,6 @@
 // Training curves over a text: batches are recorded as offsets into its tokens, with labels already
 // shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each run.
 // What the recording program did wrong is printed and does not decide: see docs/differences.md.
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,8 +338,9 @@ static sw_status train_run(struct curve *k, const char *config)
     return st;
 }
 
-static sw_status check_run(struct curve *k, const char *run)
+static sw_status check_run(void *ctx, const char *run)
 {
+    struct curve *k = ctx;
     char config[4096], family[128], series[160];
     snprintf(config, sizeof config, "%s/ds_config.%s.json", k->c->path, run);
     SW_TRY(train_run(k, config));
@@ -365,41 +365,12 @@ static sw_status check_run(struct curve *k, const char *run)
     return SW_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static sw_status check_runs(struct curve *k, int *n_runs)
-{
-    static const char prefix[] = "ds_config.", suffix[] = ".json";
-    struct dirent **names = NULL;
-    const int n = scandir(k->c->path, &names, NULL, by_name);
-    sw_status st = SW_OK;
-    for (int i = 0; i < n; i++) {
-        char run[256];
-        const size_t len = strlen(names[i]->d_name);
-        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
-            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
-            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
-            snprintf(run, sizeof run, "%.*s",
-                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
-                     names[i]->d_name + sizeof prefix - 1);
-            st = check_run(k, run);
-            (*n_runs)++;
-        }
-        free(names[i]); /* scandir's own */
-    }
-    free(names);
-    return st;
-}
-
 sw_status sw_check_curve(struct check *c)
 {
     struct curve k;
     int n_runs = 0;
     sw_status st = curve_init(&k, c);
-    st = st < 0 ? st : check_runs(&k, &n_runs);
+    st = st < 0 ? st : sw_check_each_run(c, check_run, &k, &n_runs);
     if (st >= 0 && n_runs == 0) {
         st = check_fp32(&k);
     }

@@ -2,7 +2,6 @@
 // Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
 // [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
 // Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -288,8 +287,9 @@ static sw_status compare_after(struct run *run)
     return SW_OK;
 }
 
-static sw_status check_run(struct run *run, const char *name)
+static sw_status check_run(void *ctx, const char *name)
 {
+    struct run *run = ctx;
     char config[4096];
     const char *dtype = sw_check_text(run->c, "dtype");
     const bool wide = dtype && strcmp(dtype, "float32") == 0;
@@ -373,32 +373,12 @@ static sw_status run_init(struct run *run, struct check *c)
     return SW_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 sw_status sw_check_ranks(struct check *c)
 {
-    static const char prefix[] = "ds_config.", suffix[] = ".json";
     struct run run;
-    struct dirent **names = NULL;
+    int n_runs = 0;
     sw_status st = run_init(&run, c);
-    const int n = st < 0 ? 0 : scandir(c->path, &names, NULL, by_name);
-    for (int i = 0; i < n; i++) {
-        char name[256];
-        const size_t len = strlen(names[i]->d_name);
-        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
-            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
-            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
-            snprintf(name, sizeof name, "%.*s",
-                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
-                     names[i]->d_name + sizeof prefix - 1);
-            st = check_run(&run, name);
-        }
-        free(names[i]); /* scandir's own */
-    }
-    free(names);
+    st = st < 0 ? st : sw_check_each_run(c, check_run, &run, &n_runs);
     sw_free(run.losses);
     sw_free(run.norms);
     sw_free(run.lrs);
