@@ -168,6 +168,9 @@ static void compare_losses(struct run *run, const char *series, const char *why)
         return;
     }
     const bool mean = ref->shape.rank == 1; /* of the micro-batches */
+    if (!sw_check_tensor_of(run->c, mean ? run->steps : run->steps * run->k, "%s.loss", series)) {
+        return;
+    }
     for (int64_t s = 0; s < run->steps; s++) {
         double sum = 0;
         for (int64_t k = 0; k < run->k; k++) {
@@ -177,12 +180,12 @@ static void compare_losses(struct run *run, const char *series, const char *why)
             sum += ours;
             if (!mean) {
                 const double want = sw_check_value(ref, at);
-                worst = fmax(worst, isnan(ours) ? INFINITY : fabs(ours - want) / fabs(want));
+                worst = sw_check_worse(worst, fabs(ours - want) / fabs(want));
             }
         }
         if (mean) {
             const double want = sw_check_value(ref, s);
-            worst = fmax(worst, fabs(sum / (double)run->k - want) / fabs(want));
+            worst = sw_check_worse(worst, fabs(sum / (double)run->k - want) / fabs(want));
         }
     }
     snprintf(row, sizeof row, "%s.loss", series);
@@ -207,14 +210,15 @@ static double norm_tolerance(const struct check *c)
 
 static void compare_norms(struct run *run, const char *series, const char *why)
 {
-    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.grad_norm", series);
+    const struct sw_safetensor *ref =
+        sw_check_tensor_of(run->c, run->steps, "%s.grad_norm", series);
     char row[128];
     double worst = 0;
     int64_t n = 0;
     for (int64_t s = 0; ref && s < run->steps; s++) {
         const double want = sw_check_value(ref, s);
         if (isfinite(want)) {
-            worst = fmax(worst, fabs(run->norms[s] - want) / want);
+            worst = sw_check_worse(worst, fabs(run->norms[s] - want) / want);
             n++;
         }
     }
@@ -226,12 +230,12 @@ static void compare_norms(struct run *run, const char *series, const char *why)
 
 static void compare_rates(struct run *run, const char *series)
 {
-    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.lr", series);
+    const struct sw_safetensor *ref = sw_check_tensor_of(run->c, run->steps, "%s.lr", series);
     char row[128];
     double worst = 0;
     for (int64_t s = 0; ref && s < run->steps; s++) {
         const double want = sw_check_value(ref, s);
-        worst = fmax(worst, want != 0 ? fabs(run->lrs[s] / want - 1) : fabs(run->lrs[s]));
+        worst = sw_check_worse(worst, fabs(want != 0 ? run->lrs[s] / want - 1 : run->lrs[s]));
     }
     if (ref) {
         snprintf(row, sizeof row, "%s.lr", series);
@@ -272,8 +276,7 @@ static sw_status compare_after(struct run *run)
         }
         for (int64_t k = 0; ref && k < n; k++) {
             if (!qkv_bias || k < n / 3 || k >= 2 * n / 3) {
-                const double error = fabs(run->weights[at + k] - sw_check_value(ref, k));
-                worst = isnan(error) ? INFINITY : fmax(worst, error);
+                worst = sw_check_worse(worst, fabs(run->weights[at + k] - sw_check_value(ref, k)));
             }
         }
         n_tensors += ref != NULL;
