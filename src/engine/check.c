@@ -3,6 +3,7 @@
 // recorded tensor that nobody understood: a silence would look like a pass.
 #include "engine/check.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,6 +30,11 @@ void sw_check_fail(struct check *c, const char *quantity, const char *why)
     fprintf(c->out, "  %-48s %23s  FAIL: %s\n", quantity, "", why);
 }
 
+double sw_check_worse(double worst, double error)
+{
+    return isnan(worst) || isnan(error) ? NAN : fmax(worst, error);
+}
+
 /* ---- the recording ---- */
 
 static void mark(struct check *c, const struct sw_safetensor *tensor)
@@ -48,6 +54,23 @@ const struct sw_safetensor *sw_check_tensor(struct check *c, const char *fmt, ..
         mark(c, tensor);
     }
     return tensor;
+}
+
+const struct sw_safetensor *sw_check_tensor_of(struct check *c, int64_t elems, const char *fmt, ...)
+{
+    char name[512], why[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    const struct sw_safetensor *tensor = sw_check_tensor(c, "%s", name);
+    if (!tensor || sw_check_elems(tensor) == elems) {
+        return tensor;
+    }
+    snprintf(why, sizeof why, "%lld values recorded, wanted %lld",
+             (long long)sw_check_elems(tensor), (long long)elems);
+    sw_check_fail(c, name, why);
+    return NULL;
 }
 
 double sw_check_value(const struct sw_safetensor *tensor, int64_t i)
@@ -99,18 +122,20 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
     const char *optimizer = sw_check_text(c, "train.optimizer");
     const char *decay_on = sw_check_text(c, "train.decay_on");
     const struct sw_json *betas = sw_json_path(sw_json_root(c->doc), "train.betas");
-    if (!optimizer || (strcmp(optimizer, "AdamW") != 0 && strcmp(optimizer, "SGD") != 0)) {
+    const bool adam = optimizer && strcmp(optimizer, "Adam") == 0;
+    const bool adamw = optimizer && strcmp(optimizer, "AdamW") == 0;
+    if (!adam && !adamw && !(optimizer && strcmp(optimizer, "SGD") == 0)) {
         return SW_FAIL(SW_E_UNSUP, "%s: train.optimizer \"%s\" is not one this check runs", c->path,
                        optimizer ? optimizer : "");
     }
     char params[256];
-    if (strcmp(optimizer, "AdamW") == 0) {
+    if (adam || adamw) { /* torch's Adam decays through the gradient */
         snprintf(params, sizeof params,
-                 "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g, ",
+                 "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g, %s",
                  sw_check_number(c, "train.lr", 1e-3),
                  betas && betas->first ? betas->first->number : 0.9,
                  betas && betas->last ? betas->last->number : 0.999,
-                 sw_check_number(c, "train.eps", 1e-8));
+                 sw_check_number(c, "train.eps", 1e-8), adam ? "\"adam_w_mode\": false, " : "");
     } else {
         snprintf(params, sizeof params, "\"lr\": %.17g, \"momentum\": %.17g, ",
                  sw_check_number(c, "train.lr", 1e-3), sw_check_number(c, "train.momentum", 0));
@@ -124,6 +149,32 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
              tokens ? "tokens" : "microbatch");
     return SW_OK;
+}
+
+sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
+                            void *ctx, int *out_n)
+{
+    static const char prefix[] = "/ds_config.", suffix[] = ".json";
+    struct sw_str pattern = {0};
+    for (const char *p = c->path; *p; p++) { /* the folder's own name is no pattern */
+        sw_str_printf(&pattern, strchr("*?[\\", *p) ? "\\%c" : "%c", *p);
+    }
+    sw_str_printf(&pattern, "%s*%s", prefix, suffix);
+    sw_status st = pattern.failed ? SW_FAIL(SW_E_NOMEM, "%s: out of host memory", c->path) : SW_OK;
+    glob_t found = {0};
+    *out_n = 0;
+    if (st >= 0 && glob(sw_str_text(&pattern), 0, NULL, &found) == 0) {
+        for (size_t i = 0; st >= 0 && i < found.gl_pathc; i++) {
+            const char *name = strrchr(found.gl_pathv[i], '/') + sizeof prefix - 1;
+            char run[256];
+            snprintf(run, sizeof run, "%.*s", (int)(strlen(name) - (sizeof suffix - 1)), name);
+            st = visit(ctx, run);
+            (*out_n)++;
+        }
+    }
+    globfree(&found);
+    sw_str_fini(&pattern);
+    return st;
 }
 
 void sw_check_shared_path(const char *name, char *buf, size_t cap)

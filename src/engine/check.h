@@ -22,10 +22,16 @@ void sw_check_row(struct check *c, const char *quantity, double error, double to
                   const char *why);
 void sw_check_fail(struct check *c, const char *quantity, const char *why);
 
+/* The larger of two errors; a NaN is the largest, and stays. */
+double sw_check_worse(double worst, double error);
+
 /* ---- the recording ---- */
 
 /* A tensor of the recording, marked as understood; NULL when there is none. */
 const struct sw_safetensor *sw_check_tensor(struct check *c, const char *fmt, ...) SW_PRINTF(2, 3);
+/* The same, of so many values; any other number of them is a row that failed, and NULL. */
+const struct sw_safetensor *sw_check_tensor_of(struct check *c, int64_t elems, const char *fmt, ...)
+    SW_PRINTF(3, 4);
 double sw_check_value(const struct sw_safetensor *tensor, int64_t i);
 int64_t sw_check_elems(const struct sw_safetensor *tensor);
 /* A number of reference.json by path, "tolerance.loss_rel"; fallback where it is absent. */
@@ -41,6 +47,9 @@ sw_status sw_check_engine(const struct check *c, struct sw_engine_options option
 /* The optimizer block of reference.json's `train` as a configuration; into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
                                 bool tokens, char *buf, size_t cap);
+/* Calls visit for each run of a case, "x" for ds_config.x.json, in the order of names. */
+sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
+                            void *ctx, int *out_n);
 /* "shared/X" is X beside the root of the recorded cases. */
 void sw_check_shared_path(const char *name, char *buf, size_t cap);
 

@@ -2,7 +2,6 @@
 // Training curves over a text: batches are recorded as offsets into its tokens, with labels already
 // shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each run.
 // What the recording program did wrong is printed and does not decide: see docs/differences.md.
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,8 @@ struct curve {
     int64_t batch, tokens, steps;
     int32_t *ids, *labels; /* [B, T] */
     /* of the run at hand, [steps] */
-    double *loss, *norm, *lr, *scale;
-    bool *skipped;
+    double *loss, *norm, *lr, *scale, *skipped;
+    int64_t doubling; /* the first step whose update raised the recorded scale; steps if none did */
 };
 
 static void curve_fini(struct curve *k)
@@ -74,9 +73,15 @@ static sw_status curve_init(struct curve *k, struct check *c)
     return read_text(k);
 }
 
-static sw_status fill(struct curve *k, const struct sw_safetensor *offsets, int64_t first)
+/* The first n rows of a batch; the others have no targets. */
+static sw_status fill(struct curve *k, const struct sw_safetensor *offsets, int64_t first,
+                      int64_t n)
 {
-    for (int64_t b = 0; b < k->batch; b++) {
+    for (int64_t i = n * k->tokens; i < k->batch * k->tokens; i++) {
+        k->ids[i] = 0;
+        k->labels[i] = -100;
+    }
+    for (int64_t b = 0; b < n; b++) {
         const int64_t at = (int64_t)sw_check_value(offsets, first + b);
         if (at < 0 || at + k->tokens >= k->text.len) {
             return SW_FAIL(SW_E_FORMAT, "%s: offset %lld is beyond the text of %lld tokens",
@@ -101,7 +106,7 @@ static sw_status one_step(struct curve *k, sw_engine *e, int64_t s)
     struct sw_tensor tensors[2];
     struct sw_step_report report;
     const struct sw_batch batch = {tensors_of(k, tensors), 2};
-    SW_TRY(fill(k, sw_check_tensor(k->c, "train.offsets"), s * k->batch));
+    SW_TRY(fill(k, sw_check_tensor(k->c, "train.offsets"), s * k->batch, k->batch));
     SW_TRY(sw_train_batch(e, &batch, 1, &report));
     k->loss[s] = report.loss;
     k->norm[s] = report.grad_norm;
@@ -113,16 +118,18 @@ static sw_status one_step(struct curve *k, sw_engine *e, int64_t s)
 
 /* ---- fp32, with validation ---- */
 
-/* Mean loss over the recorded validation rows. */
+/* Mean loss over the recorded validation rows; where they fill no last batch, its other rows have no
+ * targets. */
 static sw_status validate(struct curve *k, sw_engine *e, double *out)
 {
     const struct sw_safetensor *offsets = sw_check_tensor(k->c, "val.offsets");
+    const int64_t rows = offsets ? sw_check_elems(offsets) : 0;
     struct sw_tensor tensors[2];
     const struct sw_batch batch = {tensors_of(k, tensors), 2};
     double sum = 0, count = 0;
-    for (int64_t i = 0; i + k->batch <= sw_check_elems(offsets); i += k->batch) {
+    for (int64_t i = 0; i < rows; i += k->batch) {
         double batch_sum = 0, batch_count = 0;
-        SW_TRY(fill(k, offsets, i));
+        SW_TRY(fill(k, offsets, i, sw_min_i64(rows - i, k->batch)));
         SW_TRY(sw_evaluate(e, &batch, &batch_sum, &batch_count));
         sum += batch_sum;
         count += batch_count;
@@ -145,15 +152,16 @@ static int64_t validation_at(struct curve *k, int64_t s)
 
 static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
 {
-    const struct sw_safetensor *lr = sw_check_tensor(k->c, "train.lr");
-    const struct sw_safetensor *val = sw_check_tensor(k->c, "val.loss");
+    const struct sw_safetensor *lr = sw_check_tensor_of(k->c, k->steps, "train.lr");
+    const struct sw_safetensor *at = sw_check_tensor(k->c, "val.steps");
+    const struct sw_safetensor *val =
+        at ? sw_check_tensor_of(k->c, sw_check_elems(at), "val.loss") : NULL;
     for (int64_t s = 0; s <= k->steps; s++) {
         const int64_t i = validation_at(k, s);
         if (i >= 0 && val) {
             double loss = 0;
             SW_TRY(validate(k, e, &loss));
-            const double error = fabs(loss - sw_check_value(val, i));
-            *worst_val = error > *worst_val || isnan(error) ? error : *worst_val;
+            *worst_val = sw_check_worse(*worst_val, fabs(loss - sw_check_value(val, i)));
         }
         if (s < k->steps) {
             e->lr_override = lr ? sw_check_value(lr, s) : NAN;
@@ -167,9 +175,10 @@ static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
 static void compare_by_step(struct curve *k, const char *what, const double *ours)
 {
     struct check *c = k->c;
-    const struct sw_safetensor *ref = sw_check_tensor(c, "train.%s", what);
-    const struct sw_safetensor *exact = sw_check_tensor(c, "train.%s_fp64", what);
-    const struct sw_safetensor *tolerance = sw_check_tensor(c, "train.%s_tolerance_abs", what);
+    const struct sw_safetensor *ref = sw_check_tensor_of(c, k->steps, "train.%s", what);
+    const struct sw_safetensor *exact = sw_check_tensor_of(c, k->steps, "train.%s_fp64", what);
+    const struct sw_safetensor *tolerance =
+        sw_check_tensor_of(c, k->steps, "train.%s_tolerance_abs", what);
     char row[96];
     if (!ref || !tolerance) {
         return;
@@ -177,8 +186,7 @@ static void compare_by_step(struct curve *k, const char *what, const double *our
     double worst = 0;
     for (int64_t s = 0; s < k->steps; s++) {
         const double want = sw_check_value(exact ? exact : ref, s);
-        const double ratio = fabs(ours[s] - want) / sw_check_value(tolerance, s);
-        worst = ratio > worst || isnan(ratio) ? ratio : worst;
+        worst = sw_check_worse(worst, fabs(ours[s] - want) / sw_check_value(tolerance, s));
     }
     snprintf(row, sizeof row, "train.%s, error / tolerance of its step", what);
     sw_check_row(c, row, worst, 1, NULL);
@@ -210,113 +218,136 @@ static sw_status check_fp32(struct curve *k)
 
 /* ---- 16 bit: one run a configuration ---- */
 
-/* The step whose update raised the scale; steps if there is none. */
-static int64_t first_doubling(const struct curve *k)
+static int64_t first_doubling(const struct curve *k, const struct sw_safetensor *scale)
 {
-    for (int64_t s = 0; s + 1 < k->steps; s++) {
-        if (k->scale[s + 1] > k->scale[s]) {
+    for (int64_t s = 0; scale && s + 1 < k->steps; s++) {
+        if (sw_check_value(scale, s + 1) > sw_check_value(scale, s)) {
             return s;
         }
     }
     return k->steps;
 }
 
-struct part { /* steps [0, end) */
-    int64_t end;
+struct part { /* steps [from, end) */
+    int64_t from, end;
     const char *why;
 };
 
-static void compare_losses(struct curve *k, const char *prefix, int64_t from, struct part part)
+static void print_row(struct curve *k, const char *prefix, const char *what, double error,
+                      double tolerance, const struct part *part)
+{
+    char row[192];
+    snprintf(row, sizeof row, part->from > 0 ? "%s.%s from step %lld" : "%s.%s", prefix, what,
+             (long long)part->from);
+    sw_check_row(k->c, row, error, tolerance, part->why);
+}
+
+static void compare_losses(struct curve *k, const char *prefix, struct part part)
 {
     const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.loss", prefix);
-    char row[128];
     double worst = 0;
-    if (!ref || from >= part.end) {
-        return;
+    for (int64_t s = part.from; ref && s < part.end; s++) {
+        worst = sw_check_worse(worst, fabs(k->loss[s] - sw_check_value(ref, s)));
     }
-    for (int64_t s = from; s < part.end; s++) {
-        const double error = fabs(k->loss[s] - sw_check_value(ref, s));
-        worst = error > worst || isnan(error) ? error : worst;
+    if (ref && part.from < part.end) {
+        print_row(k, prefix, "loss", worst, sw_check_number(k->c, "tolerance.loss_abs", 1e-3),
+                  &part);
     }
-    snprintf(row, sizeof row, from > 0 ? "%s.loss from step %lld" : "%s.loss", prefix,
-             (long long)from);
-    sw_check_row(k->c, row, worst, sw_check_number(k->c, "tolerance.loss_abs", 1e-3), part.why);
 }
 
-static void compare_norms(struct curve *k, const char *prefix, int64_t from, struct part part)
+static void compare_norms(struct curve *k, const char *prefix, struct part part)
 {
     const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.grad_norm", prefix);
-    char row[128];
     double worst = 0;
     int64_t n = 0;
-    for (int64_t s = from; ref && s < part.end; s++) {
+    for (int64_t s = part.from; ref && s < part.end; s++) {
         const double want = sw_check_value(ref, s);
-        if (k->skipped[s] || !isfinite(want)) {
-            continue; /* what a skipped step reports is left from before */
+        if (k->skipped[s] == 0 &&
+            isfinite(want)) { /* others are left from before, or never computed */
+            worst = sw_check_worse(worst, fabs(k->norm[s] - want) / want);
+            n++;
         }
-        const double error = fabs(k->norm[s] - want) / want;
-        worst = error > worst || isnan(error) ? error : worst;
-        n++;
     }
     if (n > 0) {
-        snprintf(row, sizeof row, from > 0 ? "%s.grad_norm from step %lld" : "%s.grad_norm", prefix,
-                 (long long)from);
-        sw_check_row(k->c, row, worst, sw_check_number(k->c, "tolerance.grad_norm_rel", 1e-2),
-                     part.why);
+        print_row(k, prefix, "grad_norm", worst,
+                  sw_check_number(k->c, "tolerance.grad_norm_rel", 1e-2), &part);
     }
 }
 
-static void compare_exactly(struct curve *k, const char *prefix, const char *why)
+static void compare_exactly(struct curve *k, const char *prefix, const char *what,
+                            const double *ours, struct part part)
 {
-    const struct sw_safetensor *scale = sw_check_tensor(k->c, "%s.scale", prefix);
-    const struct sw_safetensor *skipped = sw_check_tensor(k->c, "%s.skipped", prefix);
-    const struct sw_safetensor *lr = sw_check_tensor(k->c, "%s.lr", prefix);
-    double wrong_scale = 0, wrong_skips = 0, worst_lr = 0;
-    char row[128];
-    for (int64_t s = 0; s < k->steps; s++) {
-        wrong_scale += scale && k->scale[s] != sw_check_value(scale, s);
-        wrong_skips += skipped && k->skipped[s] != (sw_check_value(skipped, s) != 0);
-        if (lr && sw_check_value(lr, s) != 0) {
-            worst_lr = fmax(worst_lr, fabs(k->lr[s] / sw_check_value(lr, s) - 1));
-        } else if (lr) {
-            worst_lr = fmax(worst_lr, fabs(k->lr[s]));
-        }
+    const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.%s", prefix, what);
+    char row[64];
+    double wrong = 0;
+    for (int64_t s = part.from; ref && s < part.end; s++) {
+        wrong += !(ours[s] == sw_check_value(ref, s));
     }
-    if (scale) {
-        snprintf(row, sizeof row, "%s.scale (steps that differ)", prefix);
-        sw_check_row(k->c, row, wrong_scale, 0, why);
+    if (ref && part.from < part.end) {
+        snprintf(row, sizeof row, "%s (steps that differ)", what);
+        print_row(k, prefix, row, wrong, 0, &part);
     }
-    if (skipped) {
-        snprintf(row, sizeof row, "%s.skipped (steps that differ)", prefix);
-        sw_check_row(k->c, row, wrong_skips, 0, why);
+}
+
+static void compare_rates(struct curve *k, const char *prefix, struct part part)
+{
+    const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.lr", prefix);
+    double worst = 0;
+    for (int64_t s = part.from; ref && s < part.end; s++) {
+        const double want = sw_check_value(ref, s);
+        worst = sw_check_worse(worst, fabs(want != 0 ? k->lr[s] / want - 1 : k->lr[s]));
     }
-    if (lr) {
-        snprintf(row, sizeof row, "%s.lr", prefix);
-        sw_check_row(k->c, row, worst_lr, 1e-12, why);
+    if (ref && part.from < part.end) {
+        print_row(k, prefix, "lr", worst, 1e-12, &part);
     }
+}
+
+/* All series have a value for each step; then they are compared without looking. */
+static bool has_all_steps(struct curve *k, const char *prefix)
+{
+    static const char *const names[] = {"loss", "grad_norm", "lr", "scale", "skipped"};
+    bool all = true;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        all &= !sw_check_tensor(k->c, "%s.%s", prefix, names[i]) ||
+               sw_check_tensor_of(k->c, k->steps, "%s.%s", prefix, names[i]) != NULL;
+    }
+    return all;
 }
 
 /* The run at hand against one recorded series. sound: its gradients were divided by the scale that
- * backward used, as ours are. */
+ * backward used, as ours are. Others took half an update on the step that doubled the scale: from the
+ * next step on they have other weights, and in time other overflows. */
 static void compare(struct curve *k, const char *prefix, bool sound, const char *why)
 {
     static const char halved[] = "DeepSpeed halves the update on which the scale doubles";
-    const int64_t doubling = sound ? k->steps : first_doubling(k);
-    compare_exactly(k, prefix, why);
-    compare_losses(k, prefix, 0, (struct part){sw_min_i64(doubling + 1, k->steps), why});
-    compare_losses(k, prefix, doubling + 1, (struct part){k->steps, why ? why : halved});
-    compare_norms(k, prefix, 0, (struct part){doubling, why});
-    compare_norms(k, prefix, doubling, (struct part){k->steps, why ? why : halved});
+    if (!has_all_steps(k, prefix)) {
+        return;
+    }
+    const int64_t norms = sound ? k->steps : k->doubling;
+    const int64_t losses = sw_min_i64(norms + 1, k->steps);
+    const int64_t scales = sw_min_i64(norms + 2, k->steps); /* the doubling itself is settled */
+    const char *after = why ? why : halved;
+    compare_exactly(k, prefix, "scale", k->scale, (struct part){0, scales, why});
+    compare_exactly(k, prefix, "scale", k->scale, (struct part){scales, k->steps, after});
+    compare_exactly(k, prefix, "skipped", k->skipped, (struct part){0, losses, why});
+    compare_exactly(k, prefix, "skipped", k->skipped, (struct part){losses, k->steps, after});
+    compare_rates(k, prefix, (struct part){0, scales, why});
+    compare_rates(k, prefix, (struct part){scales, k->steps, after});
+    compare_losses(k, prefix, (struct part){0, losses, why});
+    compare_losses(k, prefix, (struct part){losses, k->steps, after});
+    compare_norms(k, prefix, (struct part){0, norms, why});
+    compare_norms(k, prefix, (struct part){norms, k->steps, after});
 }
 
 /* A step is skipped exactly when the largest scaled gradient does not fit fp16. */
 static void check_margin(struct curve *k, const char *family)
 {
-    const struct sw_safetensor *largest = sw_check_tensor(k->c, "%s.max_abs_unscaled_grad", family);
+    const struct sw_safetensor *largest =
+        sw_check_tensor_of(k->c, k->steps, "%s.max_abs_unscaled_grad", family);
     char row[192];
     double wrong = 0;
-    for (int64_t s = 0; largest && s < first_doubling(k); s++) {
-        wrong += (sw_check_value(largest, s) * k->scale[s] > 65504) != k->skipped[s];
+    for (int64_t s = 0; largest && s < k->doubling; s++) {
+        wrong += (sw_check_value(largest, s) * k->scale[s] > 65504) != (k->skipped[s] != 0);
     }
     if (largest) {
         snprintf(row, sizeof row, "%s.max_abs_unscaled_grad (skips it disagrees with)", family);
@@ -339,11 +370,13 @@ static sw_status train_run(struct curve *k, const char *config)
     return st;
 }
 
-static sw_status check_run(struct curve *k, const char *run)
+static sw_status check_run(void *ctx, const char *run)
 {
+    struct curve *k = ctx;
     char config[4096], family[128], series[160];
     snprintf(config, sizeof config, "%s/ds_config.%s.json", k->c->path, run);
     SW_TRY(train_run(k, config));
+    k->doubling = first_doubling(k, sw_check_tensor_of(k->c, k->steps, "%s.scale", run));
     const char *stage = strstr(run, "stage");
     const bool stage0 = stage && strncmp(stage, "stage0", 6) == 0;
     compare(k, run, false,
@@ -365,41 +398,12 @@ static sw_status check_run(struct curve *k, const char *run)
     return SW_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static sw_status check_runs(struct curve *k, int *n_runs)
-{
-    static const char prefix[] = "ds_config.", suffix[] = ".json";
-    struct dirent **names = NULL;
-    const int n = scandir(k->c->path, &names, NULL, by_name);
-    sw_status st = SW_OK;
-    for (int i = 0; i < n; i++) {
-        char run[256];
-        const size_t len = strlen(names[i]->d_name);
-        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
-            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
-            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
-            snprintf(run, sizeof run, "%.*s",
-                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
-                     names[i]->d_name + sizeof prefix - 1);
-            st = check_run(k, run);
-            (*n_runs)++;
-        }
-        free(names[i]); /* scandir's own */
-    }
-    free(names);
-    return st;
-}
-
 sw_status sw_check_curve(struct check *c)
 {
     struct curve k;
     int n_runs = 0;
     sw_status st = curve_init(&k, c);
-    st = st < 0 ? st : check_runs(&k, &n_runs);
+    st = st < 0 ? st : sw_check_each_run(c, check_run, &k, &n_runs);
     if (st >= 0 && n_runs == 0) {
         st = check_fp32(&k);
     }

@@ -30,6 +30,10 @@ static sw_status give(struct given *g, const char *name, const struct sw_safeten
 {
     const int64_t n = sw_shape_elems(&shape), width = sw_shape_last(&shape);
     const int i = g->batch.n_tensors;
+    if (first + n > sw_check_elems(src)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s has %lld values, wanted %lld", src->file, src->name,
+                       (long long)sw_check_elems(src), (long long)(first + n));
+    }
     g->data[i] = sw_alloc("check", (size_t)n * sizeof **g->data);
     SW_TRY_ALLOC(g->data[i], "a recorded batch");
     for (int64_t k = 0; k < n; k++) {
@@ -74,8 +78,7 @@ static double largest(const float *ours, const struct sw_safetensor *ref,
         if (by_token && sw_check_value(mask, i / width) == 0) {
             continue;
         }
-        const double error = fabs(ours[i] - sw_check_value(ref, i));
-        worst = error > worst || isnan(error) ? error : worst;
+        worst = sw_check_worse(worst, fabs(ours[i] - sw_check_value(ref, i)));
     }
     return worst;
 }
@@ -168,7 +171,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
     if (st >= 0 && listed(c, "zero_gradients", ref->name + 5)) {
         double most = 0; /* zero in exact arithmetic: only its size can be asked for */
         for (int64_t i = 0; i < sw_check_elems(ref); i++) {
-            most = fmax(most, fabs(ours[i]));
+            most = sw_check_worse(most, fabs(ours[i]));
         }
         sw_check_row(c, ref->name, most / largest_of_all, 1e-5, NULL);
     } else if (st >= 0) {
@@ -182,7 +185,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
 
 static sw_status check_backward(struct check *c, sw_engine *e, const struct given *given)
 {
-    const struct sw_safetensor *loss = sw_check_tensor(c, "output.loss");
+    const struct sw_safetensor *loss = sw_check_tensor_of(c, 1, "output.loss");
     double ours = 0, largest_of_all = 0;
     if (!loss) {
         return SW_OK;
@@ -213,7 +216,6 @@ static sw_status check_generate(struct check *c)
 {
     const struct sw_safetensor *prompt = sw_check_tensor(c, "input.prompt");
     const struct sw_safetensor *greedy = sw_check_tensor(c, "output.greedy");
-    const struct sw_safetensor *logits = sw_check_tensor(c, "output.step_logits");
     if (!prompt || !greedy) {
         return SW_OK;
     }
@@ -228,6 +230,8 @@ static sw_status check_generate(struct check *c)
                                    .generate_tokens = n_prompt + n_new},
         &e));
     const size_t vocab = (size_t)sw_engine_vocab(e);
+    const struct sw_safetensor *logits =
+        sw_check_tensor_of(c, n_new * (int64_t)vocab, "output.step_logits");
     int32_t *ids = sw_alloc("check", (size_t)(n_prompt + n_new) * sizeof *ids);
     float *ours = sw_alloc("check", (size_t)n_new * vocab * sizeof *ours);
     sw_status st = ids && ours ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
@@ -265,7 +269,13 @@ struct meaning {
 static void check_rates(struct check *c, const struct sw_safetensor *lr)
 {
     const char *kind = sw_check_text(c, "train.schedule.kind");
-    if (!kind || strcmp(kind, "warmup_cosine") != 0) {
+    const bool constant = kind && strcmp(kind, "constant") == 0;
+    const bool cosine = kind && strcmp(kind, "warmup_cosine") == 0;
+    if (!kind) {
+        return;
+    }
+    if (!constant && !cosine && strcmp(kind, "warmup_linear") != 0) {
+        sw_check_fail(c, "train.schedule.kind", "recorded, and not understood");
         return;
     }
     const double warmup = sw_check_number(c, "train.schedule.warmup", 0);
@@ -275,10 +285,11 @@ static void check_rates(struct check *c, const struct sw_safetensor *lr)
     double worst = 0;
     for (int64_t s = 0; s < sw_check_elems(lr); s++) {
         const double p = ((double)s - warmup) / (steps - warmup);
-        const double want = (double)s < warmup
-                                ? most * (double)(s + 1) / warmup
-                                : most * (ratio + (1 - ratio) * (1 + cos(M_PI * p)) / 2);
-        worst = fmax(worst, fabs(sw_check_value(lr, s) - want) / most);
+        const double left = cosine ? (1 + cos(M_PI * p)) / 2 : 1 - p;
+        const double want = constant             ? most
+                            : (double)s < warmup ? most * (double)(s + 1) / warmup
+                                                 : most * (ratio + (1 - ratio) * left);
+        worst = sw_check_worse(worst, fabs(sw_check_value(lr, s) - want) / most);
     }
     sw_check_row(c, "train.lr (by its rule)", worst, 1e-12, NULL);
 }
@@ -301,9 +312,11 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         const char *name = ref->name + strlen(prefix);
         const struct engine_param *param = param_of(e, name);
         const struct sw_safetensor *start = sw_hf_folder_find(before, name);
-        const struct sw_safetensor *mask = sw_check_tensor(c, "%s%s", mask_prefix, name);
+        const struct sw_safetensor *mask =
+            sw_check_tensor_of(c, sw_check_elems(ref), "%s%s", mask_prefix, name);
         sw_check_tensor(c, "%s", ref->name);
-        if (!param || !start || !sw_shape_equal(&param->work->whole, &ref->shape)) {
+        if (!param || !start || !sw_shape_equal(&param->work->whole, &ref->shape) ||
+            !sw_shape_equal(&start->shape, &ref->shape)) {
             sw_check_fail(c, ref->name, "the model has no such parameter of this shape");
             continue;
         }
@@ -315,7 +328,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
                 continue;
             }
             const double want = sw_check_value(ref, k), error = ours[k] - want;
-            worst = fabs(error) > worst || isnan(error) ? fabs(error) : worst;
+            worst = sw_check_worse(worst, fabs(error));
             sum_error += error * error;
             sum_update += (want - sw_check_value(start, k)) * (want - sw_check_value(start, k));
         }
@@ -337,9 +350,11 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
 static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning *meaning,
                              int64_t steps)
 {
-    const struct sw_safetensor *lr = sw_check_tensor(c, "train.lr");
-    const struct sw_safetensor *loss = sw_check_tensor(c, "train.loss%s", meaning->suffix);
-    const struct sw_safetensor *norm = sw_check_tensor(c, "train.grad_norm%s", meaning->suffix);
+    const struct sw_safetensor *lr = sw_check_tensor_of(c, steps, "train.lr");
+    const struct sw_safetensor *loss =
+        sw_check_tensor_of(c, steps, "train.loss%s", meaning->suffix);
+    const struct sw_safetensor *norm =
+        sw_check_tensor_of(c, steps, "train.grad_norm%s", meaning->suffix);
     const int64_t k = sw_engine_micro_batches(e);
     double worst_loss = 0, worst_norm = 0;
     for (int64_t s = 0; s < steps; s++) {
@@ -354,10 +369,14 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
         }
         e->lr_override = lr ? sw_check_value(lr, s) : NAN;
         SW_TRY(sw_step(e, &report));
-        const double want = loss ? sw_check_value(loss, s) : 1;
-        const double want_norm = norm ? sw_check_value(norm, s) : 1;
-        worst_loss = fmax(worst_loss, loss ? fabs(report.loss - want) / fabs(want) : 0);
-        worst_norm = fmax(worst_norm, norm ? fabs(report.grad_norm - want_norm) / want_norm : 0);
+        if (loss) {
+            const double want = sw_check_value(loss, s);
+            worst_loss = sw_check_worse(worst_loss, fabs(report.loss - want) / fabs(want));
+        }
+        if (norm) {
+            const double want = sw_check_value(norm, s);
+            worst_norm = sw_check_worse(worst_norm, fabs(report.grad_norm - want) / want);
+        }
     }
     if (loss) {
         sw_check_row(c, loss->name, worst_loss,
@@ -380,6 +399,11 @@ static sw_status check_training(struct check *c)
         return SW_OK;
     }
     const int rank = ids->shape.rank;
+    if (rank != 3 && rank != 4) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: train.input_ids wants the shape [steps, B, T] or [steps, micro, B, T]",
+                       c->path);
+    }
     const int64_t steps = ids->shape.dims[0];
     const int64_t micro = rank == 4 ? ids->shape.dims[1] : 1;
     if (lr) {

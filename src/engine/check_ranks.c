@@ -2,7 +2,6 @@
 // Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
 // [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
 // Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -169,6 +168,9 @@ static void compare_losses(struct run *run, const char *series, const char *why)
         return;
     }
     const bool mean = ref->shape.rank == 1; /* of the micro-batches */
+    if (!sw_check_tensor_of(run->c, mean ? run->steps : run->steps * run->k, "%s.loss", series)) {
+        return;
+    }
     for (int64_t s = 0; s < run->steps; s++) {
         double sum = 0;
         for (int64_t k = 0; k < run->k; k++) {
@@ -178,12 +180,12 @@ static void compare_losses(struct run *run, const char *series, const char *why)
             sum += ours;
             if (!mean) {
                 const double want = sw_check_value(ref, at);
-                worst = fmax(worst, isnan(ours) ? INFINITY : fabs(ours - want) / fabs(want));
+                worst = sw_check_worse(worst, fabs(ours - want) / fabs(want));
             }
         }
         if (mean) {
             const double want = sw_check_value(ref, s);
-            worst = fmax(worst, fabs(sum / (double)run->k - want) / fabs(want));
+            worst = sw_check_worse(worst, fabs(sum / (double)run->k - want) / fabs(want));
         }
     }
     snprintf(row, sizeof row, "%s.loss", series);
@@ -208,14 +210,15 @@ static double norm_tolerance(const struct check *c)
 
 static void compare_norms(struct run *run, const char *series, const char *why)
 {
-    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.grad_norm", series);
+    const struct sw_safetensor *ref =
+        sw_check_tensor_of(run->c, run->steps, "%s.grad_norm", series);
     char row[128];
     double worst = 0;
     int64_t n = 0;
     for (int64_t s = 0; ref && s < run->steps; s++) {
         const double want = sw_check_value(ref, s);
         if (isfinite(want)) {
-            worst = fmax(worst, fabs(run->norms[s] - want) / want);
+            worst = sw_check_worse(worst, fabs(run->norms[s] - want) / want);
             n++;
         }
     }
@@ -227,12 +230,12 @@ static void compare_norms(struct run *run, const char *series, const char *why)
 
 static void compare_rates(struct run *run, const char *series)
 {
-    const struct sw_safetensor *ref = sw_check_tensor(run->c, "%s.lr", series);
+    const struct sw_safetensor *ref = sw_check_tensor_of(run->c, run->steps, "%s.lr", series);
     char row[128];
     double worst = 0;
     for (int64_t s = 0; ref && s < run->steps; s++) {
         const double want = sw_check_value(ref, s);
-        worst = fmax(worst, want != 0 ? fabs(run->lrs[s] / want - 1) : fabs(run->lrs[s]));
+        worst = sw_check_worse(worst, fabs(want != 0 ? run->lrs[s] / want - 1 : run->lrs[s]));
     }
     if (ref) {
         snprintf(row, sizeof row, "%s.lr", series);
@@ -273,8 +276,7 @@ static sw_status compare_after(struct run *run)
         }
         for (int64_t k = 0; ref && k < n; k++) {
             if (!qkv_bias || k < n / 3 || k >= 2 * n / 3) {
-                const double error = fabs(run->weights[at + k] - sw_check_value(ref, k));
-                worst = isnan(error) ? INFINITY : fmax(worst, error);
+                worst = sw_check_worse(worst, fabs(run->weights[at + k] - sw_check_value(ref, k)));
             }
         }
         n_tensors += ref != NULL;
@@ -288,8 +290,9 @@ static sw_status compare_after(struct run *run)
     return SW_OK;
 }
 
-static sw_status check_run(struct run *run, const char *name)
+static sw_status check_run(void *ctx, const char *name)
 {
+    struct run *run = ctx;
     char config[4096];
     const char *dtype = sw_check_text(run->c, "dtype");
     const bool wide = dtype && strcmp(dtype, "float32") == 0;
@@ -373,32 +376,12 @@ static sw_status run_init(struct run *run, struct check *c)
     return SW_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 sw_status sw_check_ranks(struct check *c)
 {
-    static const char prefix[] = "ds_config.", suffix[] = ".json";
     struct run run;
-    struct dirent **names = NULL;
+    int n_runs = 0;
     sw_status st = run_init(&run, c);
-    const int n = st < 0 ? 0 : scandir(c->path, &names, NULL, by_name);
-    for (int i = 0; i < n; i++) {
-        char name[256];
-        const size_t len = strlen(names[i]->d_name);
-        if (st >= 0 && len > sizeof prefix + sizeof suffix &&
-            strncmp(names[i]->d_name, prefix, sizeof prefix - 1) == 0 &&
-            strcmp(names[i]->d_name + len - (sizeof suffix - 1), suffix) == 0) {
-            snprintf(name, sizeof name, "%.*s",
-                     (int)(len - (sizeof prefix - 1) - (sizeof suffix - 1)),
-                     names[i]->d_name + sizeof prefix - 1);
-            st = check_run(&run, name);
-        }
-        free(names[i]); /* scandir's own */
-    }
-    free(names);
+    st = st < 0 ? st : sw_check_each_run(c, check_run, &run, &n_runs);
     sw_free(run.losses);
     sw_free(run.norms);
     sw_free(run.lrs);

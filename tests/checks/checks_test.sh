@@ -41,7 +41,7 @@ source src/config/tests/a_test.c '#include "base/base.h"'
 source src/json/json.c '#include "json/json.h"
 /* free(x) and malloc( in a comment, "TO" "DO" */ int n = 0; // exit(1)
 const char *text = "free(x) // \" malloc(";
-int sw_free(int x); int reabort(int x);'
+int sw_free(int x); int reabort(int x); int f(void) { return ops->abort(1); }'
 expect pass layers 'a tree that obeys'
 expect pass sources 'a tree that obeys'
 
