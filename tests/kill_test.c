@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // A training that is killed at random moments, at writes, fsyncs and renames of its saves, or stopped by a
-// signal, and resumed, ends with the bytes of the run that was never stopped, and its metrics hold each step
-// once. SPILLWAY_KILLS=200 runs that many random kills, SPILLWAY_FAULTS=all every place of a save.
+// signal, and resumed on another number of ranks at another ZeRO stage, ends with the bytes of the run of one
+// rank that was never stopped, and its metrics hold each step once.
+// SPILLWAY_KILLS=200 runs that many random kills, SPILLWAY_FAULTS=all meets every place of a save.
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -22,6 +23,7 @@ enum { STEPS = 60, SAVE_EVERY = 4 };
 static char folder[64], program[512], steps_text[16], save_text[16];
 static char *want; /* model.safetensors of the run that was never stopped */
 static size_t want_len;
+static int n_started;  /* the first runs on one rank, those that follow on others */
 static double whole_s; /* how long it took */
 
 static const char *at(const char *name)
@@ -43,6 +45,10 @@ static void pause_s(double seconds)
 /* Starts the training in `output`; fault may be NULL. */
 static pid_t start(const char *output, const char *fault)
 {
+    char ranks[16], stage[48];
+    const uint64_t draw = n_started++ == 0 ? 0 : sw_philox_u64(11, 3, (uint64_t)n_started);
+    snprintf(ranks, sizeof ranks, "%d", (int)(draw % 3) + 1);
+    snprintf(stage, sizeof stage, "zero_optimization.stage=%d", (int)(draw / 8 % 4));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -55,7 +61,7 @@ static pid_t start(const char *output, const char *fault)
         execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
               "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
               output, "--save-every", save_text, "--keep-last", "2", "--resume", "--quiet",
-              (char *)NULL);
+              "--ranks", ranks, "--set", stage, (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -200,10 +206,11 @@ static int set_up(void **state)
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
     put("ds.json",
-        "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 2, \"bf16\": "
+        "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": "
         "{\"enabled\": true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
         "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 20}}, "
-        "\"spillway\": {\"threads\": 1}}");
+        "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
+        "\"spillway\": {\"threads\": 1, \"micro_batches\": 3}}");
     struct sw_str text = {0};
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
