@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 typedef struct sw_engine sw_engine;
-struct sw_collectives; /* the ranks that train one model together */
+struct sw_collectives; /* ranks that train one model together: spillway/ranks.h */
 
 /* A tensor given to the model by the name of its sw_input; data is row-major and borrowed. */
 struct sw_tensor {
@@ -51,7 +51,9 @@ struct sw_engine_options {
     sw_forward_fn forward;
     void *forward_ctx;
 
-    const struct sw_collectives *ranks; /* borrowed; NULL = alone */
+    /* This rank among the others, borrowed; NULL = alone. Then every call that computes, saves or loads
+     * is collective: each rank makes it, in the same order. */
+    const struct sw_collectives *ranks;
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */

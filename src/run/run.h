@@ -4,36 +4,9 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
+#include "spillway/ranks.h"
 
 struct sw_executor;
-
-/* What the executor needs of the other ranks; blocking, called by the driver thread in the order of the
- * plan, the same on every rank. `what` names the tensor, for whoever waits too long. */
-struct sw_collectives {
-    void *ctx;
-    int rank, size;
-    /* Slice r of src ([size] slices) goes to rank r; dst [size] slices in rank order. */
-    sw_status (*all_to_all)(void *ctx, const void *src, void *dst, size_t slice_bytes,
-                            const char *what);
-    /* dst [size] slices in rank order; src may be its own place in dst. */
-    sw_status (*all_gather)(void *ctx, const void *src, void *dst, size_t slice_bytes,
-                            const char *what);
-    /* This rank cannot go on: whoever waits for it gets an error instead. NULL = not needed. */
-    void (*abort)(void *ctx, sw_status reason);
-};
-
-/*
- * sw_thread_ranks_open - ranks that are threads of this process.
- *
- * size         each rank r is driven by a thread of its own, with sw_thread_ranks_at(.., r)
- * deadline_s   longest wait for the others; then those who are missing are named, on every rank
- */
-struct sw_thread_ranks;
-sw_status sw_thread_ranks_open(int size, double deadline_s, struct sw_thread_ranks **out);
-/* When no rank uses it any more. */
-void sw_thread_ranks_close(struct sw_thread_ranks *ranks);
-/* Lent until close. */
-const struct sw_collectives *sw_thread_ranks_at(const struct sw_thread_ranks *ranks, int rank);
 
 struct sw_executor_options {
     const struct sw_collectives *ranks; /* borrowed; NULL = alone */
