@@ -78,7 +78,7 @@ function(sw_architecture_tests)
             $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
         file(GLOB examples "${PROJECT_SOURCE_DIR}/examples/*.c")
         add_test(NAME architecture/install COMMAND sh "${checks}/install.sh" "${CMAKE_COMMAND}"
-            "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
+            "${CMAKE_GENERATOR}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
         set_tests_properties(architecture/symbols architecture/install PROPERTIES
             LABELS architecture)
     endif()

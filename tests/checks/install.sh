@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# install.sh <cmake> <build folder> <C compiler> <example.c>..: what `cmake --install` leaves is enough:
-# the program answers, and each example compiles and links through pkg-config and through the CMake
-# package, outside of the source tree, after the installed tree has been moved.
+# install.sh <cmake> <generator> <build folder> <C compiler> <example.c>..: what `cmake --install`
+# leaves is enough: the program answers, and each example compiles and links through pkg-config and
+# through the CMake package, outside of the source tree, after the installed tree has been moved.
 set -eu
-cmake=$1 build=$2 cc=$3
-shift 3
+cmake=$1 generator=$2 build=$3 cc=$4
+shift 4
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
@@ -25,7 +25,8 @@ mkdir project
             "$name" "$example" "$name"
     done
 } > project/CMakeLists.txt
-"$cmake" -S project -B project/build -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$scratch/moved" > cmake.log
+"$cmake" -S project -B project/build -G "$generator" -DCMAKE_C_COMPILER="$cc" \
+    -DCMAKE_PREFIX_PATH="$scratch/moved" > cmake.log
 "$cmake" --build project/build > build.log
 for example in "$@"; do
     test -x "project/build/$(basename "$example" .c)"
