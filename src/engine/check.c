@@ -35,6 +35,15 @@ double sw_check_worse(double worst, double error)
     return isnan(worst) || isnan(error) ? NAN : fmax(worst, error);
 }
 
+void sw_check_no_norms(struct check *c, const char *series, int64_t n)
+{
+    char row[192];
+    snprintf(row, sizeof row, "%s.grad_norm (steps recorded without)", series);
+    if (n > 0) {
+        sw_check_row(c, row, (double)n, 0, "there is nothing to compare");
+    }
+}
+
 /* ---- the recording ---- */
 
 static void mark(struct check *c, const struct sw_safetensor *tensor)

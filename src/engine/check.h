@@ -25,6 +25,9 @@ void sw_check_fail(struct check *c, const char *quantity, const char *why);
 /* The larger of two errors; a NaN is the largest, and stays. */
 double sw_check_worse(double worst, double error);
 
+/* A row that does not decide: on n steps the recording has no norm of the gradients. None: no row. */
+void sw_check_no_norms(struct check *c, const char *series, int64_t n);
+
 /* ---- the recording ---- */
 
 /* A tensor of the recording, marked as understood; NULL when there is none. */

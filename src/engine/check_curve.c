@@ -259,9 +259,10 @@ static void compare_norms(struct curve *k, const char *prefix, struct part part)
 {
     const struct sw_safetensor *ref = sw_check_tensor(k->c, "%s.grad_norm", prefix);
     double worst = 0;
-    int64_t n = 0;
+    int64_t n = 0, n_without = 0;
     for (int64_t s = part.from; ref && s < part.end; s++) {
         const double want = sw_check_value(ref, s);
+        n_without += k->skipped[s] == 0 && !isfinite(want);
         if (k->skipped[s] == 0 &&
             isfinite(want)) { /* others are left from before, or never computed */
             worst = sw_check_worse(worst, fabs(k->norm[s] - want) / want);
@@ -272,6 +273,7 @@ static void compare_norms(struct curve *k, const char *prefix, struct part part)
         print_row(k, prefix, "grad_norm", worst,
                   sw_check_number(k->c, "tolerance.grad_norm_rel", 1e-2), &part);
     }
+    sw_check_no_norms(k->c, prefix, n_without);
 }
 
 static void compare_exactly(struct curve *k, const char *prefix, const char *what,
