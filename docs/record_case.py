@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T]. MODEL is a Hugging Face folder of a
+causal language model, CASE the folder to write. Tolerances are ten times the distance to the same run in float64."""
+import copy, json, os, sys
+import torch, transformers
+from safetensors.torch import save_file
+
+steps, B, T = map(int, sys.argv[3:] or (5, 2, 16))
+model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
+ids = torch.randint(model.config.vocab_size, (1 + steps, B, T), generator=torch.Generator().manual_seed(0))
+train = {"optimizer": "AdamW", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-5, "weight_decay": 0.1, "decay_on": "all",
+         "clip": 1.0, "steps": steps, "schedule": {"kind": "constant"}}  # this eps: Adam does not follow rounding noise
+
+def loss_of(logits, labels):
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+def run(model):
+    out, params = model(input_ids=ids[0], output_hidden_states=True), dict(model.named_parameters())
+    r = {"output.logits": out.logits, "output.loss": loss_of(out.logits, ids[0])}
+    r["output.loss"].backward()
+    r |= {f"output.hidden.{i}": h for i, h in enumerate(out.hidden_states)} | {f"grad.{n}": p.grad for n, p in params.items()}
+    optimizer, losses, norms = torch.optim.AdamW(params.values(), train["lr"], eps=train["eps"], weight_decay=0.1), [], []
+    for batch in ids[1:]:
+        optimizer.zero_grad()
+        loss = loss_of(model(input_ids=batch).logits, batch)
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(torch.nn.utils.clip_grad_norm_(params.values(), train["clip"]).item())
+        optimizer.step()
+    r |= {"train.loss": torch.tensor(losses, dtype=torch.float64), "train.grad_norm": torch.tensor(norms, dtype=torch.float64)}
+    return {k: v.detach().clone() for k, v in (r | {f"after.{n}": p for n, p in params.items()}).items()}
+
+model.eval().save_pretrained(sys.argv[2])
+exact, single = run(copy.deepcopy(model).double()), run(model)
+top = max(v.abs().max() for k, v in exact.items() if k.startswith("grad."))
+
+def worst(prefix, scale=lambda v: 1.0):
+    return max([1e-6] + [10 * float(((single[k] - v).abs() / scale(v)).max()) for k, v in exact.items() if k.startswith(prefix)])
+
+tolerance = {"logits_abs": worst("output.logits"), "hidden_abs": worst("output.hidden."), "after_abs": worst("after."),
+             "loss_rel": worst("output.loss", torch.abs), "grad_rel_to_max": worst("grad.", lambda v: max(v.abs().max(), top / 1000)),
+             "train_loss_rel": worst("train.loss", torch.abs), "train_grad_norm_rel": worst("train.grad_norm", torch.abs)}
+single |= {"input.input_ids": ids[0].clone(), "input.labels": ids[0].clone(), "train.input_ids": ids[1:].clone(),
+           "train.labels": ids[1:].clone(), "train.lr": torch.full((steps,), train["lr"], dtype=torch.float64)}
+save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
+with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:
+    json.dump({"what": f"{os.path.basename(sys.argv[1])}, random tokens", "train": train, "tolerance": tolerance}, f, indent=1)

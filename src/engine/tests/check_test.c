@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// `check` passes every case of our own and every recorded case of what is built, refuses the optimizers
+// that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of another size, one that
+// nobody knows.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "hf/hf.h"
+#include "spillway/check.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+static const char own[] = "tests/cases";
+static char spoiled[64]; /* a copy of a case */
+enum { MAX_CASES = 128 };
+
+/* Runs a case; what it printed is shown when the verdict is not the wanted one. */
+static sw_status run(const char *path, int *out_failed, char **out_text)
+{
+    static const struct sw_check_options options;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    assert_non_null(out);
+    const sw_status st = sw_check_case(path, &options, out, out_failed);
+    fclose(out);
+    *out_text = text; /* the C library's */
+    return st;
+}
+
+static bool passes(const char *path)
+{
+    char *text = NULL;
+    int failed = 0;
+    const sw_status st = run(path, &failed, &text);
+    if (st < 0 || failed > 0) {
+        printf("%s%s\n", text, st < 0 ? sw_error_message() : "");
+    }
+    free(text);
+    return st == SW_OK && failed == 0;
+}
+
+static int check_folder(const char *folder)
+{
+    static char names[MAX_CASES][TEST_NAME_CAP];
+    const int n = test_list(folder, "", names, MAX_CASES);
+    int n_cases = 0, n_wrong = 0;
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP], recording[TEST_PATH_CAP];
+        test_join(path, folder, names[i]);
+        test_join(recording, path, "reference.safetensors");
+        if (test_exists(recording)) {
+            const bool passed = passes(path);
+            printf("%s: %s\n", path, passed ? "passed" : "FAILED");
+            n_wrong += !passed;
+            n_cases++;
+        }
+    }
+    assert_int_equal(n_wrong, 0);
+    return n_cases;
+}
+
+static void own_cases_pass(void **state)
+{
+    (void)state;
+    assert_int_equal(check_folder(own), 3);
+}
+
+static void recorded_models_pass(void **state)
+{
+    static const char *const areas[] = {"gpt2", "train"};
+    char folder[TEST_PATH_CAP];
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(areas); i++) {
+        if (!test_fixture_folder(areas[i], folder)) {
+            skip();
+        }
+        assert_true(check_folder(folder) > 0);
+    }
+}
+
+/* What an optimizer trace is of: the name in its reference.json. */
+static bool is_built(const char *path)
+{
+    static const char *const built[] = {"Adam", "AdamW", "SGD"};
+    char file[TEST_PATH_CAP];
+    struct sw_json_doc *doc = NULL;
+    bool found = false;
+    test_join(file, path, "reference.json");
+    assert_int_equal(sw_json_read(file, SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *type = sw_json_path(sw_json_root(doc), "optimizer.type");
+    assert_non_null(type);
+    for (size_t i = 0; i < SW_LEN(built); i++) {
+        found |= strcmp(type->string, built[i]) == 0;
+    }
+    sw_json_close(doc);
+    return found;
+}
+
+static void recorded_optimizers_pass_or_are_refused_by_name(void **state)
+{
+    static char names[MAX_CASES][TEST_NAME_CAP];
+    char folder[TEST_PATH_CAP];
+    (void)state;
+    if (!test_fixture_folder("optimizers", folder)) {
+        skip();
+    }
+    const int n = test_list(folder, "", names, MAX_CASES);
+    int n_passed = 0;
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP], recording[TEST_PATH_CAP];
+        test_join(path, folder, names[i]);
+        test_join(recording, path, "reference.safetensors");
+        if (!test_exists(recording)) {
+            continue;
+        }
+        printf("%s\n", path);
+        if (is_built(path)) {
+            assert_true(passes(path));
+            n_passed++;
+        } else {
+            char *text = NULL;
+            int failed = 0;
+            assert_true(run(path, &failed, &text) < 0);
+            assert_non_null(strstr(sw_error_message(), "optimizer.type"));
+            free(text);
+        }
+    }
+    assert_true(n_passed > 0);
+}
+
+/* ---- spoiled recordings ---- */
+
+enum how { AS_IT_WAS, VALUE, NOT_A_NUMBER, SHORTER, ONE_MORE };
+
+/* Copies a file of gpt2_tied beside the spoiled recording. */
+static void copy_file(const char *name)
+{
+    char from[TEST_PATH_CAP], to[TEST_PATH_CAP], *data = NULL;
+    size_t len = 0;
+    snprintf(from, sizeof from, "%s/gpt2_tied/%s", own, name);
+    test_join(to, spoiled, name);
+    assert_int_equal(sw_file_read(from, &data, &len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(to, data, len), SW_OK);
+    sw_free(data);
+}
+
+static void write_tensor(struct sw_safetensors_writer *writer, int64_t i,
+                         const struct sw_safetensor *from, size_t bytes, enum how how)
+{
+    char *data = sw_alloc("test", bytes + 8);
+    assert_non_null(data);
+    memcpy(data, from->data, bytes);
+    const size_t last = bytes - sw_dtype_bytes(from->dtype);
+    if (how == VALUE || how == NOT_A_NUMBER) {
+        const double value = sw_load_f64(from->dtype, data + last, 0);
+        const double spoilt = how == VALUE ? value + 0.01 + 0.01 * value : NAN;
+        sw_convert(from->dtype, data + last, SW_F64, &spoilt, 1);
+    }
+    assert_int_equal(sw_safetensors_write(writer, i, 0, data, bytes), SW_OK);
+    sw_free(data);
+}
+
+/* gpt2_tied's recording with `name` spoiled. */
+static void spoil(const char *name, enum how how)
+{
+    struct sw_safetensors *file = NULL;
+    struct sw_safetensor_spec specs[256];
+    struct sw_safetensors_writer *writer = NULL;
+    char from[TEST_PATH_CAP], to[TEST_PATH_CAP];
+    snprintf(from, sizeof from, "%s/gpt2_tied/reference.safetensors", own);
+    test_join(to, spoiled, "reference.safetensors");
+    assert_int_equal(sw_safetensors_open(from, &file), SW_OK);
+    const int64_t n = sw_safetensors_count(file);
+    bool found = how == AS_IT_WAS;
+    assert_true(n < (int64_t)SW_LEN(specs));
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, i);
+        specs[i] = (struct sw_safetensor_spec){tensor->name, tensor->dtype, tensor->shape};
+        if (strcmp(tensor->name, name) == 0 && how != AS_IT_WAS) {
+            found = true;
+            specs[i].shape.dims[0] -= how == SHORTER;
+            specs[i].name = how == ONE_MORE ? "output.surprise" : tensor->name;
+        }
+    }
+    assert_true(found);
+    const struct sw_safetensors_options options = {0};
+    assert_int_equal(sw_safetensors_create(to, specs, n, &options, &writer), SW_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, i);
+        const bool this_one = strcmp(tensor->name, name) == 0;
+        const size_t bytes =
+            (size_t)sw_shape_elems(&specs[i].shape) * sw_dtype_bytes(tensor->dtype);
+        write_tensor(writer, i, tensor, bytes, this_one ? how : AS_IT_WAS);
+    }
+    assert_int_equal(sw_safetensors_commit(writer), SW_OK);
+    sw_safetensors_writer_close(writer);
+    sw_safetensors_close(file);
+}
+
+static void a_spoiled_recording_fails(void **state)
+{
+    static const struct {
+        const char *name;
+        enum how how;
+    } cases[] = {
+        {"output.logits", VALUE},
+        {"output.logits", NOT_A_NUMBER},
+        {"output.logits", SHORTER},
+        {"output.loss", VALUE},
+        {"output.loss", NOT_A_NUMBER},
+        {"output.hidden.1", VALUE},
+        {"output.hidden.2", NOT_A_NUMBER},
+        {"output.hidden.2", ONE_MORE},
+        {"grad.transformer.wte.weight", VALUE},
+        {"grad.transformer.h.1.ln_2.bias", NOT_A_NUMBER},
+        {"grad.transformer.h.1.ln_2.bias", SHORTER},
+        {"train.loss", VALUE},
+        {"train.loss", NOT_A_NUMBER},
+        {"train.loss", SHORTER},
+        {"train.grad_norm", VALUE},
+        {"train.grad_norm", NOT_A_NUMBER},
+        {"train.lr", VALUE},
+        {"train.lr", NOT_A_NUMBER},
+        {"after.transformer.ln_f.weight", VALUE},
+        {"after.transformer.ln_f.weight", NOT_A_NUMBER},
+        {"after.transformer.wte.weight", SHORTER},
+    };
+    (void)state;
+    spoil("", AS_IT_WAS);
+    assert_true(passes(spoiled));
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        char *text = NULL;
+        int failed = 0;
+        spoil(cases[i].name, cases[i].how);
+        printf("%s, spoiled in way %d\n", cases[i].name, (int)cases[i].how);
+        assert_int_equal(run(spoiled, &failed, &text), SW_OK);
+        assert_true(failed > 0);
+        assert_non_null(strstr(text, "FAIL"));
+        free(text);
+    }
+}
+
+/* Batches that are too small could not be run at all: refused, by name. */
+static void a_short_batch_is_refused(void **state)
+{
+    static const char *const names[] = {"input.labels", "train.labels"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        char *text = NULL;
+        int failed = 0;
+        spoil(names[i], SHORTER);
+        assert_true(run(spoiled, &failed, &text) < 0);
+        assert_non_null(strstr(sw_error_message(), names[i]));
+        free(text);
+    }
+}
+
+static int make_copy(void **state)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "reference.json"};
+    (void)state;
+    snprintf(spoiled, sizeof spoiled, "/tmp/sw_check_%ld", (long)getpid());
+    if (mkdir(spoiled, 0700) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        copy_file(names[i]);
+    }
+    return 0;
+}
+
+static int remove_copy(void **state)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "reference.json",
+                                        "reference.safetensors"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        char path[TEST_PATH_CAP];
+        test_join(path, spoiled, names[i]);
+        unlink(path);
+    }
+    return rmdir(spoiled);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(own_cases_pass),
+        cmocka_unit_test(recorded_models_pass),
+        cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
+        cmocka_unit_test(a_spoiled_recording_fails),
+        cmocka_unit_test(a_short_batch_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}
