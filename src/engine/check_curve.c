@@ -37,7 +37,11 @@ static sw_status read_text(struct curve *k)
     char *text = NULL;
     size_t len = 0;
     sw_tokenizer *tokenizer = NULL;
-    sw_check_shared_path(sw_check_text(k->c, "data.text"), path, sizeof path);
+    const char *name = sw_check_text(k->c, "data.text");
+    if (!name) {
+        return SW_FAIL(SW_E_FORMAT, "%s: data.text of reference.json wants a path", k->c->path);
+    }
+    sw_check_shared_path(name, path, sizeof path);
     snprintf(chars, sizeof chars, "%s/chars.json", k->c->path);
     SW_TRY(sw_file_read(path, &text, &len));
     sw_status st = sw_tokenizer_open(chars, NULL, &tokenizer);
@@ -82,11 +86,12 @@ static sw_status fill(struct curve *k, const struct sw_safetensor *offsets, int6
         k->labels[i] = -100;
     }
     for (int64_t b = 0; b < n; b++) {
-        const int64_t at = (int64_t)sw_check_value(offsets, first + b);
-        if (at < 0 || at + k->tokens >= k->text.len) {
-            return SW_FAIL(SW_E_FORMAT, "%s: offset %lld is beyond the text of %lld tokens",
-                           k->c->path, (long long)at, (long long)k->text.len);
+        const double recorded = sw_check_value(offsets, first + b);
+        if (!(recorded >= 0 && recorded + (double)k->tokens < (double)k->text.len)) {
+            return SW_FAIL(SW_E_FORMAT, "%s: offset %.0f is beyond the text of %lld tokens",
+                           k->c->path, recorded, (long long)k->text.len);
         }
+        const int64_t at = (int64_t)recorded;
         memcpy(k->ids + b * k->tokens, k->text.ptr + at, (size_t)k->tokens * sizeof *k->ids);
         memcpy(k->labels + b * k->tokens, k->text.ptr + at + 1, (size_t)k->tokens * sizeof *k->ids);
     }
@@ -143,7 +148,7 @@ static int64_t validation_at(struct curve *k, int64_t s)
 {
     const struct sw_safetensor *steps = sw_check_tensor(k->c, "val.steps");
     for (int64_t i = 0; steps && i < sw_check_elems(steps); i++) {
-        if ((int64_t)sw_check_value(steps, i) == s) {
+        if (sw_check_value(steps, i) == (double)s) {
             return i;
         }
     }
@@ -156,12 +161,15 @@ static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
     const struct sw_safetensor *at = sw_check_tensor(k->c, "val.steps");
     const struct sw_safetensor *val =
         at ? sw_check_tensor_of(k->c, sw_check_elems(at), "val.loss") : NULL;
+    int64_t n = 0;
     for (int64_t s = 0; s <= k->steps; s++) {
         const int64_t i = validation_at(k, s);
         if (i >= 0 && val) {
             double loss = 0;
             SW_TRY(validate(k, e, &loss));
-            *worst_val = sw_check_worse(*worst_val, fabs(loss - sw_check_value(val, i)));
+            const double error = fabs(loss - sw_check_value(val, i));
+            *worst_val = n == 0 ? error : sw_check_worse(*worst_val, error);
+            n++;
         }
         if (s < k->steps) {
             e->lr_override = lr ? sw_check_value(lr, s) : NAN;
@@ -180,15 +188,19 @@ static void compare_by_step(struct curve *k, const char *what, const double *our
     const struct sw_safetensor *tolerance =
         sw_check_tensor_of(c, k->steps, "train.%s_tolerance_abs", what);
     char row[96];
+    snprintf(row, sizeof row, "train.%s, error / tolerance of its step", what);
+    if (ref && !tolerance) {
+        sw_check_fail(c, row, "recorded without the tolerance of each step");
+    }
     if (!ref || !tolerance) {
         return;
     }
     double worst = 0;
     for (int64_t s = 0; s < k->steps; s++) {
         const double want = sw_check_value(exact ? exact : ref, s);
-        worst = sw_check_worse(worst, fabs(ours[s] - want) / sw_check_value(tolerance, s));
+        const double allowed = sw_check_value(tolerance, s);
+        worst = sw_check_worse(worst, allowed >= 0 ? fabs(ours[s] - want) / allowed : NAN);
     }
-    snprintf(row, sizeof row, "train.%s, error / tolerance of its step", what);
     sw_check_row(c, row, worst, 1, NULL);
 }
 
@@ -196,7 +208,7 @@ static sw_status check_fp32(struct curve *k)
 {
     char config[1024];
     sw_engine *e = NULL;
-    double worst_val = 0;
+    double worst_val = NAN; /* until a step is validated */
     SW_TRY(sw_check_train_config(k->c, k->batch, 1, false, config, sizeof config));
     SW_TRY(sw_check_engine(
         k->c,

@@ -38,7 +38,12 @@ static sw_status give(struct given *g, const char *name, const struct sw_safeten
     SW_TRY_ALLOC(g->data[i], "a recorded batch");
     for (int64_t k = 0; k < n; k++) {
         const bool last = shifted && k % width == width - 1;
-        g->data[i][k] = last ? -100 : (int32_t)sw_check_value(src, first + k + shifted);
+        const double value = last ? -100 : sw_check_value(src, first + k + shifted);
+        if (!(value >= INT32_MIN && value <= INT32_MAX)) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %s holds %g, wanted an id or a mask", src->file,
+                           src->name, value);
+        }
+        g->data[i][k] = (int32_t)value;
     }
     g->tensors[i] = (struct sw_tensor){name, {.data = g->data[i], .dtype = SW_I32, .shape = shape}};
     g->batch = (struct sw_batch){g->tensors, i + 1};
@@ -70,9 +75,9 @@ static sw_status give_batch(struct check *c, const char *group, int64_t i, struc
 static double largest(const float *ours, const struct sw_safetensor *ref,
                       const struct sw_safetensor *mask)
 {
-    const int64_t n = sw_check_elems(ref);
-    const bool by_token = mask && ref->shape.rank == 3;
-    const int64_t width = by_token ? sw_shape_last(&ref->shape) : 1;
+    const int64_t n = sw_check_elems(ref), n_masked = mask ? sw_check_elems(mask) : 0;
+    const bool by_token = n_masked > 0 && ref->shape.rank == 3 && n % n_masked == 0;
+    const int64_t width = by_token ? n / n_masked : 1;
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
         if (by_token && sw_check_value(mask, i / width) == 0) {
@@ -216,7 +221,11 @@ static sw_status check_generate(struct check *c)
 {
     const struct sw_safetensor *prompt = sw_check_tensor(c, "input.prompt");
     const struct sw_safetensor *greedy = sw_check_tensor(c, "output.greedy");
-    if (!prompt || !greedy) {
+    if (!prompt && !greedy) {
+        return SW_OK;
+    }
+    if (!prompt || !greedy || sw_check_elems(prompt) < 1 || sw_check_elems(greedy) < 1) {
+        sw_check_fail(c, "output.greedy", "wants ids in input.prompt and in output.greedy");
         return SW_OK;
     }
     const int64_t n_prompt = sw_check_elems(prompt), n_new = sw_check_elems(greedy);
@@ -236,14 +245,20 @@ static sw_status check_generate(struct check *c)
     float *ours = sw_alloc("check", (size_t)n_new * vocab * sizeof *ours);
     sw_status st = ids && ours ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
     for (int64_t i = 0; st >= 0 && i < n_prompt; i++) {
-        ids[i] = (int32_t)sw_check_value(prompt, i);
+        const double id = sw_check_value(prompt, i);
+        if (!(id >= 0 && id < (double)vocab)) {
+            st = SW_FAIL(SW_E_FORMAT, "%s: input.prompt holds %g, wanted ids below %zu", c->path,
+                         id, vocab);
+            break;
+        }
+        ids[i] = (int32_t)id;
     }
     const struct sw_sampling sampling = {.stop_id = -1};
     st = st < 0 ? st : sw_generate(e, ids, n_prompt, n_new, &sampling, ids + n_prompt, &n, ours);
     if (st >= 0) {
         double wrong = 0;
         for (int64_t i = 0; i < n_new; i++) {
-            wrong += ids[n_prompt + i] != (int32_t)sw_check_value(greedy, i);
+            wrong += (double)ids[n_prompt + i] != sw_check_value(greedy, i);
         }
         sw_check_row(c, "output.greedy (ids that differ)", wrong, 0, NULL);
         if (logits) {

@@ -9,18 +9,21 @@
 
 #include "engine/check.h"
 
+enum { MAX_OWN_SETS = 3 };
+
 struct run { /* one configuration on some ranks */
     struct check *c;
     const char *config;
     char model[4096], frozen[2048], micro[64];
-    const char *sets[64];
+    const char *sets[64]; /* at most MAX_OWN_SETS of ours before the user's */
     int n_sets, ranks;
     int64_t k, steps, batch, tokens;
     int64_t recorded_ranks, recorded_accumulation;
     /* results */
     double *losses;      /* [steps, k] */
     double *norms, *lrs; /* [steps] */
-    float *weights;      /* all parameters, one after the other */
+    float *weights;      /* [n_weights], all parameters, one after the other */
+    int64_t n_weights;
 };
 
 struct rank {
@@ -48,8 +51,14 @@ static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, in
     const struct sw_batch batch = {tensors, 2};
     for (int64_t i = 0; i < n; i++) {
         const bool last = i % run->tokens == run->tokens - 1;
-        ids[i] = (int32_t)sw_check_value(all, at + i);
-        labels[i] = last ? -100 : (int32_t)sw_check_value(all, at + i + 1);
+        const double id = sw_check_value(all, at + i);
+        const double label = last ? -100 : sw_check_value(all, at + i + 1);
+        if (!(fabs(id) <= INT32_MAX && fabs(label) <= INT32_MAX)) {
+            return SW_FAIL(SW_E_FORMAT, "%s: train.input_ids holds %g, wanted an id", all->file,
+                           fabs(id) <= INT32_MAX ? label : id);
+        }
+        ids[i] = (int32_t)id;
+        labels[i] = (int32_t)label;
     }
     SW_TRY(sw_forward(e, &batch, out_loss));
     return sw_backward(e);
@@ -80,6 +89,10 @@ static sw_status collect(struct run *run, sw_engine *e)
         const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
         const int64_t from = sw_min_i64(slice * e->rank, elems);
         const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        if (at + elems > run->n_weights) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %s is not in the folder of the model", run->c->path,
+                           e->params[i].work->name);
+        }
         if (to > from) {
             SW_TRY(
                 sw_engine_get_master(e, &e->params[i], from, to - from, run->weights + at + from));
@@ -320,9 +333,7 @@ static sw_status check_run(void *ctx, const char *name)
 
 static void add_set(struct run *run, const char *text)
 {
-    if (run->n_sets < (int)SW_LEN(run->sets)) {
-        run->sets[run->n_sets++] = text;
-    }
+    run->sets[run->n_sets++] = text;
 }
 
 static sw_status run_init(struct run *run, struct check *c)
@@ -336,6 +347,10 @@ static sw_status run_init(struct run *run, struct check *c)
                        "%s: a case of several ranks wants train.input_ids [steps, ranks, "
                        "accumulation, B, T] and the folder of its model",
                        c->path);
+    }
+    if (c->options->n_sets > (int)SW_LEN(run->sets) - MAX_OWN_SETS) {
+        return SW_FAIL(SW_E_ARG, "--set: %d edits, at most %d for a case of several ranks",
+                       c->options->n_sets, (int)SW_LEN(run->sets) - MAX_OWN_SETS);
     }
     run->steps = ids->shape.dims[0];
     run->recorded_ranks = ids->shape.dims[1];
@@ -372,6 +387,7 @@ static sw_status run_init(struct run *run, struct check *c)
     run->norms = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->norms);
     run->lrs = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->lrs);
     run->weights = sw_alloc_zero("check", (size_t)elems + 1, sizeof *run->weights);
+    run->n_weights = elems;
     if (!run->losses || !run->norms || !run->lrs || !run->weights) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a run");
     }
