@@ -236,7 +236,7 @@ const struct config_variant sw_config_optimizers[] = {
     {"Adam", SW_OPTIMIZER_ADAM, &adam_params, true},
     {"AdamW", SW_OPTIMIZER_ADAM, &adam_params, true},
     {"SGD", SW_OPTIMIZER_SGD, &sgd_params, true},
-    {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, false},
+    {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, true},
     {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, false},
     {"Lion", SW_OPTIMIZER_LION, &lion_params, false},
     {"Muon", SW_OPTIMIZER_MUON, &muon_params, false},

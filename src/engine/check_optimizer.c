@@ -164,7 +164,8 @@ static const struct {
 } kinds[] = {{"param", NULL},
              {"exp_avg", "exp_avg"},
              {"exp_avg_sq", "exp_avg_sq"},
-             {"momentum_buffer", "momentum"}};
+             {"momentum_buffer", "momentum"},
+             {"trust_ratio", "trust_ratio"}};
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 
 static sw_status compare_item(struct trace *t, const struct sw_persistent *item, const char *name,

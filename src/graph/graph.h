@@ -85,6 +85,14 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \
                                                    attrs.update; not run where SKIP is set */      \
+    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
+                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums   \
+                                                   of w^2 and of u^2, u being the step before its \
+                                                   rate; attrs.update, attrs.n = elements that    \
+                                                   are no padding; not run where SKIP is set */    \
+    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
+                                                   its master, ratio (in place): w - step ratio u; \
+                                                   attributes as above; not run where SKIP is set */ \
     X(USER,               "user")
 
 enum sw_op_kind {
@@ -122,16 +130,18 @@ enum sw_scalar {
         SW_SCALAR_COUNT
 };
 
-enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD };
+enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD, SW_UPDATE_LAMB };
 /* Constant parts of an update rule; lr, betas and t come from the scalar table. */
 struct sw_update_attrs {
     enum sw_update_kind kind;
     bool decoupled;       /* ADAM: AdamW's decay */
-    bool bias_correction; /* ADAM */
+    bool bias_correction; /* ADAM, LAMB */
     bool nesterov;        /* SGD */
     bool maximize;        /* SGD */
     double eps, weight_decay, dampening;
-    int n_states; /* values after the parameter that the rule updates in place */
+    int n_states;                /* values after the parameter that the rule updates in place */
+    bool eps_inside_sqrt;        /* LAMB */
+    double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
 };
 
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
@@ -309,6 +319,7 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 /* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how it
  * was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always. ---- */
 enum { SW_EXACT_WORDS = 44, SW_STATS_WORDS = SW_EXACT_WORDS + 4 };
+enum { SW_LAMB_WORDS = 2 * SW_STATS_WORDS }; /* stats of w, then of u */
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */
 void sw_exact_add(int64_t *acc, double x); /* x finite */

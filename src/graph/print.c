@@ -64,6 +64,7 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
     case SW_OP_ACT_GRAD:
         return 12 * elems(g, op->in[0]);
     case SW_OP_UPDATE:
+    case SW_OP_LAMB_MOMENTS:
         return 12 * elems(g, op->in[0]);
     default: {
         int64_t most = 0;
@@ -153,6 +154,10 @@ static uint64_t hash_attrs(uint64_t h, const struct sw_attrs *a)
     }
     for (size_t i = 0; i < SW_LEN(real); i++) {
         h = hash_f64(h, real[i]);
+    }
+    if (a->update.kind == SW_UPDATE_LAMB) {
+        h = hash_i64(h, a->update.eps_inside_sqrt);
+        h = hash_f64(hash_f64(h, a->update.min_coeff), a->update.max_coeff);
     }
     return h;
 }

@@ -107,8 +107,9 @@ enum { SW_UPDATE_MAX_STATES = 4 };
 int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
                      struct sw_update_state out[SW_UPDATE_MAX_STATES]);
 
-/* Adds the states of `param` (named "<kind>/<parameter>") and its UPDATE op, fed by the gradient
- * streams [n_streams] (row-sparse ones are passed with their index). `target` is what is updated: the
+/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the gradient
+ * streams [n_streams] (row-sparse ones are passed with their index). LAMB leaves its last ratio, after
+ * the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated: the
  * parameter itself, or the slice of it that this rank owns; the states have its shape. Returns the
  * updated target. */
 sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Update rules as ops: which states a parameter needs, and the one op that moves it. The arithmetic is
-// the kernels'; the rates come from the scalar table.
+// Update rules as ops: which states a parameter needs, and the op that moves it. LAMB needs two, with the
+// norms of the whole tensor between them. The arithmetic is the kernels'; the rates come from the scalar
+// table.
 #include <stdio.h>
 
 #include "optim/optim.h"
@@ -24,6 +25,13 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
         rule.attrs.maximize = optimizer->maximize;
         rule.momentum = optimizer->momentum;
         break;
+    case SW_OPTIMIZER_LAMB:
+        rule.attrs.kind = SW_UPDATE_LAMB;
+        rule.attrs.bias_correction = optimizer->bias_correction;
+        rule.attrs.eps_inside_sqrt = optimizer->eps_inside_sqrt;
+        rule.attrs.min_coeff = optimizer->min_coeff;
+        rule.attrs.max_coeff = optimizer->max_coeff;
+        break;
     default:
         return SW_FAIL(SW_E_UNSUP, "optimizer.type: %s has no update rule in this version",
                        optimizer->name ? optimizer->name : "none given");
@@ -42,13 +50,83 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     } else if (param_dtype == SW_F16) {
         out[n++] = (struct sw_update_state){"master", SW_F32};
     }
-    if (rule->attrs.kind == SW_UPDATE_ADAM) {
+    if (rule->attrs.kind != SW_UPDATE_SGD) {
         out[n++] = (struct sw_update_state){"exp_avg", dtype};
         out[n++] = (struct sw_update_state){"exp_avg_sq", dtype};
     } else if (rule->momentum != 0) {
         out[n++] = (struct sw_update_state){"momentum", dtype};
     }
     return n;
+}
+
+/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too many. */
+static int add_streams(struct sw_graph *g, const char *name, const sw_value *streams, int n_streams,
+                       sw_value in[SW_OP_MAX_IN], int n_in)
+{
+    for (int i = 0; i < n_streams; i++) {
+        const sw_value index = g->values[streams[i]].sparse_index;
+        if (n_in + 2 > SW_OP_MAX_IN) {
+            sw_graph_fail(g, SW_E_UNSUP, "%s: more than %d uses of one parameter", name, i);
+            return -1;
+        }
+        in[n_in++] = streams[i];
+        if (index >= 0) {
+            in[n_in++] = index;
+        }
+    }
+    return n_in;
+}
+
+static int32_t add_predicated(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in,
+                              int n_in, const struct sw_attrs *attrs)
+{
+    const int32_t op = sw_graph_add_op(g, kind, in, n_in, attrs);
+    if (op >= 0) {
+        g->ops[op].unless_skipped = true;
+    }
+    return op;
+}
+
+/* Elements of the tensor in `info`; behind them a slice has padding. */
+static int64_t real_elems(const struct sw_value_info *info)
+{
+    const int64_t elems = sw_shape_elems(&info->shape);
+    if (!sw_value_is_slice(info)) {
+        return elems;
+    }
+    const int64_t left = sw_shape_elems(&info->whole) - info->first;
+    return left < 0 ? 0 : sw_min_i64(left, elems);
+}
+
+/* in: target, states, streams. The norms of slices are added exactly, so every rank has the ratio that
+ * one rank would have. */
+static sw_value emit_lamb(struct sw_graph *g, struct sw_attrs *attrs, sw_value param, sw_value *in,
+                          int n_in)
+{
+    const struct sw_value_info info = g->values[param], target = g->values[in[0]];
+    const int n_states = attrs->update.n_states;
+    char name[512];
+    attrs->n = real_elems(&target);
+    const int32_t moments = add_predicated(g, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
+    for (int i = n_states - 1; i <= n_states; i++) {
+        in[i] = sw_graph_add_out_in_place(g, moments, in[i]);
+    }
+    sw_value norms = sw_graph_add_out(g, moments, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+    if (sw_value_is_slice(&target)) {
+        const int32_t merge = add_predicated(g, SW_OP_STATS_MERGE, &norms, 1, NULL);
+        norms = sw_graph_add_out_in_place(g, merge, norms);
+    }
+    snprintf(name, sizeof name, "trust_ratio/%s", info.name);
+    in[n_states + 1] = norms;
+    in[n_states + 2] =
+        sw_graph_state(g, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
+    const int32_t apply = add_predicated(g, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
+    const sw_value moved = sw_graph_add_out_in_place(g, apply, in[0]);
+    for (int i = 1; i < n_states - 1; i++) {
+        sw_graph_add_out_in_place(g, apply, in[i]); /* the master, or the rest of it */
+    }
+    sw_graph_add_out_in_place(g, apply, in[n_states + 2]);
+    return moved;
 }
 
 sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
@@ -78,24 +156,16 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
         }
         in[n_in++] = state;
     }
-    for (int i = 0; i < n_streams; i++) {
-        const sw_value index = g->values[streams[i]].sparse_index;
-        if (n_in + 2 > SW_OP_MAX_IN) {
-            sw_graph_fail(g, SW_E_UNSUP, "%s: more than %d uses of one parameter", info.name, i);
-            return SW_NO_VALUE;
-        }
-        in[n_in++] = streams[i];
-        if (index >= 0) {
-            in[n_in++] = index;
-        }
+    n_in = add_streams(g, info.name, streams, n_streams, in, n_in);
+    if (n_in < 0) {
+        return SW_NO_VALUE;
     }
-    const int32_t op = sw_graph_add_op(g, SW_OP_UPDATE, in, n_in, &attrs);
+    if (rule->attrs.kind == SW_UPDATE_LAMB) {
+        return emit_lamb(g, &attrs, param, in, n_in);
+    }
+    const int32_t op = add_predicated(g, SW_OP_UPDATE, in, n_in, &attrs);
     for (int i = 0; i <= attrs.update.n_states; i++) {
         sw_graph_add_out_in_place(g, op, in[i]);
     }
-    if (op < 0) {
-        return SW_NO_VALUE;
-    }
-    g->ops[op].unless_skipped = true;
-    return g->ops[op].out[0];
+    return op < 0 ? SW_NO_VALUE : g->ops[op].out[0];
 }

@@ -238,6 +238,10 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
         const double real[] = {a->eps, a->weight_decay, a->dampening, options->rule->momentum};
         h = sw_hash(h, whole, sizeof whole);
         h = sw_hash(h, real, sizeof real);
+        if (a->kind == SW_UPDATE_LAMB) {
+            const double lamb[] = {a->eps_inside_sqrt, a->min_coeff, a->max_coeff};
+            h = sw_hash(h, lamb, sizeof lamb);
+        }
     }
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }

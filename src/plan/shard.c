@@ -20,7 +20,7 @@ size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op,
         return (size_t)(sw_shape_elems(&g->values[op->in[0]].shape) * ranks) *
                sw_dtype_bytes(g->values[op->in[1]].dtype);
     case SW_OP_STATS_MERGE:
-        return (size_t)ranks * SW_STATS_WORDS * sizeof(int64_t);
+        return (size_t)ranks * sw_value_bytes(&g->values[op->in[0]]);
     default:
         return 0;
     }

@@ -70,14 +70,16 @@ static sw_status gather(const struct sw_collectives *ranks, const struct sw_coll
 static sw_status merge_stats(const struct sw_collectives *ranks,
                              const struct sw_collective_call *call)
 {
+    const struct sw_value_info *info = &call->graph->values[call->op->in[0]];
+    const int64_t n_words = sw_shape_elems(&info->shape);
     int64_t *stats = call->in[0];
     const int64_t *all = call->workspace;
-    SW_TRY(ranks->all_gather(ranks->ctx, stats, call->workspace, SW_STATS_WORDS * sizeof *stats,
-                             "the gradient norm"));
-    for (int w = 0; w < SW_STATS_WORDS; w++) {
+    SW_TRY(ranks->all_gather(ranks->ctx, stats, call->workspace, sw_value_bytes(info),
+                             info->name ? "the gradient norm" : "the norms of a tensor"));
+    for (int64_t w = 0; w < n_words; w++) {
         int64_t sum = 0;
         for (int r = 0; r < ranks->size; r++) {
-            sum += all[r * SW_STATS_WORDS + w];
+            sum += all[r * n_words + w];
         }
         stats[w] = sum;
     }

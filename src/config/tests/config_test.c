@@ -301,7 +301,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
               "zero_optimization.offload_param.device");
     not_built("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}",
               "zero_optimization.zero_quantized_weights");
-    not_built("{\"optimizer\": {\"type\": \"Lamb\"}}", "optimizer.type");
+    not_built("{\"optimizer\": {\"type\": \"Lion\"}}", "optimizer.type");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
     not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
     not_built("{\"elasticity\": {\"enabled\": true}}", "elasticity.enabled");
@@ -397,7 +397,7 @@ static void keys_are_explained(void **state)
     explained("stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size");
     explained("fp16", "loss_scale_window");
     explained("warmup_num_steps", "WarmupLR");
-    explained("optimizer", "Lamb (not built)");
+    explained("optimizer", "Lion (not built)");
     explained("spillway.loss", "microbatch, tokens");
     assert_int_equal(sw_config_explain("zero_optimization.stagee", &text), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "\"zero_optimization.stage\""));

@@ -53,6 +53,15 @@ extern const struct cpu_kernel sw_cpu_reference_rows[SW_OP_COUNT];
  * kernel set; empty when nothing does. At most cap bytes with the NUL. */
 void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
+/* ---- LAMB's scalars (lamb.c) ---- */
+
+/* norms [SW_LAMB_WORDS] of the parts [n_parts, SW_LAMB_WORDS]. */
+void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts);
+/* |w| / |u| within the bounds; exactly 1 where either norm is 0. */
+double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *norms);
+/* The rate of this step with its bias correction, before the ratio. */
+double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars);
+
 /*
  * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global sample
  * s = MICRO * B + b. Kept when the 32-bit word is >= p * 2^32. One Philox block gives four elements:

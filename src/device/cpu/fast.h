@@ -140,6 +140,11 @@ struct cpu_vector {
                        int64_t n);
     /* sum: the streams' sum of these elements, first one at sum[0] */
     void (*update)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum);
+    /* LAMB_MOMENTS: as update, then w [n] and its direction u [n] */
+    void (*lamb_moments)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum,
+                         float *w, float *direction);
+    /* LAMB_APPLY: u->step_size is the step times the ratio */
+    void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
     /* sums[r] of the squares of g[r CPU_RUN ..]; false where an element is no number or above limit
      * in size: sums are then not to be used */
     bool (*sums_of_squares)(const float *g, double limit, double sums[CPU_RUNS_AT_ONCE]);
@@ -240,6 +245,7 @@ extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
+extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_cross_entropy, sw_cpu_cross_entropy_grad;
 extern const struct cpu_kernel sw_cpu_embedding, sw_cpu_embedding_grad;

@@ -5,22 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/fast.h"
-
-enum { RUN_ELEMS = CPU_RUN * CPU_RUNS_AT_ONCE }; /* 16 KiB of sums: they stay in the L1 cache */
-
-struct stream {
-    enum sw_dtype dtype;
-    const char *data;
-    const int32_t *index; /* NULL: dense */
-    int64_t n_rows;       /* that are present */
-};
-
-struct streams {
-    struct stream stream[SW_OP_MAX_IN];
-    int n;
-    int64_t n_elems, row_elems;
-};
+#include "device/cpu/fast_streams.h"
 
 /* The first entry of an ascending index, ended by -1, that is at least `row`. */
 static int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
@@ -42,15 +27,15 @@ static bool is_index(const struct sw_op_desc *desc, int i)
     return i < desc->op->n_in && desc->in[i].dtype == SW_I32;
 }
 
-/* Streams from input `first` on; n_elems of the parameter, -1: as far as the streams reach. */
-static void streams_of(struct streams *s, const struct cpu_call *call, int first, int64_t n_elems)
+void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int first,
+                       int64_t n_elems)
 {
     const struct sw_op_desc *desc = call->desc;
-    *s = (struct streams){.n_elems = n_elems, .row_elems = 1};
+    *s = (struct cpu_streams){.n_elems = n_elems, .row_elems = 1};
     int64_t reach = 0;
     for (int i = first; i < desc->op->n_in; i++) {
-        struct stream *stream = &s->stream[s->n++];
-        *stream = (struct stream){.dtype = desc->in[i].dtype, .data = call->in[i]};
+        struct cpu_grad_stream *stream = &s->stream[s->n++];
+        *stream = (struct cpu_grad_stream){.dtype = desc->in[i].dtype, .data = call->in[i]};
         int64_t extent = sw_shape_elems(&desc->in[i].shape);
         if (is_index(desc, i + 1)) {
             s->row_elems = sw_shape_last(&desc->in[i].shape);
@@ -69,10 +54,10 @@ static void streams_of(struct streams *s, const struct cpu_call *call, int first
 }
 
 /* sum += the rows of stream k that lie among elements start .. start+n-1. */
-static void add_rows(const struct cpu_vector *vector, const struct streams *s, int k, int64_t start,
-                     int64_t n, float *sum)
+static void add_rows(const struct cpu_vector *vector, const struct cpu_streams *s, int k,
+                     int64_t start, int64_t n, float *sum)
 {
-    const struct stream *stream = &s->stream[k];
+    const struct cpu_grad_stream *stream = &s->stream[k];
     const int64_t width = s->row_elems;
     int64_t at = lower_bound(stream->index, stream->n_rows, start / width);
     for (; at < stream->n_rows && stream->index[at] * width < start + n; at++) {
@@ -85,9 +70,8 @@ static void add_rows(const struct cpu_vector *vector, const struct streams *s, i
     }
 }
 
-/* s0 + s1 + .. of elements start .. start+n-1: in `buffer`, or where the only stream has them. */
-static const float *combine(const struct cpu_vector *vector, const struct streams *s, int64_t start,
-                            int64_t n, float *buffer)
+const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cpu_streams *s,
+                                int64_t start, int64_t n, float *buffer)
 {
     if (s->n == 1 && !s->stream[0].index && s->stream[0].dtype == SW_F32) {
         return (const float *)s->stream[0].data + start;
@@ -96,7 +80,7 @@ static const float *combine(const struct cpu_vector *vector, const struct stream
         memset(buffer, 0, (size_t)n * sizeof *buffer);
     }
     for (int k = 0; k < s->n; k++) {
-        const struct stream *stream = &s->stream[k];
+        const struct cpu_grad_stream *stream = &s->stream[k];
         if (stream->index) {
             add_rows(vector, s, k, start, n, buffer);
         } else {
@@ -107,8 +91,7 @@ static const float *combine(const struct cpu_vector *vector, const struct stream
     return buffer;
 }
 
-/* Inputs from `first` on are streams of fast dtypes. */
-static bool takes_streams(const struct sw_op_desc *desc, int first)
+bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first)
 {
     for (int i = first; i < desc->op->n_in; i++) {
         if (!cpu_is_fast_float(desc->in[i].dtype)) {
@@ -122,7 +105,7 @@ static bool takes_streams(const struct sw_op_desc *desc, int first)
 struct job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
-    struct streams streams;
+    struct cpu_streams streams;
     struct cpu_update update;
 };
 
@@ -131,16 +114,16 @@ struct job {
 static void accumulate_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                              struct sw_kernel_info *out)
 {
-    out->supported = desc->in[0].dtype == SW_F32 && takes_streams(desc, 1);
+    out->supported = desc->in[0].dtype == SW_F32 && sw_cpu_takes_streams(desc, 1);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
 static void accumulate_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
-    const struct stream *g = &job->streams.stream[0];
-    const int64_t start = i_item * RUN_ELEMS;
-    const int64_t n = sw_min_i64(RUN_ELEMS, job->streams.n_elems - start);
+    const struct cpu_grad_stream *g = &job->streams.stream[0];
+    const int64_t start = i_item * CPU_STREAM_ELEMS;
+    const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->streams.n_elems - start);
     const bool first = job->call->scalars[SW_SCALAR_FIRST] != 0;
     float *acc = (float *)job->call->in[0] + start;
     (void)i_worker;
@@ -158,8 +141,9 @@ static void accumulate_item(void *ctx, int64_t i_item, int i_worker)
 static void accumulate_run(const struct cpu_call *call)
 {
     struct job job = {.vector = call->prepared, .call = call};
-    streams_of(&job.streams, call, 1, sw_shape_elems(&call->desc->in[0].shape));
-    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, RUN_ELEMS), accumulate_item, &job);
+    sw_cpu_streams_of(&job.streams, call, 1, sw_shape_elems(&call->desc->in[0].shape));
+    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, CPU_STREAM_ELEMS), accumulate_item,
+                &job);
 }
 
 const struct cpu_kernel sw_cpu_accumulate = {.name = "fast",
@@ -176,7 +160,7 @@ static const float largest_f16 = 65504;
 static void stats_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
 {
-    out->supported = takes_streams(desc, 1);
+    out->supported = sw_cpu_takes_streams(desc, 1);
     out->workspace_bytes = (size_t)STATS_PARTS * SW_STATS_WORDS * sizeof(int64_t);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
@@ -212,17 +196,18 @@ static void stats_item(void *ctx, int64_t i_part, int i_worker)
 {
     const struct job *job = ctx;
     const int64_t n_elems = job->streams.n_elems;
-    const int64_t n_runs = sw_ceil_div(n_elems, RUN_ELEMS);
+    const int64_t n_runs = sw_ceil_div(n_elems, CPU_STREAM_ELEMS);
     const double limit = certain_limit(job->call);
     int64_t *stats = (int64_t *)job->call->workspace + i_part * SW_STATS_WORDS;
-    float buffer[RUN_ELEMS];
+    float buffer[CPU_STREAM_ELEMS];
     (void)i_worker;
     memset(stats, 0, SW_STATS_WORDS * sizeof *stats);
     for (int64_t i = n_runs * i_part / STATS_PARTS; i < n_runs * (i_part + 1) / STATS_PARTS; i++) {
-        const int64_t start = i * RUN_ELEMS, n = sw_min_i64(RUN_ELEMS, n_elems - start);
-        const float *g = combine(job->vector, &job->streams, start, n, buffer);
+        const int64_t start = i * CPU_STREAM_ELEMS,
+                      n = sw_min_i64(CPU_STREAM_ELEMS, n_elems - start);
+        const float *g = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
         double sums[CPU_RUNS_AT_ONCE];
-        if (n == RUN_ELEMS && job->vector->sums_of_squares(g, limit, sums)) {
+        if (n == CPU_STREAM_ELEMS && job->vector->sums_of_squares(g, limit, sums)) {
             for (int r = 0; r < CPU_RUNS_AT_ONCE; r++) {
                 sw_exact_add(stats, sums[r]);
             }
@@ -237,7 +222,7 @@ static void stats_item(void *ctx, int64_t i_part, int i_worker)
 static void stats_run(const struct cpu_call *call)
 {
     struct job job = {.vector = call->prepared, .call = call};
-    streams_of(&job.streams, call, 1, -1);
+    sw_cpu_streams_of(&job.streams, call, 1, -1);
     sw_pool_run(call->pool, STATS_PARTS, stats_item, &job);
     int64_t *stats = call->in[0];
     for (int64_t i = 0; i < STATS_PARTS; i++) {
@@ -259,11 +244,12 @@ static void update_query(const struct cpu_device *dev, const struct sw_op_desc *
                          struct sw_kernel_info *out)
 {
     const int n_states = desc->op->attrs.update.n_states;
-    out->supported = cpu_is_fast_float(desc->in[0].dtype) && takes_streams(desc, 1 + n_states);
+    out->supported =
+        cpu_is_fast_float(desc->in[0].dtype) && sw_cpu_takes_streams(desc, 1 + n_states);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-static struct cpu_update update_of(const struct cpu_call *call)
+struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
 {
     const struct sw_update_attrs *attrs = &call->desc->op->attrs.update;
     const double *s = call->scalars;
@@ -300,20 +286,20 @@ static struct cpu_update update_of(const struct cpu_call *call)
 static void update_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
-    const int64_t start = i_item * RUN_ELEMS;
-    const int64_t n = sw_min_i64(RUN_ELEMS, job->streams.n_elems - start);
-    float buffer[RUN_ELEMS];
+    const int64_t start = i_item * CPU_STREAM_ELEMS;
+    const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->streams.n_elems - start);
+    float buffer[CPU_STREAM_ELEMS];
     (void)i_worker;
-    const float *sum = combine(job->vector, &job->streams, start, n, buffer);
+    const float *sum = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
     job->vector->update(&job->update, start, n, sum);
 }
 
 static void update_run(const struct cpu_call *call)
 {
-    struct job job = {.vector = call->prepared, .call = call, .update = update_of(call)};
-    streams_of(&job.streams, call, 1 + call->desc->op->attrs.update.n_states,
-               sw_shape_elems(&call->desc->in[0].shape));
-    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, RUN_ELEMS), update_item, &job);
+    struct job job = {.vector = call->prepared, .call = call, .update = sw_cpu_update_of(call)};
+    sw_cpu_streams_of(&job.streams, call, 1 + call->desc->op->attrs.update.n_states,
+                      sw_shape_elems(&call->desc->in[0].shape));
+    sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, CPU_STREAM_ELEMS), update_item, &job);
 }
 
 const struct cpu_kernel sw_cpu_update = {.name = "fast",

@@ -671,6 +671,26 @@ static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+/* A parameter, what belongs to its master, and its moments. */
+static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape,
+                             int moments)
+{
+    case_in(c, dtype, shape, -1, 1);
+    if (dtype == SW_F16) {
+        case_in(c, SW_F32, shape, -1, 1);
+    } else if (dtype == SW_BF16) { /* the master's low half: any 16 bits but those of a NaN's hi */
+        const int i = case_in_zero(c, SW_I16, shape);
+        for (int64_t e = 0; e < sw_shape_elems(&shape); e++) {
+            ((int16_t *)c->in[i].view.data)[e] =
+                (int16_t)case_random(c, 99, (uint64_t)e, -32768, 32767);
+        }
+    }
+    for (int i = 0; i < moments; i++) {
+        case_in(c, stat_of(dtype), shape, i == 0 ? -1 : 0, 1);
+    }
+    c->op.attrs.update.n_states = c->op.n_in - 1;
+}
+
 static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     static const struct {
@@ -679,15 +699,43 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
         int streams; /* 0 dense, 1 sparse, 2 dense and sparse, 3 sparse without rows */
         double step;
     } rows[] = {
-        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.1, 0, 0}, 2, 0, 3},
-        {{SW_UPDATE_ADAM, false, true, false, true, 1e-6, 0.1, 0, 0}, 2, 2, 1},
-        {{SW_UPDATE_ADAM, true, false, false, false, 1e-8, 0, 0, 0}, 2, 1, 7},
-        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.01, 0, 0}, 2, 3, 7},
-        {{SW_UPDATE_SGD, false, false, false, false, 0, 0, 0, 0}, 0, 0, 1},
-        {{SW_UPDATE_SGD, false, false, false, false, 0, 0.1, 0.2, 0}, 1, 2, 2},
-        {{SW_UPDATE_SGD, false, false, true, true, 0, 0.1, 0, 0}, 1, 0, 1},
-        {{SW_UPDATE_SGD, false, false, true, false, 0, 0, 0, 0}, 1, 1, 5},
-        {{SW_UPDATE_ADAM, true, true, false, false, 1e-8, 0.1, 0, 0}, 2, 0, 3}, /* skipped */
+        {{.kind = SW_UPDATE_ADAM,
+          .decoupled = true,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .weight_decay = 0.1},
+         2,
+         0,
+         3},
+        {{.kind = SW_UPDATE_ADAM,
+          .bias_correction = true,
+          .maximize = true,
+          .eps = 1e-6,
+          .weight_decay = 0.1},
+         2,
+         2,
+         1},
+        {{.kind = SW_UPDATE_ADAM, .decoupled = true, .eps = 1e-8}, 2, 1, 7},
+        {{.kind = SW_UPDATE_ADAM,
+          .decoupled = true,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .weight_decay = 0.01},
+         2,
+         3,
+         7},
+        {{.kind = SW_UPDATE_SGD}, 0, 0, 1},
+        {{.kind = SW_UPDATE_SGD, .weight_decay = 0.1, .dampening = 0.2}, 1, 2, 2},
+        {{.kind = SW_UPDATE_SGD, .nesterov = true, .maximize = true, .weight_decay = 0.1}, 1, 0, 1},
+        {{.kind = SW_UPDATE_SGD, .nesterov = true}, 1, 1, 5},
+        {{.kind = SW_UPDATE_ADAM,
+          .decoupled = true,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .weight_decay = 0.1},
+         2,
+         0,
+         3}, /* skipped */
     };
     if (variant >= (int)SW_LEN(rows)) {
         return false;
@@ -700,20 +748,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     c->op.unless_skipped = true;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
     c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
-    case_in(c, dtype, shape, -1, 1);
-    if (dtype == SW_F16) {
-        case_in(c, SW_F32, shape, -1, 1);
-    } else if (dtype == SW_BF16) { /* the master's low half: any 16 bits but those of a NaN's hi */
-        const int i = case_in_zero(c, SW_I16, shape);
-        for (int64_t e = 0; e < sw_shape_elems(&shape); e++) {
-            ((int16_t *)c->in[i].view.data)[e] =
-                (int16_t)case_random(c, 99, (uint64_t)e, -32768, 32767);
-        }
-    }
-    for (int i = 0; i < rows[variant].moments; i++) {
-        case_in(c, stat, shape, i == 0 ? -1 : 0, 1);
-    }
-    c->op.attrs.update.n_states = c->op.n_in - 1;
+    param_and_states(c, dtype, shape, rows[variant].moments);
     for (int i = 0; i <= c->op.attrs.update.n_states; i++) {
         case_out_in_place(c, i);
     }
@@ -723,6 +758,82 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     if (rows[variant].streams != 0) {
         sparse_stream(c, dtype, rows[variant].streams == 3 ? no_rows : sparse_rows);
     }
+    return true;
+}
+
+/* ---- LAMB: more elements than one item of a fast row has, and a part of one ---- */
+
+enum { LAMB_ROWS = 61, LAMB_PADDING = 300 };
+
+static const struct sw_update_attrs lamb_attrs[] = {
+    {.kind = SW_UPDATE_LAMB, .bias_correction = true, .eps = 1e-6, .max_coeff = 10},
+    {.kind = SW_UPDATE_LAMB,
+     .bias_correction = true,
+     .eps = 1e-3,
+     .weight_decay = 0.1,
+     .eps_inside_sqrt = true,
+     .min_coeff = 0.01,
+     .max_coeff = 10},
+    {.kind = SW_UPDATE_LAMB, .eps = 1e-6, .weight_decay = 0.1, .min_coeff = 5, .max_coeff = 10},
+    {.kind = SW_UPDATE_LAMB, .maximize = true, .eps = 1e-6, .min_coeff = 0.01, .max_coeff = 0.02},
+};
+
+/* Variants: the rules above; then the first one with padding, with an element that is not finite, and (for
+ * LAMB_APPLY) skipped. */
+enum { LAMB_PADDED = SW_LEN(lamb_attrs), LAMB_NOT_FINITE, LAMB_SKIPPED, N_LAMB };
+
+static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
+{
+    const struct sw_shape shape = SW_SHAPE(LAMB_ROWS, PARAM_WIDTH);
+    case_init(c, kind, "%s %d %s", kind == SW_OP_LAMB_MOMENTS ? "lamb_moments" : "lamb_apply",
+              variant, name_of(dtype));
+    c->exact = true;
+    c->op.unless_skipped = true;
+    c->op.attrs.update = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
+    c->op.attrs.n = sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
+    c->scalars[SW_SCALAR_SKIP] = variant == LAMB_SKIPPED;
+    param_and_states(c, dtype, shape, 2);
+}
+
+static bool lamb_moments(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= LAMB_SKIPPED) {
+        return false;
+    }
+    lamb_init(c, SW_OP_LAMB_MOMENTS, dtype, variant);
+    const int n_states = c->op.attrs.update.n_states;
+    case_out_in_place(c, n_states - 1);
+    case_out_in_place(c, n_states);
+    case_out(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+    const int g =
+        case_in(c, variant % 2 ? dtype : stat_of(dtype), SW_SHAPE(LAMB_ROWS, PARAM_WIDTH), -1, 1);
+    if (variant == 2 || variant == 3) {
+        sparse_stream(c, dtype, variant == 2 ? sparse_rows : no_rows);
+    }
+    if (variant == LAMB_NOT_FINITE) {
+        make_infinite(c, g, 700, INFINITY);
+        make_infinite(c, g, 4097, NAN);
+    }
+    return true;
+}
+
+static bool lamb_apply(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= N_LAMB) {
+        return false;
+    }
+    lamb_init(c, SW_OP_LAMB_APPLY, dtype, variant);
+    const int n_states = c->op.attrs.update.n_states;
+    int64_t *norms = c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS))].view.data;
+    sw_exact_add(norms, 7);
+    sw_exact_add(norms + SW_STATS_WORDS, 3);
+    norms[SW_EXACT_WORDS] = variant == LAMB_NOT_FINITE;
+    const int ratio = case_in_zero(c, stat_of(dtype), SW_SHAPE(1));
+    case_out_in_place(c, 0);
+    if (n_states > 2) {
+        case_out_in_place(c, 1);
+    }
+    case_out_in_place(c, ratio);
     return true;
 }
 
@@ -784,5 +895,7 @@ const case_build_fn op_cases[SW_OP_COUNT] = {
     [SW_OP_GRAD_STATS] = grad_stats,
     [SW_OP_STATS_FINISH] = stats_finish,
     [SW_OP_UPDATE] = update,
+    [SW_OP_LAMB_MOMENTS] = lamb_moments,
+    [SW_OP_LAMB_APPLY] = lamb_apply,
     [SW_OP_USER] = user,
 };

@@ -494,16 +494,150 @@ static void test_sgd(void **state)
     }
 }
 
-static void test_a_skipped_update_changes_nothing(void **state)
+static double lamb_u(const struct sw_update_attrs *a, double w, double m, double v)
+{
+    return m / (a->eps_inside_sqrt ? sqrt(v + a->eps) : sqrt(v) + a->eps) + a->weight_decay * w;
+}
+
+/* The norms of LAMB as DeepSpeed's kernel defines them, in double: moments without correction, decay within
+ * the direction, eps in either place; nothing from the padding. */
+static void test_lamb_norms(void **state)
+{
+    struct op_case c;
+    for (int variant = 0; op_cases[SW_OP_LAMB_MOMENTS](&c, SW_F64, variant); variant++) {
+        const struct sw_update_attrs *a = &c.op.attrs.update;
+        struct op_case r;
+        double of_w = 0, of_u = 0;
+        run(*state, &c, &r);
+        for (int64_t e = 0; c.op.n_in == 4 && e < c.op.attrs.n; e++) { /* one dense stream */
+            const double w = at(&c.in[0], e), g = at(&c.in[3], e) * 0.3 * 0.7;
+            const double m = 0.9 * at(&c.in[1], e) + 0.1 * g;
+            const double v = 0.99 * at(&c.in[2], e) + 0.01 * g * g;
+            if (isfinite(g)) {
+                near(c.name, at(&r.out[0], e), m, 1e-14);
+                near(c.name, at(&r.out[1], e), v, 1e-14);
+                of_u += lamb_u(a, w, m, v) * lamb_u(a, w, m, v);
+            }
+            of_w += w * w;
+        }
+        const int64_t *norms = r.out[2].view.data;
+        if (c.op.n_in == 4) {
+            near(c.name, sw_exact_value(norms) / of_w, 1, 1e-13);
+        }
+        if (c.op.n_in == 4 && norms[SW_STATS_WORDS + SW_EXACT_WORDS] == 0) {
+            near(c.name, sw_exact_value(norms + SW_STATS_WORDS) / of_u, 1, 1e-13);
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+/* Sums of w^2 and u^2 as stats, and the ratio that must come of them. */
+static void check_ratio(struct sw_device *dev, double w2, double u2, double min, double max,
+                        double want)
 {
     struct op_case c, r;
-    assert_true(op_cases[SW_OP_UPDATE](&c, SW_F32, 8));
-    run(*state, &c, &r);
-    for (int i = 0; i < c.op.n_out; i++) {
-        assert_memory_equal(r.out[i].view.data, c.in[i].view.data, c.in[i].bytes);
+    assert_true(op_cases[SW_OP_LAMB_APPLY](&c, SW_F64, 1));
+    struct sw_update_attrs *a = &c.op.attrs.update;
+    int64_t *norms = c.in[3].view.data;
+    memset(norms, 0, SW_LAMB_WORDS * sizeof *norms);
+    sw_exact_add(norms, w2);
+    sw_exact_add(norms + SW_STATS_WORDS, u2);
+    a->min_coeff = min;
+    a->max_coeff = max;
+    run(dev, &c, &r);
+    assert_true(at(&r.out[1], 0) == want);
+    const double step = 0.01 * sqrt(1 - pow(0.99, 3)) / (1 - pow(0.9, 3));
+    for (int64_t e = 0; e < n_elems(&c.in[0]); e++) {
+        const double w = at(&c.in[0], e), u = lamb_u(a, w, at(&c.in[1], e), at(&c.in[2], e));
+        near(c.name, at(&r.out[0], e), w - step * want * u, 1e-13);
     }
     case_fini(&c);
     case_fini(&r);
+}
+
+static void test_lamb_ratio(void **state)
+{
+    check_ratio(*state, 9, 4, 0.01, 10, 1.5);
+    check_ratio(*state, 9, 4, 0.01, 1.25, 1.25);
+    check_ratio(*state, 9, 4, 1.75, 10, 1.75);
+    check_ratio(*state, 0, 4, 2, 10, 1); /* exactly 1, whatever the bounds */
+    check_ratio(*state, 9, 0, 2, 10, 1);
+}
+
+/* What is no number in one element is one in none: the norm is of all. */
+static void test_lamb_of_what_is_not_finite(void **state)
+{
+    struct op_case c, r;
+    assert_true(op_cases[SW_OP_LAMB_MOMENTS](&c, SW_F32, 5));
+    run(*state, &c, &r);
+    const int64_t *norms = r.out[2].view.data;
+    assert_int_equal(norms[SW_EXACT_WORDS], 0);
+    assert_int_equal(norms[SW_STATS_WORDS + SW_EXACT_WORDS], 2);
+    case_fini(&c);
+    case_fini(&r);
+    assert_true(op_cases[SW_OP_LAMB_APPLY](&c, SW_F32, 5));
+    run(*state, &c, &r);
+    assert_true(isnan(at(&r.out[1], 0)));
+    assert_true(isnan(at(&r.out[0], 0)));
+    case_fini(&c);
+    case_fini(&r);
+}
+
+/* Slices of whole runs, the last one padded, add up to the norms of the tensor, word by word. */
+static void test_lamb_norms_of_shards(void **state)
+{
+    enum { SLICE = 3 * 256, PADDED = 11 * SLICE };
+    struct op_case whole, r;
+    int64_t sum[SW_LAMB_WORDS] = {0};
+    assert_true(op_cases[SW_OP_LAMB_MOMENTS](&whole, SW_F32, 0));
+    const int64_t n = n_elems(&whole.in[0]);
+    assert_true(n < PADDED && n > PADDED - SLICE);
+    for (int64_t first = 0; first < PADDED; first += SLICE) {
+        struct op_case part, q;
+        const int64_t n_here = sw_min_i64(SLICE, n - first);
+        case_init(&part, SW_OP_LAMB_MOMENTS, "lamb_moments of a slice");
+        part.op.attrs = whole.op.attrs;
+        part.op.attrs.n = n_here;
+        for (int i = 0; i < 4; i++) {
+            const int k = case_in_zero(&part, SW_F32, SW_SHAPE(SLICE));
+            memcpy(part.in[k].view.data, (const float *)whole.in[i].view.data + first,
+                   (size_t)n_here * sizeof(float));
+        }
+        case_out_in_place(&part, 1);
+        case_out_in_place(&part, 2);
+        case_out(&part, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+        run(*state, &part, &q);
+        for (int w = 0; w < SW_LAMB_WORDS; w++) {
+            sum[w] += ((const int64_t *)q.out[2].view.data)[w];
+        }
+        case_fini(&part);
+        case_fini(&q);
+    }
+    run(*state, &whole, &r);
+    assert_memory_equal(sum, r.out[2].view.data, sizeof sum);
+    case_fini(&whole);
+    case_fini(&r);
+}
+
+static void check_skipped(struct sw_device *dev, enum sw_op_kind kind, int variant)
+{
+    struct op_case c, r;
+    assert_true(op_cases[kind](&c, SW_F32, variant));
+    assert_true(c.scalars[SW_SCALAR_SKIP] == 1);
+    run(dev, &c, &r);
+    for (int i = 0; i < c.op.n_out; i++) {
+        const struct case_tensor *was = &c.in[c.out[i].alias];
+        assert_memory_equal(r.out[i].view.data, was->view.data, was->bytes);
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
+static void test_a_skipped_update_changes_nothing(void **state)
+{
+    check_skipped(*state, SW_OP_UPDATE, 8);
+    check_skipped(*state, SW_OP_LAMB_APPLY, 6);
 }
 
 int main(void)
@@ -523,6 +657,10 @@ int main(void)
         cmocka_unit_test(test_embedding_grad_sums_by_id),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_lamb_norms),
+        cmocka_unit_test(test_lamb_ratio),
+        cmocka_unit_test(test_lamb_of_what_is_not_finite),
+        cmocka_unit_test(test_lamb_norms_of_shards),
         cmocka_unit_test(test_a_skipped_update_changes_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

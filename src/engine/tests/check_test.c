@@ -87,7 +87,7 @@ static void recorded_models_pass(void **state)
 /* What an optimizer trace is of: the name in its reference.json. */
 static bool is_built(const char *path)
 {
-    static const char *const built[] = {"Adam", "AdamW", "SGD"};
+    static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb"};
     char file[TEST_PATH_CAP];
     struct sw_json_doc *doc = NULL;
     bool found = false;

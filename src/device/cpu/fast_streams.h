@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// fast_streams - the gradient streams of one parameter, for the fast rows that read them: ACCUMULATE,
+// GRAD_STATS, UPDATE, LAMB_MOMENTS.
+#pragma once
+
+#include "device/cpu/fast.h"
+
+enum {
+    CPU_STREAM_ELEMS = CPU_RUN * CPU_RUNS_AT_ONCE
+}; /* 16 KiB of sums: they stay in the L1 cache */
+
+struct cpu_grad_stream {
+    enum sw_dtype dtype;
+    const char *data;
+    const int32_t *index; /* NULL: dense */
+    int64_t n_rows;       /* that are present */
+};
+
+struct cpu_streams {
+    struct cpu_grad_stream stream[SW_OP_MAX_IN];
+    int n;
+    int64_t n_elems, row_elems;
+};
+
+/* Streams from input `first` on; n_elems of the parameter, -1: as far as the streams reach. */
+void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int first,
+                       int64_t n_elems);
+/* s0 + s1 + .. of elements start .. start+n-1: in `buffer`, or where the only stream has them. */
+const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cpu_streams *s,
+                                int64_t start, int64_t n, float *buffer);
+/* Inputs from `first` on are streams of fast dtypes. */
+bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first);
+
+/* The constants of an op whose inputs begin with a parameter and its states. */
+struct cpu_update sw_cpu_update_of(const struct cpu_call *call);

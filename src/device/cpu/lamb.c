@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, the trust
+// ratio, and the size of the step, which has the bias correction as DeepSpeed's kernel has it.
+#include <math.h>
+
+#include "device/cpu/cpu.h"
+
+void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts)
+{
+    for (int w = 0; w < SW_LAMB_WORDS; w++) {
+        norms[w] = 0;
+        for (int64_t i = 0; i < n_parts; i++) {
+            norms[w] += parts[i * SW_LAMB_WORDS + w];
+        }
+    }
+}
+
+/* Not a number where an element is not finite or too large. */
+static double norm(const int64_t *stats)
+{
+    return stats[SW_EXACT_WORDS] > 0 ? NAN : sqrt(sw_exact_value(stats));
+}
+
+double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *norms)
+{
+    const double of_w = norm(norms), of_u = norm(norms + SW_STATS_WORDS);
+    if (of_w == 0 || of_u == 0) {
+        return 1;
+    }
+    double ratio = of_w / of_u; /* the comparisons let a NaN pass */
+    ratio = ratio > attrs->max_coeff ? attrs->max_coeff : ratio;
+    return ratio < attrs->min_coeff ? attrs->min_coeff : ratio;
+}
+
+double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars)
+{
+    const double lr = scalars[SW_SCALAR_LR], t = scalars[SW_SCALAR_STEP];
+    if (!attrs->bias_correction) {
+        return lr;
+    }
+    return lr * sqrt(1 - pow(scalars[SW_SCALAR_BETA2], t)) / (1 - pow(scalars[SW_SCALAR_BETA1], t));
+}
