@@ -20,6 +20,7 @@ struct sw_config_options {
     bool json;     /* one JSON object: config, source, not_built and, if asked, schedule */
     bool schedule; /* rates of the first n_steps optimizer steps */
     int n_steps;
+    long long elastic_ranks; /* sw_config_elastic_text: ranks at hand; 0 = none yet */
 };
 
 /*
@@ -33,6 +34,17 @@ struct sw_config_options {
  */
 SW_API sw_status sw_config_report(const struct sw_config_options *options, char **out_text,
                                   char **out_notes);
+
+/*
+ * sw_config_elastic_text - what the `elasticity` block makes: global batch, numbers of ranks that divide
+ * it, and for options->elastic_ranks the micro-batch and accumulation. Reads the file and edits of
+ * the options, and json.
+ *
+ * out_text     the caller's: sw_text_free
+ *
+ * SW_E_CONFIG  no such block, or that number of ranks is not among the valid ones
+ */
+SW_API sw_status sw_config_elastic_text(const struct sw_config_options *options, char **out_text);
 
 /* Type, default, range, meaning and state of a key ("fp16.loss_scale", "loss_scale") or of the keys
  * of a block. The caller's: sw_text_free. SW_E_CONFIG names the nearest key. */

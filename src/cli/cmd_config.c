@@ -10,7 +10,7 @@
 struct run {
     const char *file, *explain;
     struct words sets;
-    int64_t ranks, n_steps; /* -1: no schedule */
+    int64_t ranks, n_steps, elastic; /* -1: no schedule, no elasticity */
     bool json, docs;
 };
 
@@ -24,9 +24,13 @@ static sw_status ask(const struct run *run, char **out_text, char **out_notes)
         .json = run->json,
         .schedule = run->n_steps >= 0,
         .n_steps = (int)run->n_steps,
+        .elastic_ranks = run->elastic,
     };
     if (run->explain) {
         return sw_config_explain_text(run->explain, out_text);
+    }
+    if (run->elastic >= 0) {
+        return sw_config_elastic_text(&options, out_text);
     }
     return run->docs ? sw_config_docs_text(out_text)
                      : sw_config_report(&options, out_text, out_notes);
@@ -49,7 +53,7 @@ static int show(const struct command *command, const struct run *run)
 
 int sw_cmd_config(int argc, char **argv)
 {
-    struct run run = {.ranks = 1, .n_steps = -1};
+    struct run run = {.ranks = 1, .n_steps = -1, .elastic = -1};
     struct words files = {0};
     const struct flag flags[] = {
         {"--ranks", FLAG_INT, &run.ranks, "N", "data-parallel ranks of the batch arithmetic (1)",
@@ -59,11 +63,14 @@ int sw_cmd_config(int argc, char **argv)
         {"--json", FLAG_BOOL, &run.json, NULL, "one object: config, source, not_built, schedule",
          false},
         {"--schedule", FLAG_INT, &run.n_steps, "N", "learning rate and momentum of N steps", false},
+        {"--elastic", FLAG_INT, &run.elastic, "N",
+         "what the elasticity block makes of N ranks (0: none yet)", false},
         {"--explain", FLAG_TEXT, &run.explain, "KEY", "what a key or a block means", false},
         {"--docs", FLAG_BOOL, &run.docs, NULL, "the manual page docs/config.md", false},
     };
     const struct command command = {
-        "config", "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N] | --explain KEY",
+        "config",
+        "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | --explain KEY",
         "Prints the effective values of a ds_config.json and where each came from.", flags,
         sizeof flags / sizeof flags[0]};
     int status = cli_parse(&command, argc, argv, &files);
@@ -74,6 +81,8 @@ int sw_cmd_config(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--ranks must be positive");
     } else if (status < 0 && (run.n_steps < -1 || run.n_steps > INT_MAX)) {
         status = cli_fail(&command, CLI_REFUSED, "--schedule must not be negative");
+    } else if (status < 0 && run.elastic < -1) {
+        status = cli_fail(&command, CLI_REFUSED, "--elastic must not be negative");
     } else if (status < 0) {
         status = show(&command, &run);
     }

@@ -220,6 +220,26 @@ void sw_config_close(struct sw_config *config);
  */
 sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_batches);
 
+/* One global batch that many numbers of ranks divide. */
+struct sw_config_elastic {
+    int64_t train_batch_size;
+    int64_t micro_batch_size; /* on world_size ranks; 0 without one */
+    int64_t *ranks;           /* [n_ranks] data-parallel ranks that divide it, ascending; owned */
+    int n_ranks;
+};
+
+/*
+ * sw_config_elastic - what DeepSpeed's `elasticity` block, version 0.1 or 0.2, makes of its bounds.
+ *
+ * world_size   ranks at hand; 0 = none yet, which version 0.2 refuses
+ * out          sw_config_elastic_fini
+ *
+ * SW_E_CONFIG  no block that is enabled, bounds that nothing meets, or world_size not in the list
+ */
+sw_status sw_config_elastic(const struct sw_config *config, int64_t world_size,
+                            struct sw_config_elastic *out);
+void sw_config_elastic_fini(struct sw_config_elastic *elastic);
+
 /* SW_E_UNSUP names the first key that asks for something that this version does not do. */
 sw_status sw_config_check_built(const struct sw_config *config);
 /* All of them, one a line, with file and line; SW_E_UNSUP when there was any. */

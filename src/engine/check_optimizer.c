@@ -122,9 +122,12 @@ static sw_status set_start(struct trace *t)
         const struct sw_persistent *item = &t->plan->persistent[i];
         SW_TRY(sw_executor_zero(t->executor, item));
         if (item->role == SW_ROLE_PARAM) {
-            char name[256];
+            char name[512];
             snprintf(name, sizeof name, "init.%s", item->name);
             const struct sw_safetensor *start = sw_safetensors_find(t->inputs, name);
+            if (!start) {
+                return SW_FAIL(SW_E_FORMAT, "%s: no tensor %s", t->c->path, name);
+            }
             SW_TRY(sw_executor_load(t->executor, item, 0, start->data, start->bytes));
         }
     }

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens per second of the same training step as bench/train_gpt2.c, in PyTorch: GPT-2 (124M) of transformers,
+AdamW, gradients clipped to 1, no dropout. bf16: autocast over fp32 weights.
+
+    python bench/train_gpt2_pytorch.py [f32|bf16] [B] [T] [steps] [compile]
+"""
+import resource
+import statistics
+import sys
+import time
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+dtype, batch, tokens, steps = (sys.argv[1:5] + ["f32", "4", "64", "5"][len(sys.argv) - 1:])[:4]
+batch, tokens, steps = int(batch), int(tokens), int(steps)
+torch.set_num_threads(2)
+torch.manual_seed(1)
+model = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+model.train()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+forward = torch.compile(model) if "compile" in sys.argv else model
+ids = torch.randint(0, 50257, (batch, tokens))
+
+
+def step():
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        loss = forward(input_ids=ids, labels=ids).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+for _ in range(2):
+    step()
+times = []
+for _ in range(steps):
+    start = time.perf_counter()
+    step()
+    times.append(time.perf_counter() - start)
+median = statistics.median(times)
+print(f"pytorch {torch.__version__} {dtype} B={batch} T={tokens}: {median:.4f} s a step, "
+      f"{batch * tokens / median:.1f} tokens/s, peak RSS "
+      f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9:.2f} GB")
