@@ -23,12 +23,12 @@ find_package(Threads REQUIRED)
 
 add_library(sw_compile INTERFACE)
 target_compile_definitions(sw_compile INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64
-    SPILLWAY_VERSION="${PROJECT_VERSION}")
+    SPILLWAY_VERSION="${PROJECT_VERSION}" SPILLWAY_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
 target_compile_options(sw_compile INTERFACE
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
     -ffp-contract=off -fno-math-errno "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
     $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
-target_link_libraries(sw_compile INTERFACE Threads::Threads m)
+target_link_libraries(sw_compile INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 set(san_flags "")
 if(SPILLWAY_SAN)

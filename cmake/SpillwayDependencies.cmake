@@ -60,22 +60,39 @@ sw_dependency(HWLOC HEADER hwloc.h LIBRARY hwloc PACKAGE libhwloc-dev
 sw_dependency(CMOCKA HEADER cmocka.h LIBRARY cmocka PACKAGE libcmocka-dev
     WITHOUT "tests use the small runner in tests/support")
 
-# MPI has compiler wrappers of its own, so CMake's module finds it.
-add_library(sw_ext_MPI INTERFACE)
-set(mpi_note "ranks are threads of one process (apt-get install libopenmpi-dev)")
+# MPI: a module for each that is here, compiled by its own wrapper (binary interfaces differ) and opened
+# at run time by src/comm/mpi/world.c.
+set(mpi_without "ranks are threads of one process (apt-get install libopenmpi-dev openmpi-bin)")
+set(SPILLWAY_MPI_MODULES "")
 if(SPILLWAY_MINIMAL OR SPILLWAY_MPI STREQUAL "OFF")
-    set(MPI_C_FOUND FALSE)
-    set(mpi_note "ranks are threads of one process (switched off)")
+    set(mpi_without "ranks are threads of one process (switched off)")
 else()
-    find_package(MPI QUIET COMPONENTS C)
-    if(MPI_C_FOUND)
-        target_link_libraries(sw_ext_MPI INTERFACE MPI::MPI_C)
-    elseif(NOT SPILLWAY_MPI STREQUAL "AUTO")
-        message(FATAL_ERROR "SPILLWAY_MPI is ${SPILLWAY_MPI}, but no MPI was found. "
-            "On Debian: apt-get install libopenmpi-dev")
+    foreach(wrapper IN ITEMS mpicc.openmpi mpicc.mpich mpicc)
+        find_program(SPILLWAY_${wrapper} ${wrapper})
+        mark_as_advanced(SPILLWAY_${wrapper})
+        if(NOT SPILLWAY_${wrapper})
+            continue()
+        endif()
+        file(WRITE "${PROJECT_BINARY_DIR}/mpi_flavour.c" "#include <mpi.h>\n"
+            "#ifdef OPEN_MPI\nflavour openmpi\n#elif defined MPICH_VERSION\nflavour mpich\n#endif\n")
+        execute_process(COMMAND "${SPILLWAY_${wrapper}}" -E "${PROJECT_BINARY_DIR}/mpi_flavour.c"
+            OUTPUT_VARIABLE preprocessed ERROR_QUIET)
+        if(preprocessed MATCHES "flavour ([a-z]+)" AND
+           NOT CMAKE_MATCH_1 IN_LIST SPILLWAY_MPI_MODULES)
+            list(APPEND SPILLWAY_MPI_MODULES ${CMAKE_MATCH_1})
+            set(SPILLWAY_MPI_WRAPPER_${CMAKE_MATCH_1} "${SPILLWAY_${wrapper}}")
+        endif()
+    endforeach()
+    if(NOT SPILLWAY_MPI_MODULES AND NOT SPILLWAY_MPI STREQUAL "AUTO")
+        message(FATAL_ERROR "SPILLWAY_MPI is ${SPILLWAY_MPI}, but no wrapper mpicc was found. "
+            "On Debian: apt-get install libopenmpi-dev openmpi-bin")
     endif()
 endif()
-sw_record_dependency(MPI "${MPI_C_FOUND}" "${mpi_note}")
+if(SPILLWAY_MPI_MODULES)
+    sw_record_dependency(MPI TRUE "")
+else()
+    sw_record_dependency(MPI FALSE "${mpi_without}")
+endif()
 
 function(sw_print_summary)
     get_property(lines GLOBAL PROPERTY SPILLWAY_SUMMARY)

@@ -13,6 +13,10 @@ install(TARGETS spillway_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET spillway_program)
     install(TARGETS spillway_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
+    install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)
+endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

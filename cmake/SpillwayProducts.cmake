@@ -23,7 +23,7 @@ if(object_files)
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
         target_link_libraries(${product} PRIVATE
-            $<BUILD_INTERFACE:sw_compile> Threads::Threads m)
+            $<BUILD_INTERFACE:sw_compile> Threads::Threads ${CMAKE_DL_LIBS} m)
         foreach(ext IN LISTS room_external)
             target_link_libraries(${product} PRIVATE $<BUILD_INTERFACE:${ext}>)
         endforeach()
@@ -40,6 +40,18 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.c" AND TARGET spillway_static)
     target_include_directories(spillway_program PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(spillway_program PRIVATE spillway_static sw_compile ${room_external})
 endif()
+
+# spillway_<mpi>.so: beside the program in the build, in <libdir>/spillway when installed.
+set(mpi_module "${PROJECT_SOURCE_DIR}/src/comm/mpi/module")
+foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
+    set(output "${PROJECT_BINARY_DIR}/spillway_${mpi}.so")
+    add_custom_command(OUTPUT "${output}"
+        COMMAND "${SPILLWAY_MPI_WRAPPER_${mpi}}" -std=gnu17 -O2 -g -fPIC -shared -fvisibility=hidden
+            -Wall -Wextra "$<$<BOOL:${SPILLWAY_WERROR}>:-Werror>" -o "${output}"
+            "-I${PROJECT_SOURCE_DIR}/src" "${mpi_module}/module.c"
+        DEPENDS "${mpi_module}/module.c" "${mpi_module}/module.h" COMMAND_EXPAND_LISTS VERBATIM)
+    add_custom_target(spillway_${mpi}_module ALL DEPENDS "${output}")
+endforeach()
 
 # bench/<x>.c: one program each, made by the target `bench` and by name.
 add_custom_target(bench)

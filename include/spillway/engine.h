@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 typedef struct sw_engine sw_engine;
-struct sw_collectives; /* ranks that train one model together: spillway/ranks.h */
+typedef struct sw_comm sw_comm; /* ranks that train one model together: spillway/comm.h */
 
 /* A tensor given to the model by the name of its sw_input; data is row-major and borrowed. */
 struct sw_tensor {
@@ -53,7 +53,7 @@ struct sw_engine_options {
 
     /* This rank among the others, borrowed; NULL = alone. Then every call that computes, saves or loads
      * is collective: each rank makes it, in the same order. */
-    const struct sw_collectives *ranks;
+    sw_comm *comm;
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */

@@ -3,7 +3,6 @@
 // [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
 // Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,14 +23,6 @@ struct run { /* one configuration on some ranks */
     double *norms, *lrs; /* [steps] */
     float *weights;      /* [n_weights], all parameters, one after the other */
     int64_t n_weights;
-};
-
-struct rank {
-    struct run *run;
-    const struct sw_collectives *ops;
-    sw_status st;
-    char message[512];
-    pthread_t thread;
 };
 
 /* ---- one rank ---- */
@@ -102,9 +93,9 @@ static sw_status collect(struct run *run, sw_engine *e)
     return SW_OK;
 }
 
-static sw_status run_rank(struct rank *r)
+static sw_status run_rank(void *ctx, sw_comm *comm)
 {
-    struct run *run = r->run;
+    struct run *run = ctx;
     const size_t n = (size_t)(run->batch * run->tokens);
     const struct sw_engine_options options = {.config_path = run->config,
                                               .sets = run->sets,
@@ -112,7 +103,7 @@ static sw_status run_rank(struct rank *r)
                                               .model = run->model,
                                               .seq_len = run->tokens,
                                               .no_dropout = true,
-                                              .ranks = r->ops};
+                                              .comm = comm};
     sw_engine *e = NULL;
     int32_t *ids = sw_alloc("check", n * sizeof *ids),
             *labels = sw_alloc("check", n * sizeof *labels);
@@ -126,48 +117,12 @@ static sw_status run_rank(struct rank *r)
     return st;
 }
 
-static void *rank_main(void *arg)
-{
-    struct rank *r = arg;
-    r->st = run_rank(r);
-    if (r->st < 0) {
-        snprintf(r->message, sizeof r->message, "%s", sw_error_message());
-        r->ops->abort(r->ops->ctx, r->st);
-    }
-    return NULL;
-}
-
-/* ---- all ranks ---- */
+/* A recorded run is short: nobody waits for long unless something broke. */
+static const double deadline_s = 300;
 
 static sw_status run_all(struct run *run)
 {
-    struct sw_thread_ranks *world = NULL;
-    struct rank *ranks = sw_alloc_zero("check", (size_t)run->ranks, sizeof *ranks);
-    SW_TRY_ALLOC(ranks, "ranks");
-    sw_status st = sw_thread_ranks_open(run->ranks, 300, &world);
-    int n = 0;
-    for (; st >= 0 && n < run->ranks; n++) {
-        ranks[n].run = run;
-        ranks[n].ops = sw_thread_ranks_at(world, n);
-        if (pthread_create(&ranks[n].thread, NULL, rank_main, &ranks[n]) != 0) {
-            ranks[n].ops->abort(ranks[n].ops->ctx, SW_E_NOMEM);
-            st = SW_FAIL(SW_E_NOMEM, "no thread for rank %d", n);
-            break;
-        }
-    }
-    const struct rank *failed = NULL;
-    for (int r = 0; r < n; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        if (ranks[r].st < 0 && (!failed || failed->st == SW_E_PEER)) {
-            failed = &ranks[r];
-        }
-    }
-    if (st >= 0 && failed) {
-        st = SW_FAIL(failed->st, "rank %d: %s", (int)(failed - ranks), failed->message);
-    }
-    sw_thread_ranks_close(world);
-    sw_free(ranks);
-    return st;
+    return sw_threads_run(run->ranks, deadline_s, run_rank, run);
 }
 
 /* ---- comparing ---- */

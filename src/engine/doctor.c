@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "spillway/comm.h"
 
 /* Set by the build for every room that wraps the library. */
 static const struct {
@@ -20,7 +21,6 @@ static const struct {
      "no byte-level BPE tokenizers (apt-get install libutf8proc-dev)"},
     {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
-    {"MPI", SW_HAVE_MPI, "one process"},
 };
 
 sw_status sw_doctor_text(int n_threads, char **out)
@@ -41,6 +41,11 @@ sw_status sw_doctor_text(int n_threads, char **out)
         sw_str_printf(&text, "%s %-9s%s%s\n", libraries[i].found ? "✓" : "✗", libraries[i].name,
                       libraries[i].found ? "" : " ",
                       libraries[i].found ? "" : libraries[i].without);
+    }
+    char *world = NULL;
+    if (sw_world_text(&world) >= 0) {
+        sw_str_puts(&text, world);
+        sw_text_free(world);
     }
     sw_str_printf(&text, "cpu      %s, %d threads\nisa      %s\nkernels  %s\n", report.cpu,
                   report.n_threads, report.isa, sw_device_kernel_set(dev));

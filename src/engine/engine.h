@@ -87,8 +87,8 @@ sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 struct sw_train_options;
 struct sw_train_result;
 /* The job of one rank; all but rank 0 print to `out` too, so give them a quiet one. */
-sw_status sw_train_rank(const struct sw_train_options *options, const struct sw_collectives *ranks,
-                        FILE *out, bool *started, struct sw_train_result *result);
+sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, FILE *out,
+                        bool *started, struct sw_train_result *result);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */

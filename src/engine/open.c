@@ -271,6 +271,28 @@ static sw_status make_plan(struct sw_engine *e)
 
 /* ---- open and close ---- */
 
+/* Ranks that would not compute the same find out before the first step. */
+static sw_status check_same_math(struct sw_engine *e)
+{
+    if (e->ranks == 1) {
+        return SW_OK;
+    }
+    const int64_t mine = (int64_t)e->plan->fingerprint;
+    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
+                              "the math fingerprint"));
+    for (int r = 0; r < e->ranks; r++) {
+        if (e->statuses[r] != mine) {
+            return SW_FAIL(SW_E_PEER,
+                           "rank %d would compute something else: its math fingerprint is %016llx, "
+                           "that of rank %d is %016llx (model, configuration, --seed, --seq-len, "
+                           "or a processor with other kernels)",
+                           r, (unsigned long long)e->statuses[r], e->rank,
+                           (unsigned long long)mine);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
@@ -290,8 +312,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     }
     e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
+    SW_TRY(check_same_math(e));
     const struct sw_executor_options options = {
-        .ranks = o->ranks, .verify = o->verify, .profile = o->profile};
+        .comm = o->comm, .verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
@@ -307,8 +330,8 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     e->options = *options;
     e->export_dtype = SW_F32;
     e->lr_override = NAN;
-    e->rank = options->ranks ? options->ranks->rank : 0;
-    e->ranks = options->ranks ? options->ranks->size : 1;
+    e->rank = options->comm ? sw_comm_rank(options->comm) : 0;
+    e->ranks = options->comm ? sw_comm_size(options->comm) : 1;
     sw_arena_init(&e->names, "engine");
     const sw_status st = open_engine(e, options);
     if (st < 0) {

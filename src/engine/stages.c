@@ -39,7 +39,6 @@ static double formula(int stage, double elems, double ranks, bool wide)
 static sw_status plan_stage(const struct sw_engine_options *options, int ranks, int stage,
                             struct sw_str *out)
 {
-    const struct sw_collectives world = {.size = ranks};
     struct sw_engine_options o = *options;
     const char *sets[64];
     char text[64];
@@ -55,8 +54,12 @@ static sw_status plan_stage(const struct sw_engine_options *options, int ranks, 
     o.sets = sets;
     o.n_sets = options->n_sets + 1;
     o.plan_only = true;
-    o.ranks = &world;
-    SW_TRY(sw_initialize(&o, &e));
+    SW_TRY(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.comm));
+    const sw_status st = sw_initialize(&o, &e);
+    if (st < 0) {
+        sw_comm_close(o.comm, true);
+        return st;
+    }
     const struct held held = count(e->plan);
     const double elems = (double)sw_engine_parameters(e);
     char buf[6][32];
@@ -76,6 +79,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int ranks, 
         sw_format_bytes(buf[3], sizeof buf[3], (double)held.total),
         sw_format_bytes(buf[4], sizeof buf[4], formula(stage, elems, ranks, e->dtype == SW_F32)));
     sw_close(e);
+    sw_comm_close(o.comm, false);
     return SW_OK;
 }
 

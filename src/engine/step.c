@@ -88,9 +88,8 @@ static sw_status total_losses(struct sw_engine *e, struct totals *out)
 {
     const double *all = e->losses;
     if (e->ranks > 1) {
-        const struct sw_collectives *ranks = e->options.ranks;
-        SW_TRY(ranks->all_gather(ranks->ctx, e->losses, e->all_losses,
-                                 2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
+        SW_TRY(sw_comm_all_gather(e->options.comm, e->losses, e->all_losses,
+                                  2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
         all = e->all_losses;
     }
     struct totals t = {0};
@@ -194,19 +193,7 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
 {
-    if (e->ranks == 1) {
-        return st;
-    }
-    const struct sw_collectives *ranks = e->options.ranks;
-    const int64_t mine = st;
-    SW_TRY(ranks->all_gather(ranks->ctx, &mine, e->statuses, sizeof mine, what));
-    for (int r = 0; r < e->ranks && st >= 0; r++) {
-        if (e->statuses[r] < 0) {
-            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, r,
-                           sw_status_string((sw_status)e->statuses[r]));
-        }
-    }
-    return st;
+    return e->ranks == 1 ? st : sw_comm_agree(e->options.comm, st, what);
 }
 
 static sw_status check_idle(const struct sw_engine *e, int i_program, const char *what)

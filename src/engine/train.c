@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +15,8 @@
 
 struct job {
     const struct sw_train_options *options;
-    const struct sw_collectives *ranks; /* NULL = alone */
-    bool leads;                         /* rank 0: prints, writes metrics and exports */
+    sw_comm *comm; /* NULL = alone */
+    bool leads;    /* rank 0: prints, writes metrics and exports */
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
@@ -95,7 +94,7 @@ static sw_status open_engine(struct job *job)
         .want_eval = o->eval_every > 0,
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
         .profile = o->profile,
-        .ranks = job->ranks,
+        .comm = job->comm,
     };
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
@@ -473,6 +472,11 @@ static void tear_down(struct job *job)
     sw_free(job->batches);
 }
 
+static double deadline_of(const struct sw_train_options *options)
+{
+    return options->deadline_s > 0 ? options->deadline_s : 300;
+}
+
 /* All ranks stop after the same step, whoever got the signal. */
 static sw_status agree_to_stop(struct job *job, bool *stopped)
 {
@@ -482,22 +486,21 @@ static sw_status agree_to_stop(struct job *job, bool *stopped)
         *stopped = mine != SW_OK;
         return SW_OK;
     }
-    const struct sw_collectives *ranks = job->ranks;
     const int64_t word = mine;
     SW_TRY(
-        ranks->all_gather(ranks->ctx, &word, job->engine->statuses, sizeof word, "the stop flag"));
+        sw_comm_all_gather(job->comm, &word, job->engine->statuses, sizeof word, "the stop flag"));
     for (int r = 0; r < job->engine->ranks; r++) {
         *stopped |= job->engine->statuses[r] != SW_OK;
     }
     return SW_OK;
 }
 
-sw_status sw_train_rank(const struct sw_train_options *options, const struct sw_collectives *ranks,
-                        FILE *out, bool *started, struct sw_train_result *result)
+sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, FILE *out,
+                        bool *started, struct sw_train_result *result)
 {
     struct job job = {.options = options,
-                      .ranks = ranks,
-                      .leads = !ranks || ranks->rank == 0,
+                      .comm = comm,
+                      .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
                       .progress = sw_progress_start(out),
                       .val_loss = NAN,
@@ -541,97 +544,68 @@ sw_status sw_train_rank(const struct sw_train_options *options, const struct sw_
         }
         fputc('\n', out);
     }
-    if (st < 0 && ranks && ranks->abort) {
-        ranks->abort(ranks->ctx, st);
-    }
     tear_down(&job);
     return st;
 }
 
 /* ---- many ranks ---- */
 
-struct rank_thread {
+struct threads_job {
     const struct sw_train_options *options;
-    const struct sw_collectives *ranks;
-    FILE *out;
-    bool started;
-    struct sw_train_result result;
-    sw_status st;
-    char message[1024];
-    pthread_t thread;
+    FILE *out, *quiet;
+    bool *started; /* of rank 0, as the result */
+    struct sw_train_result *result;
 };
 
-static void *rank_main(void *arg)
+static sw_status rank_main(void *ctx, sw_comm *comm)
 {
-    struct rank_thread *t = arg;
-    t->st = sw_train_rank(t->options, t->ranks, t->out, &t->started, &t->result);
-    if (t->st < 0) {
-        snprintf(t->message, sizeof t->message, "%s", sw_error_message());
-    }
-    return NULL;
+    const struct threads_job *t = ctx;
+    struct sw_train_result ignored;
+    bool started;
+    return sw_comm_rank(comm) == 0 ? sw_train_rank(t->options, comm, t->out, t->started, t->result)
+                                   : sw_train_rank(t->options, comm, t->quiet, &started, &ignored);
 }
 
-/* The rank whose failure the others only report. */
-static const struct rank_thread *first_failure(const struct rank_thread *threads, int n)
+static sw_status train_threads(struct threads_job *t)
 {
-    const struct rank_thread *first = NULL;
-    for (int r = 0; r < n; r++) {
-        if (threads[r].st < 0 &&
-            (!first || (first->st == SW_E_PEER && threads[r].st != SW_E_PEER))) {
-            first = &threads[r];
-        }
-    }
-    return first;
+    return sw_threads_run((int)t->options->ranks, deadline_of(t->options), rank_main, t);
 }
 
-static sw_status train_threads(const struct sw_train_options *options, FILE *out, bool *started,
-                               struct sw_train_result *result)
+/* This process is one of those that mpirun or srun started. */
+static sw_status train_in_world(struct threads_job *t, sw_comm *comm)
 {
-    const int n = (int)options->ranks;
-    const double deadline_s = options->deadline_s > 0 ? options->deadline_s : 300;
-    struct sw_thread_ranks *world = NULL;
-    struct rank_thread *threads = sw_alloc_zero("train", (size_t)n, sizeof *threads);
-    FILE *quiet = fopen("/dev/null", "w");
-    sw_status st = SW_OK;
-    int n_running = 0;
-    if (!threads || !quiet) {
-        st = SW_FAIL(SW_E_NOMEM, "no resources for %d ranks", n);
-        goto done;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    sw_status st;
+    if (t->options->ranks > 0 && t->options->ranks != size) {
+        st = SW_FAIL(SW_E_ARG, "--ranks %lld: %d processes were started, and each is one rank",
+                     (long long)t->options->ranks, size);
+    } else {
+        st = sw_train_rank(t->options, comm, rank == 0 ? t->out : t->quiet, t->started, t->result);
     }
-    SW_TRY_OR(done, sw_thread_ranks_open(n, deadline_s, &world));
-    for (; n_running < n; n_running++) {
-        struct rank_thread *t = &threads[n_running];
-        t->options = options;
-        t->ranks = sw_thread_ranks_at(world, n_running);
-        t->out = n_running == 0 ? out : quiet;
-        if (pthread_create(&t->thread, NULL, rank_main, t) != 0) {
-            t->ranks->abort(t->ranks->ctx, SW_E_NOMEM);
-            st = SW_FAIL(SW_E_NOMEM, "no thread for rank %d", n_running);
-            break;
-        }
+    if (st < 0) {
+        sw_comm_abort(comm, st);
+        sw_fail_prefix(st, "rank %d of %d", rank, size);
     }
-    for (int r = 0; r < n_running; r++) {
-        pthread_join(threads[r].thread, NULL);
-        *started |= threads[r].started;
-    }
-    *result = threads[0].result;
-    const struct rank_thread *failed = first_failure(threads, n_running);
-    if (st >= 0 && failed) {
-        st = SW_FAIL(failed->st, "rank %d: %s", (int)(failed - threads), failed->message);
-    }
-done:
-    sw_thread_ranks_close(world);
-    if (quiet) {
-        fclose(quiet);
-    }
-    sw_free(threads);
+    sw_comm_close(comm, st < 0);
     return st;
 }
 
 sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
                    struct sw_train_result *result)
 {
+    struct threads_job t = {.options = options, .out = out, .started = started, .result = result};
+    sw_comm *world = NULL;
     *started = false;
-    return options->ranks > 1 ? train_threads(options, out, started, result)
-                              : sw_train_rank(options, NULL, out, started, result);
+    SW_TRY(sw_world_open(deadline_of(options), &world));
+    if (!world && options->ranks <= 1) {
+        return sw_train_rank(options, NULL, out, started, result);
+    }
+    t.quiet = fopen("/dev/null", "w");
+    if (!t.quiet) {
+        sw_comm_close(world, true);
+        return SW_FAIL(SW_E_NOMEM, "no resources for ranks");
+    }
+    const sw_status st = world ? train_in_world(&t, world) : train_threads(&t);
+    fclose(t.quiet);
+    return st;
 }

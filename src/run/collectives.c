@@ -13,72 +13,43 @@ static void clear_padding(const struct sw_value_info *info, void *data)
     memset((char *)data + used, 0, all - used);
 }
 
-static void add_slice(float *acc, enum sw_dtype dtype, const void *slice, int64_t n, bool first)
-{
-    if (first) {
-        sw_convert(SW_F32, acc, dtype, slice, n);
-        return;
-    }
-    switch (dtype) {
-    case SW_F32: {
-        const float *x = slice;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += x[i];
-        }
-        break;
-    }
-    case SW_BF16: {
-        const uint16_t *x = slice;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += sw_bf16_to_f32(x[i]);
-        }
-        break;
-    }
-    default: {
-        const uint16_t *x = slice;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += sw_f16_to_f32(x[i]);
-        }
-        break;
-    }
-    }
-}
-
-static sw_status reduce(const struct sw_collectives *ranks, const struct sw_collective_call *call)
+static sw_status reduce(sw_comm *comm, const struct sw_collective_call *call)
 {
     const struct sw_value_info *acc = &call->graph->values[call->op->in[0]];
     const struct sw_value_info *grad = &call->graph->values[call->op->in[1]];
-    const int64_t n = sw_shape_elems(&acc->shape);
-    const size_t slice_bytes = (size_t)n * sw_dtype_bytes(grad->dtype);
     clear_padding(grad, call->in[1]);
-    SW_TRY(ranks->all_to_all(ranks->ctx, call->in[1], call->workspace, slice_bytes, acc->name));
-    for (int r = 0; r < call->n_active; r++) {
-        add_slice(call->in[0], grad->dtype, (const char *)call->workspace + (size_t)r * slice_bytes,
-                  n, call->first && r == 0);
-    }
-    return SW_OK;
+    const struct sw_reduction reduction = {
+        .dtype = grad->dtype,
+        .src = call->in[1],
+        .workspace = call->workspace,
+        .acc = call->in[0],
+        .n = sw_shape_elems(&acc->shape),
+        .fresh = call->first,
+        .n_contributors = call->n_active,
+    };
+    return sw_comm_reduce_scatter(comm, &reduction, acc->name);
 }
 
-static sw_status gather(const struct sw_collectives *ranks, const struct sw_collective_call *call)
+static sw_status gather(sw_comm *comm, const struct sw_collective_call *call)
 {
     const struct sw_value_info *slice = &call->graph->values[call->op->in[0]];
     const char *what = slice->name ? slice->name : "a parameter";
-    return ranks->all_gather(ranks->ctx, call->in[0], call->out[0], sw_value_bytes(slice), what);
+    return sw_comm_all_gather(comm, call->in[0], call->out[0], sw_value_bytes(slice), what);
 }
 
 /* Words of exact sums add without rounding, so the order of ranks cannot matter. */
-static sw_status merge_stats(const struct sw_collectives *ranks,
-                             const struct sw_collective_call *call)
+static sw_status merge_stats(sw_comm *comm, const struct sw_collective_call *call)
 {
     const struct sw_value_info *info = &call->graph->values[call->op->in[0]];
     const int64_t n_words = sw_shape_elems(&info->shape);
     int64_t *stats = call->in[0];
     const int64_t *all = call->workspace;
-    SW_TRY(ranks->all_gather(ranks->ctx, stats, call->workspace, sw_value_bytes(info),
-                             info->name ? "the gradient norm" : "the norms of a tensor"));
+    const int size = sw_comm_size(comm);
+    SW_TRY(sw_comm_all_gather(comm, stats, call->workspace, sw_value_bytes(info),
+                              info->name ? "the gradient norm" : "the norms of a tensor"));
     for (int64_t w = 0; w < n_words; w++) {
         int64_t sum = 0;
-        for (int r = 0; r < ranks->size; r++) {
+        for (int r = 0; r < size; r++) {
             sum += all[r * n_words + w];
         }
         stats[w] = sum;
@@ -86,15 +57,14 @@ static sw_status merge_stats(const struct sw_collectives *ranks,
     return SW_OK;
 }
 
-sw_status sw_collective_run(const struct sw_collectives *ranks,
-                            const struct sw_collective_call *call)
+sw_status sw_collective_run(sw_comm *comm, const struct sw_collective_call *call)
 {
     switch (call->op->kind) {
     case SW_OP_REDUCE:
-        return reduce(ranks, call);
+        return reduce(comm, call);
     case SW_OP_GATHER:
-        return gather(ranks, call);
+        return gather(comm, call);
     default:
-        return merge_stats(ranks, call);
+        return merge_stats(comm, call);
     }
 }

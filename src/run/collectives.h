@@ -13,5 +13,4 @@ struct sw_collective_call {
     int n_active; /* ranks that contribute to a sum: the first n */
 };
 
-sw_status sw_collective_run(const struct sw_collectives *ranks,
-                            const struct sw_collective_call *call);
+sw_status sw_collective_run(sw_comm *comm, const struct sw_collective_call *call);

@@ -38,8 +38,8 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
     if (sw_op_is_collective(op->kind)) {
-        if (!ex->options.ranks) {
-            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no ranks");
+        if (!ex->options.comm) {
+            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
         }
     } else {
         struct sw_op_desc desc;
@@ -67,7 +67,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->plan = plan;
     ex->dev = dev;
     ex->options = *options;
-    ex->n_active = options->ranks ? options->ranks->size : 1;
+    ex->n_active = options->comm ? sw_comm_size(options->comm) : 1;
     ex->arena_bytes = plan->tier_bytes[SW_TIER_DEVICE];
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
     void *arena = NULL, *scalars = NULL;
@@ -193,7 +193,7 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
             .first = ex->host_scalars[SW_SCALAR_FIRST] != 0,
             .n_active = ex->n_active,
         };
-        SW_TRY(sw_collective_run(ex->options.ranks, &call));
+        SW_TRY(sw_collective_run(ex->options.comm, &call));
     } else {
         SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
                                 step->workspace, ex->scalars));

@@ -4,12 +4,12 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
-#include "spillway/ranks.h"
+#include "spillway/comm.h"
 
 struct sw_executor;
 
 struct sw_executor_options {
-    const struct sw_collectives *ranks; /* borrowed; NULL = alone */
+    sw_comm *comm; /* borrowed; NULL = alone */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;

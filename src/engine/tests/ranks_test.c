@@ -34,9 +34,7 @@ struct job {
 
 struct rank {
     struct job *job;
-    const struct sw_collectives *ops;
     float *weights; /* shared, whole model */
-    bool failed;
 };
 
 static void fill(int32_t *ids, int32_t *labels, int64_t micro)
@@ -85,8 +83,9 @@ static sw_status collect(sw_engine *e, float *all)
     return at <= MAX_ELEMS ? SW_OK : SW_E_ARG;
 }
 
-static sw_status train(struct rank *r)
+static sw_status train(void *ctx, sw_comm *comm)
 {
+    struct rank *r = ctx;
     struct job *job = r->job;
     char config[1024];
     snprintf(
@@ -99,7 +98,7 @@ static sw_status train(struct rank *r)
         B, job->precision, job->stage, job->lamb ? "Lamb" : "AdamW",
         job->lamb ? ", \"min_coeff\": 0" : "", job->k, job->more);
     const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .ranks = r->ops};
+        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .comm = comm};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     if (st >= 0 && job->load) {
@@ -108,7 +107,7 @@ static sw_status train(struct rank *r)
     for (int64_t i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report;
         st = one_step(e, job, job->first_step + i, &report);
-        if (st >= 0 && r->ops->rank == 0) {
+        if (st >= 0 && sw_comm_rank(comm) == 0) {
             job->losses[job->first_step + i] = report.loss;
             job->norms[job->first_step + i] = report.grad_norm;
         }
@@ -122,38 +121,14 @@ static sw_status train(struct rank *r)
     return st;
 }
 
-static void *thread_main(void *arg)
-{
-    struct rank *r = arg;
-    const sw_status st = train(r);
-    r->failed = st < 0;
-    if (r->failed) {
-        r->ops->abort(r->ops->ctx, st);
-        fprintf(stderr, "rank %d: %s\n", r->ops->rank, sw_error_message());
-    }
-    return NULL;
-}
-
 static void run(struct job *job)
 {
     static float weights[MAX_ELEMS];
-    struct sw_thread_ranks *world = NULL;
-    struct rank ranks[MAX_RANKS];
-    pthread_t threads[MAX_RANKS];
+    struct rank rank = {job, weights};
     memset(weights, 0, sizeof weights);
-    assert_int_equal(sw_thread_ranks_open(job->ranks, 60, &world), SW_OK);
-    for (int i = 0; i < job->ranks; i++) {
-        struct rank *r = &ranks[i];
-        *r = (struct rank){.job = job, .weights = weights, .ops = sw_thread_ranks_at(world, i)};
-        assert_int_equal(pthread_create(&threads[i], NULL, thread_main, r), 0);
+    if (sw_threads_run(job->ranks, 60, train, &rank) < 0) {
+        fail_msg("%s", sw_error_message());
     }
-    bool failed = false;
-    for (int i = 0; i < job->ranks; i++) {
-        pthread_join(threads[i], NULL);
-        failed |= ranks[i].failed;
-    }
-    sw_thread_ranks_close(world);
-    assert_false(failed);
     job->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
 }
 

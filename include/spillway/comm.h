@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that train one model together, each with an engine of its own (spillway/engine.h, options.comm).
+// A communicator has the collectives; what carries its messages is a transport: threads of one process,
+// MPI, or the caller's own. Calls block, and come in the same order on every rank.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spillway/status.h"
+#include "spillway/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- transports ---- */
+
+struct sw_message {
+    int peer;
+    void *data; /* read only when sent */
+    size_t bytes;
+};
+
+/* Messages that a rank sends and receives at once: at most one of each with every peer, none with itself. */
+struct sw_exchange {
+    const char *op;   /* for example "all_gather" */
+    const char *what; /* the tensor, for whoever waits too long */
+    int64_t sequence; /* of the collective, the same on all ranks; -1 = between two ranks only */
+    const struct sw_message *sends, *receives;
+    int n_sends, n_receives;
+};
+
+/*
+ * What carries messages. exchange returns when everything was received and may be overwritten where it
+ * was sent from; SW_E_PEER names the ranks that did not come within the deadline, or came with another
+ * operation, sequence or size. abort: this rank cannot go on; whoever waits for it gets SW_E_PEER.
+ */
+struct sw_transport {
+    void *ctx;
+    int rank, size;
+    sw_status (*exchange)(void *ctx, const struct sw_exchange *exchange);
+    void (*abort)(void *ctx, sw_status reason);
+    void (*close)(void *ctx, bool failed); /* NULL = nothing to close */
+};
+
+/* ---- communicators ---- */
+
+typedef struct sw_comm sw_comm;
+
+/* transport  copied; closed with the communicator. exchange may be NULL: good for plans only */
+SW_API sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out);
+/* failed: this rank did not end well, so a transport must not wait for the others. NULL is fine. */
+SW_API void sw_comm_close(sw_comm *comm, bool failed);
+SW_API int sw_comm_rank(const sw_comm *comm);
+SW_API int sw_comm_size(const sw_comm *comm);
+
+/*
+ * sw_threads_open - ranks that are threads of this process.
+ *
+ * size         rank r is driven by a thread of its own, with comms[r]
+ * deadline_s   longest wait for the others; then those who are missing are named, on every rank
+ * out_comms    [size] filled; each sw_comm_close, when no rank uses any of them any more
+ */
+SW_API sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comms);
+/* Opens, calls fn once a rank, each on a thread of its own, and closes. A rank that fails aborts; the
+ * failure that the others only report is returned, with "rank R: " in front. */
+typedef sw_status (*sw_rank_fn)(void *ctx, sw_comm *comm);
+SW_API sw_status sw_threads_run(int size, double deadline_s, sw_rank_fn fn, void *ctx);
+
+/*
+ * sw_world_open - the ranks that mpirun or srun started, if it did.
+ *
+ * Open MPI and MPICH are reached through modules beside the library, opened only here.
+ * SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules.
+ *
+ * out          NULL when this process was started alone
+ *
+ * SW_E_UNSUP   started as one of several, and this build has no module for that MPI
+ */
+SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
+/* Which MPIs sw_world_open can reach, one line each, for people. The caller's: sw_text_free. */
+SW_API sw_status sw_world_text(char **out_text);
+
+/* The transport `inner` with faults, for tests: exchanges count from 1, 0 = never. */
+struct sw_fault_options {
+    int64_t fail_at;   /* SW_E_IO instead of this exchange */
+    int64_t silent_at; /* from this exchange on the rank says nothing more */
+    double delay_s;    /* before each exchange */
+};
+/* inner  copied; closed with out. out is closed by the communicator it is given to. */
+SW_API sw_status sw_fault_open(const struct sw_transport *inner,
+                               const struct sw_fault_options *options, struct sw_transport *out);
+/* Transports of sw_threads_open, for those who wrap them. */
+SW_API sw_status sw_thread_transports_open(int size, double deadline_s,
+                                           struct sw_transport *out_transports);
+
+/* ---- collectives ---- */
+
+/* Slice r of src ([size] slices) goes to rank r; dst [size] slices in rank order. */
+SW_API sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                                    const char *what);
+/* dst [size] slices in rank order; src may be its own place in dst. */
+SW_API sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                                    const char *what);
+
+/* A sum over ranks in the canonical order: rank by rank onto acc, in fp32 whatever dtype is sent. */
+struct sw_reduction {
+    enum sw_dtype dtype; /* of src and workspace: SW_F32, SW_BF16, SW_F16 */
+    const void *src;     /* [size, n] */
+    void *workspace;     /* [size, n] */
+    float *acc;          /* [n] the slice of this rank */
+    int64_t n;
+    bool fresh;         /* acc holds nothing yet: the first addend is copied */
+    int n_contributors; /* the first ranks; what the others send is not added. 0 = all */
+};
+/* Bytes of an all-to-all; the classic reduce-scatter has no fixed order. */
+SW_API sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *reduction,
+                                        const char *what);
+/* The same, and everybody gets all slices: whole [size, n] fp32; acc may lie in its own place there. */
+SW_API sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *reduction,
+                                    float *whole, const char *what);
+SW_API sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes,
+                                   const char *what);
+/* Between two ranks; peer must do the other half. */
+SW_API sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes,
+                              const char *what);
+SW_API sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes,
+                                 const char *what);
+SW_API sw_status sw_comm_barrier(sw_comm *comm, const char *what);
+/* Everybody gives a status; SW_OK when all did well, else this rank's own failure, else SW_E_PEER
+ * naming the first rank that failed. */
+SW_API sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what);
+/* This rank cannot go on: whoever waits for it gets an error instead. */
+SW_API void sw_comm_abort(sw_comm *comm, sw_status reason);
+
+/* ---- what was sent, counted where it leaves ---- */
+
+// clang-format off
+#define SW_COMM_OP_LIST(X)                \
+    X(ALL_TO_ALL,     "all_to_all")       \
+    X(ALL_GATHER,     "all_gather")       \
+    X(REDUCE_SCATTER, "reduce_scatter")   \
+    X(BROADCAST,      "broadcast")        \
+    X(SEND,           "send")             \
+    X(RECEIVE,        "receive")          \
+    X(BARRIER,        "barrier")          \
+    X(AGREE,          "agree")
+// clang-format on
+enum sw_comm_op {
+#define SW_COMM_ENUM(name, text) SW_COMM_##name,
+    SW_COMM_OP_LIST(SW_COMM_ENUM)
+#undef SW_COMM_ENUM
+        SW_COMM_OP_COUNT
+};
+SW_API const char *sw_comm_op_name(enum sw_comm_op op);
+
+struct sw_traffic { /* of one rank, since the communicator was opened */
+    int64_t calls[SW_COMM_OP_COUNT];
+    int64_t sent[SW_COMM_OP_COUNT]; /* bytes to other ranks */
+};
+SW_API void sw_comm_traffic(const sw_comm *comm, struct sw_traffic *out);
+
+#ifdef __cplusplus
+}
+#endif

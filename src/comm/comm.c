@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as exchanges of messages, each rank directly with each other: as many bytes as any other
+// way needs, and the receiver decides in which order it adds. What a rank keeps for itself is copied here
+// and never reaches the transport.
+#include <string.h>
+
+#include "comm/comm.h"
+
+struct sw_comm {
+    struct sw_transport transport;
+    struct sw_message *sends, *receives; /* [size] */
+    int64_t *statuses;                   /* [size] */
+    int64_t sequence;
+    struct sw_traffic traffic;
+};
+
+const char *sw_comm_op_name(enum sw_comm_op op)
+{
+    static const char *const names[] = {
+#define SW_COMM_NAME(name, text) text,
+        SW_COMM_OP_LIST(SW_COMM_NAME)
+#undef SW_COMM_NAME
+    };
+    return names[op];
+}
+
+sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out)
+{
+    if (transport->size < 1 || transport->rank < 0 || transport->rank >= transport->size) {
+        return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", transport->rank,
+                       transport->size);
+    }
+    const size_t size = (size_t)transport->size;
+    sw_comm *comm = sw_alloc_zero("comm", 1, sizeof *comm);
+    SW_TRY_ALLOC(comm, "a communicator");
+    comm->sends = sw_alloc_zero("comm", size, sizeof *comm->sends);
+    comm->receives = sw_alloc_zero("comm", size, sizeof *comm->receives);
+    comm->statuses = sw_alloc_zero("comm", size, sizeof *comm->statuses);
+    if (!comm->sends || !comm->receives || !comm->statuses) {
+        sw_comm_close(comm, true);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
+    }
+    comm->transport = *transport;
+    *out = comm;
+    return SW_OK;
+}
+
+void sw_comm_close(sw_comm *comm, bool failed)
+{
+    if (!comm) {
+        return;
+    }
+    if (comm->transport.close) {
+        comm->transport.close(comm->transport.ctx, failed);
+    }
+    sw_free(comm->sends);
+    sw_free(comm->receives);
+    sw_free(comm->statuses);
+    sw_free(comm);
+}
+
+int sw_comm_rank(const sw_comm *comm)
+{
+    return comm->transport.rank;
+}
+
+int sw_comm_size(const sw_comm *comm)
+{
+    return comm->transport.size;
+}
+
+void sw_comm_traffic(const sw_comm *comm, struct sw_traffic *out)
+{
+    *out = comm->traffic;
+}
+
+void sw_comm_abort(sw_comm *comm, sw_status reason)
+{
+    if (comm->transport.abort) {
+        comm->transport.abort(comm->transport.ctx, reason);
+    }
+}
+
+/* ---- one exchange ---- */
+
+static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_receives,
+                          const char *what)
+{
+    const bool pair = op == SW_COMM_SEND || op == SW_COMM_RECEIVE;
+    const struct sw_exchange x = {
+        /* the two halves of a message between two ranks go by one name */
+        .op = sw_comm_op_name(op == SW_COMM_RECEIVE ? SW_COMM_SEND : op),
+        .what = what,
+        .sequence = pair ? -1 : comm->sequence++,
+        .sends = comm->sends,
+        .receives = comm->receives,
+        .n_sends = n_sends,
+        .n_receives = n_receives,
+    };
+    if (n_sends + n_receives > 0) {
+        if (!comm->transport.exchange) {
+            return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
+        }
+        SW_TRY(comm->transport.exchange(comm->transport.ctx, &x));
+    }
+    comm->traffic.calls[op]++;
+    for (int i = 0; i < n_sends; i++) {
+        comm->traffic.sent[op] += (int64_t)comm->sends[i].bytes;
+    }
+    return SW_OK;
+}
+
+/* Peers in the order rank + 1, rank + 2, ..: nobody is everybody's first. */
+static int peer_at(const sw_comm *comm, int i)
+{
+    return (comm->transport.rank + i) % comm->transport.size;
+}
+
+static void *slice(const void *base, int i, size_t bytes)
+{
+    return (char *)(uintptr_t)base + (size_t)i * bytes;
+}
+
+static sw_status swap(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
+                      size_t slice_bytes, const char *what)
+{
+    const int size = comm->transport.size, rank = comm->transport.rank;
+    for (int i = 1; i < size; i++) {
+        const int peer = peer_at(comm, i);
+        comm->sends[i - 1] = (struct sw_message){peer, slice(src, peer, slice_bytes), slice_bytes};
+        comm->receives[i - 1] =
+            (struct sw_message){peer, slice(dst, peer, slice_bytes), slice_bytes};
+    }
+    SW_TRY(exchange(comm, op, size - 1, size - 1, what));
+    memcpy(slice(dst, rank, slice_bytes), slice(src, rank, slice_bytes), slice_bytes);
+    return SW_OK;
+}
+
+static sw_status share(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
+                       size_t slice_bytes, const char *what)
+{
+    const int size = comm->transport.size, rank = comm->transport.rank;
+    for (int i = 1; i < size; i++) {
+        const int peer = peer_at(comm, i);
+        comm->sends[i - 1] = (struct sw_message){peer, slice(src, 0, 0), slice_bytes};
+        comm->receives[i - 1] =
+            (struct sw_message){peer, slice(dst, peer, slice_bytes), slice_bytes};
+    }
+    SW_TRY(exchange(comm, op, size - 1, size - 1, what));
+    if (slice(dst, rank, slice_bytes) != src) {
+        memcpy(slice(dst, rank, slice_bytes), src, slice_bytes);
+    }
+    return SW_OK;
+}
+
+sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                             const char *what)
+{
+    return swap(comm, SW_COMM_ALL_TO_ALL, src, dst, slice_bytes, what);
+}
+
+sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                             const char *what)
+{
+    return share(comm, SW_COMM_ALL_GATHER, src, dst, slice_bytes, what);
+}
+
+/* ---- sums ---- */
+
+static void add_slice(float *acc, enum sw_dtype dtype, const void *addend, int64_t n, bool first)
+{
+    if (first) {
+        sw_convert(SW_F32, acc, dtype, addend, n);
+        return;
+    }
+    switch (dtype) {
+    case SW_F32: {
+        const float *x = addend;
+        for (int64_t i = 0; i < n; i++) {
+            acc[i] += x[i];
+        }
+        break;
+    }
+    case SW_BF16: {
+        const uint16_t *x = addend;
+        for (int64_t i = 0; i < n; i++) {
+            acc[i] += sw_bf16_to_f32(x[i]);
+        }
+        break;
+    }
+    default: {
+        const uint16_t *x = addend;
+        for (int64_t i = 0; i < n; i++) {
+            acc[i] += sw_f16_to_f32(x[i]);
+        }
+        break;
+    }
+    }
+}
+
+sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *r, const char *what)
+{
+    if (r->dtype != SW_F32 && r->dtype != SW_BF16 && r->dtype != SW_F16) {
+        return SW_FAIL(SW_E_ARG, "reduce_scatter of %s: wanted f32, bf16 or f16, found %s", what,
+                       sw_dtype_name(r->dtype));
+    }
+    const size_t slice_bytes = (size_t)r->n * sw_dtype_bytes(r->dtype);
+    const int n = r->n_contributors > 0 ? r->n_contributors : comm->transport.size;
+    SW_TRY(swap(comm, SW_COMM_REDUCE_SCATTER, r->src, r->workspace, slice_bytes, what));
+    for (int k = 0; k < n; k++) {
+        add_slice(r->acc, r->dtype, slice(r->workspace, k, slice_bytes), r->n, r->fresh && k == 0);
+    }
+    return SW_OK;
+}
+
+sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *r, float *whole,
+                             const char *what)
+{
+    SW_TRY(sw_comm_reduce_scatter(comm, r, what));
+    return sw_comm_all_gather(comm, r->acc, whole, (size_t)r->n * sizeof *whole, what);
+}
+
+/* ---- the rest ---- */
+
+static sw_status check_peer(const sw_comm *comm, enum sw_comm_op op, int peer, bool may_be_self)
+{
+    if (peer < 0 || peer >= comm->transport.size ||
+        (!may_be_self && peer == comm->transport.rank)) {
+        return SW_FAIL(SW_E_ARG, "%s: rank %d is no other of the %d ranks", sw_comm_op_name(op),
+                       peer, comm->transport.size);
+    }
+    return SW_OK;
+}
+
+sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, const char *what)
+{
+    SW_TRY(check_peer(comm, SW_COMM_BROADCAST, root, true));
+    const int size = comm->transport.size;
+    if (comm->transport.rank != root) {
+        comm->receives[0] = (struct sw_message){root, data, bytes};
+        return exchange(comm, SW_COMM_BROADCAST, 0, 1, what);
+    }
+    for (int i = 1; i < size; i++) {
+        comm->sends[i - 1] = (struct sw_message){peer_at(comm, i), data, bytes};
+    }
+    return exchange(comm, SW_COMM_BROADCAST, size - 1, 0, what);
+}
+
+sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, const char *what)
+{
+    SW_TRY(check_peer(comm, SW_COMM_SEND, peer, false));
+    comm->sends[0] = (struct sw_message){peer, slice(data, 0, 0), bytes};
+    return exchange(comm, SW_COMM_SEND, 1, 0, what);
+}
+
+sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes, const char *what)
+{
+    SW_TRY(check_peer(comm, SW_COMM_RECEIVE, peer, false));
+    comm->receives[0] = (struct sw_message){peer, data, bytes};
+    return exchange(comm, SW_COMM_RECEIVE, 0, 1, what);
+}
+
+sw_status sw_comm_barrier(sw_comm *comm, const char *what)
+{
+    char none = 0;
+    return share(comm, SW_COMM_BARRIER, &none, comm->statuses, 0, what);
+}
+
+sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what)
+{
+    const int64_t word = mine;
+    SW_TRY(share(comm, SW_COMM_AGREE, &word, comm->statuses, sizeof word, what));
+    for (int r = 0; r < comm->transport.size && mine >= 0; r++) {
+        if (comm->statuses[r] < 0) {
+            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, r,
+                           sw_status_string((sw_status)comm->statuses[r]));
+        }
+    }
+    return mine;
+}
+
+sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
+                           const char *op, const char *what, int64_t sequence, size_t peer_bytes)
+{
+    return SW_FAIL(
+        SW_E_PEER,
+        "ranks diverge: rank %d is at collective %lld, %s of %s with %zu bytes a message, "
+        "rank %d at %lld, %s of %s with %zu",
+        rank, (long long)mine->sequence, mine->op, mine->what, bytes, peer, (long long)sequence, op,
+        what, peer_bytes);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A transport that misbehaves on request: slow, failing once, or silent.
+#include <time.h>
+
+#include "comm/comm.h"
+
+struct fault {
+    struct sw_transport inner;
+    struct sw_fault_options options;
+    int64_t n_exchanges;
+    bool silent;
+};
+
+static void wait_for(double seconds)
+{
+    const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+static sw_status exchange(void *ctx, const struct sw_exchange *x)
+{
+    struct fault *f = ctx;
+    const int64_t n = ++f->n_exchanges;
+    if (f->options.delay_s > 0) {
+        wait_for(f->options.delay_s);
+    }
+    if (n == f->options.fail_at) {
+        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: fails as asked", f->inner.rank,
+                       (long long)n, x->op, x->what);
+    }
+    f->silent = f->silent || n == f->options.silent_at;
+    if (f->silent) {
+        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: silent as asked", f->inner.rank,
+                       (long long)n, x->op, x->what);
+    }
+    return f->inner.exchange(f->inner.ctx, x);
+}
+
+/* A silent rank does not say that it cannot go on. */
+static void give_up(void *ctx, sw_status reason)
+{
+    const struct fault *f = ctx;
+    if (!f->silent) {
+        f->inner.abort(f->inner.ctx, reason);
+    }
+}
+
+static void close_fault(void *ctx, bool failed)
+{
+    struct fault *f = ctx;
+    if (f->inner.close) {
+        f->inner.close(f->inner.ctx, failed);
+    }
+    sw_free(f);
+}
+
+sw_status sw_fault_open(const struct sw_transport *inner, const struct sw_fault_options *options,
+                        struct sw_transport *out)
+{
+    struct fault *f = sw_alloc_zero("comm", 1, sizeof *f);
+    SW_TRY_ALLOC(f, "a transport");
+    f->inner = *inner;
+    f->options = *options;
+    *out = (struct sw_transport){.ctx = f,
+                                 .rank = inner->rank,
+                                 .size = inner->size,
+                                 .exchange = exchange,
+                                 .abort = give_up,
+                                 .close = close_fault};
+    return SW_OK;
+}

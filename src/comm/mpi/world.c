@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds out whether this process is one of several that mpirun or srun started, and opens the module of
+// the MPI that did. What is in the environment decides: an MPI that nobody asked for is never started.
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/mpi/mpi.h"
+
+static const struct flavour {
+    const char *name, *file;
+    const char *size_names[2]; /* in the environment of its ranks */
+} flavours[] = {
+    {"Open MPI", "spillway_openmpi.so", {"OMPI_COMM_WORLD_SIZE", NULL}},
+    {"MPICH", "spillway_mpich.so", {"PMI_SIZE", "MPI_LOCALNRANKS"}},
+};
+
+/* A positive number in the environment, else 0. */
+static int number_of(const char *name)
+{
+    const char *text = name ? getenv(name) : NULL;
+    return text ? atoi(text) : 0;
+}
+
+/* srun says how many tasks; the PMI that it speaks says which MPI can answer. */
+static const struct flavour *find_slurm(int *out_size)
+{
+    const int size = number_of("SLURM_STEP_NUM_TASKS");
+    if (size < 2 || !getenv("SLURM_PROCID")) {
+        return NULL;
+    }
+    *out_size = size;
+    return getenv("PMIX_RANK") || !getenv("PMI_RANK") ? &flavours[0] : &flavours[1];
+}
+
+static const struct flavour *find_flavour(int *out_size)
+{
+    for (size_t i = 0; i < SW_LEN(flavours); i++) {
+        for (int k = 0; k < 2; k++) {
+            *out_size = number_of(flavours[i].size_names[k]);
+            if (*out_size > 0) {
+                return &flavours[i];
+            }
+        }
+    }
+    return find_slurm(out_size);
+}
+
+/* Where the module is: in the folder that the user says; beside this code; where it is installed. */
+static bool find_module(const char *file, char *path, size_t cap)
+{
+    static const char *const places[] = {"", "/spillway", "/../" SPILLWAY_LIBDIR "/spillway"};
+    const char *folder = getenv("SPILLWAY_MODULES");
+    Dl_info info;
+    char here[PATH_MAX] = ".";
+    if (folder) {
+        snprintf(path, cap, "%s/%s", folder, file);
+        return access(path, R_OK) == 0;
+    }
+    if (dladdr((void *)(uintptr_t)sw_comm_open, &info) && info.dli_fname &&
+        realpath(info.dli_fname, here)) {
+        char *slash = strrchr(here, '/');
+        *(slash ? slash : here) = '\0';
+    }
+    for (size_t i = 0; i < SW_LEN(places); i++) {
+        snprintf(path, cap, "%s%s/%s", here, places[i], file);
+        if (access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    snprintf(path, cap, "%s", file);
+    return false;
+}
+
+static sw_status load(const struct flavour *flavour, const struct sw_mpi_module **out)
+{
+    char path[PATH_MAX + 256];
+    const struct sw_mpi_module *(*entry)(void) = NULL;
+    if (!find_module(flavour->file, path, sizeof path)) {
+        return SW_FAIL(SW_E_UNSUP, "there is no %s", path);
+    }
+    /* its plug-ins look for MPI among the global names */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (handle) {
+        *(void **)&entry = dlsym(handle, "sw_mpi_module");
+    }
+    if (!entry) {
+        const char *why = dlerror();
+        return SW_FAIL(SW_E_UNSUP, "%s: %s", path, why ? why : "it has no sw_mpi_module");
+    }
+    *out = entry();
+    if ((*out)->version != SW_MPI_MODULE_VERSION) {
+        return SW_FAIL(SW_E_UNSUP, "%s: version %d, wanted %d", path, (*out)->version,
+                       SW_MPI_MODULE_VERSION);
+    }
+    return SW_OK;
+}
+
+sw_status sw_world_open(double deadline_s, sw_comm **out)
+{
+    const char *choice = getenv("SPILLWAY_MPI");
+    int size = 0;
+    const struct flavour *flavour = find_flavour(&size);
+    const struct sw_mpi_module *module = NULL;
+    struct sw_transport transport;
+    *out = NULL;
+    if (!flavour || size < 2 || (choice && strcmp(choice, "off") == 0)) {
+        return SW_OK;
+    }
+    const sw_status st = load(flavour, &module);
+    if (st < 0) {
+        return sw_fail_prefix(st,
+                              "started as one of %d processes of %s, which this build cannot reach "
+                              "(SPILLWAY_MPI=off trains each alone)",
+                              size, flavour->name);
+    }
+    SW_TRY(sw_mpi_open(module, deadline_s, &transport));
+    const sw_status opened = sw_comm_open(&transport, out);
+    if (opened < 0) {
+        transport.close(transport.ctx, true);
+    }
+    return opened;
+}
+
+sw_status sw_world_text(char **out_text)
+{
+    struct sw_str text = {0};
+    for (size_t i = 0; i < SW_LEN(flavours); i++) {
+        char path[PATH_MAX + 256];
+        const bool found = find_module(flavours[i].file, path, sizeof path);
+        sw_str_printf(&text, "%s %-9s%s%s%s\n", found ? "✓" : "✗", flavours[i].name,
+                      found ? "" : " ranks under its mpirun: no ", found ? "" : flavours[i].file,
+                      found ? "" : "; ranks are threads of one process");
+    }
+    if (text.failed) {
+        sw_str_fini(&text);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+    }
+    *out_text = text.ptr;
+    return SW_OK;
+}

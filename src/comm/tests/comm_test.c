@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators over threads: every collective moves what it says and counts it, sums come in the order of
+// ranks, and nobody hangs: a rank that gives up, stays away, is silent or comes with something else is named
+// by all others.
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "support/test.h"
+
+enum { MOST_RANKS = 5, N = 37 };
+
+static bool same_words(const int32_t *words, int32_t first, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (words[i] != first + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void fill_words(int32_t *words, int32_t first, int n)
+{
+    for (int i = 0; i < n; i++) {
+        words[i] = first + i;
+    }
+}
+
+#define WANT(cond)                                                                                 \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            return SW_FAIL(SW_E_FORMAT, "%s:%d: %s", __FILE__, __LINE__, #cond);                   \
+        }                                                                                          \
+    } while (0)
+
+static sw_status move_slices(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int32_t src[MOST_RANKS * N], dst[MOST_RANKS * N];
+    for (int turn = 0; turn < 50; turn++) {
+        for (int r = 0; r < size; r++) {
+            fill_words(src + r * N, rank * 10000 + r * 1000 + turn, N);
+        }
+        SW_TRY(sw_comm_all_to_all(comm, src, dst, N * sizeof *src, "a gradient"));
+        for (int r = 0; r < size; r++) {
+            WANT(same_words(dst + r * N, r * 10000 + rank * 1000 + turn, N));
+        }
+        memset(dst, 0xff, sizeof dst);
+        memcpy(dst + rank * N, src, N * sizeof *src); /* in place */
+        SW_TRY(sw_comm_all_gather(comm, dst + rank * N, dst, N * sizeof *src, "a parameter"));
+        for (int r = 0; r < size; r++) {
+            WANT(same_words(dst + r * N, r * 10000 + turn, N));
+        }
+    }
+    struct sw_traffic traffic;
+    sw_comm_traffic(comm, &traffic);
+    WANT(traffic.calls[SW_COMM_ALL_TO_ALL] == 50 && traffic.calls[SW_COMM_ALL_GATHER] == 50);
+    WANT(traffic.sent[SW_COMM_ALL_GATHER] == (int64_t)50 * (size - 1) * N * 4);
+    WANT(traffic.sent[SW_COMM_BROADCAST] == 0);
+    return SW_OK;
+}
+
+static sw_status move_the_rest(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int32_t words[N] = {0};
+    for (int root = 0; root < size; root++) {
+        fill_words(words, rank == root ? 7 * root : -1, N);
+        SW_TRY(sw_comm_broadcast(comm, root, words, sizeof words, "the words"));
+        WANT(same_words(words, 7 * root, N));
+    }
+    /* down the line: each adds one */
+    fill_words(words, 0, N);
+    if (rank > 0) {
+        SW_TRY(sw_comm_receive(comm, rank - 1, words, sizeof words, "the line"));
+        WANT(same_words(words, rank, N));
+    }
+    if (rank + 1 < size) {
+        fill_words(words, rank + 1, N);
+        SW_TRY(sw_comm_send(comm, rank + 1, words, sizeof words, "the line"));
+    }
+    SW_TRY(sw_comm_barrier(comm, "the end"));
+    SW_TRY(sw_comm_agree(comm, SW_OK, "a save"));
+    if (size > 1) {
+        const sw_status st = sw_comm_agree(comm, rank == 1 ? SW_E_IO : SW_OK, "a save");
+        WANT(st == (rank == 1 ? SW_E_IO : SW_E_PEER));
+        WANT(rank == 1 || strstr(sw_error_message(), "a save: rank 1 failed"));
+    }
+    WANT(sw_comm_send(comm, rank, words, 4, "oneself") == SW_E_ARG);
+    WANT(sw_comm_receive(comm, size, words, 4, "nobody") == SW_E_ARG);
+    WANT(sw_comm_broadcast(comm, -1, words, 4, "nobody") == SW_E_ARG);
+    return SW_OK;
+}
+
+/* The sum that one rank would make, addend after addend, is the one that the owner makes. */
+static sw_status sum(void *ctx, sw_comm *comm)
+{
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    for (size_t d = 0; d < SW_LEN(dtypes); d++) {
+        float values[MOST_RANKS][MOST_RANKS * N], want[MOST_RANKS * N], acc[N];
+        char src[MOST_RANKS * N * 4], workspace[MOST_RANKS * N * 4];
+        float whole[MOST_RANKS * N], fp32[MOST_RANKS * N];
+        for (int i = 0; i < size * N; i++) {
+            want[i] = 0;
+            for (int turn = 0; turn < 2; turn++) {
+                for (int r = 0; r < size; r++) {
+                    const uint64_t at = (uint64_t)(i + 1000 * r + 100000 * turn);
+                    const float x = (float)sw_philox_normal(3, 1, at);
+                    char narrow[4];
+                    sw_convert(dtypes[d], narrow, SW_F32, &x, 1);
+                    sw_convert(SW_F32, &values[r][i], dtypes[d], narrow, 1);
+                    want[i] = turn + r == 0 ? values[r][i] : want[i] + values[r][i];
+                }
+            }
+        }
+        for (int turn = 0; turn < 2; turn++) {
+            for (int i = 0; i < size * N; i++) {
+                fp32[i] =
+                    (float)sw_philox_normal(3, 1, (uint64_t)(i + 1000 * rank + 100000 * turn));
+            }
+            sw_convert(dtypes[d], src, SW_F32, fp32, size * N);
+            const struct sw_reduction reduction = {.dtype = dtypes[d],
+                                                   .src = src,
+                                                   .workspace = workspace,
+                                                   .acc = acc,
+                                                   .n = N,
+                                                   .fresh = turn == 0};
+            SW_TRY(turn == 0 ? sw_comm_reduce_scatter(comm, &reduction, "a gradient")
+                             : sw_comm_all_reduce(comm, &reduction, whole, "a gradient"));
+        }
+        WANT(memcmp(acc, want + rank * N, sizeof acc) == 0);
+        WANT(memcmp(whole, want, (size_t)size * N * sizeof *whole) == 0);
+    }
+    return SW_OK;
+}
+
+static void run(int size, sw_rank_fn fn)
+{
+    if (sw_threads_run(size, 60, fn, NULL) < 0) {
+        fail_msg("%d ranks: %s", size, sw_error_message());
+    }
+}
+
+static void collectives_move(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= MOST_RANKS; size++) {
+        run(size, move_slices);
+        run(size, move_the_rest);
+        run(size, sum);
+    }
+}
+
+/* ---- what goes wrong ---- */
+
+enum mode { GIVES_UP, STAYS_AWAY, COMES_WITH_ANOTHER, OTHER_SIZE, FAILS, IS_SILENT, MODES };
+
+struct outcome {
+    enum mode mode;
+    sw_status st[4];
+    char message[4][512];
+};
+
+static sw_status second(enum mode mode, sw_comm *comm)
+{
+    int32_t src[4] = {0}, dst[8];
+    if (sw_comm_rank(comm) != 2) {
+        return sw_comm_all_gather(comm, src, dst, 4, "second");
+    }
+    switch (mode) {
+    case GIVES_UP:
+        sw_comm_abort(comm, SW_E_IO);
+        return SW_E_IO;
+    case STAYS_AWAY:
+        return SW_OK;
+    case COMES_WITH_ANOTHER:
+        return sw_comm_all_to_all(comm, src, dst, 4, "another");
+    case OTHER_SIZE:
+        return sw_comm_all_gather(comm, src, dst, 8, "second");
+    default:
+        return sw_comm_all_gather(comm, src, dst, 4, "second");
+    }
+}
+
+static sw_status misbehave(void *ctx, sw_comm *comm)
+{
+    struct outcome *o = ctx;
+    const int rank = sw_comm_rank(comm);
+    int32_t src[4] = {0}, dst[4];
+    SW_TRY(sw_comm_all_gather(comm, src, dst, 4, "first"));
+    o->st[rank] = second(o->mode, comm);
+    snprintf(o->message[rank], sizeof o->message[rank], "%s", sw_error_message());
+    if (o->st[rank] < 0) {
+        sw_comm_abort(comm, o->st[rank]);
+    }
+    return SW_OK;
+}
+
+struct caller { /* of one rank whose transport is wrapped */
+    struct outcome *outcome;
+    struct sw_transport transport;
+};
+
+static sw_status with_fault(void *ctx, sw_comm *ignored)
+{
+    struct caller *c = &((struct caller *)ctx)[sw_comm_rank(ignored)];
+    const enum mode mode = c->outcome->mode;
+    const struct sw_fault_options options = {
+        .fail_at = mode == FAILS ? 2 : 0, .silent_at = mode == IS_SILENT ? 2 : 0, .delay_s = 0.001};
+    struct sw_transport faulty = c->transport;
+    sw_comm *comm = NULL;
+    if (faulty.rank == 2) {
+        SW_TRY(sw_fault_open(&c->transport, &options, &faulty));
+    }
+    SW_TRY(sw_comm_open(&faulty, &comm));
+    SW_TRY(misbehave(c->outcome, comm));
+    sw_comm_close(comm, false);
+    return SW_OK;
+}
+
+static void failures_are_named(void **state)
+{
+    (void)state;
+    for (enum mode mode = 0; mode < MODES; mode++) {
+        const bool waits = mode == STAYS_AWAY || mode == IS_SILENT;
+        struct outcome outcome = {.mode = mode};
+        struct caller callers[4];
+        struct sw_transport transports[4];
+        if (mode == FAILS || mode == IS_SILENT) {
+            assert_int_equal(sw_thread_transports_open(4, waits ? 0.5 : 60, transports), SW_OK);
+            for (int r = 0; r < 4; r++) {
+                callers[r] = (struct caller){&outcome, transports[r]};
+            }
+            assert_int_equal(sw_threads_run(4, 60, with_fault, callers), SW_OK);
+        } else {
+            assert_int_equal(sw_threads_run(4, waits ? 0.5 : 60, misbehave, &outcome), SW_OK);
+        }
+        for (int r = 0; r < 4; r++) {
+            if (r != 2 && (outcome.st[r] != SW_E_PEER || !strstr(outcome.message[r], "rank 2"))) {
+                fail_msg("mode %d, rank %d: %d, \"%s\" does not name rank 2", mode, r,
+                         outcome.st[r], outcome.message[r]);
+            }
+        }
+        assert_true(mode == STAYS_AWAY || outcome.st[2] < 0);
+    }
+}
+
+static sw_status fail_one(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    int32_t src[4] = {0}, dst[4];
+    if (sw_comm_rank(comm) == 1) {
+        return SW_FAIL(SW_E_IO, "the disk is gone");
+    }
+    return sw_comm_all_gather(comm, src, dst, 4, "a parameter");
+}
+
+static void first_cause_is_returned(void **state)
+{
+    (void)state;
+    assert_int_equal(sw_threads_run(4, 60, fail_one, NULL), SW_E_IO);
+    assert_string_equal(sw_error_message(), "rank 1: the disk is gone");
+    assert_int_equal(sw_threads_run(0, 60, fail_one, NULL), SW_E_ARG);
+}
+
+static void plans_need_no_transport(void **state)
+{
+    (void)state;
+    sw_comm *comm = NULL;
+    int32_t word = 0, words[3];
+    const struct sw_transport none = {.rank = 1, .size = 3}, wrong = {.rank = 3, .size = 3};
+    assert_int_equal(sw_comm_open(&none, &comm), SW_OK);
+    assert_int_equal(sw_comm_rank(comm), 1);
+    assert_int_equal(sw_comm_all_gather(comm, &word, words, 4, "a word"), SW_E_ARG);
+    sw_comm_close(comm, false);
+    assert_int_equal(sw_comm_open(&wrong, &comm), SW_E_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_move),
+        cmocka_unit_test(failures_are_named),
+        cmocka_unit_test(first_cause_is_returned),
+        cmocka_unit_test(plans_need_no_transport),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

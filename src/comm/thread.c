@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process: a sender shows its bytes, the receiver copies them, and the sender
+// leaves when all of its were taken. No message is stored between.
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm.h"
+
+enum state { EMPTY, SHOWN, COPIED_NOW };
+
+struct post { /* from one rank to another */
+    enum state state;
+    const struct sw_message *message;
+    const struct sw_exchange *exchange;
+};
+
+struct world {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int size, n_open;
+    double deadline_s;
+    bool ended;         /* somebody cannot go on: .. */
+    char why[512];      /* .. the first that was said of it */
+    struct post *posts; /* [from, to] */
+    struct member {
+        struct world *world;
+        int rank;
+        bool *received; /* [size] in the present exchange */
+    } * members;
+    bool *received; /* [size, size] */
+};
+
+static struct post *post_of(struct world *w, int from, int to)
+{
+    return &w->posts[from * w->size + to];
+}
+
+static void end(struct world *w, const char *why)
+{
+    if (!w->ended) {
+        w->ended = true;
+        snprintf(w->why, sizeof w->why, "%s", why);
+    }
+    pthread_cond_broadcast(&w->changed);
+}
+
+static sw_status say_ended(const struct world *w, int rank, const struct sw_exchange *x)
+{
+    return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: %s", rank, x->op, x->what, w->why);
+}
+
+/* ---- one exchange; the lock is held, but for the copy ---- */
+
+static void show(struct member *m, const struct sw_exchange *x)
+{
+    for (int i = 0; i < x->n_sends; i++) {
+        *post_of(m->world, m->rank, x->sends[i].peer) = (struct post){SHOWN, &x->sends[i], x};
+    }
+    memset(m->received, 0, (size_t)m->world->size * sizeof *m->received);
+    pthread_cond_broadcast(&m->world->changed);
+}
+
+/* Takes what is shown to this rank. *out_left: messages that were not here yet; *out_copied: the lock
+ * was let go of meanwhile, so look again before waiting. */
+static sw_status take(struct member *m, const struct sw_exchange *x, int *out_left,
+                      bool *out_copied)
+{
+    struct world *w = m->world;
+    *out_left = 0;
+    *out_copied = false;
+    for (int i = 0; i < x->n_receives; i++) {
+        const struct sw_message *want = &x->receives[i];
+        struct post *post = post_of(w, want->peer, m->rank);
+        if (m->received[i]) {
+            continue;
+        }
+        if (post->state != SHOWN) {
+            ++*out_left;
+            continue;
+        }
+        const struct sw_exchange *theirs = post->exchange;
+        if (theirs->sequence != x->sequence || post->message->bytes != want->bytes ||
+            strcmp(theirs->op, x->op) != 0 || strcmp(theirs->what, x->what) != 0) {
+            const sw_status st =
+                sw_comm_diverged(x, m->rank, want->bytes, want->peer, theirs->op, theirs->what,
+                                 theirs->sequence, post->message->bytes);
+            end(w, sw_error_message());
+            return st;
+        }
+        post->state = COPIED_NOW;
+        pthread_mutex_unlock(&w->lock);
+        if (want->bytes > 0) {
+            memcpy(want->data, post->message->data, want->bytes);
+        }
+        pthread_mutex_lock(&w->lock);
+        post->state = EMPTY;
+        m->received[i] = *out_copied = true;
+        pthread_cond_broadcast(&w->changed);
+    }
+    return SW_OK;
+}
+
+static int not_taken(const struct member *m, const struct sw_exchange *x)
+{
+    int n = 0;
+    for (int i = 0; i < x->n_sends; i++) {
+        n += post_of(m->world, m->rank, x->sends[i].peer)->state != EMPTY;
+    }
+    return n;
+}
+
+/* Nobody may read a sender's bytes after it has left, whatever made it leave. */
+static void withdraw(struct member *m, const struct sw_exchange *x)
+{
+    for (int i = 0; i < x->n_sends; i++) {
+        struct post *post = post_of(m->world, m->rank, x->sends[i].peer);
+        while (post->state == COPIED_NOW) {
+            pthread_cond_wait(&m->world->changed, &m->world->lock);
+        }
+        post->state = EMPTY;
+    }
+}
+
+static bool is_missing(const struct member *m, const struct sw_exchange *x, int rank)
+{
+    for (int i = 0; i < x->n_receives; i++) {
+        if (x->receives[i].peer == rank && !m->received[i]) {
+            return true;
+        }
+    }
+    for (int i = 0; i < x->n_sends; i++) {
+        if (x->sends[i].peer == rank && post_of(m->world, m->rank, rank)->state != EMPTY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The deadline passed: names those who are not here. */
+static sw_status say_late(struct member *m, const struct sw_exchange *x)
+{
+    struct sw_str missing = {0};
+    for (int r = 0; r < m->world->size; r++) {
+        if (is_missing(m, x, r)) {
+            sw_str_printf(&missing, "%s%d", missing.len ? ", " : "", r);
+        }
+    }
+    const sw_status st =
+        SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %s at %s of %s", m->rank,
+                m->world->deadline_s, sw_str_text(&missing), x->op, x->what);
+    sw_str_fini(&missing);
+    end(m->world, sw_error_message());
+    return st;
+}
+
+static struct timespec deadline_from_now(double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    return until;
+}
+
+static sw_status exchange(void *ctx, const struct sw_exchange *x)
+{
+    struct member *m = ctx;
+    struct world *w = m->world;
+    const struct timespec until = deadline_from_now(w->deadline_s);
+    sw_status st = SW_OK;
+    bool late = false;
+    pthread_mutex_lock(&w->lock);
+    show(m, x);
+    for (;;) {
+        int left;
+        bool copied;
+        st = take(m, x, &left, &copied);
+        if (st < 0 || left + not_taken(m, x) == 0) {
+            break;
+        }
+        if (copied) {
+            continue;
+        }
+        if (w->ended || late) {
+            st = w->ended ? say_ended(w, m->rank, x) : say_late(m, x);
+            break;
+        }
+        late = pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT;
+    }
+    withdraw(m, x);
+    pthread_mutex_unlock(&w->lock);
+    return st;
+}
+
+static void give_up(void *ctx, sw_status reason)
+{
+    struct member *m = ctx;
+    char why[128];
+    snprintf(why, sizeof why, "rank %d cannot go on: %s", m->rank, sw_status_string(reason));
+    pthread_mutex_lock(&m->world->lock);
+    end(m->world, why);
+    pthread_mutex_unlock(&m->world->lock);
+}
+
+/* ---- opening, closing ---- */
+
+static void free_world(struct world *w)
+{
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    sw_free(w->posts);
+    sw_free(w->received);
+    sw_free(w->members);
+    sw_free(w);
+}
+
+static void leave(void *ctx, bool failed)
+{
+    (void)failed;
+    struct member *m = ctx;
+    struct world *w = m->world;
+    pthread_mutex_lock(&w->lock);
+    const bool last = --w->n_open == 0;
+    pthread_mutex_unlock(&w->lock);
+    if (last) {
+        free_world(w);
+    }
+}
+
+sw_status sw_thread_transports_open(int size, double deadline_s, struct sw_transport *out)
+{
+    if (size < 1) {
+        return SW_FAIL(SW_E_ARG, "%d ranks; wanted at least 1", size);
+    }
+    const size_t n = (size_t)size;
+    struct world *w = sw_alloc_zero("comm", 1, sizeof *w);
+    SW_TRY_ALLOC(w, "ranks");
+    w->size = w->n_open = size;
+    w->deadline_s = deadline_s;
+    w->posts = sw_alloc_zero("comm", n * n, sizeof *w->posts);
+    w->received = sw_alloc_zero("comm", n * n, sizeof *w->received);
+    w->members = sw_alloc_zero("comm", n, sizeof *w->members);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    if (!w->posts || !w->received || !w->members) {
+        free_world(w);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for ranks");
+    }
+    for (int r = 0; r < size; r++) {
+        w->members[r] = (struct member){w, r, w->received + (size_t)r * n};
+        out[r] = (struct sw_transport){.ctx = &w->members[r],
+                                       .rank = r,
+                                       .size = size,
+                                       .exchange = exchange,
+                                       .abort = give_up,
+                                       .close = leave};
+    }
+    return SW_OK;
+}
+
+sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comms)
+{
+    struct sw_transport *transports =
+        sw_alloc_zero("comm", (size_t)(size > 0 ? size : 1), sizeof *transports);
+    SW_TRY_ALLOC(transports, "ranks");
+    int n = 0;
+    sw_status st = sw_thread_transports_open(size, deadline_s, transports);
+    const bool opened = st >= 0;
+    for (; st >= 0 && n < size; n++) {
+        st = sw_comm_open(&transports[n], &out_comms[n]);
+        if (st < 0) {
+            break;
+        }
+    }
+    if (opened && st < 0) {
+        for (int r = 0; r < size; r++) {
+            if (r < n) {
+                sw_comm_close(out_comms[r], true);
+            } else {
+                leave(transports[r].ctx, true);
+            }
+        }
+    }
+    sw_free(transports);
+    return st;
+}
+
+/* ---- a function on every rank ---- */
+
+struct rank_thread {
+    pthread_t thread;
+    sw_rank_fn fn;
+    void *ctx;
+    sw_comm *comm;
+    sw_status st;
+    char message[1024];
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank_thread *t = arg;
+    t->st = t->fn(t->ctx, t->comm);
+    if (t->st < 0) {
+        snprintf(t->message, sizeof t->message, "%s", sw_error_message());
+        sw_comm_abort(t->comm, t->st);
+    }
+    return NULL;
+}
+
+/* The rank whose failure the others only report. */
+static int first_failure(const struct rank_thread *threads, int n)
+{
+    int first = -1;
+    for (int r = 0; r < n; r++) {
+        if (threads[r].st < 0 &&
+            (first < 0 || (threads[first].st == SW_E_PEER && threads[r].st != SW_E_PEER))) {
+            first = r;
+        }
+    }
+    return first;
+}
+
+static sw_status run_threads(struct rank_thread *threads, sw_comm *const *comms, int size,
+                             sw_rank_fn fn, void *ctx)
+{
+    sw_status st = SW_OK;
+    int n = 0;
+    for (; n < size; n++) {
+        threads[n] = (struct rank_thread){.fn = fn, .ctx = ctx, .comm = comms[n]};
+        if (pthread_create(&threads[n].thread, NULL, rank_main, &threads[n]) != 0) {
+            sw_comm_abort(comms[n], SW_E_NOMEM);
+            st = SW_FAIL(SW_E_NOMEM, "no thread for rank %d", n);
+            break;
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        pthread_join(threads[r].thread, NULL);
+    }
+    const int failed = first_failure(threads, n);
+    if (st >= 0 && failed >= 0) {
+        st = SW_FAIL(threads[failed].st, "rank %d: %s", failed, threads[failed].message);
+    }
+    return st;
+}
+
+sw_status sw_threads_run(int size, double deadline_s, sw_rank_fn fn, void *ctx)
+{
+    const size_t n = (size_t)(size > 0 ? size : 1);
+    struct rank_thread *threads = sw_alloc_zero("comm", n, sizeof *threads);
+    sw_comm **comms = sw_alloc_zero("comm", n, sizeof *comms);
+    sw_status st = SW_OK;
+    if (!threads || !comms) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for ranks");
+        goto done;
+    }
+    SW_TRY_OR(done, sw_threads_open(size, deadline_s, comms));
+    st = run_threads(threads, comms, size, fn, ctx);
+    for (int r = 0; r < size; r++) {
+        sw_comm_close(comms[r], st < 0);
+    }
+done:
+    sw_free(threads);
+    sw_free(comms);
+    return st;
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// Ranks that are processes of each MPI that the build found: the bytes of a run of one process at every stage,
+// checkpoints that go on with another number of ranks, and failures that are named. Skipped, with a line,
+// where mpirun or the module is missing.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+static const struct mpi {
+    const char *name, *module, *run;
+} mpis[] = {
+    {"Open MPI", "spillway_openmpi.so", "mpirun.openmpi --allow-run-as-root --oversubscribe"},
+    {"MPICH", "spillway_mpich.so", "mpirun.mpich"},
+};
+
+static char folder[64], build[448];
+static const struct mpi *mpi; /* of the present test */
+
+static const char *at(const char *name)
+{
+    static char paths[8][256];
+    static int i;
+    char *path = paths[i++ % 8];
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
+/* names  globs in the folder, apart by blanks */
+static void remove_all(const char *names)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cd %s && rm -rf %s", folder, names);
+    assert_int_equal(system(command), 0);
+}
+
+static bool is_here(const struct mpi *m)
+{
+    char command[768];
+    snprintf(command, sizeof command, "test -r %s/%s && command -v %.*s > /dev/null", build,
+             m->module, (int)strcspn(m->run, " "), m->run);
+    return system(command) == 0;
+}
+
+/* `ranks` 0: without mpirun. What it prints goes to the file `log`. */
+static pid_t start(int ranks, const char *more)
+{
+    char command[2048], launcher[128] = "";
+    if (ranks > 0) {
+        snprintf(launcher, sizeof launcher, "%s -n %d", mpi->run, ranks);
+    }
+    snprintf(command, sizeof command,
+             "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
+             "--deadline 60 %s > %s 2>&1",
+             launcher, build, at("config.json"), at("text.txt"), at("ds.json"), more, at("log"));
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(98);
+    }
+    return pid;
+}
+
+static int finish(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static char *read_text(const char *name)
+{
+    char *text = NULL;
+    size_t len;
+    if (sw_file_read(at(name), &text, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+static void run(int ranks, const char *more)
+{
+    const int status = finish(start(ranks, more));
+    if (status != 0) {
+        fail_msg("%s, %d ranks, %s: status %d: %s", mpi->name, ranks, more, status,
+                 read_text("log"));
+    }
+}
+
+static void assert_same_model(const char *a, const char *b)
+{
+    char path[2][128], *bytes[2];
+    size_t len[2];
+    snprintf(path[0], sizeof path[0], "%s/model/model.safetensors", at(a));
+    snprintf(path[1], sizeof path[1], "%s/model/model.safetensors", at(b));
+    for (int i = 0; i < 2; i++) {
+        if (sw_file_read(path[i], &bytes[i], &len[i]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+    }
+    assert_int_equal(len[0], len[1]);
+    if (memcmp(bytes[0], bytes[1], len[0]) != 0) {
+        fail_msg("%s: %s and %s differ", mpi->name, a, b);
+    }
+    sw_free(bytes[0]);
+    sw_free(bytes[1]);
+}
+
+static void for_each_mpi(void (*test)(void))
+{
+    for (size_t i = 0; i < SW_LEN(mpis); i++) {
+        mpi = &mpis[i];
+        if (is_here(mpi)) {
+            test();
+        }
+    }
+}
+
+static void same_bytes(void)
+{
+    static const int ranks[] = {2, 3, 2, 4};
+    char more[256], name[16];
+    snprintf(more, sizeof more, "--steps 12 --output %s", at("one"));
+    run(0, more);
+    for (int stage = 0; stage < 4; stage++) {
+        snprintf(name, sizeof name, "many%d", stage);
+        snprintf(more, sizeof more, "--steps 12 --set zero_optimization.stage=%d --output %s",
+                 stage, at(name));
+        run(ranks[stage], more);
+        assert_same_model("one", name);
+    }
+    /* six steps on 3 processes at stage 3, then 12 in all on 2 at stage 1 */
+    snprintf(more, sizeof more, "--steps 6 --set zero_optimization.stage=3 --output %s",
+             at("resumed"));
+    run(3, more);
+    snprintf(more, sizeof more, "--steps 12 --resume --set zero_optimization.stage=1 --output %s",
+             at("resumed"));
+    run(2, more);
+    assert_same_model("one", "resumed");
+    remove_all("one many? resumed");
+}
+
+static void processes_give_the_bytes_of_one(void **state)
+{
+    (void)state;
+    for_each_mpi(same_bytes);
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* The process of rank `rank`, by its environment; 0 = none. */
+static pid_t find_rank(int rank)
+{
+    char command[1024], text[64] = "";
+    snprintf(command, sizeof command,
+             "for p in $(pgrep -f '^%s/spillway train'); do tr '\\0' '\\n' < /proc/$p/environ 2> "
+             "/dev/null | grep -qxE '(OMPI_COMM_WORLD_RANK|PMI_RANK)=%d' && echo $p && break; done",
+             build, rank);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const bool found = fgets(text, sizeof text, pipe) != NULL;
+    pclose(pipe);
+    return found ? (pid_t)atoi(text) : 0;
+}
+
+/* Waits until the run has written metrics of a step or two. */
+static void wait_for_steps(const char *output)
+{
+    char path[320];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    for (int i = 0; i < 600; i++) {
+        char *text = NULL;
+        size_t len = 0;
+        if (sw_file_read(path, &text, &len) >= 0) {
+            sw_free(text);
+            if (len > 0) {
+                return;
+            }
+        }
+        pause_ms(50);
+    }
+    fail_msg("%s: no step within 30 s: %s", mpi->name, read_text("log"));
+}
+
+static void stopped_rank(void)
+{
+    char more[256];
+    snprintf(more, sizeof more, "--steps 1000000 --deadline 2 --no-export --output %s", at("hang"));
+    const pid_t job = start(3, more);
+    wait_for_steps(at("hang"));
+    const pid_t rank = find_rank(2);
+    assert_true(rank > 0);
+    kill(rank, SIGSTOP);
+    assert_int_not_equal(finish(job), 0);
+    kill(rank, SIGKILL); /* where the launcher has not done it yet */
+    char *log = read_text("log");
+    for (int r = 0; r < 2; r++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank %d of 3: ", r);
+        const char *line = strstr(log, name);
+        if (!line || !strstr(line, "for rank ") || !memmem(line, strcspn(line, "\n"), "2 (", 3)) {
+            fail_msg("%s: rank %d does not name rank 2: %s", mpi->name, r, log);
+        }
+    }
+    sw_free(log);
+    remove_all("hang");
+}
+
+static void a_rank_that_hangs_is_named(void **state)
+{
+    (void)state;
+    for_each_mpi(stopped_rank);
+}
+
+static void signalled(void)
+{
+    char more[256];
+    snprintf(more, sizeof more, "--steps 1000000 --no-export --output %s", at("told"));
+    const pid_t job = start(2, more);
+    wait_for_steps(at("told"));
+    const pid_t rank = find_rank(1);
+    assert_true(rank > 0);
+    kill(rank, SIGTERM); /* Slurm tells all; one is enough */
+    assert_int_equal(finish(job), 0);
+    char command[1024];
+    snprintf(command, sizeof command, "%s/spillway checkpoint verify %s > %s 2>&1", build,
+             at("told"), at("log"));
+    if (system(command) != 0) {
+        fail_msg("%s: %s", mpi->name, read_text("log"));
+    }
+    remove_all("told");
+}
+
+static void told_to_end_they_agree_and_save(void **state)
+{
+    (void)state;
+    for_each_mpi(signalled);
+}
+
+static void other_math(void)
+{
+    char more[640];
+    snprintf(more, sizeof more,
+             "--steps 5 --output %s : -n 1 %s/spillway train --model %s --data %s --deepspeed %s "
+             "--seq-len 12 --quiet --steps 5 --seed 77 --output %s",
+             at("other"), build, at("config.json"), at("text.txt"), at("ds.json"), at("other"));
+    assert_int_not_equal(finish(start(1, more)), 0);
+    char *log = read_text("log");
+    if (!strstr(log, "math fingerprint")) {
+        fail_msg("%s: %s", mpi->name, log);
+    }
+    sw_free(log);
+    snprintf(more, sizeof more, "--steps 5 --ranks 3 --output %s", at("other"));
+    assert_int_not_equal(finish(start(2, more)), 0);
+    log = read_text("log");
+    if (!strstr(log, "--ranks 3: 2 processes were started")) {
+        fail_msg("%s: %s", mpi->name, log);
+    }
+    sw_free(log);
+}
+
+static void ranks_that_differ_refuse(void **state)
+{
+    (void)state;
+    for_each_mpi(other_math);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-mpi-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    put("config.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
+        "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
+    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
+                   "\"gradient_clipping\": 1.0, "
+                   "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+                   "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
+                   "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
+    struct sw_str text = {0};
+    for (int i = 0; i < 400; i++) {
+        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
+    }
+    put("text.txt", sw_str_text(&text));
+    sw_str_fini(&text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const char *where = getenv("SPILLWAY_BUILD_DIR");
+    int n = 0;
+    snprintf(build, sizeof build, "%s", where ? where : "build");
+    for (size_t i = 0; i < SW_LEN(mpis); i++) {
+        const bool here = is_here(&mpis[i]);
+        n += here;
+        printf("%s: %s\n", mpis[i].name, here ? "tested" : "no mpirun, or no module: not tested");
+    }
+    if (n == 0) {
+        return TEST_EXIT_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_give_the_bytes_of_one),
+        cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(told_to_end_they_agree_and_save),
+        cmocka_unit_test(ranks_that_differ_refuse),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
