@@ -23,7 +23,8 @@ struct sw_message {
     size_t bytes;
 };
 
-/* Messages that a rank sends and receives at once: at most one of each with every peer, none with itself. */
+/* Messages that a rank sends and receives at once, none with itself. The n-th from a to b is what b
+ * receives n-th from a. */
 struct sw_exchange {
     const char *op;   /* for example "all_gather" */
     const char *what; /* the tensor, for whoever waits too long */
@@ -98,6 +99,38 @@ SW_API sw_status sw_thread_transports_open(int size, double deadline_s,
 
 /* ---- collectives ---- */
 
+// clang-format off
+#define SW_COMM_OP_LIST(X)                \
+    X(ALL_TO_ALL,     "all_to_all")       \
+    X(ALL_GATHER,     "all_gather")       \
+    X(REDUCE_SCATTER, "reduce_scatter")   \
+    X(BROADCAST,      "broadcast")        \
+    X(SEND,           "send")             \
+    X(RECEIVE,        "receive")          \
+    X(BARRIER,        "barrier")          \
+    X(AGREE,          "agree")
+// clang-format on
+enum sw_comm_op {
+#define SW_COMM_ENUM(name, text) SW_COMM_##name,
+    SW_COMM_OP_LIST(SW_COMM_ENUM)
+#undef SW_COMM_ENUM
+        SW_COMM_OP_COUNT
+};
+
+/* One of several that travel together. */
+struct sw_comm_item {
+    enum sw_comm_op
+        op; /* SW_COMM_ALL_TO_ALL, SW_COMM_REDUCE_SCATTER (its exchange) or _ALL_GATHER */
+    const void *src;
+    void *dst;
+    size_t slice_bytes;
+    const char *what;
+};
+/* The same items on every rank, in one exchange. */
+SW_API sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_items);
+/* Memory for sw_comm_run of so many items, so that no later call allocates. */
+SW_API sw_status sw_comm_reserve(sw_comm *comm, int n_items);
+
 /* Slice r of src ([size] slices) goes to rank r; dst [size] slices in rank order. */
 SW_API sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                                     const char *what);
@@ -115,6 +148,8 @@ struct sw_reduction {
     bool fresh;         /* acc holds nothing yet: the first addend is copied */
     int n_contributors; /* the first ranks; what the others send is not added. 0 = all */
 };
+/* Adds what the ranks sent: workspace [size, n] in rank order, acc as in struct sw_reduction. */
+SW_API void sw_comm_add_slices(const struct sw_reduction *reduction, int n_ranks);
 /* Bytes of an all-to-all; the classic reduce-scatter has no fixed order. */
 SW_API sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *reduction,
                                         const char *what);
@@ -137,23 +172,6 @@ SW_API void sw_comm_abort(sw_comm *comm, sw_status reason);
 
 /* ---- what was sent, counted where it leaves ---- */
 
-// clang-format off
-#define SW_COMM_OP_LIST(X)                \
-    X(ALL_TO_ALL,     "all_to_all")       \
-    X(ALL_GATHER,     "all_gather")       \
-    X(REDUCE_SCATTER, "reduce_scatter")   \
-    X(BROADCAST,      "broadcast")        \
-    X(SEND,           "send")             \
-    X(RECEIVE,        "receive")          \
-    X(BARRIER,        "barrier")          \
-    X(AGREE,          "agree")
-// clang-format on
-enum sw_comm_op {
-#define SW_COMM_ENUM(name, text) SW_COMM_##name,
-    SW_COMM_OP_LIST(SW_COMM_ENUM)
-#undef SW_COMM_ENUM
-        SW_COMM_OP_COUNT
-};
 SW_API const char *sw_comm_op_name(enum sw_comm_op op);
 
 struct sw_traffic { /* of one rank, since the communicator was opened */

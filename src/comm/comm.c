@@ -8,8 +8,9 @@
 
 struct sw_comm {
     struct sw_transport transport;
-    struct sw_message *sends, *receives; /* [size] */
-    int64_t *statuses;                   /* [size] */
+    struct sw_message *sends, *receives; /* [cap_messages] */
+    int cap_messages;
+    int64_t *statuses; /* [size] */
     int64_t sequence;
     struct sw_traffic traffic;
 };
@@ -30,13 +31,11 @@ sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out)
         return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", transport->rank,
                        transport->size);
     }
-    const size_t size = (size_t)transport->size;
     sw_comm *comm = sw_alloc_zero("comm", 1, sizeof *comm);
     SW_TRY_ALLOC(comm, "a communicator");
-    comm->sends = sw_alloc_zero("comm", size, sizeof *comm->sends);
-    comm->receives = sw_alloc_zero("comm", size, sizeof *comm->receives);
-    comm->statuses = sw_alloc_zero("comm", size, sizeof *comm->statuses);
-    if (!comm->sends || !comm->receives || !comm->statuses) {
+    comm->transport.size = transport->size;
+    comm->statuses = sw_alloc_zero("comm", (size_t)transport->size, sizeof *comm->statuses);
+    if (!comm->statuses || sw_comm_reserve(comm, 1) < 0) {
         sw_comm_close(comm, true);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
     }
@@ -83,6 +82,24 @@ void sw_comm_abort(sw_comm *comm, sw_status reason)
 
 /* ---- one exchange ---- */
 
+sw_status sw_comm_reserve(sw_comm *comm, int n_items)
+{
+    const int n = n_items * comm->transport.size;
+    if (n <= comm->cap_messages) {
+        return SW_OK;
+    }
+    void *sends = sw_realloc("comm", comm->sends, (size_t)n * sizeof *comm->sends);
+    comm->sends = sends ? sends : comm->sends;
+    void *receives = sw_realloc("comm", comm->receives, (size_t)n * sizeof *comm->receives);
+    comm->receives = receives ? receives : comm->receives;
+    if (!sends || !receives) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for %d messages", n);
+    }
+    comm->cap_messages = n;
+    return SW_OK;
+}
+
+/* Sends and receives what lies in comm->sends and comm->receives. */
 static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_receives,
                           const char *what)
 {
@@ -97,17 +114,19 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
         .n_sends = n_sends,
         .n_receives = n_receives,
     };
-    if (n_sends + n_receives > 0) {
-        if (!comm->transport.exchange) {
-            return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
-        }
-        SW_TRY(comm->transport.exchange(comm->transport.ctx, &x));
+    if (n_sends + n_receives == 0) {
+        return SW_OK;
     }
+    if (!comm->transport.exchange) {
+        return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
+    }
+    return comm->transport.exchange(comm->transport.ctx, &x);
+}
+
+static void count(sw_comm *comm, enum sw_comm_op op, int n_messages, size_t bytes)
+{
     comm->traffic.calls[op]++;
-    for (int i = 0; i < n_sends; i++) {
-        comm->traffic.sent[op] += (int64_t)comm->sends[i].bytes;
-    }
-    return SW_OK;
+    comm->traffic.sent[op] += (int64_t)bytes * n_messages;
 }
 
 /* Peers in the order rank + 1, rank + 2, ..: nobody is everybody's first. */
@@ -121,48 +140,57 @@ static void *slice(const void *base, int i, size_t bytes)
     return (char *)(uintptr_t)base + (size_t)i * bytes;
 }
 
-static sw_status swap(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
-                      size_t slice_bytes, const char *what)
+/* An all-gather sends the same slice to all; the others a slice of its own to each. */
+static const void *slice_for(const struct sw_comm_item *item, int rank)
+{
+    const bool cut = item->op == SW_COMM_ALL_TO_ALL || item->op == SW_COMM_REDUCE_SCATTER;
+    return cut ? slice(item->src, rank, item->slice_bytes) : item->src;
+}
+
+sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_items)
 {
     const int size = comm->transport.size, rank = comm->transport.rank;
+    int n = 0;
+    SW_TRY(sw_comm_reserve(comm, n_items));
     for (int i = 1; i < size; i++) {
         const int peer = peer_at(comm, i);
-        comm->sends[i - 1] = (struct sw_message){peer, slice(src, peer, slice_bytes), slice_bytes};
-        comm->receives[i - 1] =
-            (struct sw_message){peer, slice(dst, peer, slice_bytes), slice_bytes};
+        for (int k = 0; k < n_items; k++) {
+            const struct sw_comm_item *item = &items[k];
+            comm->sends[n] =
+                (struct sw_message){peer, slice(slice_for(item, peer), 0, 0), item->slice_bytes};
+            comm->receives[n++] = (struct sw_message){
+                peer, slice(item->dst, peer, item->slice_bytes), item->slice_bytes};
+        }
     }
-    SW_TRY(exchange(comm, op, size - 1, size - 1, what));
-    memcpy(slice(dst, rank, slice_bytes), slice(src, rank, slice_bytes), slice_bytes);
+    SW_TRY(exchange(comm, items[0].op, n, n, items[0].what));
+    for (int k = 0; k < n_items; k++) {
+        void *mine = slice(items[k].dst, rank, items[k].slice_bytes);
+        const void *src = slice_for(&items[k], rank);
+        if (mine != src && items[k].slice_bytes > 0) {
+            memcpy(mine, src, items[k].slice_bytes);
+        }
+        count(comm, items[k].op, size - 1, items[k].slice_bytes);
+    }
     return SW_OK;
 }
 
-static sw_status share(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
-                       size_t slice_bytes, const char *what)
+static sw_status run_one(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
+                         size_t slice_bytes, const char *what)
 {
-    const int size = comm->transport.size, rank = comm->transport.rank;
-    for (int i = 1; i < size; i++) {
-        const int peer = peer_at(comm, i);
-        comm->sends[i - 1] = (struct sw_message){peer, slice(src, 0, 0), slice_bytes};
-        comm->receives[i - 1] =
-            (struct sw_message){peer, slice(dst, peer, slice_bytes), slice_bytes};
-    }
-    SW_TRY(exchange(comm, op, size - 1, size - 1, what));
-    if (slice(dst, rank, slice_bytes) != src) {
-        memcpy(slice(dst, rank, slice_bytes), src, slice_bytes);
-    }
-    return SW_OK;
+    const struct sw_comm_item item = {op, src, dst, slice_bytes, what};
+    return sw_comm_run(comm, &item, 1);
 }
 
 sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                              const char *what)
 {
-    return swap(comm, SW_COMM_ALL_TO_ALL, src, dst, slice_bytes, what);
+    return run_one(comm, SW_COMM_ALL_TO_ALL, src, dst, slice_bytes, what);
 }
 
 sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                              const char *what)
 {
-    return share(comm, SW_COMM_ALL_GATHER, src, dst, slice_bytes, what);
+    return run_one(comm, SW_COMM_ALL_GATHER, src, dst, slice_bytes, what);
 }
 
 /* ---- sums ---- */
@@ -198,6 +226,15 @@ static void add_slice(float *acc, enum sw_dtype dtype, const void *addend, int64
     }
 }
 
+void sw_comm_add_slices(const struct sw_reduction *r, int n_ranks)
+{
+    const size_t slice_bytes = (size_t)r->n * sw_dtype_bytes(r->dtype);
+    const int n = r->n_contributors > 0 ? r->n_contributors : n_ranks;
+    for (int k = 0; k < n; k++) {
+        add_slice(r->acc, r->dtype, slice(r->workspace, k, slice_bytes), r->n, r->fresh && k == 0);
+    }
+}
+
 sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *r, const char *what)
 {
     if (r->dtype != SW_F32 && r->dtype != SW_BF16 && r->dtype != SW_F16) {
@@ -205,11 +242,8 @@ sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *r, co
                        sw_dtype_name(r->dtype));
     }
     const size_t slice_bytes = (size_t)r->n * sw_dtype_bytes(r->dtype);
-    const int n = r->n_contributors > 0 ? r->n_contributors : comm->transport.size;
-    SW_TRY(swap(comm, SW_COMM_REDUCE_SCATTER, r->src, r->workspace, slice_bytes, what));
-    for (int k = 0; k < n; k++) {
-        add_slice(r->acc, r->dtype, slice(r->workspace, k, slice_bytes), r->n, r->fresh && k == 0);
-    }
+    SW_TRY(run_one(comm, SW_COMM_REDUCE_SCATTER, r->src, r->workspace, slice_bytes, what));
+    sw_comm_add_slices(r, comm->transport.size);
     return SW_OK;
 }
 
@@ -235,41 +269,45 @@ static sw_status check_peer(const sw_comm *comm, enum sw_comm_op op, int peer, b
 sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_BROADCAST, root, true));
-    const int size = comm->transport.size;
-    if (comm->transport.rank != root) {
-        comm->receives[0] = (struct sw_message){root, data, bytes};
-        return exchange(comm, SW_COMM_BROADCAST, 0, 1, what);
-    }
-    for (int i = 1; i < size; i++) {
+    const bool sends = comm->transport.rank == root;
+    const int n_sends = sends ? comm->transport.size - 1 : 0;
+    for (int i = 1; i <= n_sends; i++) {
         comm->sends[i - 1] = (struct sw_message){peer_at(comm, i), data, bytes};
     }
-    return exchange(comm, SW_COMM_BROADCAST, size - 1, 0, what);
+    comm->receives[0] = (struct sw_message){root, data, bytes};
+    SW_TRY(exchange(comm, SW_COMM_BROADCAST, n_sends, sends ? 0 : 1, what));
+    count(comm, SW_COMM_BROADCAST, n_sends, bytes);
+    return SW_OK;
 }
 
 sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_SEND, peer, false));
     comm->sends[0] = (struct sw_message){peer, slice(data, 0, 0), bytes};
-    return exchange(comm, SW_COMM_SEND, 1, 0, what);
+    SW_TRY(exchange(comm, SW_COMM_SEND, 1, 0, what));
+    count(comm, SW_COMM_SEND, 1, bytes);
+    return SW_OK;
 }
 
 sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_RECEIVE, peer, false));
     comm->receives[0] = (struct sw_message){peer, data, bytes};
-    return exchange(comm, SW_COMM_RECEIVE, 0, 1, what);
+    SW_TRY(exchange(comm, SW_COMM_RECEIVE, 0, 1, what));
+    count(comm, SW_COMM_RECEIVE, 0, bytes);
+    return SW_OK;
 }
 
 sw_status sw_comm_barrier(sw_comm *comm, const char *what)
 {
     char none = 0;
-    return share(comm, SW_COMM_BARRIER, &none, comm->statuses, 0, what);
+    return run_one(comm, SW_COMM_BARRIER, &none, comm->statuses, 0, what);
 }
 
 sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what)
 {
     const int64_t word = mine;
-    SW_TRY(share(comm, SW_COMM_AGREE, &word, comm->statuses, sizeof word, what));
+    SW_TRY(run_one(comm, SW_COMM_AGREE, &word, comm->statuses, sizeof word, what));
     for (int r = 0; r < comm->transport.size && mine >= 0; r++) {
         if (comm->statuses[r] < 0) {
             return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, r,

@@ -3,6 +3,8 @@
 // leaves when all of its were taken. No message is stored between.
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -13,13 +15,13 @@ enum state { EMPTY, SHOWN, COPIED_NOW };
 
 struct post { /* from one rank to another */
     enum state state;
-    const struct sw_message *message;
     const struct sw_exchange *exchange;
 };
 
 struct world {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    atomic_uint n_changes; /* lets a rank look for a while before it sleeps */
     int size, n_open;
     double deadline_s;
     bool ended;         /* somebody cannot go on: .. */
@@ -28,7 +30,7 @@ struct world {
     struct member {
         struct world *world;
         int rank;
-        bool *received; /* [size] in the present exchange */
+        bool *received; /* [size] from whom, in the present exchange */
     } * members;
     bool *received; /* [size, size] */
 };
@@ -38,13 +40,19 @@ static struct post *post_of(struct world *w, int from, int to)
     return &w->posts[from * w->size + to];
 }
 
+static void tell(struct world *w)
+{
+    atomic_fetch_add(&w->n_changes, 1);
+    pthread_cond_broadcast(&w->changed);
+}
+
 static void end(struct world *w, const char *why)
 {
     if (!w->ended) {
         w->ended = true;
         snprintf(w->why, sizeof w->why, "%s", why);
     }
-    pthread_cond_broadcast(&w->changed);
+    tell(w);
 }
 
 static sw_status say_ended(const struct world *w, int rank, const struct sw_exchange *x)
@@ -54,69 +62,114 @@ static sw_status say_ended(const struct world *w, int rank, const struct sw_exch
 
 /* ---- one exchange; the lock is held, but for the copy ---- */
 
-static void show(struct member *m, const struct sw_exchange *x)
+/* The next message from or to `peer` at or after `from`; NULL = none. */
+static const struct sw_message *next_with(const struct sw_message *from,
+                                          const struct sw_message *end, int peer)
 {
-    for (int i = 0; i < x->n_sends; i++) {
-        *post_of(m->world, m->rank, x->sends[i].peer) = (struct post){SHOWN, &x->sends[i], x};
+    while (from < end && from->peer != peer) {
+        from++;
     }
-    memset(m->received, 0, (size_t)m->world->size * sizeof *m->received);
-    pthread_cond_broadcast(&m->world->changed);
+    return from < end ? from : NULL;
 }
 
-/* Takes what is shown to this rank. *out_left: messages that were not here yet; *out_copied: the lock
- * was let go of meanwhile, so look again before waiting. */
+static const struct sw_message *first_send(const struct sw_exchange *x, int peer)
+{
+    return next_with(x->sends, x->sends + x->n_sends, peer);
+}
+
+static const struct sw_message *first_receive(const struct sw_exchange *x, int peer)
+{
+    return next_with(x->receives, x->receives + x->n_receives, peer);
+}
+
+static void show(struct member *m, const struct sw_exchange *x)
+{
+    for (int r = 0; r < m->world->size; r++) {
+        m->received[r] = !first_receive(x, r);
+        if (first_send(x, r)) {
+            *post_of(m->world, m->rank, r) = (struct post){SHOWN, x};
+        }
+    }
+    tell(m->world);
+}
+
+static size_t sum_bytes(const struct sw_message *messages, int n, int peer)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += messages[i].peer == peer ? messages[i].bytes : 0;
+    }
+    return sum;
+}
+
+/* Copies what `from` shows into the receives for it; false when they do not match. */
+static bool copy(const struct member *m, const struct sw_exchange *x, int from,
+                 const struct sw_exchange *theirs, bool really)
+{
+    const struct sw_message *want = first_receive(x, from), *have = first_send(theirs, m->rank);
+    while (want && have && want->bytes == have->bytes) {
+        if (really && want->bytes > 0) {
+            memcpy(want->data, have->data, want->bytes);
+        }
+        want = next_with(want + 1, x->receives + x->n_receives, from);
+        have = next_with(have + 1, theirs->sends + theirs->n_sends, m->rank);
+    }
+    return !want && !have;
+}
+
+/* Takes what `from` shows to this rank. The lock is let go of while bytes are copied. */
+static sw_status take_from(struct member *m, const struct sw_exchange *x, int from)
+{
+    struct world *w = m->world;
+    struct post *post = post_of(w, from, m->rank);
+    const struct sw_exchange *theirs = post->exchange;
+    if (theirs->sequence != x->sequence || strcmp(theirs->op, x->op) != 0 ||
+        strcmp(theirs->what, x->what) != 0 || !copy(m, x, from, theirs, false)) {
+        const sw_status st = sw_comm_diverged(
+            x, m->rank, sum_bytes(x->receives, x->n_receives, from), from, theirs->op, theirs->what,
+            theirs->sequence, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
+        end(w, sw_error_message());
+        return st;
+    }
+    post->state = COPIED_NOW;
+    pthread_mutex_unlock(&w->lock);
+    copy(m, x, from, theirs, true);
+    pthread_mutex_lock(&w->lock);
+    post->state = EMPTY;
+    m->received[from] = true;
+    tell(w);
+    return SW_OK;
+}
+
+static bool is_missing(const struct member *m, int rank)
+{
+    return !m->received[rank] || post_of(m->world, m->rank, rank)->state != EMPTY;
+}
+
+/* Takes all that is shown to this rank. *out_left: ranks that something is still to be had from or given
+ * to; *out_copied: the lock was let go of meanwhile, so look again before waiting. */
 static sw_status take(struct member *m, const struct sw_exchange *x, int *out_left,
                       bool *out_copied)
 {
-    struct world *w = m->world;
     *out_left = 0;
     *out_copied = false;
-    for (int i = 0; i < x->n_receives; i++) {
-        const struct sw_message *want = &x->receives[i];
-        struct post *post = post_of(w, want->peer, m->rank);
-        if (m->received[i]) {
-            continue;
+    for (int r = 0; r < m->world->size; r++) {
+        if (!m->received[r] && post_of(m->world, r, m->rank)->state == SHOWN) {
+            SW_TRY(take_from(m, x, r));
+            *out_copied = true;
         }
-        if (post->state != SHOWN) {
-            ++*out_left;
-            continue;
-        }
-        const struct sw_exchange *theirs = post->exchange;
-        if (theirs->sequence != x->sequence || post->message->bytes != want->bytes ||
-            strcmp(theirs->op, x->op) != 0 || strcmp(theirs->what, x->what) != 0) {
-            const sw_status st =
-                sw_comm_diverged(x, m->rank, want->bytes, want->peer, theirs->op, theirs->what,
-                                 theirs->sequence, post->message->bytes);
-            end(w, sw_error_message());
-            return st;
-        }
-        post->state = COPIED_NOW;
-        pthread_mutex_unlock(&w->lock);
-        if (want->bytes > 0) {
-            memcpy(want->data, post->message->data, want->bytes);
-        }
-        pthread_mutex_lock(&w->lock);
-        post->state = EMPTY;
-        m->received[i] = *out_copied = true;
-        pthread_cond_broadcast(&w->changed);
+    }
+    for (int r = 0; r < m->world->size; r++) {
+        *out_left += is_missing(m, r);
     }
     return SW_OK;
 }
 
-static int not_taken(const struct member *m, const struct sw_exchange *x)
-{
-    int n = 0;
-    for (int i = 0; i < x->n_sends; i++) {
-        n += post_of(m->world, m->rank, x->sends[i].peer)->state != EMPTY;
-    }
-    return n;
-}
-
 /* Nobody may read a sender's bytes after it has left, whatever made it leave. */
-static void withdraw(struct member *m, const struct sw_exchange *x)
+static void withdraw(struct member *m)
 {
-    for (int i = 0; i < x->n_sends; i++) {
-        struct post *post = post_of(m->world, m->rank, x->sends[i].peer);
+    for (int r = 0; r < m->world->size; r++) {
+        struct post *post = post_of(m->world, m->rank, r);
         while (post->state == COPIED_NOW) {
             pthread_cond_wait(&m->world->changed, &m->world->lock);
         }
@@ -124,27 +177,12 @@ static void withdraw(struct member *m, const struct sw_exchange *x)
     }
 }
 
-static bool is_missing(const struct member *m, const struct sw_exchange *x, int rank)
-{
-    for (int i = 0; i < x->n_receives; i++) {
-        if (x->receives[i].peer == rank && !m->received[i]) {
-            return true;
-        }
-    }
-    for (int i = 0; i < x->n_sends; i++) {
-        if (x->sends[i].peer == rank && post_of(m->world, m->rank, rank)->state != EMPTY) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The deadline passed: names those who are not here. */
 static sw_status say_late(struct member *m, const struct sw_exchange *x)
 {
     struct sw_str missing = {0};
     for (int r = 0; r < m->world->size; r++) {
-        if (is_missing(m, x, r)) {
+        if (is_missing(m, r)) {
             sw_str_printf(&missing, "%s%d", missing.len ? ", " : "", r);
         }
     }
@@ -169,6 +207,21 @@ static struct timespec deadline_from_now(double seconds)
     return until;
 }
 
+/* Sleeps until something changed or the deadline passed (true). Others are often nearly ready: it looks
+ * for some microseconds first, giving way, because ranks may be more than processors. */
+static bool wait_for_change(struct world *w, const struct timespec *until)
+{
+    enum { LOOKS = 40 };
+    const unsigned before = atomic_load(&w->n_changes);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < LOOKS && atomic_load(&w->n_changes) == before; i++) {
+        sched_yield();
+    }
+    pthread_mutex_lock(&w->lock);
+    return atomic_load(&w->n_changes) == before &&
+           pthread_cond_timedwait(&w->changed, &w->lock, until) == ETIMEDOUT;
+}
+
 static sw_status exchange(void *ctx, const struct sw_exchange *x)
 {
     struct member *m = ctx;
@@ -182,7 +235,7 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
         int left;
         bool copied;
         st = take(m, x, &left, &copied);
-        if (st < 0 || left + not_taken(m, x) == 0) {
+        if (st < 0 || left == 0) {
             break;
         }
         if (copied) {
@@ -192,9 +245,9 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
             st = w->ended ? say_ended(w, m->rank, x) : say_late(m, x);
             break;
         }
-        late = pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT;
+        late = wait_for_change(w, &until);
     }
-    withdraw(m, x);
+    withdraw(m);
     pthread_mutex_unlock(&w->lock);
     return st;
 }

@@ -18,15 +18,16 @@ enum { NO_REQUEST = -1 };
 struct header {
     char op[16], what[88];
     int64_t sequence;
-    uint64_t bytes;
+    uint64_t bytes, n_messages; /* for this peer */
 };
 
 /* One direction of the talk with one peer. */
 struct talk {
     enum phase { IDLE, HEADER, PAYLOAD } phase;
+    int peer;
     struct header header;
-    const struct sw_message *message;
-    size_t done; /* payload bytes */
+    const struct sw_message *message, *end; /* the present one, the end of all */
+    size_t done;                            /* payload bytes of it */
     int request, chunk;
 };
 
@@ -61,13 +62,20 @@ static sw_status mpi_failed(const struct mpi *m, int code, const char *call, int
 
 /* ---- one direction with one peer ---- */
 
-static void fill_header(struct header *h, const struct sw_exchange *x, size_t bytes)
+static void fill_header(struct header *h, const struct sw_exchange *x, int peer, bool sends)
 {
+    const struct sw_message *messages = sends ? x->sends : x->receives;
+    const int n = sends ? x->n_sends : x->n_receives;
     memset(h, 0, sizeof *h);
     snprintf(h->op, sizeof h->op, "%s", x->op);
     snprintf(h->what, sizeof h->what, "%s", x->what);
     h->sequence = x->sequence;
-    h->bytes = bytes;
+    for (int i = 0; i < n; i++) {
+        if (messages[i].peer == peer) {
+            h->bytes += messages[i].bytes;
+            h->n_messages++;
+        }
+    }
 }
 
 static int chunk_of(const struct talk *t)
@@ -76,15 +84,20 @@ static int chunk_of(const struct talk *t)
     return left > MOST_BYTES ? MOST_BYTES : (int)left;
 }
 
+/* The next piece of the present message, or of the next one with this peer. */
 static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
 {
-    char *at = (char *)t->message->data + t->done;
-    const int peer = t->message->peer;
-    t->chunk = chunk_of(t);
-    if (t->chunk == 0) {
-        t->phase = IDLE;
-        return SW_OK;
+    const int peer = t->peer;
+    while ((t->chunk = chunk_of(t)) == 0) {
+        t->done = 0;
+        do {
+            if (++t->message == t->end) {
+                t->phase = IDLE;
+                return SW_OK;
+            }
+        } while (t->message->peer != peer);
     }
+    char *at = (char *)t->message->data + t->done;
     t->phase = PAYLOAD;
     if (sends) {
         MPI_TRY(m, m->module->isend(at, t->chunk, peer, TAG_PAYLOAD, &t->request), "sending", peer);
@@ -95,20 +108,25 @@ static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
     return SW_OK;
 }
 
+/* Once a peer: its first message begins the talk. */
 static sw_status start(struct mpi *m, const struct sw_exchange *x, const struct sw_message *message,
                        bool sends)
 {
     struct talk *t = sends ? &m->out[message->peer] : &m->in[message->peer];
     const int bytes = (int)sizeof t->header;
-    t->phase = HEADER;
-    t->message = message;
-    t->done = 0;
+    if (t->phase != IDLE) {
+        return SW_OK;
+    }
+    *t = (struct talk){.phase = HEADER,
+                       .peer = message->peer,
+                       .message = message,
+                       .end = sends ? x->sends + x->n_sends : x->receives + x->n_receives};
     if (!sends) {
         MPI_TRY(m, m->module->irecv(&t->header, bytes, message->peer, TAG_HEADER, &t->request),
                 "receiving", message->peer);
         return SW_OK;
     }
-    fill_header(&t->header, x, message->bytes);
+    fill_header(&t->header, x, message->peer, true);
     MPI_TRY(m, m->module->isend(&t->header, bytes, message->peer, TAG_HEADER, &t->request),
             "sending", message->peer);
     return SW_OK;
@@ -118,12 +136,12 @@ static sw_status check_header(const struct mpi *m, const struct sw_exchange *x,
                               const struct talk *t)
 {
     struct header mine;
-    fill_header(&mine, x, t->message->bytes);
+    fill_header(&mine, x, t->peer, false);
     if (memcmp(&mine, &t->header, sizeof mine) == 0) {
         return SW_OK;
     }
-    return sw_comm_diverged(x, m->rank, t->message->bytes, t->message->peer, t->header.op,
-                            t->header.what, t->header.sequence, (size_t)t->header.bytes);
+    return sw_comm_diverged(x, m->rank, (size_t)mine.bytes, t->peer, t->header.op, t->header.what,
+                            t->header.sequence, (size_t)t->header.bytes);
 }
 
 /* Moves a talk on as far as it goes without waiting. */
@@ -131,8 +149,7 @@ static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk
 {
     while (t->phase != IDLE) {
         int done = 0;
-        MPI_TRY(m, m->module->test(t->request, &done), sends ? "sending" : "receiving",
-                t->message->peer);
+        MPI_TRY(m, m->module->test(t->request, &done), sends ? "sending" : "receiving", t->peer);
         if (!done) {
             return SW_OK;
         }

@@ -95,6 +95,37 @@ static sw_status move_the_rest(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
+/* Several items of several sizes in one exchange, one of them empty. */
+static sw_status move_items(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int32_t a[MOST_RANKS * N], b[N], c[1], to_a[MOST_RANKS * N], to_b[MOST_RANKS * N];
+    for (int r = 0; r < size; r++) {
+        fill_words(a + r * N, rank * 1000 + r * 100, N);
+    }
+    fill_words(b, rank * 7000, N);
+    const struct sw_comm_item items[] = {
+        {SW_COMM_REDUCE_SCATTER, a, to_a, N * sizeof *a, "a gradient"},
+        {SW_COMM_ALL_GATHER, c, c, 0, "nothing"},
+        {SW_COMM_ALL_GATHER, b, to_b, (N - 1) * sizeof *b, "a parameter"},
+    };
+    for (int turn = 0; turn < 5; turn++) {
+        memset(to_a, 0xff, sizeof to_a);
+        memset(to_b, 0xff, sizeof to_b);
+        SW_TRY(sw_comm_run(comm, items, 3));
+        for (int r = 0; r < size; r++) {
+            WANT(same_words(to_a + r * N, r * 1000 + rank * 100, N));
+            WANT(same_words(to_b + r * (N - 1), r * 7000, N - 1));
+        }
+    }
+    struct sw_traffic traffic;
+    sw_comm_traffic(comm, &traffic);
+    WANT(traffic.calls[SW_COMM_ALL_GATHER] == 10 && traffic.calls[SW_COMM_REDUCE_SCATTER] == 5);
+    WANT(traffic.sent[SW_COMM_ALL_GATHER] == (int64_t)5 * (size - 1) * (N - 1) * 4);
+    return SW_OK;
+}
+
 /* The sum that one rank would make, addend after addend, is the one that the owner makes. */
 static sw_status sum(void *ctx, sw_comm *comm)
 {
@@ -151,6 +182,7 @@ static void collectives_move(void **state)
     (void)state;
     for (int size = 1; size <= MOST_RANKS; size++) {
         run(size, move_slices);
+        run(size, move_items);
         run(size, move_the_rest);
         run(size, sum);
     }
