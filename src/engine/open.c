@@ -248,6 +248,11 @@ static sw_status make_plan(struct sw_engine *e)
         .stage = (int)c->zero.stage,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
+        .overlap = c->zero.overlap_comm,
+        .prefetch_elems = c->zero.prefetch_bucket_elems,
+        .max_live_elems = c->zero.max_live_elems,
+        .reduce_bucket_elems = c->zero.reduce_bucket_elems,
+        .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;

@@ -79,6 +79,62 @@ static sw_status check_order(struct check *c)
     return SW_OK;
 }
 
+static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t first,
+                            int32_t last)
+{
+    const struct sw_buffer *buffer = &c->program->buffers[b];
+    if (!buffer->persistent && (buffer->first > first || buffer->last < last)) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d is under way from %d to %d, its buffer lives from %d "
+                       "to %d",
+                       i, first, last, buffer->first, buffer->last);
+    }
+    return SW_OK;
+}
+
+/* Collectives are under way until somebody waits: nobody may read what they write, or write what they
+ * read, before that. */
+static sw_status check_overlap(const struct check *c, int32_t *touched, int32_t *arrived)
+{
+    const struct sw_program *program = c->program;
+    const struct sw_graph *g = program->graph;
+    int32_t done = -1;
+    for (int32_t i = 0, segment = -1; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const struct sw_op *op = &g->ops[instr->op];
+        if ((int32_t)instr->segment != segment) { /* a segment ends with all of them complete */
+            segment = (int32_t)instr->segment;
+            done = i - 1;
+        }
+        done = instr->waits[0] > done ? instr->waits[0] : done;
+        const int32_t first = sw_program_issued(program, i), last = sw_program_retired(program, i);
+        for (int k = 0; k < op->n_in + op->n_out; k++) {
+            const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(g, v);
+            if (root < 0) {
+                continue;
+            }
+            SW_TRY(check_held(c, i, program->buffer_of[root], first, last));
+            const int32_t other = k < op->n_in ? arrived[root] : touched[root];
+            if (instr->queue != SW_QUEUE_COMM && other > done) {
+                return SW_FAIL(SW_E_ARG,
+                               "plan: instruction %d (%s) does not wait for instruction %d (%s), "
+                               "which is under way with %s",
+                               i, sw_op_name(op), other,
+                               sw_op_name(&g->ops[program->instrs[other].op]), value_name(g, root));
+            }
+            if (instr->queue == SW_QUEUE_COMM && !instr->blocking) {
+                touched[root] = i;
+                arrived[root] = k < op->n_in ? arrived[root] : i;
+            }
+        }
+        if (instr->workspace >= 0) {
+            SW_TRY(check_held(c, i, instr->workspace, first, last));
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
 {
     const struct sw_program *program = c->program;
@@ -160,6 +216,12 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = check_order(&c);
+        }
+        for (size_t v = 0; st == SW_OK && v < n; v++) {
+            c.written[v] = c.newest[v] = -1; /* used again */
+        }
+        if (st == SW_OK) {
+            st = check_overlap(&c, c.written, c.newest);
         }
         if (st == SW_OK) {
             st = check_sizes(&c, options);

@@ -21,8 +21,8 @@ static void touch(struct sw_program *program, sw_value v, int32_t at)
     buffer->last = buffer->last > at ? buffer->last : at;
 }
 
-/* Adds a buffer for the root of v unless it has one. */
-static void ensure(struct sw_program *program, sw_value v, int32_t at)
+/* Adds a buffer for the root of v unless it has one; it is in use from `at` to `until`. */
+static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t until)
 {
     const struct sw_graph *g = program->graph;
     const sw_value root = sw_graph_root(g, v);
@@ -36,6 +36,7 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at)
         };
     }
     touch(program, v, at);
+    touch(program, v, until);
 }
 
 static void find_lives(struct sw_program *program)
@@ -44,12 +45,14 @@ static void find_lives(struct sw_program *program)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_op *op = &g->ops[instr->op];
+        const int32_t first = sw_program_issued(program, i);
+        const int32_t last = sw_program_retired(program, i);
         for (int k = 0; k < op->n_in; k++) {
-            ensure(program, op->in[k], i);
+            ensure(program, op->in[k], first, last);
         }
         for (int k = 0; k < op->n_out; k++) {
             if (op->out[k] >= 0) {
-                ensure(program, op->out[k], i);
+                ensure(program, op->out[k], first, last);
             }
         }
         if (instr->kernel.workspace_bytes > 0) {
@@ -57,8 +60,8 @@ static void find_lives(struct sw_program *program)
             program->buffers[program->n_buffers++] = (struct sw_buffer){
                 .value = SW_NO_VALUE,
                 .bytes = sw_round_up(instr->kernel.workspace_bytes, SW_PLAN_ALIGN),
-                .first = i,
-                .last = i,
+                .first = first,
+                .last = last,
             };
         }
     }

@@ -223,6 +223,15 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 
 /* ---- open, close ---- */
 
+/* All but the graph. */
+static void clear_program(struct sw_program *program)
+{
+    sw_free(program->instrs);
+    sw_free(program->buffers);
+    sw_free(program->buffer_of);
+    *program = (struct sw_program){.kind = program->kind, .graph = program->graph};
+}
+
 static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
 {
     uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
@@ -246,6 +255,62 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
+/* Order and places, for one distance of prefetching. May be called again. */
+static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    size_t transient = 0;
+    sw_free(plan->persistent);
+    plan->persistent = NULL;
+    plan->n_persistent = 0;
+    plan->persistent_bytes = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        clear_program(program);
+        SW_TRY(sw_pass_schedule(program, options));
+        SW_TRY(sw_pass_overlap(program, options));
+    }
+    SW_TRY(place_persistent(plan));
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(settle_program(plan, &plan->programs[i]));
+        if (plan->programs[i].transient_bytes > transient) {
+            transient = plan->programs[i].transient_bytes;
+        }
+    }
+    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
+    plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
+    return SW_OK;
+}
+
+static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As much prefetching as the budget allows; where it allows none, collectives that block. */
+static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    struct sw_plan_options o = *options;
+    SW_TRY(settle(plan, &o));
+    if (options->ranks <= 1) {
+        return SW_OK;
+    }
+    while (is_over_budget(plan, options) && o.overlap) {
+        o.overlap = o.prefetch_elems > 0;
+        o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
+        SW_TRY(settle(plan, &o));
+    }
+    if (is_over_budget(plan, options)) {
+        o.reduce_bucket_elems = 1; /* each gradient leaves by itself */
+        SW_TRY(settle(plan, &o));
+    }
+    return SW_OK;
+}
+
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int i = 0; i < plan->n_programs; i++) {
@@ -262,17 +327,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_update(program->graph, options));
         }
-        SW_TRY(sw_pass_schedule(program, options));
     }
-    SW_TRY(place_persistent(plan));
-    size_t transient = 0;
-    for (int i = 0; i < plan->n_programs; i++) {
-        SW_TRY(settle_program(plan, &plan->programs[i]));
-        if (plan->programs[i].transient_bytes > transient) {
-            transient = plan->programs[i].transient_bytes;
-        }
-    }
-    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
+    SW_TRY(settle_within_budget(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];
         if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
@@ -317,10 +373,8 @@ void sw_plan_close(struct sw_plan *plan)
         return;
     }
     for (int i = 0; i < plan->n_programs; i++) {
+        clear_program(&plan->programs[i]);
         sw_graph_close(plan->programs[i].graph);
-        sw_free(plan->programs[i].instrs);
-        sw_free(plan->programs[i].buffers);
-        sw_free(plan->programs[i].buffer_of);
     }
     sw_free(plan->programs);
     sw_free(plan->persistent);

@@ -37,7 +37,10 @@ struct sw_instr {
     int32_t op; /* in the program's graph */
     enum sw_queue queue;
     enum sw_segment segment;
-    int32_t waits[2];  /* the latest instruction of each other queue it depends on, -1 = none */
+    int32_t waits[2]; /* the latest instruction of each other queue it depends on, -1 = none */
+    int32_t
+        group; /* collectives: how many, from this one on, travel together; 0 = with an earlier one */
+    bool blocking;     /* collectives: complete before the next instruction */
     int32_t workspace; /* buffer, -1 = none */
     struct sw_kernel_info kernel;
 };
@@ -78,6 +81,7 @@ struct sw_plan {
     size_t tier_bytes[SW_TIER_COUNT];  /* what running this plan takes */
     size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
     uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
+    int64_t prefetch_elems; /* what the budget left of the option; -1 = not even the overlap */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -91,14 +95,19 @@ struct sw_plan_options {
     bool fp16;                         /* overflow is looked for, and skips the update */
     double clip;                       /* 0 = none */
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
-    int64_t recompute_every;      /* 0 = keep everything, n = keep the inputs of every n-th block */
-    bool keep_gradients;          /* streams stay readable after backward */
-    int ranks, rank;              /* data-parallel; 0 and 1 = alone */
-    int stage;                    /* ZeRO 0..3 */
-    int64_t persistence_elems;    /* stage 3: parameters up to this stay whole on each rank, .. */
-    int64_t persistence_total;    /* .. while so many elements are not used up */
-    size_t budget[SW_TIER_COUNT]; /* 0 = none */
-    uint64_t extra_fingerprint;   /* what else may change a bit: seed, batch, .. */
+    int64_t recompute_every;     /* 0 = keep everything, n = keep the inputs of every n-th block */
+    bool keep_gradients;         /* streams stay readable after backward */
+    int ranks, rank;             /* data-parallel; 0 and 1 = alone */
+    int stage;                   /* ZeRO 0..3 */
+    int64_t persistence_elems;   /* stage 3: parameters up to this stay whole on each rank, .. */
+    int64_t persistence_total;   /* .. while so many elements are not used up */
+    bool overlap;                /* collectives run beside computation */
+    int64_t prefetch_elems;      /* gathered ahead of their first reader .. */
+    int64_t max_live_elems;      /* .. and never more than these */
+    int64_t reduce_bucket_elems; /* most elements of gradients that travel together */
+    int64_t allgather_bucket_elems; /* of updated parameters */
+    size_t budget[SW_TIER_COUNT];   /* 0 = none */
+    uint64_t extra_fingerprint;     /* what else may change a bit: seed, batch, .. */
 };
 
 /* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */
@@ -146,6 +155,14 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
 enum { SW_SHARD_BLOCK = 256 };
 int64_t sw_shard_elems(int64_t elems, int ranks);
+/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
+ * phase. */
+int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
+/* When collectives start, which travel together, who waits for whom. After the schedule. */
+sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
+/* The instructions between which the operands of instruction i are in use. */
+int32_t sw_program_issued(const struct sw_program *program, int32_t i);
+int32_t sw_program_retired(const struct sw_program *program, int32_t i);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);

@@ -52,6 +52,8 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .queue = SW_QUEUE_COMPUTE,
                                .segment = (enum sw_segment)op->phase,
                                .waits = {-1, -1},
+                               .group = sw_op_is_collective(op->kind),
+                               .blocking = sw_op_is_collective(op->kind),
                                .workspace = -1};
     if (sw_op_is_collective(op->kind)) {
         instr->queue = SW_QUEUE_COMM;

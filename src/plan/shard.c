@@ -39,9 +39,7 @@ struct pass {
     int32_t n_order, cap_order;
 };
 
-/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
- * phase. */
-static int64_t place_of(const struct sw_graph *g, const struct sw_op *op)
+int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
 {
     int32_t scope = op->scope;
     while (scope >= 0 && !g->scopes[scope].is_block) {
@@ -111,7 +109,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reade
 
 static bool rewrite(struct pass *p, struct sw_op *op)
 {
-    const int64_t place = place_of(p->g, op);
+    const int64_t place = sw_shard_place(p->g, op);
     for (int k = 0; k < op->n_in; k++) {
         const sw_value v = op->in[k];
         if (p->g->values[v].role != SW_ROLE_PARAM || !sw_value_is_slice(&p->g->values[v])) {

@@ -13,38 +13,47 @@ static void clear_padding(const struct sw_value_info *info, void *data)
     memset((char *)data + used, 0, all - used);
 }
 
-static sw_status reduce(sw_comm *comm, const struct sw_collective_call *call)
+static const struct sw_value_info *operand(const struct sw_collective_call *call, int k)
 {
-    const struct sw_value_info *acc = &call->graph->values[call->op->in[0]];
-    const struct sw_value_info *grad = &call->graph->values[call->op->in[1]];
-    clear_padding(grad, call->in[1]);
+    return &call->graph->values[call->op->in[k]];
+}
+
+static struct sw_comm_item item_of(const struct sw_collective_call *call)
+{
+    const struct sw_value_info *slice = operand(call, 0);
+    if (call->op->kind == SW_OP_REDUCE) {
+        const struct sw_value_info *grad = operand(call, 1);
+        clear_padding(grad, call->in[1]);
+        return (struct sw_comm_item){
+            SW_COMM_REDUCE_SCATTER, call->in[1], call->workspace,
+            (size_t)sw_shape_elems(&slice->shape) * sw_dtype_bytes(grad->dtype), slice->name};
+    }
+    return (struct sw_comm_item){SW_COMM_ALL_GATHER, call->in[0], call->out[0],
+                                 sw_value_bytes(slice), slice->name ? slice->name : "a parameter"};
+}
+
+static void add(const struct sw_collective_call *call, const struct sw_comm_job *job, int n_ranks)
+{
     const struct sw_reduction reduction = {
-        .dtype = grad->dtype,
+        .dtype = operand(call, 1)->dtype,
         .src = call->in[1],
         .workspace = call->workspace,
         .acc = call->in[0],
-        .n = sw_shape_elems(&acc->shape),
-        .fresh = call->first,
-        .n_contributors = call->n_active,
+        .n = sw_shape_elems(&operand(call, 0)->shape),
+        .fresh = job->first,
+        .n_contributors = job->n_active,
     };
-    return sw_comm_reduce_scatter(comm, &reduction, acc->name);
-}
-
-static sw_status gather(sw_comm *comm, const struct sw_collective_call *call)
-{
-    const struct sw_value_info *slice = &call->graph->values[call->op->in[0]];
-    const char *what = slice->name ? slice->name : "a parameter";
-    return sw_comm_all_gather(comm, call->in[0], call->out[0], sw_value_bytes(slice), what);
+    sw_comm_add_slices(&reduction, n_ranks);
 }
 
 /* Words of exact sums add without rounding, so the order of ranks cannot matter. */
 static sw_status merge_stats(sw_comm *comm, const struct sw_collective_call *call)
 {
-    const struct sw_value_info *info = &call->graph->values[call->op->in[0]];
+    const struct sw_value_info *info = operand(call, 0);
     const int64_t n_words = sw_shape_elems(&info->shape);
+    const int size = sw_comm_size(comm);
     int64_t *stats = call->in[0];
     const int64_t *all = call->workspace;
-    const int size = sw_comm_size(comm);
     SW_TRY(sw_comm_all_gather(comm, stats, call->workspace, sw_value_bytes(info),
                               info->name ? "the gradient norm" : "the norms of a tensor"));
     for (int64_t w = 0; w < n_words; w++) {
@@ -57,14 +66,35 @@ static sw_status merge_stats(sw_comm *comm, const struct sw_collective_call *cal
     return SW_OK;
 }
 
-sw_status sw_collective_run(sw_comm *comm, const struct sw_collective_call *call)
+static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items)
 {
-    switch (call->op->kind) {
-    case SW_OP_REDUCE:
-        return reduce(comm, call);
-    case SW_OP_GATHER:
-        return gather(comm, call);
-    default:
-        return merge_stats(comm, call);
+    if (job->calls[0].op->kind == SW_OP_STATS_MERGE) {
+        return merge_stats(comm, &job->calls[0]);
     }
+    for (int32_t k = 0; k < job->n; k++) {
+        items[k] = item_of(&job->calls[k]);
+    }
+    SW_TRY(sw_comm_run(comm, items, job->n));
+    for (int32_t k = 0; k < job->n; k++) {
+        if (job->calls[k].op->kind == SW_OP_REDUCE) {
+            add(&job->calls[k], job, sw_comm_size(comm));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
+                             struct sw_comm_item *items)
+{
+    const int64_t begin = job->ns ? sw_now_ns() : 0;
+    const sw_status st = run_group(comm, job, items);
+    if (st < 0) {
+        const struct sw_op *op = job->calls[0].op;
+        return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, sw_op_name(op),
+                              job->program->graph->scopes[op->scope].name);
+    }
+    if (job->ns) {
+        *job->ns += sw_now_ns() - begin;
+    }
+    return SW_OK;
 }

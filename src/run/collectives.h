@@ -4,13 +4,24 @@
 
 #include "run/run.h"
 
+/* Operands of one, fixed when the plan is loaded. */
 struct sw_collective_call {
     const struct sw_graph *graph;
     const struct sw_op *op;
     void *const *in, *const *out;
     void *workspace;
-    bool first;   /* the scalar FIRST: the accumulator holds nothing yet */
-    int n_active; /* ranks that contribute to a sum: the first n */
 };
 
-sw_status sw_collective_run(sw_comm *comm, const struct sw_collective_call *call);
+/* A group of collectives of a program, which travel together; or a single one. */
+struct sw_comm_job {
+    const struct sw_program *program;
+    const struct sw_collective_call *calls; /* [n] borrowed until it is done */
+    int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
+    bool first;                             /* the scalar FIRST: accumulators hold nothing yet */
+    int n_active;                           /* ranks that contribute to a sum: the first n */
+    int64_t *ns;                            /* adds how long it took; NULL = not asked */
+};
+
+/* items: scratch, [job->n]. A failure has the instruction in front of its message. */
+sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
+                             struct sw_comm_item *items);

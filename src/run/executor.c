@@ -2,9 +2,10 @@
 // The executor. Opening turns the plan's offsets into addresses and its ops into prepared kernels; a
 // run walks the instructions of one segment in order.
 #include <stdio.h>
+#include <limits.h>
 #include <string.h>
 
-#include "run/collectives.h"
+#include "run/comm_queue.h"
 #include "run/run.h"
 
 struct step { /* one instruction, ready */
@@ -17,6 +18,7 @@ struct step { /* one instruction, ready */
 
 struct loaded { /* one program */
     struct step *steps;
+    struct sw_collective_call *calls; /* [n_instrs] of collectives */
 };
 
 struct sw_executor {
@@ -30,6 +32,9 @@ struct sw_executor {
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
     int n_active;
+    /* many ranks: groups run here, or inline when they block */
+    struct sw_comm_queue *comm_queue;
+    struct sw_comm_item *items; /* scratch of a group that runs inline */
 };
 
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
@@ -55,7 +60,43 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
     if (instr->workspace >= 0) {
         step->workspace = ex->arena + program->buffers[instr->workspace].offset;
     }
+    ex->programs[program - ex->plan->programs].calls[i] =
+        (struct sw_collective_call){program->graph, op, step->in, step->out, step->workspace};
     return SW_OK;
+}
+
+static sw_status load_program(struct sw_executor *ex, int p)
+{
+    const struct sw_program *program = &ex->plan->programs[p];
+    const size_t n = (size_t)program->n_instrs + 1;
+    ex->programs[p].steps = sw_alloc_zero("run", n, sizeof(struct step));
+    SW_TRY_ALLOC(ex->programs[p].steps, "the executor");
+    ex->programs[p].calls = sw_alloc_zero("run", n, sizeof(struct sw_collective_call));
+    SW_TRY_ALLOC(ex->programs[p].calls, "the executor");
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        SW_TRY(load_step(ex, program, i, &ex->programs[p].steps[i]));
+    }
+    return SW_OK;
+}
+
+/* What groups of collectives need, none larger than the largest. */
+static sw_status open_comm(struct sw_executor *ex)
+{
+    int32_t most = 0, n_groups = 1;
+    for (int p = 0; p < ex->plan->n_programs; p++) {
+        const struct sw_program *program = &ex->plan->programs[p];
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            const int32_t n = program->instrs[i].group;
+            most = n > most ? n : most;
+            n_groups += n > 0;
+        }
+    }
+    if (most == 0) {
+        return SW_OK;
+    }
+    ex->items = sw_alloc_zero("run", (size_t)most, sizeof *ex->items);
+    SW_TRY_ALLOC(ex->items, "collectives");
+    return sw_comm_queue_open(ex->options.comm, most, n_groups, &ex->comm_queue);
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -81,17 +122,9 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, sizeof ex->host_scalars, &scalars));
     ex->scalars = scalars;
     for (int p = 0; p < plan->n_programs; p++) {
-        const struct sw_program *program = &plan->programs[p];
-        ex->programs[p].steps =
-            sw_alloc_zero("run", (size_t)program->n_instrs + 1, sizeof(struct step));
-        if (!ex->programs[p].steps) {
-            st = SW_FAIL(SW_E_NOMEM, "out of host memory for the executor");
-            goto close;
-        }
-        for (int32_t i = 0; i < program->n_instrs; i++) {
-            SW_TRY_OR(close, load_step(ex, program, i, &ex->programs[p].steps[i]));
-        }
+        SW_TRY_OR(close, load_program(ex, p));
     }
+    SW_TRY_OR(close, open_comm(ex));
     *out = ex;
     return SW_OK;
 close:
@@ -104,6 +137,8 @@ void sw_executor_close(struct sw_executor *ex)
     if (!ex) {
         return;
     }
+    sw_comm_queue_close(ex->comm_queue);
+    sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
             if (ex->programs[p].steps[i].kernel) {
@@ -111,6 +146,7 @@ void sw_executor_close(struct sw_executor *ex)
             }
         }
         sw_free(ex->programs[p].steps);
+        sw_free(ex->programs[p].calls);
     }
     sw_free(ex->programs);
     if (ex->scalars) {
@@ -177,30 +213,60 @@ static sw_status pull_scalars(struct sw_executor *ex)
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }
 
-static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status launch(struct sw_executor *ex, struct step *step)
 {
-    struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
     const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
-    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-    if (sw_op_is_collective(op->kind)) {
-        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
-        const struct sw_collective_call call = {
-            .graph = program->graph,
-            .op = op,
-            .in = step->in,
-            .out = step->out,
-            .workspace = step->workspace,
-            .first = ex->host_scalars[SW_SCALAR_FIRST] != 0,
-            .n_active = ex->n_active,
-        };
-        SW_TRY(sw_collective_run(ex->options.comm, &call));
-    } else {
-        SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
-                                step->workspace, ex->scalars));
-    }
+    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
+                            step->workspace, ex->scalars));
     if (ex->options.profile) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         step->ns += sw_now_ns() - begin;
+    }
+    return SW_OK;
+}
+
+/* Starts a group, or runs it when it blocks. What it reads has been computed. */
+static sw_status start_group(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                             bool inline_too)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    struct loaded *loaded = &ex->programs[program - ex->plan->programs];
+    if (instr->group == 0) {
+        return SW_OK; /* left with the first of its group */
+    }
+    const struct sw_comm_job job = {
+        .program = program,
+        .calls = &loaded->calls[i],
+        .instr = i,
+        .n = instr->group,
+        .first = ex->host_scalars[SW_SCALAR_FIRST] != 0,
+        .n_active = ex->n_active,
+        .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
+    };
+    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+    if (instr->blocking || inline_too || ex->options.serial) {
+        SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
+        return sw_collectives_run(ex->options.comm, &job, ex->items);
+    }
+    sw_comm_queue_issue(ex->comm_queue, &job);
+    return SW_OK;
+}
+
+static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_op *op = &program->graph->ops[instr->op];
+    if (instr->waits[0] >= 0) {
+        SW_TRY(sw_comm_queue_wait(ex->comm_queue, instr->waits[0]));
+    }
+    if (sw_op_is_collective(op->kind)) {
+        SW_TRY(start_group(ex, program, i, false));
+    } else {
+        const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
+        if (st < 0) {
+            return sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
+                                  program->graph->scopes[op->scope].name);
+        }
     }
     if (ex->options.verify) {
         note_step(ex, program, i);
@@ -209,29 +275,37 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
     return SW_OK;
 }
 
+/* An op that a skipped step leaves out. Whether it is skipped is known before the first of them. */
+static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool *known,
+                            bool *out_skipped)
+{
+    *out_skipped = false;
+    if (!op->unless_skipped) {
+        return SW_OK;
+    }
+    if (!*known) {
+        SW_TRY(pull_scalars(ex));
+        *known = true;
+    }
+    *out_skipped = ex->host_scalars[SW_SCALAR_SKIP] != 0;
+    return SW_OK;
+}
+
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
                           sizeof ex->host_scalars));
-    bool know_skip = false;
+    bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
-        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-        if (op->unless_skipped) {
-            if (!know_skip) {
-                SW_TRY(pull_scalars(ex));
-                know_skip = true;
-            }
-            if (ex->host_scalars[SW_SCALAR_SKIP] != 0) {
-                continue;
-            }
+        SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
+        if (!skipped) {
+            SW_TRY(run_step(ex, program, i));
         }
-        const sw_status st = run_step(ex, program, i);
-        if (st < 0) {
-            return sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
-                                  program->graph->scopes[op->scope].name);
-        }
+    }
+    if (ex->comm_queue) {
+        SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
     }
     return pull_scalars(ex);
 }
@@ -243,10 +317,19 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
          i++) {
         const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
         if (sw_op_is_collective(op->kind)) {
-            SW_TRY(run_step(ex, program, i));
+            SW_TRY(start_group(ex, program, i, true));
         }
     }
     return SW_OK;
+}
+
+void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
+                            int64_t *out_waited_ns)
+{
+    *out_busy_ns = *out_waited_ns = 0;
+    if (ex->comm_queue) {
+        sw_comm_queue_times(ex->comm_queue, out_busy_ns, out_waited_ns);
+    }
 }
 
 void sw_executor_set_active(struct sw_executor *ex, int n)

@@ -14,6 +14,7 @@ struct sw_executor_options {
      * were given; for tests. */
     bool verify;
     bool profile; /* measures each instruction; see sw_executor_profile */
+    bool serial;  /* every collective blocks, to compare with one that does not */
 };
 
 /*
@@ -34,6 +35,10 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
 /* Ranks that have a micro-batch in this micro-step: the first n. */
 void sw_executor_set_active(struct sw_executor *ex, int n);
+
+/* Nanoseconds that collectives beside computation took, and that it waited for them. */
+void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
+                            int64_t *out_waited_ns);
 
 /* Scalars travel to the device with the next run; outputs are read back after one. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);

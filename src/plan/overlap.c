@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives beside computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari et al. 2021, section 6).
+// The collectives of a program run one after the other on a queue of their own; this pass decides when
+// each starts, which of them travel together, and which instruction waits for which.
+//
+// Gathers start ahead of their first reader, a block at a time, while so many elements are not exceeded. Gradients of a
+// block leave together when the block is done, and one group must have arrived before the next leaves, so
+// that the bytes of two are held at most. Updated parameters return in groups beside the updates that
+// follow. Nothing here changes an operand or the order of an addition.
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* Groups of updated parameters are this large where allgather_bucket_size allows: a few milliseconds
+ * on the wire, so that the first leave while most updates are still to come. */
+enum { UPDATE_GROUP_ELEMS = 1 << 22 };
+
+struct pass {
+    struct sw_program *program;
+    const struct sw_graph *g;
+    const struct sw_plan_options *options;
+    struct sw_instr *out; /* [n_instrs] the new order */
+    int32_t n_out;
+    bool *ahead;     /* [n_instrs] a gather that may start early */
+    bool *emitted;   /* [n_instrs] */
+    int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
+    int64_t outstanding;
+    /* held back, to leave together */
+    int32_t *held;
+    int32_t n_held;
+    int64_t held_elems, held_place;
+};
+
+static const struct sw_op *op_of(const struct pass *p, int32_t i)
+{
+    return &p->g->ops[p->program->instrs[i].op];
+}
+
+/* Elements that the collective moves, all ranks together. */
+static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
+{
+    return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
+}
+
+static bool is_written_before(const struct pass *p, int32_t begin, int32_t i, sw_value root)
+{
+    for (int32_t j = begin; j < i; j++) {
+        const struct sw_op *op = op_of(p, j);
+        for (int k = 0; k < op->n_out; k++) {
+            if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A gather into bytes of its own, of something that its segment does not write before. */
+static bool may_start_early(const struct pass *p, int32_t begin, int32_t i)
+{
+    const struct sw_op *op = op_of(p, i);
+    if (op->kind != SW_OP_GATHER || op->unless_skipped) {
+        return false;
+    }
+    const enum sw_role role = p->g->values[sw_graph_root(p->g, op->out[0])].role;
+    return role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
+           !is_written_before(p, begin, i, sw_graph_root(p->g, op->in[0]));
+}
+
+/* ---- the new order ---- */
+
+static void emit(struct pass *p, int32_t i)
+{
+    p->out[p->n_out++] = p->program->instrs[i];
+    p->emitted[i] = true;
+}
+
+/* A group: members are neighbours, the first says how many. */
+static void emit_group(struct pass *p, const int32_t *members, int32_t n)
+{
+    const int32_t first = p->n_out;
+    for (int32_t k = 0; k < n; k++) {
+        emit(p, members[k]);
+        p->out[p->n_out - 1].group = 0;
+    }
+    p->out[first].group = n;
+}
+
+static void flush_held(struct pass *p)
+{
+    if (p->n_held > 0) {
+        emit_group(p, p->held, p->n_held);
+    }
+    p->n_held = 0;
+    p->held_elems = 0;
+}
+
+/* Gathers from `from` on: those of the first place that is not gathered yet, and further places while they
+ * fit into `room`. forced: the first place is needed now. */
+static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
+{
+    int32_t members[256], n = 0;
+    int64_t elems = 0;
+    for (int32_t i = from; i < end && n < (int32_t)SW_LEN(members);) {
+        while (i < end && (!p->ahead[i] || p->emitted[i])) {
+            i++;
+        }
+        if (i == end) {
+            break;
+        }
+        const int64_t place = sw_shard_place(p->g, op_of(p, i));
+        const int32_t n_before = n;
+        int64_t sum = 0;
+        int32_t j = i;
+        for (; j < end && n < (int32_t)SW_LEN(members); j++) {
+            if (!p->ahead[j] || p->emitted[j]) {
+                continue;
+            }
+            if (sw_shard_place(p->g, op_of(p, j)) != place) {
+                break;
+            }
+            sum += moved_elems(p, op_of(p, j));
+            members[n++] = j;
+        }
+        if (!(forced && n_before == 0) && p->outstanding + elems + sum > room) {
+            n = n_before;
+            break;
+        }
+        elems += sum;
+        i = j;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        p->unread[op_of(p, members[k])->out[0]] = 1;
+    }
+    p->outstanding += elems;
+    if (n > 0) {
+        flush_held(p);
+        emit_group(p, members, n);
+    }
+}
+
+/* Its readers have what was gathered ahead for them: there is room for more. */
+static void note_reads(struct pass *p, const struct sw_op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        const sw_value root = sw_graph_root(p->g, op->in[k]);
+        if (p->unread[root]) {
+            p->unread[root] = 0;
+            p->outstanding -= moved_elems(p, &p->g->ops[p->g->values[root].producer]);
+        }
+    }
+}
+
+static int64_t group_limit(const struct pass *p, const struct sw_op *op)
+{
+    if (op->kind == SW_OP_REDUCE) {
+        return p->options->reduce_bucket_elems;
+    }
+    return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+}
+
+/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete. */
+static void hold(struct pass *p, int32_t i)
+{
+    const struct sw_op *op = op_of(p, i);
+    const int64_t place = op->kind == SW_OP_REDUCE ? p->held_place : -1;
+    if (p->n_held > 0 && (op_of(p, p->held[0])->kind != op->kind ||
+                          p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
+        flush_held(p);
+    }
+    p->held[p->n_held++] = i;
+    p->held_elems += moved_elems(p, op);
+    p->held_place = place >= 0 ? place : p->held_place;
+}
+
+static bool is_held(const struct pass *p, int32_t i)
+{
+    const struct sw_op *op = op_of(p, i);
+    return op->kind == SW_OP_REDUCE || (op->kind == SW_OP_GATHER && op->unless_skipped);
+}
+
+/* Instructions that read or write what is held must not overtake it. */
+static bool touches_held(const struct pass *p, const struct sw_op *op)
+{
+    for (int32_t h = 0; h < p->n_held; h++) {
+        const struct sw_op *waiting = op_of(p, p->held[h]);
+        for (int a = 0; a < waiting->n_in + waiting->n_out; a++) {
+            const sw_value v = a < waiting->n_in ? waiting->in[a] : waiting->out[a - waiting->n_in];
+            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(p->g, v);
+            for (int k = 0; root >= 0 && k < op->n_out; k++) {
+                if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+static void order_segment(struct pass *p, int32_t begin, int32_t end)
+{
+    const int64_t room = p->options->overlap
+                             ? sw_min_i64(p->options->prefetch_elems, p->options->max_live_elems)
+                             : 0;
+    p->outstanding = 0;
+    for (int32_t i = begin; i < end; i++) {
+        p->ahead[i] = may_start_early(p, begin, i);
+    }
+    for (int32_t i = begin; i < end; i++) {
+        const struct sw_op *op = op_of(p, i);
+        if (p->emitted[i]) {
+            continue;
+        }
+        if (p->ahead[i]) {
+            start_gathers(p, i, end, room, true);
+            continue;
+        }
+        if (is_held(p, i)) {
+            hold(p, i);
+            continue;
+        }
+        const int64_t place = sw_shard_place(p->g, op);
+        if (sw_op_is_collective(op->kind) || touches_held(p, op) ||
+            (p->n_held > 0 && place != p->held_place &&
+             op_of(p, p->held[0])->kind == SW_OP_REDUCE)) {
+            flush_held(p);
+        }
+        p->held_place = place;
+        emit(p, i);
+        p->out[p->n_out - 1].group = sw_op_is_collective(op->kind);
+        note_reads(p, op);
+        if (p->outstanding <= room / 2) {
+            start_gathers(p, i + 1, end, room, false);
+        }
+    }
+    flush_held(p);
+}
+
+/* ---- who waits for whom ---- */
+
+struct touch { /* the latest collective that reads or writes a root value */
+    int32_t any, written;
+};
+
+static int32_t latest(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int32_t needed(const struct pass *p, const struct touch *touched, const struct sw_op *op)
+{
+    int32_t need = -1;
+    for (int k = 0; k < op->n_in; k++) {
+        need = latest(need, touched[sw_graph_root(p->g, op->in[k])].written);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            need = latest(need, touched[sw_graph_root(p->g, op->out[k])].any);
+        }
+    }
+    return need;
+}
+
+static void note_touches(const struct pass *p, struct touch *touched, const struct sw_op *op,
+                         int32_t i)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        touched[sw_graph_root(p->g, op->in[k])].any = i;
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            struct touch *t = &touched[sw_graph_root(p->g, op->out[k])];
+            t->any = t->written = i;
+        }
+    }
+}
+
+/* The first instruction of a segment finds all collectives of the one before it complete. */
+static void set_waits(struct pass *p, struct touch *touched)
+{
+    struct sw_program *program = p->program;
+    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
+        int32_t waited = -1, reduced = -1;
+        for (sw_value v = 0; v < p->g->n_values; v++) {
+            touched[v] = (struct touch){-1, -1};
+        }
+        for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
+             i++) {
+            struct sw_instr *instr = &program->instrs[i];
+            const struct sw_op *op = &p->g->ops[instr->op];
+            int32_t need = -1;
+            instr->blocking = instr->queue == SW_QUEUE_COMM &&
+                              (!p->options->overlap || op->kind == SW_OP_STATS_MERGE);
+            if (instr->queue != SW_QUEUE_COMM) {
+                need = needed(p, touched, op);
+            } else if (instr->blocking) {
+                waited = i;
+            } else if (op->kind == SW_OP_REDUCE && instr->group > 0) {
+                need = reduced; /* the group before this one */
+                reduced = i + instr->group - 1;
+            }
+            instr->waits[0] = need > waited ? need : -1;
+            waited = latest(waited, need);
+            if (instr->queue == SW_QUEUE_COMM) {
+                note_touches(p, touched, op, i);
+            }
+        }
+    }
+}
+
+static sw_status run(struct pass *p)
+{
+    struct sw_program *program = p->program;
+    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
+        order_segment(p, program->segment_first[segment], program->segment_first[segment + 1]);
+    }
+    SW_ASSERT(p->n_out == program->n_instrs);
+    memcpy(program->instrs, p->out, (size_t)p->n_out * sizeof *p->out);
+    struct touch *touched = sw_alloc("plan", ((size_t)p->g->n_values + 1) * sizeof *touched);
+    SW_TRY_ALLOC(touched, "the plan");
+    set_waits(p, touched);
+    sw_free(touched);
+    return SW_OK;
+}
+
+sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options)
+{
+    const size_t n = (size_t)program->n_instrs + 1;
+    const size_t n_values = (size_t)program->graph->n_values + 1;
+    struct pass p = {.program = program, .g = program->graph, .options = options};
+    sw_status st = SW_OK;
+    if (options->ranks <= 1) {
+        return SW_OK;
+    }
+    p.out = sw_alloc_zero("plan", n, sizeof *p.out);
+    p.ahead = sw_alloc_zero("plan", n, sizeof *p.ahead);
+    p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
+    p.held = sw_alloc_zero("plan", n, sizeof *p.held);
+    p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
+    st = p.out && p.ahead && p.emitted && p.held && p.unread
+             ? run(&p)
+             : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    sw_free(p.out);
+    sw_free(p.ahead);
+    sw_free(p.emitted);
+    sw_free(p.held);
+    sw_free(p.unread);
+    return st;
+}
+
+int32_t sw_program_retired(const struct sw_program *program, int32_t i)
+{
+    const struct sw_instr *instrs = program->instrs;
+    int segment = 0;
+    if (instrs[i].queue != SW_QUEUE_COMM) {
+        return i;
+    }
+    if (instrs[i].blocking) {
+        while (i + 1 < program->n_instrs && instrs[i + 1].queue == SW_QUEUE_COMM &&
+               instrs[i + 1].group == 0) {
+            i++;
+        }
+        return i;
+    }
+    while (i >= program->segment_first[segment + 1]) {
+        segment++;
+    }
+    for (int32_t j = i + 1; j < program->segment_first[segment + 1]; j++) {
+        if (instrs[j].waits[0] >= i) {
+            return j;
+        }
+    }
+    return program->segment_first[segment + 1] - 1;
+}
+
+int32_t sw_program_issued(const struct sw_program *program, int32_t i)
+{
+    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].group == 0) {
+        i--;
+    }
+    return i;
+}
