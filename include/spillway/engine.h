@@ -167,6 +167,16 @@ SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool j
  * opened. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks,
                                      char **out);
+/* What DeepSpeed's memory estimators say of ZeRO 2 and 3: formulas of a few numbers, no plan. */
+struct sw_estimate_options {
+    const char *model; /* as for the engine; its weights are not needed. Or NULL .. */
+    int64_t parameters, largest_layer; /* .. and these; without a largest layer no stage 3 */
+    int64_t ranks_per_node, nodes;
+    double buffer_factor; /* of host memory; DeepSpeed's is 1.5 */
+    bool json;
+};
+/* The caller's: sw_text_free. */
+SW_API sw_status sw_estimate_text(const struct sw_estimate_options *options, char **out);
 /* Bytes of the plan a tier holds: 0 device, 1 host, 2 disk. */
 SW_API int64_t sw_engine_tier_bytes(const sw_engine *engine, int tier);
 /* Highest byte of the arena that a kernel touched (verify). */

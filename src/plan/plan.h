@@ -149,3 +149,22 @@ int64_t sw_shard_elems(int64_t elems, int ranks);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);
+
+/* ---- estimate.c: without a graph ---- */
+
+/* What DeepSpeed's memory estimators are asked: ZeRO stage 2 or 3 on nodes x ranks_per_node devices. */
+struct sw_estimate_case {
+    int stage;
+    int64_t parameters;
+    int64_t largest_layer; /* parameters; stage 3 */
+    int64_t ranks_per_node, nodes;
+    double buffer_factor; /* of what the host holds */
+    bool offload_optimizer;
+    bool offload_param; /* stage 3, and only with offload_optimizer */
+    bool zero_init;     /* stage 3: no rank ever makes the whole model */
+};
+struct sw_estimate {
+    int64_t host_bytes_per_node, device_bytes; /* rounded down, as there */
+    int64_t layer_bytes; /* stage 3: the largest layer, part of device_bytes */
+};
+sw_status sw_estimate(const struct sw_estimate_case *c, struct sw_estimate *out);
