@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of thumb for the bytes of model states, from numbers alone: DeepSpeed's memory estimators for
-// ZeRO 2 and 3. They assume 16-bit training with Adam. What a plan really takes, the plan says.
+// ZeRO 2 and 3 (16-bit training with Adam), and the formulas of the ZeRO paper.
 #include <math.h>
 
 #include "plan/plan.h"
@@ -75,4 +75,28 @@ sw_status sw_estimate(const struct sw_estimate_case *c, struct sw_estimate *out)
                                 .device_bytes = (int64_t)device,
                                 .layer_bytes = c->stage == 3 ? INIT_BYTES * c->largest_layer : 0};
     return SW_OK;
+}
+
+/* ---- the paper ---- */
+
+struct sw_paper sw_paper_widths(enum sw_dtype dtype, const struct sw_update_rule *rule)
+{
+    struct sw_update_state states[SW_UPDATE_MAX_STATES];
+    const double width = (double)sw_dtype_bytes(dtype);
+    struct sw_paper paper = {.work = width, .grad = width};
+    const bool narrow = dtype == SW_BF16 || dtype == SW_F16;
+    const int n = sw_update_states(rule, dtype, states);
+    for (int i = narrow ? 1 : 0; i < n; i++) { /* the first is (the rest of) the master */
+        paper.states += (double)sw_dtype_bytes(states[i].dtype);
+    }
+    paper.states += narrow ? sizeof(float) : 0;
+    return paper;
+}
+
+double sw_paper_bytes(const struct sw_paper *paper, int stage, double elems, double trained,
+                      double ranks)
+{
+    return paper->work * elems / (stage >= 3 ? ranks : 1) +
+           paper->grad * trained / (stage >= 2 ? ranks : 1) +
+           paper->states * trained / (stage >= 1 ? ranks : 1);
 }
