@@ -258,7 +258,7 @@ static void print_text(const struct stages *s, struct sw_str *out)
     const struct sw_paper *p = &s->paper;
     const long long rounds = (long long)sw_ceil_div(s->micro_batches, s->ranks);
     sw_str_printf(out,
-                  "%lld parameters, %s, N = %d ranks, K = %lld micro-batches a step, m = %lld on a "
+                  "%lld parameters, %s, R = %d ranks, K = %lld micro-batches a step, m = %lld on a "
                   "rank; -> is the configured stage\n\n",
                   (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
                   (long long)s->micro_batches, rounds);
@@ -268,9 +268,9 @@ static void print_text(const struct stages *s, struct sw_str *out)
     print_sent(s, out);
     sw_str_printf(
         out,
-        "\nThe paper's formulas, bytes a parameter: %g at stage 0, %g + %g/N at 1, "
-        "%g + %g/N at 2, %g/N at 3.\n"
-        "The formulas of bytes sent, times (N-1)/N: (m c + 4) P at stage 0, (m c + w) P at "
+        "\nThe paper's formulas, bytes a parameter: %g at stage 0, %g + %g/R at 1, "
+        "%g + %g/R at 2, %g/R at 3.\n"
+        "The formulas of bytes sent, times (R-1)/R: (m c + 4) P at stage 0, (m c + w) P at "
         "1 and 2, m (2 w + c) P\nat 3, with P parameters, c bytes of a gradient on the "
         "wire and w of a weight. docs/zero.md explains each line.\n",
         p->work + p->grad + p->states, p->work + p->grad, p->states, p->work, p->grad + p->states,

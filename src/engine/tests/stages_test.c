@@ -113,7 +113,7 @@ static void text_marks_the_stage_and_the_budget(void **state)
     assert_non_null(strstr(text, "-> stage 3"));
     assert_null(strstr(text, "-> stage 2"));
     assert_non_null(strstr(text, "= model states"));
-    assert_non_null(strstr(text, "16 at stage 0, 4 + 12/N at 1, 2 + 14/N at 2, 16/N at 3"));
+    assert_non_null(strstr(text, "16 at stage 0, 4 + 12/R at 1, 2 + 14/R at 2, 16/R at 3"));
     assert_non_null(strstr(text, "fits a budget of 30.0 MiB"));
     sw_text_free(text);
     o.no_train = true;
