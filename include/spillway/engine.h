@@ -65,7 +65,7 @@ struct sw_engine_options {
     int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
     bool verify;             /* checks the plan while it runs; slow */
     bool profile;            /* measures every instruction */
-    bool plan_only;          /* no memory is taken: for sw_plan_text */
+    bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
 };
 
 struct sw_step_report {
@@ -163,10 +163,20 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
-/* What one of `ranks` ranks would hold at each ZeRO stage, planned and by the paper's formulas; nothing is
- * opened. The caller's: sw_text_free. */
-SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks,
+/* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by formulas;
+ * nothing is opened. The caller's: sw_text_free. */
+SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
+/* What DeepSpeed's memory estimators say of ZeRO 2 and 3: formulas of a few numbers, no plan. */
+struct sw_estimate_options {
+    const char *model; /* as for the engine; its weights are not needed. Or NULL .. */
+    int64_t parameters, largest_layer; /* .. and these; without a largest layer no stage 3 */
+    int64_t ranks_per_node, nodes;
+    double buffer_factor; /* of host memory; DeepSpeed's is 1.5 */
+    bool json;
+};
+/* The caller's: sw_text_free. */
+SW_API sw_status sw_estimate_text(const struct sw_estimate_options *options, char **out);
 /* Bytes of the plan a tier holds: 0 device, 1 host, 2 disk. */
 SW_API int64_t sw_engine_tier_bytes(const sw_engine *engine, int tier);
 /* Highest byte of the arena that a kernel touched (verify). */

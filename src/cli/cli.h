@@ -60,6 +60,7 @@ int sw_cmd_train(int argc, char **argv);
 int sw_cmd_generate(int argc, char **argv);
 int sw_cmd_eval(int argc, char **argv);
 int sw_cmd_plan(int argc, char **argv);
+int sw_cmd_estimate(int argc, char **argv);
 int sw_cmd_check(int argc, char **argv);
 int sw_cmd_config(int argc, char **argv);
 int sw_cmd_tokenize(int argc, char **argv);

@@ -1,66 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway plan - what a training would run and how many bytes it takes, without taking them.
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/cli.h"
 #include "spillway/engine.h"
 
+struct run {
+    struct sw_engine_options options;
+    struct words sets;
+    bool brief, json, no_optimizer;
+    int64_t batch, ranks, stage; /* stage -1: the configuration's */
+};
+
+static int check(const struct command *command, const struct run *run)
+{
+    if (!run->options.model || run->batch < 1 || run->ranks < 1 || run->ranks > 1 << 20) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--model, --batch >= 1 and --ranks >= 1 are wanted; see --help");
+    }
+    if (run->stage < -1 || run->stage > 3) {
+        return cli_fail(command, CLI_REFUSED, "--stage is 0, 1, 2 or 3");
+    }
+    return -1;
+}
+
+static int show(const struct command *command, struct run *run)
+{
+    struct sw_engine_options *o = &run->options;
+    char text[256];
+    char *out = NULL;
+    sw_engine *engine = NULL;
+    snprintf(text, sizeof text,
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 0.001}}}",
+             (long long)run->batch);
+    o->config_text = o->config_path ? NULL : text;
+    o->sets = run->sets.items;
+    o->n_sets = run->sets.n;
+    o->no_train = run->no_optimizer;
+    o->want_eval |= run->no_optimizer;
+    sw_status st;
+    if (run->ranks > 1 || run->stage >= 0) {
+        st = sw_plan_stages_text(o, (int)run->ranks, run->json, &out);
+    } else {
+        st = sw_initialize(o, &engine);
+        st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
+    }
+    if (st >= 0) {
+        printf("%s%s", out, run->json ? "\n" : "");
+    }
+    sw_text_free(out);
+    sw_close(engine);
+    return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
+}
+
 int sw_cmd_plan(int argc, char **argv)
 {
-    struct sw_engine_options o = {.plan_only = true};
-    struct words sets = {0};
-    bool brief = false, json = false, no_optimizer = false;
-    int64_t batch = 8, ranks = 1;
+    struct run run = {.options = {.plan_only = true}, .batch = 8, .ranks = 1, .stage = -1};
+    struct sw_engine_options *o = &run.options;
     const struct flag flags[] = {
-        {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET", "as for train", 0},
-        {"--deepspeed", FLAG_TEXT, &o.config_path, "FILE", "ds_config.json", 0},
-        {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration", 0},
-        {"--seq-len", FLAG_INT, &o.seq_len, "T", "tokens of a sample (the model's context)", 0},
-        {"--vocab", FLAG_INT, &o.vocab_size, "V", "vocabulary of a preset", 0},
-        {"--batch", FLAG_INT, &batch, "B", "micro-batch, without --deepspeed (8)", 0},
-        {"--eval", FLAG_BOOL, &o.want_eval, NULL, "plan validation too", 0},
-        {"--generate", FLAG_INT, &o.generate_tokens, "N", "plan generation of N tokens too", 0},
-        {"--no-update", FLAG_BOOL, &no_optimizer, NULL, "forward only", 0},
-        {"--ranks", FLAG_INT, &ranks, "R", "bytes on one of R ranks, for every ZeRO stage", 0},
-        {"--summary", FLAG_BOOL, &brief, NULL, "leave out the instructions", 0},
-        {"--json", FLAG_BOOL, &json, NULL, "one JSON object", 0},
+        {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
+         "as for train; a folder may lack its weights", 0},
+        {"--deepspeed", FLAG_TEXT, &o->config_path, "FILE", "ds_config.json", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--seq-len", FLAG_INT, &o->seq_len, "T", "tokens of a sample (the model's context)", 0},
+        {"--vocab", FLAG_INT, &o->vocab_size, "V", "vocabulary of a preset", 0},
+        {"--batch", FLAG_INT, &run.batch, "B", "micro-batch, without --deepspeed (8)", 0},
+        {"--eval", FLAG_BOOL, &o->want_eval, NULL, "plan validation too", 0},
+        {"--generate", FLAG_INT, &o->generate_tokens, "N", "plan generation of N tokens too", 0},
+        {"--no-update", FLAG_BOOL, &run.no_optimizer, NULL, "forward only", 0},
+        {"--ranks", FLAG_INT, &run.ranks, "R",
+         "bytes held and sent by one of R ranks, for every ZeRO stage", 0},
+        {"--stage", FLAG_INT, &run.stage, "S", "ZeRO stage, instead of the configuration's", 0},
+        {"--summary", FLAG_BOOL, &run.brief, NULL, "leave out the instructions", 0},
+        {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
     };
     const struct command command = {
-        "plan", "--model M [..]",
-        "Prints the instructions, bytes per tier, FLOPs and the peak of a training step.", flags,
-        (int)(sizeof flags / sizeof flags[0])};
-    char text[256];
+        "plan", "--model M [--ranks R] [--stage S] [..]",
+        "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with --ranks "
+        "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side.",
+        flags, (int)(sizeof flags / sizeof flags[0])};
+    char digit[] = "0", *edit = NULL;
     int status = cli_parse(&command, argc, argv, NULL);
-    if (status < 0 && (!o.model || batch < 1 || ranks < 1 || ranks > 1 << 20)) {
-        status = cli_fail(&command, CLI_REFUSED,
-                          "--model, --batch >= 1 and --ranks >= 1 are wanted; see --help");
+    status = status < 0 ? check(&command, &run) : status;
+    if (status < 0 && run.stage >= 0) {
+        digit[0] = (char)('0' + run.stage);
+        status = cli_add_set(&run.sets, &edit, "zero_optimization.stage", digit)
+                     ? -1
+                     : cli_fail(&command, CLI_FAILED, "out of memory");
     }
-    if (status < 0) {
-        sw_engine *engine = NULL;
-        char *out = NULL;
-        snprintf(text, sizeof text,
-                 "{\"train_micro_batch_size_per_gpu\": %lld, \"optimizer\": {\"type\": \"AdamW\", "
-                 "\"params\": {\"lr\": 0.001}}}",
-                 (long long)batch);
-        o.config_text = o.config_path ? NULL : text;
-        o.sets = sets.items;
-        o.n_sets = sets.n;
-        o.no_train = no_optimizer;
-        o.want_eval |= no_optimizer;
-        sw_status st;
-        if (ranks > 1) {
-            st = sw_plan_stages_text(&o, (int)ranks, &out);
-        } else {
-            st = sw_initialize(&o, &engine);
-            st = st < 0 ? st : sw_plan_text(engine, !brief, json, &out);
-        }
-        if (st >= 0) {
-            printf("%s%s", out, json ? "\n" : "");
-        }
-        status = st >= 0 ? CLI_DONE : cli_error(&command, CLI_REFUSED);
-        sw_text_free(out);
-        sw_close(engine);
-    }
-    cli_free_words(&sets);
+    status = status < 0 ? show(&command, &run) : status;
+    cli_free_words(&run.sets);
+    free(edit);
     return status;
 }

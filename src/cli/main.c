@@ -15,6 +15,8 @@ static const struct {
     {"generate", sw_cmd_generate, "continue a prompt"},
     {"eval", sw_cmd_eval, "loss and perplexity of a model on text"},
     {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
+    {"estimate", sw_cmd_estimate,
+     "DeepSpeed's memory formulas for a model or a number of parameters"},
     {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
     {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
     {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},

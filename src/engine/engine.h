@@ -76,6 +76,10 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
+/* ---- estimate.c ---- */
+/* Parameters of the module that owns most. */
+int64_t sw_engine_largest_layer(const sw_engine *e);
+
 /* ---- step.c ---- */
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);

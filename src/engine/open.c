@@ -66,6 +66,16 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A plan needs no weights: without them the head is as config.json says. */
+static sw_status open_weights(struct sw_engine *e, const struct sw_engine_options *o)
+{
+    if (o->plan_only && !sw_hf_folder_has_weights(o->model)) {
+        return SW_OK;
+    }
+    SW_TRY(sw_hf_folder_open(o->model, &e->folder));
+    return sw_engine_settle_tie(e);
+}
+
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
 {
     if (!o->model) {
@@ -82,8 +92,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
         if (is_folder(o->model)) {
             e->model_folder = sw_strdup("engine", o->model);
             SW_TRY_ALLOC(e->model_folder, "the model's path");
-            SW_TRY(sw_hf_folder_open(o->model, &e->folder));
-            SW_TRY(sw_engine_settle_tie(e));
+            SW_TRY(open_weights(e, o));
         }
     }
     SW_TRY(sw_model_open(e->model_doc, &e->model));

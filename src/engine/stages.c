@@ -1,105 +1,341 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of many would hold at each ZeRO stage: the plans of all four stages, made and not run,
-// beside the formulas of the ZeRO paper (Rajbhandari et al. 2020, section 3).
+// What one rank of many would hold and send at each ZeRO stage: the plans of all four stages, made and
+// not run, side by side, with the formulas of the ZeRO paper and of architecture 5a beside them.
+#include <stddef.h>
 #include <string.h>
 
 #include "engine/engine.h"
 
-struct held { /* bytes on one rank */
-    size_t params, states, transients, total;
+enum { N_STAGES = 4 };
+
+struct stages {
+    int ranks, configured;
+    size_t budget; /* of the device, 0 = none */
+    enum sw_dtype dtype;
+    int64_t micro_batches;
+    struct sw_paper paper;
+    struct sw_plan_table tables[N_STAGES];
 };
 
-static struct held count(const struct sw_plan *plan)
+/* The stage and the budget that the configuration has. The plans are made without a budget: a table
+ * should also say what does not fit. */
+static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
 {
-    struct held held = {.total = plan->tier_bytes[SW_TIER_DEVICE]};
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        size_t *to = plan->persistent[i].role == SW_ROLE_PARAM ? &held.params : &held.states;
-        *to += plan->persistent[i].bytes;
+    struct sw_config *config = NULL;
+    if (o->config_path) {
+        SW_TRY(sw_config_load(o->config_path, o->sets, o->n_sets, &config));
+    } else {
+        const char *text = o->config_text ? o->config_text : "{}";
+        SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &config));
     }
-    held.transients = held.total - plan->persistent_bytes;
-    return held;
+    const size_t device = (size_t)config->spillway.device_memory_bytes;
+    const size_t host = (size_t)config->spillway.host_memory_bytes;
+    out->configured = (int)config->zero.stage;
+    out->budget = host > 0 && (device == 0 || host < device) ? host : device;
+    sw_config_close(config);
+    return SW_OK;
 }
 
-/* Model states by the paper: w, g and K bytes a parameter of working copy, gradient and optimizer. */
-static double formula(int stage, double elems, double ranks, bool wide)
-{
-    const double w = wide ? 4 : 2, g = wide ? 4 : 2, k = wide ? 8 : 12;
-    switch (stage) {
-    case 0:
-        return (w + g + k) * elems;
-    case 1:
-        return (w + g) * elems + k * elems / ranks;
-    case 2:
-        return w * elems + (g + k) * elems / ranks;
-    default:
-        return (w + g + k) * elems / ranks;
-    }
-}
-
-static sw_status plan_stage(const struct sw_engine_options *options, int ranks, int stage,
-                            struct sw_str *out)
+static sw_status plan_stage(const struct sw_engine_options *options, int stage, struct stages *out)
 {
     struct sw_engine_options o = *options;
     const char *sets[64];
     char text[64];
     sw_engine *e = NULL;
-    if (options->n_sets >= (int)SW_LEN(sets)) {
+    const int n = options->n_sets;
+    if (n + 3 > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
     snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
-    if (options->n_sets > 0) {
-        memcpy(sets, options->sets, (size_t)options->n_sets * sizeof *sets);
+    if (n > 0) {
+        memcpy(sets, options->sets, (size_t)n * sizeof *sets);
     }
-    sets[options->n_sets] = text;
+    sets[n] = text;
+    sets[n + 1] = "spillway.device_memory=null";
+    sets[n + 2] = "spillway.host_memory=null";
     o.sets = sets;
-    o.n_sets = options->n_sets + 1;
+    o.n_sets = n + 3;
     o.plan_only = true;
-    SW_TRY(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.comm));
-    const sw_status st = sw_initialize(&o, &e);
+    SW_TRY(sw_comm_open(&(struct sw_transport){.size = out->ranks}, &o.comm));
+    sw_status st = sw_initialize(&o, &e);
     if (st < 0) {
         sw_comm_close(o.comm, true);
         return st;
     }
-    const struct held held = count(e->plan);
-    const double elems = (double)sw_engine_parameters(e);
-    char buf[6][32];
-    if (stage == 0) {
-        sw_str_printf(
-            out,
-            "%.0f parameters, %s, %d ranks, %lld micro-batches a step; bytes on one rank:\n"
-            "%-6s %12s %12s %12s %12s   %12s\n",
-            elems, sw_dtype_name(e->dtype), ranks, (long long)e->micro_batches, "stage",
-            "parameters", "states", "transients", "planned", "paper");
-    }
-    sw_str_printf(
-        out, "%-6d %12s %12s %12s %12s   %12s\n", stage,
-        sw_format_bytes(buf[0], sizeof buf[0], (double)held.params),
-        sw_format_bytes(buf[1], sizeof buf[1], (double)held.states),
-        sw_format_bytes(buf[2], sizeof buf[2], (double)held.transients),
-        sw_format_bytes(buf[3], sizeof buf[3], (double)held.total),
-        sw_format_bytes(buf[4], sizeof buf[4], formula(stage, elems, ranks, e->dtype == SW_F32)));
+    out->dtype = e->dtype;
+    out->micro_batches = e->micro_batches;
+    out->paper = sw_paper_widths(e->dtype, &e->rule);
+    const struct sw_plan_options plan = {.ranks = out->ranks,
+                                         .stage = stage,
+                                         .micro_batches = e->micro_batches,
+                                         .rule = e->trains ? &e->rule : NULL};
+    st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
     sw_close(e);
     sw_comm_close(o.comm, false);
-    return SW_OK;
+    return st;
 }
 
-sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, char **out)
+/* ---- numbers ---- */
+
+static double states_of(const struct sw_plan_table *t)
 {
+    double sum = 0;
+    for (int k = 0; k < SW_HELD_STATES; k++) {
+        sum += (double)t->held[k];
+    }
+    return sum;
+}
+
+static double paper_of(const struct stages *s, int stage)
+{
+    return sw_paper_bytes(&s->paper, stage, (double)s->tables[stage].elems,
+                          (double)s->tables[stage].trained, s->ranks);
+}
+
+static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
+{
+    struct sw_sent_parts sum = {0};
+    for (int k = 0; k < SW_SENT_COUNT; k++) {
+        const struct sw_sent_parts *p = &t->sent[k];
+        sum.bytes += p->bytes;
+        sum.formula += p->formula;
+        sum.second += p->second;
+        sum.sparse += p->sparse;
+        sum.kept += p->kept;
+        sum.spared += p->spared;
+        sum.padding += p->padding;
+    }
+    return sum;
+}
+
+/* ---- for people ---- */
+
+static void add_line(struct sw_str *out, const char *label, const double values[N_STAGES])
+{
+    sw_str_printf(out, "%-32s", label);
+    for (int i = 0; i < N_STAGES; i++) {
+        sw_str_printf(out, " %16.0f", values[i] + 0.0);
+    }
+    sw_str_putc(out, '\n');
+}
+
+/* Left out where every stage has none of it. */
+static void add_part(struct sw_str *out, const char *label, const double values[N_STAGES])
+{
+    bool any = false;
+    for (int i = 0; i < N_STAGES; i++) {
+        any |= values[i] > 0.5 || values[i] < -0.5;
+    }
+    if (any) {
+        add_line(out, label, values);
+    }
+}
+
+static void add_head(struct sw_str *out, const struct stages *s, const char *what)
+{
+    sw_str_printf(out, "%-32s", what);
+    for (int i = 0; i < N_STAGES; i++) {
+        sw_str_printf(out, "%15s %d", i == s->configured ? "-> stage" : "stage", i);
+    }
+    sw_str_putc(out, '\n');
+}
+
+static void print_held(const struct stages *s, struct sw_str *out)
+{
+    static const char *const labels[SW_HELD_COUNT] = {
+        "parameters",
+        "gradients, summed",
+        "optimizer states",
+        "  parameters kept whole",
+        "  sums of further uses",
+        "  statistics, caches",
+        "  at the peak: gathered",
+        "  gradients that leave",
+        "  activations",
+        "  arriving from ranks",
+        "  workspace of kernels",
+        "  gaps between them",
+    };
+    double v[N_STAGES], paper[N_STAGES], total[N_STAGES], padding[N_STAGES];
+    add_head(out, s, "bytes held by one rank");
+    for (int k = 0; k < SW_HELD_COUNT; k++) {
+        for (int i = 0; i < N_STAGES; i++) {
+            v[i] = (double)s->tables[i].held[k];
+        }
+        (k < SW_HELD_STATES ? add_line : add_part)(out, labels[k], v);
+        if (k + 1 == SW_HELD_STATES) {
+            for (int i = 0; i < N_STAGES; i++) {
+                total[i] = states_of(&s->tables[i]);
+                paper[i] = paper_of(s, i);
+                padding[i] = s->tables[i].padding;
+            }
+            add_line(out, "= model states", total);
+            add_line(out, "  of them padding", padding);
+            add_line(out, "  by the paper's formula", paper);
+            sw_str_puts(out, "besides them\n");
+        }
+    }
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        char label[32];
+        snprintf(label, sizeof label, "= %s", sw_tier_name((enum sw_tier)t));
+        for (int i = 0; i < N_STAGES; i++) {
+            v[i] = (double)s->tables[i].tier_bytes[t];
+        }
+        add_line(out, label, v);
+    }
+}
+
+static void print_short(const struct stages *s, struct sw_str *out)
+{
+    char text[32];
+    sw_str_printf(out, "%-32s", "  device, in short");
+    for (int i = 0; i < N_STAGES; i++) {
+        const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
+        sw_str_printf(out, " %16s", sw_format_bytes(text, sizeof text, (double)bytes));
+    }
+    if (s->budget > 0) {
+        sw_format_bytes(text, sizeof text, (double)s->budget);
+        sw_str_printf(out, "\n  fits a budget of %-14s", text);
+        for (int i = 0; i < N_STAGES; i++) {
+            const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
+            sw_str_printf(out, " %16s", bytes <= s->budget ? "yes" : "no");
+        }
+    }
+    sw_str_putc(out, '\n');
+}
+
+/* Why what is sent is not what the formula says. */
+static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct sw_str *out)
+{
+    static const struct {
+        const char *label;
+        size_t at;
+    } parts[] = {
+        {"  + further uses, dense", offsetof(struct sw_sent_parts, second)},
+        {"  + further uses, sparse", offsetof(struct sw_sent_parts, sparse)},
+        {"  + kept whole, at the update", offsetof(struct sw_sent_parts, kept)},
+        {"  - not sent: kept, not read", offsetof(struct sw_sent_parts, spared)},
+        {"  + padding", offsetof(struct sw_sent_parts, padding)},
+    };
+    for (size_t k = 0; k < SW_LEN(parts); k++) {
+        double v[N_STAGES];
+        for (int i = 0; i < N_STAGES; i++) {
+            memcpy(&v[i], (const char *)&sums[i] + parts[k].at, sizeof v[i]);
+        }
+        add_part(out, parts[k].label, v);
+    }
+}
+
+static void print_sent(const struct stages *s, struct sw_str *out)
+{
+    static const char *const labels[SW_SENT_COUNT] = {
+        "gradients to their owners", "weights gathered for forward",
+        "weights gathered for backward", "gathered at the update", "norms, overflow"};
+    double v[N_STAGES], formula[N_STAGES], boundary[N_STAGES];
+    struct sw_sent_parts sums[N_STAGES];
+    add_head(out, s, "bytes sent by one rank in a step");
+    for (int k = 0; k < SW_SENT_COUNT; k++) {
+        for (int i = 0; i < N_STAGES; i++) {
+            v[i] = (double)s->tables[i].sent[k].bytes;
+        }
+        add_line(out, labels[k], v);
+    }
+    for (int i = 0; i < N_STAGES; i++) {
+        sums[i] = sent_of(&s->tables[i]);
+        v[i] = (double)sums[i].bytes;
+        formula[i] = sums[i].formula;
+        boundary[i] = s->tables[i].boundary;
+    }
+    add_line(out, "= sent", v);
+    add_line(out, "  by the formula", formula);
+    print_differences(sums, out);
+    for (int i = 0; i < N_STAGES; i++) {
+        v[i] = (double)s->tables[i].sent[SW_SENT_STATS].bytes;
+    }
+    add_part(out, "  + norms, overflow", v);
+    add_part(out, "\"reduce\": \"boundary\", formula", boundary);
+}
+
+static void print_text(const struct stages *s, struct sw_str *out)
+{
+    const struct sw_plan_table *t = &s->tables[0];
+    const struct sw_paper *p = &s->paper;
+    const long long rounds = (long long)sw_ceil_div(s->micro_batches, s->ranks);
+    sw_str_printf(out,
+                  "%lld parameters, %s, R = %d ranks, K = %lld micro-batches a step, m = %lld on a "
+                  "rank; -> is the configured stage\n\n",
+                  (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
+                  (long long)s->micro_batches, rounds);
+    print_held(s, out);
+    print_short(s, out);
+    sw_str_putc(out, '\n');
+    print_sent(s, out);
+    sw_str_printf(
+        out,
+        "\nThe paper's formulas, bytes a parameter: %g at stage 0, %g + %g/R at 1, "
+        "%g + %g/R at 2, %g/R at 3.\n"
+        "The formulas of bytes sent, times (R-1)/R: (m c + 4) P at stage 0, (m c + w) P at "
+        "1 and 2, m (2 w + c) P\nat 3, with P parameters, c bytes of a gradient on the "
+        "wire and w of a weight. docs/zero.md explains each line.\n",
+        p->work + p->grad + p->states, p->work + p->grad, p->states, p->work, p->grad + p->states,
+        p->work + p->grad + p->states);
+}
+
+/* ---- for machines ---- */
+
+static void json_stage(const struct stages *s, int stage, struct sw_str *out)
+{
+    const struct sw_plan_table *t = &s->tables[stage];
+    const struct sw_sent_parts sum = sent_of(t);
+    sw_str_printf(out, "%s{\"stage\":%d,\"held\":{", stage > 0 ? "," : "", stage);
+    for (int k = 0; k < SW_HELD_COUNT; k++) {
+        sw_str_printf(out, "%s\"%s\":%zu", k > 0 ? "," : "", sw_held_name((enum sw_held)k),
+                      t->held[k]);
+    }
+    sw_str_printf(out, "},\"model_states\":%.0f,\"padding\":%.0f,\"model_states_paper\":%.0f",
+                  states_of(t), t->padding, paper_of(s, stage));
+    for (int k = 0; k < SW_TIER_COUNT; k++) {
+        sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)k), t->tier_bytes[k]);
+    }
+    sw_str_puts(out, ",\"sent\":{");
+    for (int k = 0; k < SW_SENT_COUNT; k++) {
+        sw_str_printf(out, "\"%s\":{\"bytes\":%lld,\"formula\":%.0f},",
+                      sw_sent_name((enum sw_sent)k), (long long)t->sent[k].bytes,
+                      t->sent[k].formula);
+    }
+    sw_str_printf(out,
+                  "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
+                  "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f}}}",
+                  (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
+                  sum.padding);
+}
+
+static void print_json(const struct stages *s, struct sw_str *out)
+{
+    sw_str_printf(out,
+                  "{\"parameters\":%lld,\"trained\":%lld,\"dtype\":\"%s\",\"ranks\":%d,"
+                  "\"micro_batches\":%lld,\"configured_stage\":%d,\"stages\":[",
+                  (long long)s->tables[0].elems, (long long)s->tables[0].trained,
+                  sw_dtype_name(s->dtype), s->ranks, (long long)s->micro_batches, s->configured);
+    for (int i = 0; i < N_STAGES; i++) {
+        json_stage(s, i, out);
+    }
+    sw_str_puts(out, "]}");
+}
+
+sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
+                              char **out)
+{
+    struct stages s = {.ranks = ranks};
     struct sw_str text = {0};
-    sw_status st = SW_OK;
-    for (int stage = 0; stage < 4 && st >= 0; stage++) {
-        st = plan_stage(options, ranks, stage, &text);
+    SW_TRY(read_config(options, &s));
+    for (int stage = 0; stage < N_STAGES; stage++) {
+        SW_TRY(plan_stage(options, stage, &s));
     }
-    sw_str_puts(&text,
-                "states: masters, moments, sums of gradients over micro-batches. The paper's "
-                "figure is of model states\nalone: activations and buffers come on top of it, "
-                "and are among the transients.\n");
-    if (st >= 0 && text.failed) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
-    if (st < 0) {
+    (json ? print_json : print_text)(&s, &text);
+    if (text.failed) {
         sw_str_fini(&text);
-        return st;
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
     }
     *out = text.ptr;
     return SW_OK;

@@ -126,6 +126,19 @@ static sw_status open_single(struct sw_hf_folder *folder, const char *file)
     return SW_OK;
 }
 
+bool sw_hf_folder_has_weights(const char *path)
+{
+    static const char *const names[] = {SW_HF_SINGLE, SW_HF_INDEX, "pytorch_model.bin",
+                                        "pytorch_model.bin.index.json"};
+    bool any = false;
+    for (size_t i = 0; i < SW_LEN(names) && !any; i++) {
+        char *file = sw_hf_join(path, names[i]);
+        any = !file || exists(file); /* out of memory: opening will say so */
+        sw_free(file);
+    }
+    return any;
+}
+
 static sw_status fail_empty(const char *path)
 {
     char *pickled = sw_hf_join(path, "pytorch_model.bin");

@@ -103,6 +103,8 @@ struct sw_hf_folder;
  * SW_E_IO      no weights there, or not readable
  */
 sw_status sw_hf_folder_open(const char *path, struct sw_hf_folder **out);
+/* Files that opening would look at, pickled ones included; false for a config.json alone. */
+bool sw_hf_folder_has_weights(const char *path);
 void sw_hf_folder_close(struct sw_hf_folder *folder);
 int64_t sw_hf_folder_count(const struct sw_hf_folder *folder);
 /* i in order of name. */

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway estimate - bytes of model states by DeepSpeed's rules of thumb. `spillway plan --ranks` has
+// the bytes that a training of ours would take.
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "spillway/engine.h"
+
+int sw_cmd_estimate(int argc, char **argv)
+{
+    struct sw_estimate_options o = {.ranks_per_node = 1, .nodes = 1, .buffer_factor = 1.5};
+    const struct flag flags[] = {
+        {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET",
+         "counts its parameters; a config.json will do", 0},
+        {"--parameters", FLAG_INT, &o.parameters, "P", "parameters, without --model", 0},
+        {"--largest-layer", FLAG_INT, &o.largest_layer, "L",
+         "of them in the largest layer: without it no stage 3", 0},
+        {"--gpus-per-node", FLAG_INT, &o.ranks_per_node, "G", "devices of a node (1)", 0},
+        {"--nodes", FLAG_INT, &o.nodes, "N", "nodes (1)", 0},
+        {"--buffer-factor", FLAG_REAL, &o.buffer_factor, "F", "for buffers of the host (1.5)", 0},
+        {"--json", FLAG_BOOL, &o.json, NULL, "one JSON object", 0},
+    };
+    const struct command command = {
+        "estimate", "--model M | --parameters P [--largest-layer L] [..]",
+        "Prints what DeepSpeed's estimate_zero2_model_states_mem_needs and ..zero3.. say: formulas, "
+        "no plan.\n\"spillway plan --ranks R\" prints what a training takes here.",
+        flags, (int)(sizeof flags / sizeof flags[0])};
+    char *out = NULL;
+    int status = cli_parse(&command, argc, argv, NULL);
+    if (status < 0 && !o.model == !o.parameters) {
+        status = cli_fail(&command, CLI_REFUSED,
+                          "one of --model and --parameters is wanted; see --help");
+    }
+    if (status < 0) {
+        status = sw_estimate_text(&o, &out) < 0 ? cli_error(&command, CLI_REFUSED) : CLI_DONE;
+    }
+    if (status == CLI_DONE && out) {
+        printf("%s", out);
+    }
+    sw_text_free(out);
+    return status;
+}

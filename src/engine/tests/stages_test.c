@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of ZeRO stages of a model that fits no machine at hand: a folder with config.json alone,
+// planned without taking memory, within the ZeRO paper's bytes.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+/* GPT-2 with 36 layers of width 4096: 7.5B parameters. */
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":50257,"
+    "\"n_positions\":1024,\"n_embd\":4096,\"n_layer\":36,\"n_head\":32}";
+static const char config_json[] =
+    "{\"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true},"
+    " \"zero_optimization\": {\"stage\": 2},"
+    " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-4}}}";
+static char folder[64];
+
+static int open_folder(void **state)
+{
+    (void)state;
+    char path[96];
+    snprintf(folder, sizeof folder, "/tmp/spillway-stages-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *file = fopen(path, "w");
+    return file && fputs(model_json, file) >= 0 && fclose(file) == 0 ? 0 : -1;
+}
+
+static int close_folder(void **state)
+{
+    (void)state;
+    char path[96];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    return unlink(path) == 0 && rmdir(folder) == 0 ? 0 : -1;
+}
+
+static int64_t number(const struct sw_json *row, const char *key)
+{
+    const struct sw_json *value = sw_json_get(row, key);
+    assert_non_null(value);
+    assert_int_equal(value->type, SW_JSON_INT);
+    return value->integer;
+}
+
+static struct sw_json_doc *table_of(const struct sw_engine_options *o, int ranks)
+{
+    char *text = NULL;
+    struct sw_json_doc *doc;
+    if (sw_plan_stages_text(o, ranks, true, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_json_parse("table", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    sw_text_free(text);
+    return doc;
+}
+
+static void a_model_larger_than_the_machine(void **state)
+{
+    (void)state;
+    static const double most[] = {120e9, 31.4e9, 16.7e9, 1.9e9};
+    const struct sw_engine_options o = {.model = folder, .config_text = config_json};
+    struct sw_alloc_stats stats;
+    const double start = sw_now_s();
+    struct sw_json_doc *doc = table_of(&o, 64);
+    print_message("planned in %.1f s\n", sw_now_s() - start);
+    assert_int_equal(number(sw_json_root(doc), "parameters"), 7459729408);
+    assert_int_equal(number(sw_json_root(doc), "configured_stage"), 2);
+    const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
+    int64_t before = INT64_MAX;
+    for (int stage = 0; stage < 4; stage++, row = row->next) {
+        const int64_t states = number(row, "model_states");
+        const int64_t total = number(row, "device_bytes");
+        assert_true((double)states <= most[stage]);
+        assert_true((double)states <= 1.02 * (double)number(row, "model_states_paper"));
+        assert_true(total > states && total <= before);
+        before = total;
+    }
+    assert_null(row);
+    sw_json_close(doc);
+    sw_alloc_get_stats(&stats);
+    assert_true(stats.peak_bytes < INT64_C(300) << 20); /* of a hundred GB, nothing was taken */
+}
+
+static void models_from_a_hundred_million_on(void **state)
+{
+    (void)state;
+    static const int ranks[] = {2, 8, 64};
+    const struct sw_engine_options o = {
+        .model = "gpt2", .seq_len = 128, .config_text = config_json};
+    for (size_t i = 0; i < SW_LEN(ranks); i++) {
+        struct sw_json_doc *doc = table_of(&o, ranks[i]);
+        const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
+        for (; row; row = row->next) {
+            assert_true((double)number(row, "model_states") <=
+                        1.02 * (double)number(row, "model_states_paper"));
+        }
+        sw_json_close(doc);
+    }
+}
+
+static void text_marks_the_stage_and_the_budget(void **state)
+{
+    (void)state;
+    const char *sets[] = {"zero_optimization.stage=3", "spillway.device_memory=30MiB"};
+    struct sw_engine_options o = {
+        .model = "gpt2-tiny", .config_text = config_json, .sets = sets, .n_sets = 2};
+    char *text = NULL;
+    assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_OK);
+    assert_non_null(strstr(text, "-> stage 3"));
+    assert_null(strstr(text, "-> stage 2"));
+    assert_non_null(strstr(text, "= model states"));
+    assert_non_null(strstr(text, "16 at stage 0, 4 + 12/R at 1, 2 + 14/R at 2, 16/R at 3"));
+    assert_non_null(strstr(text, "fits a budget of 30.0 MiB"));
+    sw_text_free(text);
+    o.no_train = true;
+    o.want_eval = true;
+    assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_E_ARG);
+}
+
+static void training_wants_the_weights(void **state)
+{
+    (void)state;
+    const struct sw_engine_options o = {.model = folder, .config_text = config_json};
+    sw_engine *e = NULL;
+    assert_int_equal(sw_initialize(&o, &e), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "model.safetensors"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_larger_than_the_machine),
+        cmocka_unit_test(models_from_a_hundred_million_on),
+        cmocka_unit_test(text_marks_the_stage_and_the_budget),
+        cmocka_unit_test(training_wants_the_weights),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a finished plan takes and sends, by kind, for people who choose a ZeRO stage: counted from its
+// buffers and instructions, so that the sums are those of the run. Beside them stand the formulas, and
+// where they differ the table says by what.
+#include <string.h>
+
+#include "plan/plan.h"
+
+const char *sw_held_name(enum sw_held kind)
+{
+    static const char *const names[SW_HELD_COUNT] = {
+        "parameters", "gradients",           "optimizer",   "kept_whole", "second_sums", "other",
+        "gathered",   "gradients_in_flight", "activations", "arriving",   "workspace",   "gaps"};
+    return names[kind];
+}
+
+const char *sw_sent_name(enum sw_sent kind)
+{
+    static const char *const names[SW_SENT_COUNT] = {"reduce", "gather_forward", "gather_backward",
+                                                     "gather_update", "statistics"};
+    return names[kind];
+}
+
+/* ---- held ---- */
+
+static enum sw_held kind_of_state(const struct sw_persistent *item)
+{
+    static const char first[] = "grad_acc.0/", more[] = "grad_acc.";
+    if (item->role == SW_ROLE_PARAM) {
+        return SW_HELD_PARAMS;
+    }
+    if (strncmp(item->name, first, sizeof first - 1) == 0) {
+        return SW_HELD_GRADS;
+    }
+    if (strncmp(item->name, more, sizeof more - 1) == 0) {
+        return SW_HELD_SECOND;
+    }
+    return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
+}
+
+/* A gradient of a parameter on its way to the owners of its slices. */
+static bool leaves(const struct sw_graph *g, sw_value root)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_REDUCE && sw_graph_root(g, g->ops[i].in[1]) == root) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum sw_held kind_of_transient(const struct sw_program *program,
+                                      const struct sw_buffer *buffer)
+{
+    const struct sw_graph *g = program->graph;
+    if (buffer->value < 0) {
+        const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
+        return sw_op_is_collective(op->kind) ? SW_HELD_WIRE : SW_HELD_WORKSPACE;
+    }
+    const struct sw_value_info *info = &g->values[buffer->value];
+    if (info->producer >= 0 && g->ops[info->producer].kind == SW_OP_GATHER) {
+        return SW_HELD_GATHERED;
+    }
+    return info->role == SW_ROLE_GRAD || leaves(g, buffer->value) ? SW_HELD_GRADS_NOW
+                                                                  : SW_HELD_ACTIVATIONS;
+}
+
+static const struct sw_program *largest_program(const struct sw_plan *plan)
+{
+    const struct sw_program *largest = &plan->programs[0];
+    for (int i = 1; i < plan->n_programs; i++) {
+        if (plan->programs[i].transient_bytes > largest->transient_bytes) {
+            largest = &plan->programs[i];
+        }
+    }
+    return largest;
+}
+
+/* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
+static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
+{
+    const int from = kind == SW_HELD_PARAMS ? 3 : kind == SW_HELD_OPTIMIZER ? 1 : 0;
+    return options->ranks > 1 && options->stage >= from;
+}
+
+static void count_persistent(const struct sw_plan *plan, const struct sw_plan_options *options,
+                             struct sw_plan_table *out)
+{
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        const enum sw_held kind = kind_of_state(item);
+        const bool cut = is_cut(kind, options);
+        const size_t bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN);
+        size_t mine = bytes;
+        if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->whole)) {
+            mine = bytes / (size_t)options->ranks;
+            out->held[SW_HELD_KEPT] += bytes - mine;
+        }
+        out->held[kind] += mine;
+        if (kind < SW_HELD_STATES) {
+            const double whole =
+                (double)sw_shape_elems(&item->whole) * (double)sw_dtype_bytes(item->dtype);
+            out->padding += (double)mine - (cut ? whole / options->ranks : whole);
+        }
+    }
+}
+
+static void count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
+{
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        if (!buffer->persistent && buffer->first <= program->peak_instr &&
+            program->peak_instr <= buffer->last) {
+            held[kind_of_transient(program, buffer)] += buffer->bytes;
+        }
+    }
+    held[SW_HELD_GAPS] = program->transient_bytes - program->peak_live_bytes;
+}
+
+/* ---- sent ---- */
+
+/* How often one parameter travels. */
+struct trips {
+    int dense, sparse, gathers[3]; /* gathers by phase */
+    int64_t padded;
+};
+
+struct count {
+    const struct sw_graph *g;
+    const struct sw_plan_options *options;
+    struct trips *trips; /* [n_values] by parameter */
+    int64_t rounds;      /* micro-steps of a step */
+};
+
+static sw_value param_of(const struct sw_graph *g, sw_value v)
+{
+    const sw_value root = sw_graph_root(g, v);
+    return g->values[root].role == SW_ROLE_PARAM ? root : g->values[root].param;
+}
+
+static bool is_sparse(const struct sw_graph *g, sw_value grad)
+{
+    const int32_t producer = g->values[grad].producer;
+    return producer >= 0 && g->ops[producer].kind == SW_OP_DENSIFY;
+}
+
+/* Every rank sends a slice of the tensor to each other one. */
+static void add_op(struct count *c, const struct sw_op *op, struct sw_plan_table *out)
+{
+    const struct sw_graph *g = c->g;
+    const int64_t others = c->options->ranks - 1;
+    const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->rounds;
+    enum sw_sent kind = SW_SENT_STATS;
+    int64_t slice = (int64_t)sw_value_bytes(&g->values[op->in[0]]);
+    if (op->kind != SW_OP_STATS_MERGE) {
+        const int64_t elems = sw_shape_elems(&g->values[op->in[0]].shape);
+        const sw_value param = param_of(g, op->in[0]);
+        SW_ASSERT(param >= 0);
+        struct trips *trips = &c->trips[param];
+        trips->padded = elems * c->options->ranks;
+        if (op->kind == SW_OP_REDUCE) {
+            kind = SW_SENT_GRADS;
+            slice = elems * (int64_t)sw_dtype_bytes(g->values[op->in[1]].dtype);
+            *(is_sparse(g, op->in[1]) ? &trips->sparse : &trips->dense) += 1;
+        } else {
+            kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op->phase);
+            trips->gathers[op->phase]++;
+        }
+    }
+    out->sent[kind].bytes += slice * others * times;
+}
+
+/* Splits what one parameter adds to a kind: `unit` bytes an element, once by the formula. */
+static void split(struct sw_sent_parts *parts, int64_t elems, const struct trips *trips, int dense,
+                  int sparse, double unit)
+{
+    const double once = (double)elems * unit;
+    const int n = dense + sparse, n_sparse = dense > 0 ? sparse : sparse - 1;
+    parts->formula += once;
+    if (n == 0) {
+        parts->spared += once;
+        return;
+    }
+    parts->second += once * (dense > 0 ? dense - 1 : 0);
+    parts->sparse += once * n_sparse;
+    parts->padding += (double)(trips->padded - elems) * unit * n;
+}
+
+static double wire_bytes(const struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_REDUCE) {
+            return (double)sw_dtype_bytes(g->values[g->ops[i].in[1]].dtype);
+        }
+    }
+    return 0;
+}
+
+/* Architecture 5a: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, all times
+ * (R-1)/R. */
+static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
+{
+    const struct sw_value_info *info = &c->g->values[param];
+    const struct trips *trips = &c->trips[param];
+    const int stage = c->options->stage;
+    const int64_t elems = sw_shape_elems(sw_value_is_slice(info) ? &info->whole : &info->shape);
+    const double share = (double)(c->options->ranks - 1) / c->options->ranks;
+    const double m = (double)c->rounds, grad = wire_bytes(c->g) * share;
+    const double work = (double)sw_dtype_bytes(info->dtype) * share;
+    const double update = stage == 0 ? sizeof(float) * share : work;
+    out->elems += elems;
+    out->trained += trips->dense + trips->sparse > 0 ? elems : 0;
+    if (c->options->ranks <= 1) {
+        return;
+    }
+    split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse, m * grad);
+    if (stage == 3) {
+        split(&out->sent[SW_SENT_FORWARD], elems, trips, trips->gathers[SW_PHASE_FORWARD], 0,
+              m * work);
+        split(&out->sent[SW_SENT_BACKWARD], elems, trips, trips->gathers[SW_PHASE_BACKWARD], 0,
+              m * work);
+        const int kept = trips->gathers[SW_PHASE_UPDATE];
+        out->sent[SW_SENT_UPDATE].kept += (double)(elems * kept) * work;
+        out->sent[SW_SENT_UPDATE].padding += (double)((trips->padded - elems) * kept) * work;
+        return;
+    }
+    split(&out->sent[SW_SENT_UPDATE], elems, trips, trips->gathers[SW_PHASE_UPDATE], 0, update);
+    if (stage < 2) {
+        out->boundary += (double)elems * (grad + update);
+    }
+}
+
+/* One rank sends nothing, and its streams are not reduced; their parameters are trained all the same. */
+static void note_streams(struct count *c)
+{
+    for (int32_t i = 0; c->options->ranks <= 1 && i < c->g->n_streams; i++) {
+        c->trips[c->g->streams[i].param].dense++;
+    }
+}
+
+sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_options *options,
+                           struct sw_plan_table *out)
+{
+    const struct sw_program *program = &plan->programs[0];
+    if (program->kind != SW_PROGRAM_TRAIN || !options->rule) {
+        return SW_FAIL(SW_E_ARG, "a table of ZeRO stages is of a training with an optimizer");
+    }
+    const struct sw_graph *g = program->graph;
+    struct count c = {
+        .g = g,
+        .options = options,
+        .trips = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *c.trips),
+        .rounds = sw_ceil_div(options->micro_batches, options->ranks > 1 ? options->ranks : 1),
+    };
+    SW_TRY_ALLOC(c.trips, "a table of the plan");
+    *out = (struct sw_plan_table){0};
+    memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);
+    count_persistent(plan, options, out);
+    count_transients(largest_program(plan), out->held);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_op *op = &g->ops[program->instrs[i].op];
+        if (sw_op_is_collective(op->kind)) {
+            add_op(&c, op, out);
+        }
+    }
+    note_streams(&c);
+    for (int32_t i = 0; i < g->n_params; i++) {
+        add_formulas(&c, g->params[i], out);
+    }
+    sw_free(c.trips);
+    return SW_OK;
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a plan: its kinds add up to the plan's bytes, what is sent is the formula where the formula
+// holds and the named parts where it does not, later stages hold no more; and the paper's formulas.
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "support/test.h"
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
+    if (desc->op->kind == SW_OP_MATMUL) {
+        out->workspace_bytes = 1000;
+    }
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+static struct sw_plan_options options(int ranks, int stage, int64_t micro_batches)
+{
+    return (struct sw_plan_options){.query = query,
+                                    .micro_batches = micro_batches,
+                                    .clip = 1,
+                                    .rule = &adam,
+                                    .kernel_set = "test",
+                                    .ranks = ranks,
+                                    .stage = stage,
+                                    .persistence_total = INT64_MAX};
+}
+
+enum shape {
+    TIED = 1, /* the table is the head, too: a sparse and a dense stream */
+    BIAS = 2, /* backward does not read it */
+    FROZEN = 4
+};
+
+/* Two blocks between matrices; sizes are odd unless `even`: then slices need no padding. */
+static struct sw_graph *tower(enum sw_dtype dtype, int flags, bool even)
+{
+    static const char *const frozen[] = {"up.0"};
+    const struct sw_graph_options graph = {.dtype = dtype,
+                                           .grad_dtype = dtype,
+                                           .training = true,
+                                           .frozen = frozen,
+                                           .n_frozen = flags & FROZEN ? 1 : 0};
+    const int64_t width = even ? 64 : 13, inner = even ? 128 : 37, vocab = even ? 64 : 19;
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(vocab, width), init);
+    sw_value h;
+    if (flags & TIED) {
+        h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(3, 5)), -1);
+    } else {
+        const sw_value in = sw_param(g, "in", SW_SHAPE(vocab, width), init);
+        h = sw_linear(g, sw_input(g, "x", dtype, SW_SHAPE(3, 5, vocab)), in, SW_NO_VALUE, true);
+    }
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "h.%d", i);
+        sw_scope_push_block(g, name);
+        snprintf(name, sizeof name, "up.%d", i);
+        const sw_value up = sw_param(g, name, SW_SHAPE(width, inner), init);
+        snprintf(name, sizeof name, "bias.%d", i);
+        const sw_value bias = flags & BIAS ? sw_param(g, name, SW_SHAPE(inner), init) : SW_NO_VALUE;
+        snprintf(name, sizeof name, "down.%d", i);
+        const sw_value down = sw_param(g, name, SW_SHAPE(inner, width), init);
+        const sw_value x = sw_act(g, sw_linear(g, h, up, bias, true), SW_ACT_GELU);
+        h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
+        sw_scope_pop(g);
+    }
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+static struct sw_plan_table tabulate(struct sw_graph *g, const struct sw_plan_options *o)
+{
+    struct sw_plan *plan = NULL;
+    struct sw_plan_table table;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    if (sw_plan_open(&spec, 1, o, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_plan_tabulate(plan, o, &table), SW_OK);
+    size_t sum = 0;
+    for (int k = 0; k < SW_HELD_COUNT; k++) {
+        sum += table.held[k];
+    }
+    assert_int_equal(sum, plan->tier_bytes[SW_TIER_DEVICE]);
+    assert_int_equal(sum, table.tier_bytes[SW_TIER_DEVICE]);
+    sw_plan_close(plan);
+    return table;
+}
+
+static double states(const struct sw_plan_table *t)
+{
+    double sum = 0;
+    for (int k = 0; k < SW_HELD_STATES; k++) {
+        sum += (double)t->held[k];
+    }
+    return sum;
+}
+
+/* formula + parts = bytes, in every kind but the statistics, which have no formula. */
+static void check_parts(const struct sw_plan_table *t)
+{
+    for (int k = 0; k < SW_SENT_STATS; k++) {
+        const struct sw_sent_parts *p = &t->sent[k];
+        assert_true(fabs(p->formula + p->second + p->sparse + p->kept + p->padding - p->spared -
+                         (double)p->bytes) < 0.5);
+    }
+}
+
+static void kinds_add_up_everywhere(void **state)
+{
+    (void)state;
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    for (int i = 0; i < 3; i++) {
+        for (int ranks = 1; ranks <= 5; ranks++) {
+            double before = INFINITY;
+            for (int stage = 0; stage < 4; stage++) {
+                struct sw_plan_options o = options(ranks, stage, 2 * ranks + 1);
+                o.persistence_elems = stage == 3 && ranks == 5 ? 40 : 0;
+                const struct sw_plan_table t =
+                    tabulate(tower(dtypes[i], TIED | BIAS | FROZEN, false), &o);
+                check_parts(&t);
+                assert_true(states(&t) <= before); /* later stages hold no more */
+                assert_true(t.padding >= 0 && t.padding < states(&t));
+                assert_true((t.held[SW_HELD_KEPT] > 0) == (o.persistence_elems > 0));
+                assert_int_equal(t.elems - t.trained, 13 * 37);
+                assert_true((ranks > 1) == (t.sent[SW_SENT_STATS].bytes > 0));
+                before = states(&t);
+            }
+        }
+    }
+}
+
+/* Every parameter has one dense stream and is read forward and backward: nothing differs. */
+static void sent_is_the_formula_where_it_holds(void **state)
+{
+    (void)state;
+    const double elems = 2 * 64 * 64 + 4 * 64 * 128;
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        for (int m = 1; m <= 3; m++) {
+            for (int stage = 0; stage < 4; stage++) {
+                const struct sw_plan_options o = options(ranks, stage, m * ranks);
+                const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
+                const double share = (double)(ranks - 1) / ranks, c = 2, w = 2;
+                const double want[] = {(m * c + 4) * elems, (m * c + w) * elems,
+                                       (m * c + w) * elems, m * (2 * w + c) * elems};
+                double bytes = 0, formula = 0;
+                for (int k = 0; k < SW_SENT_STATS; k++) {
+                    bytes += (double)t.sent[k].bytes;
+                    formula += t.sent[k].formula;
+                }
+                assert_true(formula == want[stage] * share);
+                if (stage < 3) {
+                    assert_true(bytes == formula);
+                    assert_true((t.boundary > 0) == (stage < 2));
+                    continue;
+                }
+                /* no gradient flows into the input, so backward needs no copy of `in` */
+                const double in = m * w * 64 * 64 * share;
+                assert_true(bytes == formula - in);
+                assert_true(t.sent[SW_SENT_BACKWARD].spared == in);
+            }
+        }
+    }
+}
+
+static void further_uses_stand_apart(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options(2, 1, 2);
+    const struct sw_plan_table t = tabulate(tower(SW_F32, TIED, true), &o);
+    const double table = 64 * 64 * 4 / 2;
+    assert_true(t.sent[SW_SENT_GRADS].sparse == table);
+    assert_true(t.sent[SW_SENT_GRADS].second == 0);
+    assert_int_equal(t.held[SW_HELD_SECOND], 64 * 64 * 4 / 2);
+    assert_true(t.sent[SW_SENT_UPDATE].bytes == (int64_t)t.sent[SW_SENT_UPDATE].formula);
+}
+
+static void states_are_the_papers(void **state)
+{
+    (void)state;
+    const struct sw_paper wide = sw_paper_widths(SW_F32, &adam);
+    const struct sw_paper bf16 = sw_paper_widths(SW_BF16, &adam);
+    const struct sw_paper fp16 = sw_paper_widths(SW_F16, &adam);
+    assert_true(wide.work == 4 && wide.grad == 4 && wide.states == 8);
+    assert_true(bf16.work == 2 && bf16.grad == 2 && bf16.states == 12);
+    assert_true(fp16.work == 2 && fp16.grad == 2 && fp16.states == 12);
+    /* figure 1 of the paper: 7.5B parameters on 64 devices */
+    assert_true(fabs(sw_paper_bytes(&bf16, 0, 7.5e9, 7.5e9, 64) - 120e9) < 1e6);
+    assert_true(fabs(sw_paper_bytes(&bf16, 1, 7.5e9, 7.5e9, 64) - 31.4e9) < 1e8);
+    assert_true(fabs(sw_paper_bytes(&bf16, 2, 7.5e9, 7.5e9, 64) - 16.6e9) < 1e8);
+    assert_true(fabs(sw_paper_bytes(&bf16, 3, 7.5e9, 7.5e9, 64) - 1.9e9) < 1e8);
+    for (int stage = 1; stage < 4; stage++) { /* without padding ours are those of stage 2 and 3 */
+        const struct sw_plan_options o = options(4, stage, 4);
+        const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
+        const double elems = (double)t.elems;
+        assert_true(states(&t) == sw_paper_bytes(&bf16, stage < 2 ? 2 : stage, elems, elems, 4));
+        assert_true(t.padding == 0);
+    }
+}
+
+static void own_rows_of_the_estimate(void **state)
+{
+    (void)state;
+    struct sw_estimate e;
+    struct sw_estimate_case c = {.stage = 2,
+                                 .parameters = 1000003,
+                                 .largest_layer = 1001,
+                                 .ranks_per_node = 3,
+                                 .nodes = 1,
+                                 .buffer_factor = 1};
+    assert_int_equal(sw_estimate(&c, &e), SW_OK);
+    assert_true(e.device_bytes == 2 * 1000003 + 6 * 1000003 && e.layer_bytes == 0);
+    assert_true(e.host_bytes_per_node == 12 * 1000003);
+    c.offload_optimizer = true;
+    assert_int_equal(sw_estimate(&c, &e), SW_OK);
+    assert_true(e.device_bytes == 2 * 1000003 && e.host_bytes_per_node == 16 * 1000003);
+    c.offload_param = true; /* not at stage 2 */
+    assert_int_equal(sw_estimate(&c, &e), SW_E_ARG);
+    c.stage = 3;
+    c.zero_init = true;
+    assert_int_equal(sw_estimate(&c, &e), SW_OK);
+    assert_true(e.device_bytes == 4004 && e.host_bytes_per_node == 18 * 1000003);
+    c.offload_optimizer = false; /* parameters do not leave alone */
+    assert_int_equal(sw_estimate(&c, &e), SW_E_ARG);
+    c.offload_param = false;
+    c.stage = 1;
+    assert_int_equal(sw_estimate(&c, &e), SW_E_ARG);
+}
+
+static void lack_of_memory_is_a_status(void **state)
+{
+    (void)state;
+    struct sw_plan *plan = NULL;
+    struct sw_plan_table table;
+    const struct sw_plan_options o = options(2, 3, 2);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(SW_F32, TIED, false)};
+    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_OK);
+    sw_alloc_fail_nth(1);
+    const sw_status st = sw_plan_tabulate(plan, &o, &table);
+    sw_alloc_fail_nth(0);
+    assert_int_equal(st, SW_E_NOMEM);
+    sw_plan_close(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_add_up_everywhere),
+        cmocka_unit_test(sent_is_the_formula_where_it_holds),
+        cmocka_unit_test(further_uses_stand_apart),
+        cmocka_unit_test(states_are_the_papers),
+        cmocka_unit_test(own_rows_of_the_estimate),
+        cmocka_unit_test(lack_of_memory_is_a_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
