@@ -107,6 +107,7 @@ static sw_status check_overlap(const struct check *c, int32_t *touched, int32_t 
             done = i - 1;
         }
         done = instr->waits[0] > done ? instr->waits[0] : done;
+        done = instr->blocking ? i : done; /* it waits for all before it */
         const int32_t first = sw_program_issued(program, i), last = sw_program_retired(program, i);
         for (int k = 0; k < op->n_in + op->n_out; k++) {
             const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];

@@ -366,7 +366,7 @@ int32_t sw_program_retired(const struct sw_program *program, int32_t i)
         segment++;
     }
     for (int32_t j = i + 1; j < program->segment_first[segment + 1]; j++) {
-        if (instrs[j].waits[0] >= i) {
+        if (instrs[j].waits[0] >= i || instrs[j].blocking) {
             return j;
         }
     }

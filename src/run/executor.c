@@ -268,10 +268,6 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
                                   program->graph->scopes[op->scope].name);
         }
     }
-    if (ex->options.verify) {
-        note_step(ex, program, i);
-        SW_TRY(poison_dead(ex, program, i));
-    }
     return SW_OK;
 }
 
@@ -296,16 +292,20 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
                           sizeof ex->host_scalars));
+    const int32_t last = program->segment_first[segment + 1] - 1;
     bool known = false, skipped;
-    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
-         i++) {
+    for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
         if (!skipped) {
             SW_TRY(run_step(ex, program, i));
         }
-    }
-    if (ex->comm_queue) {
-        SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
+        if (i == last && ex->comm_queue) {
+            SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
+        }
+        if (!skipped && ex->options.verify) {
+            note_step(ex, program, i);
+            SW_TRY(poison_dead(ex, program, i));
+        }
     }
     return pull_scalars(ex);
 }

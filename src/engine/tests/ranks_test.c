@@ -26,7 +26,9 @@ struct job {
     int ranks, stage, k;
     int64_t first_step, n_steps;
     const char *precision, *load, *save, *more;
-    bool lamb; /* AdamW otherwise */
+    const char *zero; /* more keys of zero_optimization */
+    bool lamb;        /* AdamW otherwise */
+    bool verify;
     /* results */
     double losses[32], norms[32];
     uint64_t weights;
@@ -63,6 +65,33 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
     return sw_step(e, report);
 }
 
+/* What the plan says that one step of this engine sends to other ranks, and the losses besides. */
+static int64_t planned_bytes(const sw_engine *e, const struct job *job)
+{
+    const struct sw_plan_options options = {
+        .ranks = e->ranks, .stage = job->stage, .micro_batches = job->k, .rule = &e->rule};
+    struct sw_plan_table table;
+    int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
+    if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
+        return -1;
+    }
+    for (int i = 0; i < SW_SENT_COUNT; i++) {
+        sum += table.sent[i].bytes;
+    }
+    return sum;
+}
+
+static int64_t sent_bytes(const sw_comm *comm)
+{
+    struct sw_traffic traffic;
+    int64_t sum = 0;
+    sw_comm_traffic(comm, &traffic);
+    for (int op = 0; op < SW_COMM_OP_COUNT; op++) {
+        sum += traffic.sent[op];
+    }
+    return sum;
+}
+
 /* The elements this rank owns, into the whole model's array. */
 static sw_status collect(sw_engine *e, float *all)
 {
@@ -91,14 +120,18 @@ static sw_status train(void *ctx, sw_comm *comm)
     snprintf(
         config, sizeof config,
         "{\"train_micro_batch_size_per_gpu\": %d, %s \"gradient_clipping\": 0.5, "
-        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
         "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
-        B, job->precision, job->stage, job->lamb ? "Lamb" : "AdamW",
+        B, job->precision, job->stage, job->zero ? job->zero : "", job->lamb ? "Lamb" : "AdamW",
         job->lamb ? ", \"min_coeff\": 0" : "", job->k, job->more);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .comm = comm};
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = model_path,
+                                              .seq_len = T,
+                                              .seed = 5,
+                                              .comm = comm,
+                                              .verify = job->verify};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     if (st >= 0 && job->load) {
@@ -106,7 +139,13 @@ static sw_status train(void *ctx, sw_comm *comm)
     }
     for (int64_t i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report;
+        const int64_t before = sent_bytes(comm);
         st = one_step(e, job, job->first_step + i, &report);
+        const int64_t sent = sent_bytes(comm) - before, planned = planned_bytes(e, job);
+        if (st >= 0 && job->ranks > 1 && !report.skipped && sent != planned) {
+            st = SW_FAIL(SW_E_ARG, "stage %d, %d ranks: a step sent %lld bytes, planned were %lld",
+                         job->stage, job->ranks, (long long)sent, (long long)planned);
+        }
         if (st >= 0 && sw_comm_rank(comm) == 0) {
             job->losses[job->first_step + i] = report.loss;
             job->norms[job->first_step + i] = report.grad_norm;
@@ -197,6 +236,34 @@ static void recomputation_and_token_mean_too(void **state)
     }
 }
 
+/* However far ahead is gathered, whatever travels together, beside computation or not; dead bytes are
+ * poisoned, so whoever reads what has not arrived reads NaN. */
+static void overlap_changes_no_bit(void **state)
+{
+    (void)state;
+    static const char *const zero[] = {
+        ", \"overlap_comm\": true",
+        ", \"overlap_comm\": false",
+        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 0",
+        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, \"reduce_bucket_size\": 1000",
+        ", \"overlap_comm\": true, \"stage3_max_live_parameters\": 1, \"allgather_bucket_size\": 700",
+        ", \"overlap_comm\": false, \"reduce_bucket_size\": 1, \"allgather_bucket_size\": 0",
+    };
+    struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = ""};
+    run(&one);
+    for (size_t z = 0; z < SW_LEN(zero); z++) {
+        for (int stage = 0; stage < 4; stage++) {
+            struct job many = one;
+            many.ranks = 2 + (int)(z % 2);
+            many.stage = stage;
+            many.zero = zero[z];
+            many.verify = true;
+            run(&many);
+            assert_same(&one, &many, 4);
+        }
+    }
+}
+
 /* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios: without a
  * lower bound they all count. */
 static void lamb_too(void **state)
@@ -275,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
         cmocka_unit_test(recomputation_and_token_mean_too),
+        cmocka_unit_test(overlap_changes_no_bit),
         cmocka_unit_test(lamb_too),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
     };
