@@ -223,21 +223,24 @@ static sw_status set_master(struct job *job)
 }
 
 sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_arena *arena,
-                             const struct hosts *hosts, struct job *out)
+                             const struct job *before, struct job *out)
 {
     struct job job = {.options = options, .arena = arena};
     if (options->n_program < 1) {
         return SW_FAIL(SW_E_CONFIG, "wanted a program to start, got none");
     }
-    if (hosts) {
-        job.hosts = *hosts;
-        job.hosts_given = true;
+    if (before) {
+        job.hosts = before->hosts;
+        job.hosts_given = before->hosts_given;
+        job.launcher = before->launcher;
     } else {
         SW_TRY(read_hosts(&job));
         SW_TRY(select_hosts(&job));
     }
     SW_TRY(settle_hosts(&job));
-    SW_TRY(choose_launcher(&job));
+    if (!before) {
+        SW_TRY(choose_launcher(&job));
+    }
     SW_TRY(check_node(&job));
     SW_TRY(check_launcher(&job));
     SW_TRY(set_master(&job));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include "launch/launch.h"
@@ -87,9 +88,9 @@ struct job {
     struct words exports, launcher_args;
 };
 
-/* hosts NULL: read them as the options say; else these, of an earlier job, are left. */
+/* before NULL: hosts and launcher as the options say; else those of an earlier job, less some hosts. */
 sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_arena *arena,
-                             const struct hosts *hosts, struct job *out);
+                             const struct job *before, struct job *out);
 const char *sw_launch_name(enum launcher launcher);
 bool sw_launch_is_here(const char *host);
 /* Number of the first rank of a host. */
@@ -120,3 +121,78 @@ sw_status sw_launch_cores(struct sw_arena *arena, const char *list, cpu_set_t **
 /* The share of slot i of n. */
 sw_status sw_launch_share(const cpu_set_t *cores, int n_cores, int i_slot, int n_slots,
                           cpu_set_t *out);
+
+/* ---- monitor.c: listens to the ranks (launch.h, sw_launch_link_open) ---- */
+
+struct monitor;
+
+/* A rank without which the job cannot go on. */
+struct verdict {
+    int rank;
+    int i_host;       /* of the job, or -1 */
+    bool silent;      /* its connection is there and says nothing; else the connection broke */
+    int64_t found_ns; /* when */
+    char text[512];   /* for people */
+};
+
+/* *out_address: "host:port" for the ranks, in the job's arena. */
+sw_status sw_launch_monitor_open(const struct job *job, struct monitor **out,
+                                 const char **out_address);
+void sw_launch_monitor_close(struct monitor *monitor);
+/* Readable when there is something for _hear. */
+int sw_launch_monitor_fd(const struct monitor *monitor);
+void sw_launch_monitor_hear(struct monitor *monitor);
+/* The first rank that is gone or silent for silent_s (0: that is not asked). */
+bool sw_launch_monitor_judge(struct monitor *monitor, double silent_s, struct verdict *out);
+/* Hosts of the job all of whose ranks that spoke are silent: [hosts.n] is set where so. */
+void sw_launch_monitor_silent_hosts(struct monitor *monitor, double silent_s, bool *lost);
+/* "at step 12, forward" of a rank, or "". */
+void sw_launch_monitor_place(const struct monitor *monitor, int rank, char *out, size_t cap);
+
+/* ---- link.c ---- */
+
+/* Connects to "host:port". */
+sw_status sw_launch_connect(const char *address, int *out_fd);
+
+/* ---- processes.c: starting and ending ---- */
+
+struct process {
+    pid_t pid;
+    int rank; /* -1: all */
+    bool running;
+    int status; /* of waitpid, when it no longer runs */
+};
+
+/*
+ * sw_launch_spawn - a process in a group of its own, so that a signal reaches what it starts, too.
+ *
+ * cores        NULL: those of this process
+ * mask         signals it starts with
+ */
+sw_status sw_launch_spawn(const struct job *job, const struct command *command,
+                          const cpu_set_t *cores, const sigset_t *mask, struct process *out);
+void sw_launch_signal(const struct process *process, int signal_number);
+/* true once: it has just ended. What is left of its group is killed if `sweep`. */
+bool sw_launch_reap(struct process *process, bool sweep);
+/* Exit status as a shell says it: 128 + the signal. */
+int sw_launch_exit_of(int status);
+/* "ended with status 3", "was ended by signal 9 (Killed)" */
+void sw_launch_tell_status(int status, char *out, size_t cap);
+
+/* ---- watch.c: from start to end ---- */
+
+struct outcome {
+    bool started;
+    int exit;
+    bool asked; /* a signal to the launcher */
+};
+
+/* Writes lines to log (may be NULL). monitor may be NULL. */
+sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
+                          struct monitor *monitor, FILE *log, struct outcome *out);
+void sw_launch_say(FILE *log, const char *fmt, ...) SW_PRINTF(2, 3);
+
+/* ---- lost.c ---- */
+
+/* Which hosts cannot be reached by the job's agent; sets lost[i]. */
+sw_status sw_launch_probe(const struct job *job, bool *lost);
