@@ -19,6 +19,7 @@ struct peer {
     int fd;   /* -1: closed */
     int rank; /* -1: has not said hello */
     bool bye;
+    int status; /* that it said with it */
     char host[256];
     long pid;
     long long step; /* -1: none yet */
@@ -72,6 +73,7 @@ static bool take_line(struct monitor *m, struct peer *peer, const char *line)
     }
     if (sscanf(line, "bye %d %d", &rank, &status) == 2) {
         peer->bye |= rank == peer->rank;
+        peer->status = status;
         return rank == peer->rank;
     }
     return strncmp(line, "node ", 5) == 0; /* the launcher of a host: it only waits for our end */
@@ -189,6 +191,22 @@ bool sw_launch_monitor_judge(struct monitor *m, double silent_s, struct verdict 
         write_verdict(m, first, first->fd >= 0, out);
     }
     return first != NULL;
+}
+
+bool sw_launch_monitor_all_left(const struct monitor *m, double for_s, int *out_exit)
+{
+    int n = 0, exit = 0;
+    int64_t last_ns = 0;
+    for (int i = 0; i < m->n; i++) {
+        const struct peer *peer = &m->peers[i];
+        if (peer->rank >= 0 && peer->bye) {
+            n++;
+            exit = exit ? exit : peer->status;
+            last_ns = sw_max_i64(last_ns, peer->heard_ns);
+        }
+    }
+    *out_exit = exit;
+    return n == m->job->n_ranks && for_s > 0 && (double)(sw_now_ns() - last_ns) > 1e9 * for_s;
 }
 
 void sw_launch_monitor_silent_hosts(struct monitor *m, double silent_s, bool *lost)

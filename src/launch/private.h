@@ -144,6 +144,8 @@ int sw_launch_monitor_fd(const struct monitor *monitor);
 void sw_launch_monitor_hear(struct monitor *monitor);
 /* The first rank that is gone or silent for silent_s (0: that is not asked). */
 bool sw_launch_monitor_judge(struct monitor *monitor, double silent_s, struct verdict *out);
+/* Every rank said goodbye, the last one for_s ago (0: never so); *out_exit: with which status. */
+bool sw_launch_monitor_all_left(const struct monitor *monitor, double for_s, int *out_exit);
 /* Hosts of the job all of whose ranks that spoke are silent: [hosts.n] is set where so. */
 void sw_launch_monitor_silent_hosts(struct monitor *monitor, double silent_s, bool *lost);
 /* "at step 12, forward" of a rank, or "". */

@@ -137,6 +137,18 @@ static void read_uplink(struct watch *w)
     }
 }
 
+/* mpirun waits for its agent on every host, also for one that it can no longer hear. */
+static void end_what_lingers(struct watch *w)
+{
+    int exit;
+    if (w->processes[0].rank < 0 &&
+        sw_launch_monitor_all_left(w->monitor, w->job->options->deadline_s, &exit)) {
+        sw_launch_say(w->log, "all ranks have ended, %s has not: it is ended", w->program);
+        fail(w, exit);
+        end_all(w);
+    }
+}
+
 static void judge(struct watch *w)
 {
     if (!w->monitor || w->failed || w->judged) {
@@ -144,6 +156,7 @@ static void judge(struct watch *w)
     }
     sw_launch_monitor_hear(w->monitor);
     w->judged = sw_launch_monitor_judge(w->monitor, w->job->options->deadline_s, &w->verdict);
+    end_what_lingers(w);
     if (w->judged) {
         w->end_at = sw_now_s() + (w->verdict.silent ? 0 : settle_s);
     }

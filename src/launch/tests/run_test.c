@@ -99,7 +99,7 @@ static int part_link(const char *part)
         sleep(2);
         raise(SIGKILL);
     }
-    if (strcmp(part, "die") == 0) {
+    if (strcmp(part, "die") == 0 || strcmp(part, "hold") == 0) {
         sleep(60);
     }
     sleep(1);
@@ -451,6 +451,30 @@ static void test_elastic(void **state)
     assert_string_equal(read_text("calls"), "-n 4 --host c:2,b:1,a:1\n-n 1 --host a:1\n");
 }
 
+/* mpirun does not return although every rank said goodbye. */
+static void test_lingering_launcher(void **state)
+{
+    (void)state;
+    char path[4096], *old = strdup(getenv("PATH"));
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    write_file("mpirun",
+               "#!/bin/sh\n"
+               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_LAUNCH=*) export \"$1\";; esac; "
+               "prog=${prev:-}; prev=$1; shift; done\n"
+               "RANK=0 \"$prog\" good; sleep 60\n",
+               0755);
+    snprintf(path, sizeof path, "%s:%s", folder, old);
+    setenv("PATH", path, 1);
+    o.launcher = "openmpi";
+    o.deadline_s = 2;
+    const struct result result = run(&o, 1);
+    setenv("PATH", old, 1);
+    free(old);
+    assert_int_equal(result.exit, 0);
+    expect_says(&result, "all ranks have ended, mpirun has not");
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -489,6 +513,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_launcher_of_a_host),
         cmocka_unit_test(test_elastic),
+        cmocka_unit_test(test_lingering_launcher),
     };
     if (argc > 1) {
         return play(argv[1]);
