@@ -31,9 +31,6 @@ enum {
     REFUSED = 2
 }; /* the exit status of a program that did not want to start: it would not next time */
 
-static const double quiet_s =
-    5.0; /* of a rank that was to speak each second, when the job has failed */
-
 struct run {
     const struct sw_launch_options *options;
     FILE *log;
@@ -60,15 +57,9 @@ static sw_status run_once(struct run *r)
                   sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_LAUNCH", address));
     }
     SW_TRY_OR(close_monitor, sw_launch_commands(&r->job, &commands));
-    st = sw_launch_watch(&r->job, &commands, monitor, r->log, &r->outcome);
+    st = sw_launch_watch(&r->job, &commands, monitor, r->log, r->lost, &r->outcome);
     r->started |= r->outcome.started;
     SW_TRY_OR(close_monitor, st);
-    if (monitor && r->outcome.exit != 0) {
-        const double limit = r->options->deadline_s;
-        sw_launch_monitor_hear(monitor);
-        sw_launch_monitor_silent_hosts(monitor, limit > 0 && limit < quiet_s ? limit : quiet_s,
-                                       r->lost);
-    }
 close_monitor:
     sw_launch_monitor_close(monitor);
     return st;

@@ -189,9 +189,10 @@ struct outcome {
     bool asked; /* a signal to the launcher */
 };
 
-/* Writes lines to log (may be NULL). monitor may be NULL. */
+/* Writes lines to log (may be NULL). monitor may be NULL. lost[i] is set where host i was silent when the
+ * job failed, before its end made everybody so. */
 sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
-                          struct monitor *monitor, FILE *log, struct outcome *out);
+                          struct monitor *monitor, FILE *log, bool *lost, struct outcome *out);
 void sw_launch_say(FILE *log, const char *fmt, ...) SW_PRINTF(2, 3);
 
 /* ---- lost.c ---- */

@@ -17,6 +17,7 @@ struct watch {
     const struct job *job;
     struct monitor *monitor;
     FILE *log;
+    bool *lost;          /* [hosts] */
     const char *program; /* for messages */
     struct process *processes;
     int n, n_running;
@@ -60,11 +61,24 @@ static void end_all(struct watch *w)
     w->end_at = INFINITY;
 }
 
+/* Silence of this many seconds counts when the job has failed for another reason: ranks speak every
+ * second, and those of one lost host fell silent within one of each other. */
+static double quiet_s(double deadline_s)
+{
+    return deadline_s > 0 ? fmax(1.5, fmin(5.0, deadline_s - 1.5)) : 5.0;
+}
+
+/* The first one counts. Called before anything is ended: later the others fall silent, too. */
 static void fail(struct watch *w, int exit)
 {
-    if (!w->failed) {
-        w->failed = true;
-        w->exit = exit;
+    if (w->failed) {
+        return;
+    }
+    w->failed = true;
+    w->exit = exit;
+    if (w->monitor) {
+        sw_launch_monitor_hear(w->monitor);
+        sw_launch_monitor_silent_hosts(w->monitor, quiet_s(w->job->options->deadline_s), w->lost);
     }
 }
 
@@ -261,11 +275,12 @@ static sw_status watch(struct watch *w, const struct commands *commands, const s
 }
 
 sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
-                          struct monitor *monitor, FILE *log, struct outcome *out)
+                          struct monitor *monitor, FILE *log, bool *lost, struct outcome *out)
 {
     struct watch w = {.job = job,
                       .monitor = monitor,
                       .log = log,
+                      .lost = lost,
                       .program = commands->items[0].words.items[0],
                       .end_at = INFINITY,
                       .kill_at = INFINITY,
