@@ -32,7 +32,8 @@ struct sw_launch_options {
     int64_t master_port;     /* 0: 29500 */
     int64_t ssh_port;        /* 0: ssh's own */
     bool force_multi;        /* a launcher for hosts, for one host that is this machine, too */
-    bool node_rank_given;    /* started by hand, or by pdsh, on each host */
+    bool no_ssh;             /* started by hand on each host: node_rank must be given */
+    bool node_rank_given;    /* which host this machine is */
     int64_t node_rank;
 
     const char *const *exports; /* [n_exports] NAME=VALUE, or NAME with its value here */

@@ -11,7 +11,7 @@
 struct run {
     struct sw_launch_options o;
     struct words program, exports;
-    bool dry_run, no_ssh, nothing;
+    bool dry_run, nothing;
     char self[4096];
 };
 
@@ -32,10 +32,6 @@ static int refuse(const struct command *command, const struct run *run)
     const struct sw_launch_options *o = &run->o;
     if (run->program.n == 0) {
         return cli_fail(command, CLI_REFUSED, "wanted a program to start; see --help");
-    }
-    if (run->no_ssh && !o->node_rank_given) {
-        return cli_fail(command, CLI_REFUSED,
-                        "--no-ssh: wanted --node-rank, the number of this host");
     }
     if (o->restarts < 0 || o->deadline_s < 0 || o->grace_s < 0) {
         return cli_fail(command, CLI_REFUSED,
@@ -101,7 +97,7 @@ int sw_cmd_launch(int argc, char **argv)
         {"--dry-run", FLAG_BOOL, &run.dry_run, NULL, "print the command, start nothing", 0},
         {"--force-multi", FLAG_BOOL, &o->force_multi, NULL, "mpirun for this machine alone, too",
          0},
-        {"--no-ssh", FLAG_BOOL, &run.no_ssh, NULL, "started by hand on each host; --node-rank", 0},
+        {"--no-ssh", FLAG_BOOL, &o->no_ssh, NULL, "started by hand on each host; --node-rank", 0},
         {"--node-rank", FLAG_INT, &o->node_rank, "N", "which host this machine is", 0},
         {"--world", FLAG_TEXT, &o->world, "HOSTS", "instead of a hostfile: NAME:0,1/NAME:0", 0},
         {"--no-ssh-check", FLAG_BOOL, &run.nothing, NULL, "always so", 0},

@@ -153,6 +153,9 @@ static sw_status choose_launcher(struct job *job)
 static sw_status check_node(struct job *job)
 {
     const struct sw_launch_options *o = job->options;
+    if (o->no_ssh && !o->node_rank_given) {
+        return SW_FAIL(SW_E_CONFIG, "--no-ssh: wanted --node-rank, the number of this host");
+    }
     if (job->launcher != LAUNCH_LOCAL && o->node_rank_given) {
         return SW_FAIL(SW_E_CONFIG, "--node-rank: wanted --launcher local, got %s",
                        sw_launch_name(job->launcher));

@@ -99,7 +99,7 @@ static sw_status train(struct rank *r)
         B, job->precision, job->stage, job->lamb ? "Lamb" : "AdamW",
         job->lamb ? ", \"min_coeff\": 0" : "", job->k, job->more);
     const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .ranks = r->ops, .verify = r->ops->size > 1};
+        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .ranks = r->ops};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     if (st >= 0 && job->load) {

@@ -262,7 +262,7 @@ struct request {
     const char *program[32];
     struct sw_launch_options options;
     char temp[64], hosts[128];
-    bool module, venv, no_ssh;
+    bool venv;
 };
 
 static void write_text(const char *path, const char *text)
@@ -309,17 +309,16 @@ static void one_flag(struct request *r, const char *flag, const char *value)
 
 static void read_args(struct request *r)
 {
-    static const char *const alone[] = {"--no_ssh_check", "--no_python", "--no_local_rank"};
+    static const char *const alone[] = {"--no_ssh_check", "--no_python", "--no_local_rank",
+                                        "--module"};
     const struct sw_json *word = sw_json_get(r->input, "args")->first;
     while (word && strncmp(word->string, "--", 2) == 0) {
         bool single = false;
         for (size_t i = 0; i < SW_LEN(alone); i++) {
             single |= strcmp(word->string, alone[i]) == 0;
         }
-        if (strcmp(word->string, "--module") == 0) {
-            r->module = true;
-        } else if (strcmp(word->string, "--no_ssh") == 0) {
-            r->no_ssh = true;
+        if (strcmp(word->string, "--no_ssh") == 0) {
+            r->options.no_ssh = true;
         } else if (strcmp(word->string, "--force_multi") == 0) {
             r->options.force_multi = true;
         } else if (!single) {
@@ -453,88 +452,156 @@ static bool same_words(const struct words *a, const struct words *b)
     return same;
 }
 
-/* Our words must be these, in this order: the recorded ones with the rules applied. Exports are those of
- * the record. */
+/* Our words must be these, in this order: the recorded ones with the rules applied. */
+struct expected {
+    struct sw_arena *arena;
+    const struct job *job;
+    const struct words *exports;
+    struct words *out;
+    bool uneven;
+    int slots; /* of the first host */
+    struct sw_str names, with_slots, repeated;
+};
+
+/* Words up to NULL. */
+static void add(struct expected *e, ...)
+{
+    va_list args;
+    va_start(args, e);
+    for (const char *word; (word = va_arg(args, const char *));) {
+        assert_int_equal(sw_launch_add(e->arena, e->out, word), SW_OK);
+    }
+    va_end(args);
+}
+
+static void add_number(struct expected *e, int number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    add(e, text, NULL);
+}
+
+static void list_hosts(struct expected *e)
+{
+    for (int i = 0; i < e->job->hosts.n; i++) {
+        const struct host *host = &e->job->hosts.items[i];
+        sw_str_printf(&e->names, "%s%s", i ? "," : "", host->name);
+        sw_str_printf(&e->with_slots, "%s%s:%d", i ? "," : "", host->name, host->n_slots);
+        for (int k = 0; k < host->n_slots; k++) {
+            sw_str_printf(&e->repeated, "%s%s", i || k ? "," : "", host->name);
+        }
+        e->uneven |= host->n_slots != e->job->hosts.items[0].n_slots;
+    }
+    e->slots = e->job->hosts.items[0].n_slots;
+}
+
+/* Rules `hosts-by-name`, not the whole hostfile; `threads-need-cores`. */
+static void expect_openmpi(struct expected *e)
+{
+    add(e, "--host", sw_str_text(&e->with_slots), "--bind-to", "none", NULL);
+}
+
+static void expect_openmpi_exports(struct expected *e)
+{
+    for (int i = 0; i < e->exports->n; i++) {
+        add(e, "-x", e->exports->items[i], NULL);
+    }
+}
+
+static void expect_mpich(struct expected *e)
+{
+    if (!e->uneven) {
+        add(e, "-ppn", NULL);
+        add_number(e, e->slots);
+    }
+}
+
+static void expect_mpich_exports(struct expected *e)
+{
+    for (int i = 0; i < e->exports->n; i++) {
+        const char *each = e->exports->items[i], *equals = strchr(each, '=');
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)(equals - each), each);
+        add(e, "-genv", name, equals + 1, NULL);
+    }
+    add(e, "-genv", "MASTER_ADDR", "10.0.0.1", "-genv", "MASTER_PORT", "29501", "-genv",
+        "WORLD_SIZE", NULL);
+    add_number(e, e->job->n_ranks);
+    if (!e->uneven) {
+        add(e, "-genv", "LOCAL_SIZE", NULL);
+        add_number(e, e->slots);
+    }
+    add(e, "-hosts", sw_str_text(e->uneven ? &e->with_slots : &e->names), NULL);
+}
+
+/* Rules `hosts-by-name`, `uneven-slots`, and `slots-are-ranks` for --gpus-per-node. */
+static void expect_slurm(struct expected *e)
+{
+    add(e, "--nodelist", sw_str_text(e->uneven ? &e->repeated : &e->names), "--nodes", NULL);
+    add_number(e, e->job->hosts.n);
+    if (e->uneven) {
+        add(e, "--distribution=arbitrary", NULL);
+    } else {
+        add(e, "--ntasks-per-node", NULL);
+        add_number(e, e->slots);
+    }
+}
+
+static void expect_slurm_exports(struct expected *e)
+{
+    struct sw_str list = {0};
+    sw_str_puts(&list, "--export=ALL");
+    for (int i = 0; i < e->exports->n; i++) {
+        if (!strpbrk(e->exports->items[i], ",'\"")) { /* rule `values-stay-whole` */
+            sw_str_printf(&list, ",%s", e->exports->items[i]);
+        }
+    }
+    add(e, sw_str_text(&list), NULL);
+    sw_str_fini(&list);
+}
+
+/* pdsh's list of names; its exports are in the word for the remote shells. */
+static void expect_pdsh(struct expected *e)
+{
+    add(e, "-S", "-f", "1024", "-w", sw_str_text(&e->names), NULL);
+}
+
 static void expect_words(struct sw_arena *arena, const struct request *r, const struct job *job,
                          const struct words *recorded, struct words *out)
 {
-    char text[256];
+    static const struct {
+        const char *program;
+        bool count;
+        void (*first)(struct expected *e);
+        void (*exports)(struct expected *e);
+    } table[] = {
+        [LAUNCH_OPENMPI] = {"mpirun", true, expect_openmpi, expect_openmpi_exports},
+        [LAUNCH_MPICH] = {"mpirun", true, expect_mpich, expect_mpich_exports},
+        [LAUNCH_SLURM] = {"srun", true, expect_slurm, expect_slurm_exports},
+        [LAUNCH_PDSH] = {"pdsh", false, expect_pdsh, NULL},
+    };
     struct words exports = {0};
+    struct expected e = {.arena = arena, .job = job, .exports = &exports, .out = out};
     recorded_exports(arena, recorded, &exports);
-    const bool uneven =
-        job->hosts.n > 1 && job->hosts.items[0].n_slots != job->hosts.items[1].n_slots;
-#define ADD(word) assert_int_equal(sw_launch_add(arena, out, (word)), SW_OK)
-    struct sw_str with = {0}, names = {0}, repeated = {0};
-    for (int i = 0; i < job->hosts.n; i++) {
-        sw_str_printf(&names, "%s%s", i ? "," : "", job->hosts.items[i].name);
-        sw_str_printf(&with, "%s%s:%d", i ? "," : "", job->hosts.items[i].name,
-                      job->hosts.items[i].n_slots);
-        for (int k = 0; k < job->hosts.items[i].n_slots; k++) {
-            sw_str_printf(&repeated, "%s%s", i || k ? "," : "", job->hosts.items[i].name);
-        }
+    list_hosts(&e);
+    add(&e, table[job->launcher].program, NULL);
+    if (table[job->launcher].count) {
+        add(&e, "-n", NULL);
+        add_number(&e, job->n_ranks);
     }
-    snprintf(text, sizeof text, "%d", job->n_ranks);
-    if (job->launcher == LAUNCH_OPENMPI) { /* rule `hosts-by-name`: not the whole hostfile */
-        ADD("mpirun"), ADD("-n"), ADD(text), ADD("--host"), ADD(sw_str_text(&with));
-        ADD("--bind-to"), ADD("none"); /* rule `threads-need-cores` */
-    } else if (job->launcher == LAUNCH_MPICH) {
-        ADD("mpirun"), ADD("-n"), ADD(text);
-        snprintf(text, sizeof text, "%d", job->hosts.items[0].n_slots);
-        if (!uneven) {
-            ADD("-ppn"), ADD(text);
-        }
-    } else if (job->launcher == LAUNCH_SLURM) { /* rule `hosts-by-name` */
-        ADD("srun"), ADD("-n"), ADD(text), ADD("--nodelist");
-        ADD(sw_str_text(uneven ? &repeated : &names));
-        snprintf(text, sizeof text, "%d", job->hosts.n);
-        ADD("--nodes"), ADD(text);
-        snprintf(text, sizeof text, "%d", job->hosts.items[0].n_slots);
-        if (uneven) {
-            ADD("--distribution=arbitrary"); /* rule `uneven-slots` */
-        } else {
-            ADD("--ntasks-per-node"), ADD(text);
-        }
-    } else {
-        ADD("pdsh"), ADD("-S"), ADD("-f"), ADD("1024"), ADD("-w"), ADD(sw_str_text(&names));
-    }
+    table[job->launcher].first(&e);
     if (r->options.launcher_args) {
-        ADD("-a"), ADD("1"), ADD("--flag"), ADD("two words");
+        add(&e, "-a", "1", "--flag", "two words", NULL);
     }
-    struct sw_str list = {0};
-    sw_str_puts(&list, "--export=ALL");
-    for (int i = 0; i < exports.n; i++) {
-        const char *equals = strchr(exports.items[i], '=');
-        if (job->launcher == LAUNCH_OPENMPI) {
-            ADD("-x"), ADD(exports.items[i]);
-        } else if (job->launcher == LAUNCH_MPICH) {
-            snprintf(text, sizeof text, "%.*s", (int)(equals - exports.items[i]), exports.items[i]);
-            ADD("-genv"), ADD(text), ADD(equals + 1);
-        } else if (!strpbrk(equals, ",'\"")) {
-            sw_str_printf(&list, ",%s", exports.items[i]);
+    if (table[job->launcher].exports) {
+        table[job->launcher].exports(&e);
+        for (int i = 0; i < r->options.n_program; i++) {
+            add(&e, r->program[i], NULL);
         }
     }
-    if (job->launcher == LAUNCH_SLURM) {
-        ADD(sw_str_text(&list));
-    }
-    if (job->launcher == LAUNCH_MPICH) {
-        ADD("-genv"), ADD("MASTER_ADDR"), ADD("10.0.0.1");
-        ADD("-genv"), ADD("MASTER_PORT"), ADD("29501");
-        snprintf(text, sizeof text, "%d", job->n_ranks);
-        ADD("-genv"), ADD("WORLD_SIZE"), ADD(text);
-        snprintf(text, sizeof text, "%d", job->hosts.items[0].n_slots);
-        if (!uneven) {
-            ADD("-genv"), ADD("LOCAL_SIZE"), ADD(text);
-        }
-        ADD("-hosts"), ADD(sw_str_text(uneven ? &with : &names));
-    }
-    for (int i = 0; job->launcher != LAUNCH_PDSH && i < r->options.n_program; i++) {
-        ADD(r->program[i]);
-    }
-#undef ADD
-    sw_str_fini(&list);
-    sw_str_fini(&with);
-    sw_str_fini(&names);
-    sw_str_fini(&repeated);
+    sw_str_fini(&e.names);
+    sw_str_fini(&e.with_slots);
+    sw_str_fini(&e.repeated);
 }
 
 /* Lines of which every one that is not blank is NAME=VALUE. */
@@ -597,12 +664,6 @@ static const char *command_rule(const struct request *r, const char *error)
     if (launcher && strcasecmp(launcher, "impi") == 0) {
         return "no-intel-mpi";
     }
-    if (r->no_ssh && !r->options.node_rank_given) {
-        return NULL;
-    }
-    if (r->module || r->venv) {
-        return NULL; /* rule `programs-not-scripts`; the command line refuses the flag by name */
-    }
     if (!error) {
         return NULL;
     }
@@ -659,9 +720,6 @@ static bool check_row(struct sw_arena *arena, const struct request *r, sw_status
     const char *rule = command_rule(r, error);
     if (rule && strcmp(rule, "no-intel-mpi") == 0) {
         return st == SW_E_CONFIG && strstr(sw_error_message(), "--launcher: wanted");
-    }
-    if (r->no_ssh && !r->options.node_rank_given) {
-        return true; /* the command line's own check: cli tests */
     }
     if (!error || rule) {
         /* rules `mpi-takes-filters` and `uneven-slots` lift a refusal, but single slots stay refused */
