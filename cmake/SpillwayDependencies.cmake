@@ -56,7 +56,7 @@ sw_dependency(UTF8PROC HEADER utf8proc.h LIBRARY utf8proc PACKAGE libutf8proc-de
 sw_dependency(XXHASH HEADER xxhash.h LIBRARY xxhash PACKAGE libxxhash-dev
     WITHOUT "checkpoint files carry CRC-32C instead of XXH3-128")
 sw_dependency(HWLOC HEADER hwloc.h LIBRARY hwloc PACKAGE libhwloc-dev
-    WITHOUT "doctor does not show the machine's topology")
+    WITHOUT "launch --bind-cores takes each processor for a core")
 sw_dependency(CMOCKA HEADER cmocka.h LIBRARY cmocka PACKAGE libcmocka-dev
     WITHOUT "tests use the small runner in tests/support")
 

@@ -44,6 +44,9 @@ struct command {
  * Returns -1 to go on, else the exit status: help was printed (0), or a word was refused (2).
  */
 int cli_parse(const struct command *command, int argc, char **argv, struct words *positional);
+/* The same for a command that starts a program: its words are all from "--", or from the first one that is
+ * no flag, on. Flags may be one letter, and be written with _ as in DeepSpeed's launcher. */
+int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program);
 void cli_free_words(struct words *words);
 
 /* "spillway NAME: message" on stderr; returns `status`. */
@@ -63,6 +66,7 @@ int sw_cmd_plan(int argc, char **argv);
 int sw_cmd_estimate(int argc, char **argv);
 int sw_cmd_check(int argc, char **argv);
 int sw_cmd_config(int argc, char **argv);
+int sw_cmd_launch(int argc, char **argv);
 int sw_cmd_tokenize(int argc, char **argv);
 int sw_cmd_checkpoint(int argc, char **argv);
 int sw_cmd_export(int argc, char **argv);

@@ -56,11 +56,22 @@ static void print_help(const struct command *command)
     printf("  %-26s %s\n", "--help", "this text");
 }
 
-static const struct flag *find(const struct command *command, const char *name, size_t len)
+static bool same_flag(const char *name, const char *word, size_t len, bool dashes_alike)
+{
+    for (size_t i = 0; i < len; i++) {
+        const char c = dashes_alike && word[i] == '_' ? '-' : word[i];
+        if (name[i] != c) { /* also where the name ends */
+            return false;
+        }
+    }
+    return name[len] == '\0';
+}
+
+static const struct flag *find(const struct command *command, const char *name, size_t len,
+                               bool takes_program)
 {
     for (int i = 0; i < command->n_flags; i++) {
-        if (strlen(command->flags[i].name) == len &&
-            strncmp(command->flags[i].name, name, len) == 0) {
+        if (same_flag(command->flags[i].name, name, len, takes_program)) {
             return &command->flags[i];
         }
     }
@@ -101,7 +112,18 @@ static const char *store(const struct flag *flag, const char *value)
     return NULL;
 }
 
-int cli_parse(const struct command *command, int argc, char **argv, struct words *positional)
+static int take_program(const struct command *command, int n, char **words, struct words *to)
+{
+    for (int i = 0; i < n; i++) {
+        if (!push(to, words[i])) {
+            return cli_fail(command, CLI_FAILED, "out of memory");
+        }
+    }
+    return -1;
+}
+
+static int parse(const struct command *command, int argc, char **argv, struct words *positional,
+                 bool takes_program)
 {
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -109,7 +131,12 @@ int cli_parse(const struct command *command, int argc, char **argv, struct words
             print_help(command);
             return CLI_DONE;
         }
-        if (strncmp(word, "--", 2) != 0) {
+        const bool is_flag =
+            takes_program ? word[0] == '-' && word[1] : strncmp(word, "--", 2) == 0;
+        if (takes_program && (!is_flag || strcmp(word, "--") == 0)) {
+            return take_program(command, argc - i - is_flag, argv + i + is_flag, positional);
+        }
+        if (!is_flag) {
             if (!positional) {
                 return cli_fail(command, CLI_REFUSED, "\"%s\" is not expected; see --help", word);
             }
@@ -120,7 +147,7 @@ int cli_parse(const struct command *command, int argc, char **argv, struct words
         }
         const char *equals = strchr(word, '=');
         const size_t len = equals ? (size_t)(equals - word) : strlen(word);
-        const struct flag *flag = find(command, word, len);
+        const struct flag *flag = find(command, word, len, takes_program);
         if (!flag || (flag->type == FLAG_BOOL && equals)) {
             return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
         }
@@ -141,6 +168,16 @@ int cli_parse(const struct command *command, int argc, char **argv, struct words
         }
     }
     return -1;
+}
+
+int cli_parse(const struct command *command, int argc, char **argv, struct words *positional)
+{
+    return parse(command, argc, argv, positional, false);
+}
+
+int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program)
+{
+    return parse(command, argc, argv, program, true);
 }
 
 bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value)

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two entries: print the command of a job, or run it, and run it again where that was asked for.
+#include "launch/private.h"
+
+#include <string.h>
+
+sw_status sw_launch_text(const struct sw_launch_options *options, char **out)
+{
+    struct sw_arena arena;
+    struct job job;
+    struct commands commands;
+    struct sw_str text = {0};
+    sw_status st;
+    sw_arena_init(&arena, "launch");
+    SW_TRY_OR(free_arena, sw_launch_job_init(options, &arena, NULL, &job));
+    SW_TRY_OR(free_arena, sw_launch_commands(&job, &commands));
+    sw_launch_commands_write(&commands, &text);
+    char *copy = text.failed ? NULL : sw_strdup("launch", sw_str_text(&text));
+    if (copy) {
+        *out = copy;
+    } else {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a command");
+    }
+free_arena:
+    sw_str_fini(&text);
+    sw_arena_fini(&arena);
+    return st;
+}
+
+enum {
+    REFUSED = 2
+}; /* the exit status of a program that did not want to start: it would not next time */
+
+struct run {
+    const struct sw_launch_options *options;
+    FILE *log;
+    struct sw_arena arena;
+    struct job job;
+    struct outcome outcome; /* of the last start */
+    bool started;           /* ever */
+    bool *lost;             /* [job.hosts.n] */
+};
+
+/* One start. The launcher of a host, which another one started, leaves listening to that one. */
+static sw_status run_once(struct run *r)
+{
+    struct monitor *monitor = NULL;
+    struct commands commands;
+    const char *address;
+    sw_status st = SW_OK;
+    const bool own =
+        !(r->options->node_rank_given && sw_launch_own_value(r->options, "SPILLWAY_LAUNCH"));
+    r->outcome = (struct outcome){0};
+    if (own) {
+        SW_TRY(sw_launch_monitor_open(&r->job, &monitor, &address));
+        SW_TRY_OR(close_monitor,
+                  sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_LAUNCH", address));
+    }
+    SW_TRY_OR(close_monitor, sw_launch_commands(&r->job, &commands));
+    st = sw_launch_watch(&r->job, &commands, monitor, r->log, r->lost, &r->outcome);
+    r->started |= r->outcome.started;
+    SW_TRY_OR(close_monitor, st);
+close_monitor:
+    sw_launch_monitor_close(monitor);
+    return st;
+}
+
+/* Leaves out the hosts that were lost; ranks are numbered anew. */
+static sw_status shrink(struct run *r)
+{
+    struct hosts left = {0};
+    SW_TRY(sw_launch_probe(&r->job, r->lost));
+    left.items = sw_arena_array(&r->arena, (size_t)r->job.hosts.n, sizeof *left.items);
+    SW_TRY_ALLOC(left.items, "the hosts");
+    for (int i = 0; i < r->job.hosts.n; i++) {
+        const char *name = r->job.hosts.items[i].name;
+        if (r->lost[i] && !sw_launch_is_here(name)) {
+            sw_launch_say(r->log, "host %s is lost", name);
+        } else {
+            left.items[left.n++] = r->job.hosts.items[i];
+        }
+    }
+    if (left.n == 0) {
+        return SW_FAIL(SW_E_PEER, "no host is left of %d", r->job.hosts.n);
+    }
+    struct job before = r->job;
+    before.hosts = left;
+    return sw_launch_job_init(r->options, &r->arena, &before, &r->job);
+}
+
+static sw_status run_all(struct run *r)
+{
+    for (int64_t i = 0;; i++) {
+        r->lost = sw_arena_array(&r->arena, (size_t)r->job.hosts.n, sizeof *r->lost);
+        SW_TRY_ALLOC(r->lost, "the hosts");
+        SW_TRY(run_once(r));
+        const int exit = r->outcome.exit;
+        if (exit == 0 || exit == REFUSED || r->outcome.asked || i == r->options->restarts) {
+            return SW_OK;
+        }
+        if (r->options->elastic) {
+            SW_TRY(shrink(r));
+        }
+        sw_launch_say(r->log, "restart %lld of %lld, %d ranks on %d host%s", (long long)i + 1,
+                      (long long)r->options->restarts, r->job.n_ranks, r->job.hosts.n,
+                      r->job.hosts.n == 1 ? "" : "s");
+    }
+}
+
+sw_status sw_launch_run(const struct sw_launch_options *options, FILE *log, bool *out_started,
+                        int *out_exit)
+{
+    struct run r = {.options = options, .log = log};
+    sw_status st;
+    *out_started = false;
+    sw_arena_init(&r.arena, "launch");
+    SW_TRY_OR(free_arena, sw_launch_job_init(options, &r.arena, NULL, &r.job));
+    st = run_all(&r);
+    *out_started = r.started;
+    if (st >= 0) {
+        *out_exit = r.outcome.exit;
+    }
+free_arena:
+    sw_arena_fini(&r.arena);
+    return st;
+}

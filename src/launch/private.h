@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of launch share: hosts and slots, lists of words, the job that options become, its
+// command, the processes and who listens to them. All of it lives in one arena a job.
+#pragma once
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include "launch/launch.h"
+
+/* ---- words.c: lists of words, and words between shells ---- */
+
+struct words {
+    char **items; /* [n], and a NULL after them once one was added */
+    int n, cap;
+};
+
+sw_status sw_launch_add(struct sw_arena *arena, struct words *words, const char *word);
+/* "NAME=VALUE" in the place of an older one of that name. */
+sw_status sw_launch_set(struct sw_arena *arena, struct words *words, const char *name,
+                        const char *value);
+/* Value of "NAME=VALUE" in words, or NULL. */
+const char *sw_launch_get(const struct words *words, const char *name);
+/* As one word of a POSIX shell. */
+void sw_launch_quote(struct sw_str *out, const char *word);
+/* As a shell splits: white space, '..', "..", \. `what` is for the message. */
+sw_status sw_launch_split(struct sw_arena *arena, const char *what, const char *text,
+                          struct words *out);
+sw_status sw_launch_read_file(struct sw_arena *arena, const char *path, char **out);
+
+/* ---- hostfile.c ---- */
+
+enum { SW_LAUNCH_MAX_SLOTS = 1 << 20 };
+
+struct host {
+    char *name;
+    int *slots; /* [n_slots] rising */
+    int n_slots;
+};
+
+struct hosts {
+    struct host *items;
+    int n;
+};
+
+sw_status sw_launch_hosts_parse(struct sw_arena *arena, const char *name, const char *text,
+                                struct hosts *out);
+/* "host:0,1/other:0", what one launcher tells another. */
+sw_status sw_launch_world_parse(struct sw_arena *arena, const char *text, struct hosts *out);
+void sw_launch_world_write(const struct hosts *hosts, struct sw_str *out);
+/* A host with slots 0 .. n_slots-1. */
+sw_status sw_launch_host_init(struct sw_arena *arena, const char *name, int n_slots,
+                              struct host *out);
+
+/* ---- filter.c ---- */
+
+/* NULL and "" are no filter. The order of hosts stays. */
+sw_status sw_launch_filter(struct sw_arena *arena, const char *include, const char *exclude,
+                           struct hosts *hosts);
+sw_status sw_launch_count(struct sw_arena *arena, int64_t num_nodes, int64_t num_ranks,
+                          struct hosts *hosts);
+
+/* ---- environment.c ---- */
+
+/* What every rank gets: variables by the start of their name, the environment files, --export. */
+sw_status sw_launch_exports(struct sw_arena *arena, const struct sw_launch_options *options,
+                            struct words *out);
+
+/* Of a variable of the launcher itself, or NULL. */
+const char *sw_launch_own_value(const struct sw_launch_options *options, const char *name);
+
+/* ---- job.c: options, resolved ---- */
+
+enum launcher { LAUNCH_OPENMPI, LAUNCH_MPICH, LAUNCH_SLURM, LAUNCH_PDSH, LAUNCH_LOCAL };
+
+struct job {
+    const struct sw_launch_options *options;
+    struct sw_arena *arena;
+    enum launcher launcher;
+    struct hosts hosts; /* none without a slot */
+    bool hosts_given;   /* by a hostfile or a world */
+    bool single_slots;  /* of some host not the first ones: a filter picked */
+    int n_ranks;
+    int node; /* LOCAL: the host that is this machine */
+    const char *master_addr;
+    int master_port;
+    struct words exports, launcher_args;
+};
+
+/* before NULL: hosts and launcher as the options say; else those of an earlier job, less some hosts. */
+sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_arena *arena,
+                             const struct job *before, struct job *out);
+const char *sw_launch_name(enum launcher launcher);
+bool sw_launch_is_here(const char *host);
+/* Number of the first rank of a host. */
+int sw_launch_first_rank(const struct job *job, int i_host);
+/* Host of a rank; *out_local is its number there. */
+int sw_launch_host_of(const struct job *job, int rank, int *out_local);
+
+/* ---- command.c: a job as processes to start ---- */
+
+struct command {
+    struct words words;
+    struct words added; /* to the environment of this process, "NAME=VALUE" */
+    int rank;           /* -1: all of them */
+};
+
+struct commands {
+    struct command *items;
+    int n;
+};
+
+sw_status sw_launch_commands(const struct job *job, struct commands *out);
+void sw_launch_commands_write(const struct commands *commands, struct sw_str *out);
+
+/* ---- bind.c: shares of the cores ---- */
+
+/* [n] sets: cores that this process may use, or single processors where `list` names them. */
+sw_status sw_launch_cores(struct sw_arena *arena, const char *list, cpu_set_t **out, int *out_n);
+/* The share of slot i of n. */
+sw_status sw_launch_share(const cpu_set_t *cores, int n_cores, int i_slot, int n_slots,
+                          cpu_set_t *out);
+
+/* ---- monitor.c: listens to the ranks (launch.h, sw_launch_link_open) ---- */
+
+struct monitor;
+
+/* A rank without which the job cannot go on. */
+struct verdict {
+    int rank;
+    int i_host;       /* of the job, or -1 */
+    bool silent;      /* its connection is there and says nothing; else the connection broke */
+    int64_t found_ns; /* when */
+    char text[512];   /* for people */
+};
+
+/* *out_address: "host:port" for the ranks, in the job's arena. */
+sw_status sw_launch_monitor_open(const struct job *job, struct monitor **out,
+                                 const char **out_address);
+void sw_launch_monitor_close(struct monitor *monitor);
+/* Readable when there is something for _hear. */
+int sw_launch_monitor_fd(const struct monitor *monitor);
+void sw_launch_monitor_hear(struct monitor *monitor);
+/* The first rank that is gone or silent for silent_s (0: that is not asked). */
+bool sw_launch_monitor_judge(struct monitor *monitor, double silent_s, struct verdict *out);
+/* Every rank said goodbye, the last one for_s ago (0: never so); *out_exit: with which status. */
+bool sw_launch_monitor_all_left(const struct monitor *monitor, double for_s, int *out_exit);
+/* Hosts of the job all of whose ranks that spoke are silent: [hosts.n] is set where so. */
+void sw_launch_monitor_silent_hosts(struct monitor *monitor, double silent_s, bool *lost);
+/* "at step 12, forward" of a rank, or "". */
+void sw_launch_monitor_place(const struct monitor *monitor, int rank, char *out, size_t cap);
+
+/* ---- link.c ---- */
+
+/* Connects to "host:port". */
+sw_status sw_launch_connect(const char *address, int *out_fd);
+
+/* ---- processes.c: starting and ending ---- */
+
+struct process {
+    pid_t pid;
+    int rank; /* -1: all */
+    bool running;
+    int status; /* of waitpid, when it no longer runs */
+};
+
+/*
+ * sw_launch_spawn - a process in a group of its own, so that a signal reaches what it starts, too.
+ *
+ * cores        NULL: those of this process
+ * mask         signals it starts with
+ */
+sw_status sw_launch_spawn(const struct job *job, const struct command *command,
+                          const cpu_set_t *cores, const sigset_t *mask, struct process *out);
+void sw_launch_signal(const struct process *process, int signal_number);
+/* true once: it has just ended. What is left of its group is killed if `sweep`. */
+bool sw_launch_reap(struct process *process, bool sweep);
+/* Exit status as a shell says it: 128 + the signal. */
+int sw_launch_exit_of(int status);
+/* "ended with status 3", "was ended by signal 9 (Killed)" */
+void sw_launch_tell_status(int status, char *out, size_t cap);
+
+/* ---- watch.c: from start to end ---- */
+
+struct outcome {
+    bool started;
+    int exit;
+    bool asked; /* a signal to the launcher */
+};
+
+/* Writes lines to log (may be NULL). monitor may be NULL. lost[i] is set where host i was silent when the
+ * job failed, before its end made everybody so. */
+sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
+                          struct monitor *monitor, FILE *log, bool *lost, struct outcome *out);
+void sw_launch_say(FILE *log, const char *fmt, ...) SW_PRINTF(2, 3);
+
+/* ---- lost.c ---- */
+
+/* Which hosts cannot be reached by the job's agent; sets lost[i]. */
+sw_status sw_launch_probe(const struct job *job, bool *lost);

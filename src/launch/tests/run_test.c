@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting, watching and starting again, with real processes of this machine. The test program is also the
+// program that is launched: with a word behind its name it plays that part. mpirun and the agent are
+// small scripts, so that no MPI is needed.
+#include "launch/private.h"
+
+#include "support/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[64], self[1024];
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][1200];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+    FILE *file = fopen(in_folder(name), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(in_folder(name), mode), 0);
+}
+
+static char *read_text(const char *name)
+{
+    static char text[16384];
+    FILE *file = fopen(in_folder(name), "r");
+    text[0] = '\0';
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+    return text;
+}
+
+/* ---- the parts that the launched program plays ---- */
+
+static int rank_of_environment(void)
+{
+    const char *rank = getenv("RANK");
+    return rank ? atoi(rank) : 0;
+}
+
+static int part_bound(void)
+{
+    cpu_set_t set;
+    char name[32], text[CPU_SETSIZE + 2] = "";
+    sched_getaffinity(0, sizeof set, &set);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        text[i] = CPU_ISSET(i, &set) ? '1' : '0';
+    }
+    snprintf(name, sizeof name, "bound-%d", rank_of_environment());
+    write_file(name, text, 0644);
+    return 0;
+}
+
+/* Hears the launcher's end of the line from inside. */
+static int part_link(const char *part)
+{
+    struct sw_launch_link *link = NULL;
+    const int rank = rank_of_environment();
+    if (strcmp(part, "broken") == 0 || strcmp(part, "stranger") == 0) {
+        int fd;
+        const bool is_hello = part[0] == 'b' && rank == 1;
+        const char *line = is_hello ? "hello 1 here 5\nat 1 7 reduce\n" : "GET / HTTP/1.1\n";
+        if (sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fd) < 0 ||
+            send(fd, line, strlen(line), MSG_NOSIGNAL) < 0) {
+            return 9;
+        }
+        usleep(300000);
+        close(fd);
+        sleep(part[0] == 'b' ? 60 : 2);
+        return 0;
+    }
+    if (sw_launch_link_open(rank, &link) < 0 || !link) {
+        return 9;
+    }
+    sw_launch_link_at(link, 12, "all gather");
+    if (strcmp(part, "stop") == 0 && rank == 1) {
+        sleep(2);
+        raise(SIGSTOP);
+    }
+    if (strcmp(part, "stop") == 0) {
+        sleep(60);
+    }
+    if (strcmp(part, "die") == 0 && rank == 1) {
+        sleep(2);
+        raise(SIGKILL);
+    }
+    if (strcmp(part, "die") == 0 || strcmp(part, "hold") == 0) {
+        sleep(60);
+    }
+    sleep(1);
+    sw_launch_link_close(link, 0);
+    return 0;
+}
+
+static int play(const char *part)
+{
+    snprintf(folder, sizeof folder, "%s", getenv("TEST_FOLDER"));
+    return strcmp(part, "bound") == 0 ? part_bound() : part_link(part);
+}
+
+/* ---- the tests ---- */
+
+struct result {
+    sw_status st;
+    bool started;
+    int exit;
+    char log[8192];
+};
+
+static struct result run(struct sw_launch_options *o, int64_t n_ranks)
+{
+    struct result result = {.exit = -1};
+    FILE *log = tmpfile();
+    assert_non_null(log);
+    o->num_ranks = n_ranks;
+    o->hostfile = o->hostfile ? o->hostfile : in_folder("local");
+    result.st = sw_launch_run(o, log, &result.started, &result.exit);
+    rewind(log);
+    result.log[fread(result.log, 1, sizeof result.log - 1, log)] = '\0';
+    fclose(log);
+    return result;
+}
+
+static struct sw_launch_options shell(const char **words, const char *script)
+{
+    words[0] = "sh", words[1] = "-c", words[2] = script;
+    return (struct sw_launch_options){
+        .program = words, .n_program = 3, .grace_s = 0.5, .deadline_s = 60};
+}
+
+static struct sw_launch_options plays(const char **words, const char *part)
+{
+    words[0] = self, words[1] = part;
+    return (struct sw_launch_options){
+        .program = words, .n_program = 2, .grace_s = 0.5, .deadline_s = 60};
+}
+
+static void expect_says(const struct result *result, const char *text)
+{
+    if (!strstr(result->log, text)) {
+        fail_msg("wanted \"%s\" in: %s", text, result->log);
+    }
+}
+
+static void test_ranks_are_told(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o =
+        shell(words, "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_SIZE $MASTER_ADDR $MASTER_PORT "
+                     "$EXTRA > $TEST_FOLDER/told-$RANK");
+    const char *exports[] = {"EXTRA=a b"};
+    o.exports = exports;
+    o.n_exports = 1;
+    const struct result result = run(&o, 3);
+    assert_int_equal(result.st, SW_OK);
+    assert_int_equal(result.exit, 0);
+    assert_string_equal(result.log, "");
+    assert_string_equal(read_text("told-0"), "0 0 3 3 127.0.0.1 29500 a b\n");
+    assert_string_equal(read_text("told-2"), "2 2 3 3 127.0.0.1 29500 a b\n");
+}
+
+static void test_first_failure_is_named(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = shell(words, "test $RANK = 1 && exit 7; sleep 60");
+    const struct result result = run(&o, 3);
+    assert_int_equal(result.st, SW_OK);
+    assert_int_equal(result.exit, 7);
+    expect_says(&result, "rank 1 (pid ");
+    expect_says(&result, ") on localhost ended with status 7");
+}
+
+static void test_signals_are_told(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = shell(words, "test $RANK = 1 && kill -9 $$; sleep 60");
+    struct result result = run(&o, 2);
+    assert_int_equal(result.exit, 128 + SIGKILL);
+    expect_says(&result, "was ended by signal 9 (Killed)");
+    o = shell(words, "exit 143");
+    result = run(&o, 1);
+    assert_int_equal(result.exit, 143);
+    expect_says(&result, "which tells signal 15");
+}
+
+/* Who does not listen to SIGTERM, or is stopped, and what it started, is killed. */
+static void test_the_rest_is_ended(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = shell(
+        words, "case $RANK in 0) trap '' TERM; (while :; do sleep 0.1; touch $TEST_FOLDER/deaf; "
+               "done) & while :; do sleep 0.1; done;; 1) kill -STOP $$;; esac; sleep 0.5; exit 3");
+    const struct result result = run(&o, 3);
+    assert_int_equal(result.exit, 3);
+    usleep(300000); /* what was under way when the signal came */
+    unlink(in_folder("deaf"));
+    usleep(500000);
+    assert_int_not_equal(access(in_folder("deaf"), F_OK), 0);
+}
+
+static void test_nothing_to_start(void **state)
+{
+    (void)state;
+    const char *words[3] = {"no-such-program-here"};
+    struct sw_launch_options o = {.program = words, .n_program = 1};
+    const struct result result = run(&o, 2);
+    assert_int_equal(result.st, SW_E_IO);
+    assert_false(result.started);
+    assert_non_null(strstr(sw_error_message(), "no-such-program-here cannot be started"));
+}
+
+static void test_restarts(void **state)
+{
+    (void)state;
+    const char *words[3];
+    const char *script = "echo x >> $TEST_FOLDER/starts; test $(wc -l < $TEST_FOLDER/starts) = 3";
+    struct sw_launch_options o = shell(words, script);
+    o.restarts = 5;
+    struct result result = run(&o, 1);
+    assert_int_equal(result.exit, 0);
+    expect_says(&result, "restart 2 of 5");
+    assert_string_equal(read_text("starts"), "x\nx\nx\n");
+    unlink(in_folder("starts"));
+    o.restarts = 1;
+    result = run(&o, 1);
+    assert_int_equal(result.exit, 1);
+    assert_string_equal(read_text("starts"), "x\nx\n");
+    unlink(in_folder("starts"));
+    o = shell(words, "echo x >> $TEST_FOLDER/starts; exit 2"); /* refused: it would be again */
+    o.restarts = 5;
+    result = run(&o, 1);
+    assert_int_equal(result.exit, 2);
+    assert_string_equal(read_text("starts"), "x\n");
+    unlink(in_folder("starts"));
+}
+
+static void wait_for(const char *name)
+{
+    for (int i = 0; i < 500 && access(in_folder(name), F_OK) != 0; i++) {
+        usleep(20000);
+    }
+    assert_int_equal(access(in_folder(name), F_OK), 0);
+}
+
+static void test_signals_are_passed_on(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = shell(
+        words, "trap 'touch $TEST_FOLDER/got-$RANK; exit 5' TERM; touch $TEST_FOLDER/up-$RANK; "
+               "while :; do sleep 0.1; done");
+    o.restarts = 3;
+    o.grace_s = 20;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct result result = run(&o, 2);
+        _exit(strstr(result.log, "restart") ? 99 : result.exit);
+    }
+    int status;
+    wait_for("up-0");
+    wait_for("up-1");
+    kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(sw_launch_exit_of(status), 5);
+    wait_for("got-0");
+    wait_for("got-1");
+}
+
+static void test_link(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    struct result result = run(&o, 2);
+    assert_int_equal(result.exit, 0);
+    assert_string_equal(result.log, "");
+    o = plays(words, "stranger");
+    result = run(&o, 1);
+    assert_int_equal(result.exit, 0);
+    assert_string_equal(result.log, "");
+}
+
+static void test_silent_rank(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "stop");
+    o.deadline_s = 2.5;
+    const struct result result = run(&o, 2);
+    assert_int_equal(result.exit, 1);
+    expect_says(&result, "rank 1 (pid ");
+    expect_says(&result, "silent for");
+    expect_says(&result, "last heard at step 12, all_gather");
+}
+
+static void test_broken_line(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "broken");
+    struct result result = run(&o, 2);
+    assert_int_equal(result.exit, 1);
+    expect_says(&result, "rank 1 (pid 5) on localhost is gone: its connection broke; last heard "
+                         "at step 7, reduce");
+    /* Where the system knows more, it is heard. */
+    o = plays(words, "die");
+    result = run(&o, 2);
+    assert_int_equal(result.exit, 128 + SIGKILL);
+    expect_says(&result, "was ended by signal 9 (Killed) at step 12, all_gather");
+    assert_null(strstr(result.log, "is gone"));
+}
+
+static void test_binding(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "bound");
+    cpu_set_t *cores;
+    int n_cores;
+    struct sw_arena arena;
+    sw_arena_init(&arena, "test");
+    assert_int_equal(sw_launch_cores(&arena, NULL, &cores, &n_cores), SW_OK);
+    sw_arena_fini(&arena);
+    o.bind_cores = true;
+    struct result result = run(&o, n_cores + 1);
+    assert_int_equal(result.st, SW_E_CONFIG);
+    assert_false(result.started);
+    result = run(&o, n_cores);
+    assert_int_equal(result.exit, 0);
+    char first[CPU_SETSIZE + 2];
+    snprintf(first, sizeof first, "%s", read_text("bound-0"));
+    char name[32];
+    snprintf(name, sizeof name, "bound-%d", n_cores - 1);
+    const char *last = read_text(name);
+    for (int i = 0; n_cores > 1 && first[i]; i++) {
+        assert_true(first[i] == '0' || last[i] == '0');
+    }
+}
+
+static void test_shares(void **state)
+{
+    (void)state;
+    cpu_set_t cores[7], share;
+    int n = 0;
+    for (int i = 0; i < 7; i++) {
+        CPU_ZERO(&cores[i]);
+        CPU_SET(2 * i, &cores[i]);
+        CPU_SET(2 * i + 1, &cores[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sw_launch_share(cores, 7, i, 3, &share), SW_OK);
+        assert_true(CPU_COUNT(&share) == 4 || CPU_COUNT(&share) == 6);
+        n += CPU_COUNT(&share);
+    }
+    assert_int_equal(n, 14); /* all, each once */
+    assert_int_equal(sw_launch_share(cores, 7, 0, 8, &share), SW_E_CONFIG);
+}
+
+/* The launcher of one host, which another one started, ends its ranks when that one is gone. */
+static void test_launcher_of_a_host(void **state)
+{
+    (void)state;
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    socklen_t len = sizeof own;
+    char address[64];
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(listener, (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&own, &len), 0);
+    snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(own.sin_port));
+    const char *words[3];
+    struct sw_launch_options o =
+        shell(words, "echo $RANK $LOCAL_RANK $WORLD_SIZE > $TEST_FOLDER/host-$RANK; sleep 60");
+    o.world = "a:0,1/b:0";
+    o.node_rank_given = true;
+    o.node_rank = 1;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setenv("SPILLWAY_LAUNCH", address, 1);
+        bool started;
+        int exit_status = 99;
+        const sw_status st = sw_launch_run(&o, NULL, &started, &exit_status);
+        _exit(st < 0 ? 98 : exit_status);
+    }
+    const int line = accept(listener, NULL, NULL);
+    assert_true(line >= 0);
+    wait_for("host-2");
+    close(line);
+    close(listener);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(sw_launch_exit_of(status), 1);
+    assert_string_equal(read_text("host-2"), "2 0 3\n");
+}
+
+/* mpirun fails the first time: host b does not answer the agent, and host c fell silent. */
+static void test_elastic(void **state)
+{
+    (void)state;
+    char path[4096], *old = strdup(getenv("PATH"));
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    write_file("mpirun",
+               "#!/bin/sh\nprintf '%s\\n' \"$*\" | sed 's/ --bind.*//' >> $TEST_FOLDER/calls\n"
+               "test $(wc -l < $TEST_FOLDER/calls) = 1 || exit 0\n"
+               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_LAUNCH=*) export \"$1\";; esac; "
+               "last=$1; prog=${prev:-}; prev=$1; shift; done\n"
+               "RANK=1 \"$prog\" stop & sleep 9; exit 1\n",
+               0755);
+    write_file("agent", "#!/bin/sh\necho $1 $2 >> $TEST_FOLDER/asked\ntest $1 != b\n", 0755);
+    write_file("hosts", "c slots=2\nb slots=1\na slots=1\n", 0644);
+    snprintf(path, sizeof path, "%s:%s", folder, old);
+    setenv("PATH", path, 1);
+    o.hostfile = in_folder("hosts");
+    o.agent = in_folder("agent");
+    o.link_addr = "127.0.0.1";
+    o.restarts = 2;
+    o.elastic = true;
+    o.deadline_s = 4;
+    const struct result result = run(&o, -1);
+    setenv("PATH", old, 1);
+    free(old);
+    assert_int_equal(result.st, SW_OK);
+    assert_int_equal(result.exit, 0);
+    expect_says(&result, "on c has been silent");
+    expect_says(&result, "host c is lost");
+    expect_says(&result, "host b is lost");
+    expect_says(&result, "restart 1 of 2, 1 ranks on 1 host");
+    assert_string_equal(read_text("calls"), "-n 4 --host c:2,b:1,a:1\n-n 1 --host a:1\n");
+}
+
+/* mpirun does not return although every rank said goodbye. */
+static void test_lingering_launcher(void **state)
+{
+    (void)state;
+    char path[4096], *old = strdup(getenv("PATH"));
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    write_file("mpirun",
+               "#!/bin/sh\n"
+               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_LAUNCH=*) export \"$1\";; esac; "
+               "prog=${prev:-}; prev=$1; shift; done\n"
+               "RANK=0 \"$prog\" good; sleep 60\n",
+               0755);
+    snprintf(path, sizeof path, "%s:%s", folder, old);
+    setenv("PATH", path, 1);
+    o.launcher = "openmpi";
+    o.deadline_s = 2;
+    const struct result result = run(&o, 1);
+    setenv("PATH", old, 1);
+    free(old);
+    assert_int_equal(result.exit, 0);
+    expect_says(&result, "all ranks have ended, mpirun has not");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-run-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    setenv("TEST_FOLDER", folder, 1);
+    unsetenv("SPILLWAY_LAUNCH");
+    write_file("local", "localhost slots=1\n", 0644);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks_are_told),
+        cmocka_unit_test(test_first_failure_is_named),
+        cmocka_unit_test(test_signals_are_told),
+        cmocka_unit_test(test_the_rest_is_ended),
+        cmocka_unit_test(test_nothing_to_start),
+        cmocka_unit_test(test_restarts),
+        cmocka_unit_test(test_signals_are_passed_on),
+        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_silent_rank),
+        cmocka_unit_test(test_broken_line),
+        cmocka_unit_test(test_binding),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_launcher_of_a_host),
+        cmocka_unit_test(test_elastic),
+        cmocka_unit_test(test_lingering_launcher),
+    };
+    if (argc > 1) {
+        return play(argv[1]);
+    }
+    const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (len <= 0) {
+        return TEST_EXIT_SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}
