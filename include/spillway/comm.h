@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that train one model together, each with an engine of its own (spillway/engine.h, options.comm).
 // A communicator has the collectives; what carries its messages is a transport: threads of one process,
-// MPI, or the caller's own. Calls block, and come in the same order on every rank.
+// MPI, TCP, or the caller's own. Calls block, and come in the same order on every rank.
 #pragma once
 
 #include <stdbool.h>
@@ -70,15 +70,28 @@ SW_API sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comm
 typedef sw_status (*sw_rank_fn)(void *ctx, sw_comm *comm);
 SW_API sw_status sw_threads_run(int size, double deadline_s, sw_rank_fn fn, void *ctx);
 
+/* Ranks that are processes, on one machine or several, each connected to each by TCP. */
+struct sw_tcp_options {
+    int rank, size;
+    const char *host; /* where rank 0 listens, .. */
+    int port;         /* .. as all know */
+    double deadline_s;
+};
+/* SW_E_PEER names who did not come; strings are borrowed for the call. No secret is asked for: use it in a
+ * network whose machines are trusted. */
+SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport *out);
+
 /*
- * sw_world_open - the ranks that mpirun or srun started, if it did.
+ * sw_world_open - the ranks that a launcher started, if one did.
  *
- * Open MPI and MPICH are reached through modules beside the library, opened only here.
- * SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules.
+ * mpirun and srun: Open MPI and MPICH are reached through modules beside the library, opened only here;
+ * SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules. Launchers that say RANK,
+ * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `spillway launch` does: TCP.
  *
  * out          NULL when this process was started alone
  *
  * SW_E_UNSUP   started as one of several, and this build has no module for that MPI
+ * SW_E_CONFIG  WORLD_SIZE without the others
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
 /* Which MPIs sw_world_open can reach, one line each, for people. The caller's: sw_text_free. */

@@ -54,6 +54,9 @@ struct sw_engine_options {
     /* This rank among the others, borrowed; NULL = alone. Then every call that computes, saves or loads
      * is collective: each rank makes it, in the same order. */
     sw_comm *comm;
+    /* The batch arithmetic of the configuration counts so many ranks, whatever comm has: K stays when a job
+     * goes on with fewer. 0 = as many as comm has. */
+    int batch_ranks;
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */

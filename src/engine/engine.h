@@ -87,13 +87,6 @@ sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, 
 /* The worst status of all ranks, the same answer everywhere. Alone: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 
-/* ---- train.c ---- */
-struct sw_train_options;
-struct sw_train_result;
-/* The job of one rank; all but rank 0 print to `out` too, so give them a quiet one. */
-sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, FILE *out,
-                        bool *started, struct sw_train_result *result);
-
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
 sw_status sw_engine_settle_tie(struct sw_engine *e);

@@ -21,7 +21,12 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(
             sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
     }
-    SW_TRY(sw_config_resolve(e->config, e->ranks, 0));
+    if (o->batch_ranks > 0 && o->batch_ranks != e->ranks) {
+        SW_TRY(sw_config_resolve(e->config, o->batch_ranks, 0));
+        SW_TRY(sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches));
+    } else {
+        SW_TRY(sw_config_resolve(e->config, e->ranks, 0));
+    }
     return sw_config_check_built(e->config);
 }
 

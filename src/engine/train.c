@@ -5,18 +5,21 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data/data.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
+#include "launch/launch.h"
 #include "spillway/checkpoint.h"
 
 struct job {
     const struct sw_train_options *options;
     sw_comm *comm; /* NULL = alone */
     bool leads;    /* rank 0: prints, writes metrics and exports */
+    struct sw_launch_link *link;
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
@@ -40,6 +43,14 @@ static const char default_config[] =
     " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
 
 /* ---- setting up ---- */
+
+/* A launcher that starts a job again on fewer ranks says how many the first start had. */
+static int batch_ranks(void)
+{
+    const char *text = getenv("SPILLWAY_BATCH_RANKS");
+    const int n = text ? atoi(text) : 0;
+    return n > 0 ? n : 0;
+}
 
 static bool is_shard(const char *path)
 {
@@ -95,6 +106,7 @@ static sw_status open_engine(struct job *job)
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
         .profile = o->profile,
         .comm = job->comm,
+        .batch_ranks = batch_ranks(),
     };
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
@@ -495,10 +507,21 @@ static sw_status agree_to_stop(struct job *job, bool *stopped)
     return SW_OK;
 }
 
-sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, FILE *out,
-                        bool *started, struct sw_train_result *result)
+/* All ranks of this process; or the one of many that this process is. */
+struct team {
+    const struct sw_train_options *options;
+    FILE *out, *quiet;
+    bool *started; /* of rank 0, as the result */
+    struct sw_train_result *result;
+    struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
+};
+
+static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, bool *started,
+                            struct sw_train_result *result)
 {
+    const struct sw_train_options *options = team->options;
     struct job job = {.options = options,
+                      .link = team->link,
                       .comm = comm,
                       .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
@@ -514,6 +537,7 @@ sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, F
         job.began_s = sw_now_s();
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
+        sw_launch_link_at(job.link, job.engine->step + 1, "training");
         st = one_step(&job);
         st = st < 0 ? st : agree_to_stop(&job, &stopped);
     }
@@ -550,55 +574,53 @@ sw_status sw_train_rank(const struct sw_train_options *options, sw_comm *comm, F
 
 /* ---- many ranks ---- */
 
-struct threads_job {
-    const struct sw_train_options *options;
-    FILE *out, *quiet;
-    bool *started; /* of rank 0, as the result */
-    struct sw_train_result *result;
-};
-
 static sw_status rank_main(void *ctx, sw_comm *comm)
 {
-    const struct threads_job *t = ctx;
+    const struct team *t = ctx;
     struct sw_train_result ignored;
     bool started;
-    return sw_comm_rank(comm) == 0 ? sw_train_rank(t->options, comm, t->out, t->started, t->result)
-                                   : sw_train_rank(t->options, comm, t->quiet, &started, &ignored);
+    return sw_comm_rank(comm) == 0 ? train_rank(t, comm, t->out, t->started, t->result)
+                                   : train_rank(t, comm, t->quiet, &started, &ignored);
 }
 
-static sw_status train_threads(struct threads_job *t)
+static sw_status train_threads(struct team *t)
 {
     return sw_threads_run((int)t->options->ranks, deadline_of(t->options), rank_main, t);
 }
 
-/* This process is one of those that mpirun or srun started. */
-static sw_status train_in_world(struct threads_job *t, sw_comm *comm)
+/* This process is one of those that a launcher started. */
+static sw_status train_in_world(struct team *t, sw_comm *comm)
 {
     const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
-    sw_status st;
-    if (t->options->ranks > 0 && t->options->ranks != size) {
+    sw_status st = sw_launch_link_open(rank, &t->link);
+    if (st >= 0 && t->options->ranks > 0 && t->options->ranks != size) {
         st = SW_FAIL(SW_E_ARG, "--ranks %lld: %d processes were started, and each is one rank",
                      (long long)t->options->ranks, size);
-    } else {
-        st = sw_train_rank(t->options, comm, rank == 0 ? t->out : t->quiet, t->started, t->result);
+    }
+    if (st >= 0) {
+        st = train_rank(t, comm, rank == 0 ? t->out : t->quiet, t->started, t->result);
     }
     if (st < 0) {
         sw_comm_abort(comm, st);
         sw_fail_prefix(st, "rank %d of %d", rank, size);
     }
     sw_comm_close(comm, st < 0);
+    sw_launch_link_close(t->link, st < 0);
     return st;
 }
 
 sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
                    struct sw_train_result *result)
 {
-    struct threads_job t = {.options = options, .out = out, .started = started, .result = result};
+    struct team t = {.options = options, .out = out, .started = started, .result = result};
     sw_comm *world = NULL;
     *started = false;
     SW_TRY(sw_world_open(deadline_of(options), &world));
     if (!world && options->ranks <= 1) {
-        return sw_train_rank(options, NULL, out, started, result);
+        SW_TRY(sw_launch_link_open(0, &t.link));
+        const sw_status alone = train_rank(&t, NULL, out, started, result);
+        sw_launch_link_close(t.link, alone < 0);
+        return alone;
     }
     t.quiet = fopen("/dev/null", "w");
     if (!t.quiet) {

@@ -38,6 +38,7 @@ struct run {
     struct job job;
     struct outcome outcome; /* of the last start */
     bool started;           /* ever */
+    int first_ranks;        /* of the first start */
     bool *lost;             /* [job.hosts.n] */
 };
 
@@ -55,6 +56,12 @@ static sw_status run_once(struct run *r)
         SW_TRY(sw_launch_monitor_open(&r->job, &monitor, &address));
         SW_TRY_OR(close_monitor,
                   sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_LAUNCH", address));
+    }
+    if (r->options->elastic) {
+        const char *ranks = sw_arena_printf(&r->arena, "%d", r->first_ranks);
+        SW_TRY_OR(close_monitor,
+                  ranks ? sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_BATCH_RANKS", ranks)
+                        : SW_FAIL(SW_E_NOMEM, "out of host memory"));
     }
     SW_TRY_OR(close_monitor, sw_launch_commands(&r->job, &commands));
     st = sw_launch_watch(&r->job, &commands, monitor, r->log, r->lost, &r->outcome);
@@ -115,6 +122,7 @@ sw_status sw_launch_run(const struct sw_launch_options *options, FILE *log, bool
     *out_started = false;
     sw_arena_init(&r.arena, "launch");
     SW_TRY_OR(free_arena, sw_launch_job_init(options, &r.arena, NULL, &r.job));
+    r.first_ranks = r.job.n_ranks;
     st = run_all(&r);
     *out_started = r.started;
     if (st >= 0) {

@@ -2,8 +2,11 @@
 // Communicators over threads: every collective moves what it says and counts it, sums come in the order of
 // ranks, and nobody hangs: a rank that gives up, stays away, is silent or comes with something else is named
 // by all others.
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "support/test.h"
@@ -177,15 +180,107 @@ static void run(int size, sw_rank_fn fn)
     }
 }
 
+/* ---- the same over TCP, each rank a thread that knows nothing of the others ---- */
+
+struct over_tcp {
+    sw_rank_fn fn;
+    void *ctx;
+    int port;
+    double deadline_s;
+};
+
+static int free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t len = sizeof a;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
+{
+    const struct over_tcp *o = ctx;
+    const struct sw_tcp_options options = {.rank = sw_comm_rank(thread),
+                                           .size = sw_comm_size(thread),
+                                           .host = "localhost",
+                                           .port = o->port,
+                                           .deadline_s = o->deadline_s};
+    struct sw_transport transport;
+    sw_comm *comm = NULL;
+    SW_TRY(sw_tcp_open(&options, &transport));
+    SW_TRY(sw_comm_open(&transport, &comm));
+    const sw_status st = o->fn(o->ctx, comm);
+    if (st < 0) {
+        sw_comm_abort(comm, st);
+    }
+    sw_comm_close(comm, st < 0);
+    return st;
+}
+
+static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
+{
+    struct over_tcp o = {fn, ctx, free_port(), deadline_s};
+    if (sw_threads_run(size, 60, rank_over_tcp, &o) < 0) {
+        fail_msg("%d ranks over TCP: %s", size, sw_error_message());
+    }
+}
+
+/* More than sockets hold, so that sending and receiving must take turns. */
+static sw_status move_much(void *ctx, sw_comm *comm)
+{
+    enum { MUCH = 3 << 20 };
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    char *src = sw_alloc("test", MUCH), *dst = sw_alloc("test", (size_t)size * MUCH);
+    SW_TRY_ALLOC(src && dst ? src : NULL, "a test");
+    memset(src, 'a' + rank, MUCH);
+    SW_TRY(sw_comm_all_gather(comm, src, dst, MUCH, "much"));
+    for (int r = 0; r < size; r++) {
+        WANT(dst[(size_t)r * MUCH] == 'a' + r && dst[(size_t)(r + 1) * MUCH - 1] == 'a' + r);
+    }
+    sw_free(src);
+    sw_free(dst);
+    return SW_OK;
+}
+
 static void collectives_move(void **state)
 {
     (void)state;
+    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest, sum, move_much};
     for (int size = 1; size <= MOST_RANKS; size++) {
-        run(size, move_slices);
-        run(size, move_items);
-        run(size, move_the_rest);
-        run(size, sum);
+        for (size_t i = 0; i < SW_LEN(fns); i++) {
+            run(size, fns[i]);
+            run_over_tcp(size, fns[i], NULL, 60);
+        }
     }
+}
+
+static sw_status come_in_part(void *ctx, sw_comm *comm)
+{
+    struct over_tcp *o = ctx;
+    if (sw_comm_rank(comm) == 2) {
+        return SW_OK;
+    }
+    const sw_status st = rank_over_tcp(o, comm);
+    WANT(st == SW_E_PEER);
+    WANT(strstr(sw_error_message(), "for rank 2 to connect"));
+    return SW_OK;
+}
+
+static void a_meeting_names_who_is_missing(void **state)
+{
+    (void)state;
+    struct over_tcp o = {sum, NULL, free_port(), 0.5};
+    if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const struct sw_tcp_options wrong = {.rank = 3, .size = 3, .host = "localhost", .port = 1};
+    struct sw_transport transport;
+    assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
 }
 
 /* ---- what goes wrong ---- */
@@ -258,15 +353,16 @@ static sw_status with_fault(void *ctx, sw_comm *ignored)
     return SW_OK;
 }
 
-static void failures_are_named(void **state)
+static void name_failures(bool tcp)
 {
-    (void)state;
-    for (enum mode mode = 0; mode < MODES; mode++) {
+    for (enum mode mode = 0; mode < (tcp ? FAILS : MODES); mode++) {
         const bool waits = mode == STAYS_AWAY || mode == IS_SILENT;
         struct outcome outcome = {.mode = mode};
         struct caller callers[4];
         struct sw_transport transports[4];
-        if (mode == FAILS || mode == IS_SILENT) {
+        if (tcp) {
+            run_over_tcp(4, misbehave, &outcome, waits ? 0.5 : 60);
+        } else if (mode == FAILS || mode == IS_SILENT) {
             assert_int_equal(sw_thread_transports_open(4, waits ? 0.5 : 60, transports), SW_OK);
             for (int r = 0; r < 4; r++) {
                 callers[r] = (struct caller){&outcome, transports[r]};
@@ -283,6 +379,13 @@ static void failures_are_named(void **state)
         }
         assert_true(mode == STAYS_AWAY || outcome.st[2] < 0);
     }
+}
+
+static void failures_are_named(void **state)
+{
+    (void)state;
+    name_failures(false);
+    name_failures(true);
 }
 
 static sw_status fail_one(void *ctx, sw_comm *comm)
@@ -319,9 +422,8 @@ static void plans_need_no_transport(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_move),
-        cmocka_unit_test(failures_are_named),
-        cmocka_unit_test(first_cause_is_returned),
+        cmocka_unit_test(collectives_move),        cmocka_unit_test(a_meeting_names_who_is_missing),
+        cmocka_unit_test(failures_are_named),      cmocka_unit_test(first_cause_is_returned),
         cmocka_unit_test(plans_need_no_transport),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

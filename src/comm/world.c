@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether this process is one of several that mpirun or srun started, and opens the module of
-// the MPI that did. What is in the environment decides: an MPI that nobody asked for is never started.
+// Finds out whether this process is one of several that a launcher started, and how they reach one another:
+// the module of the MPI whose mpirun or srun it was, or TCP. What is in the environment decides: an MPI that
+// nobody asked for is never started.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -99,17 +100,27 @@ static sw_status load(const struct flavour *flavour, const struct sw_mpi_module 
     return SW_OK;
 }
 
-sw_status sw_world_open(double deadline_s, sw_comm **out)
+/* Launchers that start processes and leave it to them to find one another. */
+static sw_status open_tcp(double deadline_s, struct sw_transport *out)
 {
-    const char *choice = getenv("SPILLWAY_MPI");
-    int size = 0;
-    const struct flavour *flavour = find_flavour(&size);
-    const struct sw_mpi_module *module = NULL;
-    struct sw_transport transport;
-    *out = NULL;
-    if (!flavour || size < 2 || (choice && strcmp(choice, "off") == 0)) {
-        return SW_OK;
+    const char *rank = getenv("RANK"), *host = getenv("MASTER_ADDR");
+    const int size = number_of("WORLD_SIZE"), port = number_of("MASTER_PORT");
+    if (!rank || !host || port < 1 || port > 65535) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "WORLD_SIZE is %d, so RANK, MASTER_ADDR and MASTER_PORT are wanted; found "
+                       "RANK %s, MASTER_ADDR %s, MASTER_PORT %s",
+                       size, rank ? rank : "unset", host ? host : "unset",
+                       getenv("MASTER_PORT") ? getenv("MASTER_PORT") : "unset");
     }
+    const struct sw_tcp_options options = {
+        .rank = atoi(rank), .size = size, .host = host, .port = port, .deadline_s = deadline_s};
+    return sw_tcp_open(&options, out);
+}
+
+static sw_status open_mpi(const struct flavour *flavour, int size, double deadline_s,
+                          struct sw_transport *out)
+{
+    const struct sw_mpi_module *module = NULL;
     const sw_status st = load(flavour, &module);
     if (st < 0) {
         return sw_fail_prefix(st,
@@ -117,7 +128,24 @@ sw_status sw_world_open(double deadline_s, sw_comm **out)
                               "(SPILLWAY_MPI=off trains each alone)",
                               size, flavour->name);
     }
-    SW_TRY(sw_mpi_open(module, deadline_s, &transport));
+    return sw_mpi_open(module, deadline_s, out);
+}
+
+sw_status sw_world_open(double deadline_s, sw_comm **out)
+{
+    const char *choice = getenv("SPILLWAY_MPI");
+    const bool off = choice && strcmp(choice, "off") == 0;
+    int size = 0;
+    const struct flavour *flavour = off ? NULL : find_flavour(&size);
+    struct sw_transport transport;
+    *out = NULL;
+    if (flavour && size > 1) {
+        SW_TRY(open_mpi(flavour, size, deadline_s, &transport));
+    } else if (number_of("WORLD_SIZE") > 1) {
+        SW_TRY(open_tcp(deadline_s, &transport));
+    } else {
+        return SW_OK;
+    }
     const sw_status opened = sw_comm_open(&transport, out);
     if (opened < 0) {
         transport.close(transport.ctx, true);
