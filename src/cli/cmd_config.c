@@ -7,12 +7,10 @@
 #include "cli/cli.h"
 #include "spillway/config.h"
 
-static const int64_t not_asked = INT64_MIN;
-
 struct run {
     const char *file, *explain;
     struct words sets;
-    int64_t ranks, n_steps, elastic; /* not_asked: no schedule, no elasticity */
+    int64_t ranks, n_steps, elastic; /* -1: no schedule, no elasticity */
     bool json, docs;
 };
 
@@ -24,14 +22,14 @@ static sw_status ask(const struct run *run, char **out_text, char **out_notes)
         .n_sets = run->sets.n,
         .ranks = (int)run->ranks,
         .json = run->json,
-        .schedule = run->n_steps != not_asked,
-        .n_steps = run->n_steps != not_asked ? (int)run->n_steps : 0,
+        .schedule = run->n_steps >= 0,
+        .n_steps = (int)run->n_steps,
         .elastic_ranks = run->elastic,
     };
     if (run->explain) {
         return sw_config_explain_text(run->explain, out_text);
     }
-    if (run->elastic != not_asked) {
+    if (run->elastic >= 0) {
         return sw_config_elastic_text(&options, out_text);
     }
     return run->docs ? sw_config_docs_text(out_text)
@@ -55,7 +53,7 @@ static int show(const struct command *command, const struct run *run)
 
 int sw_cmd_config(int argc, char **argv)
 {
-    struct run run = {.ranks = 1, .n_steps = not_asked, .elastic = not_asked};
+    struct run run = {.ranks = 1, .n_steps = -1, .elastic = -1};
     struct words files = {0};
     const struct flag flags[] = {
         {"--ranks", FLAG_INT, &run.ranks, "N", "data-parallel ranks of the batch arithmetic (1)",
@@ -81,13 +79,10 @@ int sw_cmd_config(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "one file is wanted; see --help");
     } else if (status < 0 && (run.ranks < 1 || run.ranks > INT_MAX)) {
         status = cli_fail(&command, CLI_REFUSED, "--ranks must be positive");
-    } else if (status < 0 && run.n_steps != not_asked && run.elastic != not_asked) {
+    } else if (status < 0 && run.n_steps > INT_MAX) {
+        status = cli_fail(&command, CLI_REFUSED, "--schedule: at most %d steps", INT_MAX);
+    } else if (status < 0 && run.n_steps >= 0 && run.elastic >= 0) {
         status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic answer one at a time");
-    } else if (status < 0 && run.n_steps != not_asked &&
-               (run.n_steps < 0 || run.n_steps > INT_MAX)) {
-        status = cli_fail(&command, CLI_REFUSED, "--schedule: wanted 0 to %d steps", INT_MAX);
-    } else if (status < 0 && run.elastic != not_asked && run.elastic < 0) {
-        status = cli_fail(&command, CLI_REFUSED, "--elastic must not be negative");
     } else if (status < 0) {
         status = show(&command, &run);
     }
