@@ -26,11 +26,17 @@ struct sw_collectives {
     void (*abort)(void *ctx, sw_status reason);
 };
 
+/* Ranks of one process share its processors: more than this many only wait for each other. */
+enum { SW_THREAD_RANKS_MAX = 64, SW_THREAD_DEADLINE_MAX_S = 1000000 };
+
 /*
  * sw_thread_ranks_open - ranks that are threads of this process.
  *
- * size         each rank r is driven by a thread of its own, with sw_thread_ranks_at(.., r)
+ * size         1 .. SW_THREAD_RANKS_MAX: each rank r is driven by a thread of its own, with
+ *              sw_thread_ranks_at(.., r)
  * deadline_s   longest wait for the others; then those who are missing are named, on every rank
+ *
+ * SW_E_ARG     size or deadline_s is out of range
  */
 struct sw_thread_ranks;
 SW_API sw_status sw_thread_ranks_open(int size, double deadline_s, struct sw_thread_ranks **out);

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/progress.h"
 #include "spillway/checkpoint.h"
+#include "spillway/ranks.h"
 
 struct job {
     const struct sw_train_options *options;
@@ -188,6 +189,10 @@ static sw_status check_options(const struct sw_train_options *o)
     }
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
+    }
+    if (o->ranks < 0 || o->ranks > SW_THREAD_RANKS_MAX) {
+        return SW_FAIL(SW_E_ARG, "--ranks is %lld; wanted at most %d, as threads of one process",
+                       (long long)o->ranks, SW_THREAD_RANKS_MAX);
     }
     return SW_OK;
 }
@@ -405,7 +410,6 @@ static sw_status export_model(struct job *job)
 
 static sw_status set_up(struct job *job)
 {
-    SW_TRY(check_options(job->options));
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
@@ -632,6 +636,7 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
                    struct sw_train_result *result)
 {
     *started = false;
+    SW_TRY(check_options(options));
     return options->ranks > 1 ? train_threads(options, out, started, result)
                               : sw_train_rank(options, NULL, out, started, result);
 }

@@ -176,8 +176,13 @@ static void give_up(void *ctx, sw_status reason)
 
 sw_status sw_thread_ranks_open(int size, double deadline_s, struct sw_thread_ranks **out)
 {
-    if (size < 1) {
-        return SW_FAIL(SW_E_ARG, "%d ranks; wanted at least 1", size);
+    if (size < 1 || size > SW_THREAD_RANKS_MAX) {
+        return SW_FAIL(SW_E_ARG, "%d ranks; wanted 1 to %d, as threads of one process", size,
+                       SW_THREAD_RANKS_MAX);
+    }
+    if (!(deadline_s > 0 && deadline_s <= SW_THREAD_DEADLINE_MAX_S)) {
+        return SW_FAIL(SW_E_ARG, "a deadline of %g s; wanted above 0, at most %d", deadline_s,
+                       SW_THREAD_DEADLINE_MAX_S);
     }
     struct sw_thread_ranks *w = sw_alloc_zero("ranks", 1, sizeof *w);
     SW_TRY_ALLOC(w, "ranks");
