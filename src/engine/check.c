@@ -253,7 +253,8 @@ static sw_status run_case(struct check *c)
 sw_status sw_check_case(const char *path, const struct sw_check_options *options, FILE *out,
                         int *out_failed)
 {
-    struct check c = {.path = path, .options = options, .out = out};
+    static const struct sw_check_options as_recorded;
+    struct check c = {.path = path, .options = options ? options : &as_recorded, .out = out};
     const sw_status st = run_case(&c);
     sw_safetensors_close(c.ref);
     sw_json_close(c.doc);

@@ -83,6 +83,7 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
 {
     struct sw_str text = {0};
     sw_status st = SW_OK;
+    SW_TRY_OPTIONS(options);
     for (int stage = 0; stage < 4 && st >= 0; stage++) {
         st = plan_stage(options, ranks, stage, &text);
     }

@@ -636,6 +636,7 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
                    struct sw_train_result *result)
 {
     *started = false;
+    SW_TRY_OPTIONS(options);
     SW_TRY(check_options(options));
     return options->ranks > 1 ? train_threads(options, out, started, result)
                               : sw_train_rank(options, NULL, out, started, result);
