@@ -163,6 +163,33 @@ static void each_is_refused_by_name(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* What the program prints is read by other programs, and copied into documents. */
+static void lines_end_where_their_text_ends(void **state)
+{
+    static const char *const commands[] = {
+        "--help",
+        "train --help",
+        "doctor --threads 1",
+        "plan --model gpt2-tiny",
+        "plan --model gpt2-tiny --ranks 2",
+        "config seed.json",
+        "config --explain fp16",
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(commands); i++) {
+        char err[512], path[128], *text = NULL;
+        size_t len = 0;
+        assert_int_equal(run(commands[i], err, sizeof err), 0);
+        snprintf(path, sizeof path, "%s/out.txt", folder);
+        assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+        assert_true(len > 0);
+        if (strstr(text, " \n")) {
+            fail_msg("spillway %s: a line ends in a blank", commands[i]);
+        }
+        sw_free(text);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -251,6 +278,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
+                                       cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
