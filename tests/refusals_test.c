@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user gets wrong, through the program: one line on standard error that names the thing, status 2
-// when it was refused before it started (1 while running), nothing else touched.
+// when it was refused before it started (1 while running), nothing else touched. And that the commands that
+// follow a training find what it left.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,25 @@ static void each_is_refused_by_name(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* An exported checkpoint, of a run or the run's newest, is a model that runs on its own. */
+static void an_export_has_its_tokenizer(void **state)
+{
+    static const char *const commands[] = {
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output run --data text.txt",
+        "export run --output newest",
+        "export run/checkpoint-1 --output one --dtype bf16",
+        "generate --model newest --prompt word --tokens 2",
+        "generate --model one --prompt word --tokens 2",
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(commands); i++) {
+        char err[4096];
+        if (run(commands[i], err, sizeof err) != 0) {
+            fail_msg("spillway %s: %s", commands[i], err);
+        }
+    }
+}
+
 /* What the program prints is read by other programs, and copied into documents. */
 static void lines_end_where_their_text_ends(void **state)
 {
@@ -279,6 +299,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
+                                       cmocka_unit_test(an_export_has_its_tokenizer),
                                        cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -408,6 +408,19 @@ static sw_status export_model(struct job *job)
     return SW_OK;
 }
 
+/* The tokenizer beside the checkpoints: what is exported of one has the words for its numbers, even when
+ * the text that they were made from is gone. */
+static sw_status save_tokenizer(const struct job *job)
+{
+    char path[4096];
+    if (!job->tokenizer || !job->leads) {
+        return SW_OK;
+    }
+    snprintf(path, sizeof path, "%s/tokenizer", job->options->output);
+    SW_TRY(sw_mkdirs(path));
+    return sw_tokenizer_save(job->tokenizer, path);
+}
+
 static sw_status set_up(struct job *job)
 {
     SW_TRY(open_tokenizer(job));
@@ -421,6 +434,7 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    SW_TRY(save_tokenizer(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
