@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TIMEOUT 300
+// TIMEOUT 1200
 // ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and any number of ranks equal to
 // one, for every precision, with dropout, clipping, a tied and a frozen tensor, odd sizes, and more ranks
 // than micro-batches; a checkpoint of some ranks goes on at any other number and stage to the same bits.
@@ -141,7 +141,7 @@ static void run(struct job *job)
     struct rank ranks[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     memset(weights, 0, sizeof weights);
-    assert_int_equal(sw_thread_ranks_open(job->ranks, 60, &world), SW_OK);
+    assert_int_equal(sw_thread_ranks_open(job->ranks, 600, &world), SW_OK);
     for (int i = 0; i < job->ranks; i++) {
         struct rank *r = &ranks[i];
         *r = (struct rank){.job = job, .weights = weights, .ops = sw_thread_ranks_at(world, i)};
