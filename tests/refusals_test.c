@@ -71,6 +71,11 @@ static const struct {
     {TRAIN "text.txt --frobnicate", 2, "--frobnicate"},
     {TRAIN "text.txt --seed", 2, "--seed wants"},
     {TRAIN "text.txt --seed nine", 2, "whole number"},
+    {TRAIN "text.txt --seq-len 16 --sample-every 9 --sample-prompt ~", 2, "--sample-prompt"},
+    {TRAIN "text.txt --seq-len 4 --sample-every 9 --sample-prompt word", 2, "fewer than 4"},
+    {TRAIN "text.txt --val-data text.txt", 2, "--eval-every"},
+    {TRAIN "text.txt --device-memory -5", 2, "--set spillway.device_memory=-5: "},
+    {"train --model '' --steps 2 --output o --data text.txt", 2, "--model"},
     {TRAIN "text.txt --ranks 65", 2, "--ranks is 65"},
     {TRAIN "text.txt --ranks 2 --deadline 1e300", 2, "deadline of 1e+300 s"},
     {TRAIN "text.txt --seed -1", 2, "--seed: wanted"},
@@ -119,6 +124,10 @@ static const struct {
     {"train --model incomplete --steps 2 --output o --data text.txt", 2, "missing"},
     {"generate --prompt x", 2, "--model"},
     {"generate --model small.json --prompt x --tokens 0", 2, "--tokens"},
+    {"generate --model small.json --prompt x --tokens 9223372036854775807", 2, "--tokens"},
+    {"generate --model small.json --prompt x --top-p 1.5", 2, "--top-p"},
+    {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
+    {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
     {"eval --model nowhere --data text.txt", 2, "nowhere"},
     {"plan --model gpt3", 2, "gpt3"},
     {"check nowhere", 2, "nowhere"},
@@ -172,7 +181,9 @@ static void an_export_has_its_tokenizer(void **state)
         "export run --output newest",
         "export run/checkpoint-1 --output one --dtype bf16",
         "generate --model newest --prompt word --tokens 2",
+        "generate --model newest --prompt word",
         "generate --model one --prompt word --tokens 2",
+        "generate --model one --prompt word --tokens 2 --top-k 3 --top-p 0.5",
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(commands); i++) {
@@ -260,6 +271,12 @@ static int set_up(void **state)
         "lion.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
     put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
+    char many[128];
+    snprintf(many, sizeof many, "%s/many", folder);
+    assert_int_equal(mkdir(many, 0755), 0);
+    put_text("many/chars.json",
+             "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
+             "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\", \"r\", \"s\", \"t\", \"u\"]");
     static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
                                           "incomplete"};
     for (size_t i = 0; i < SW_LEN(folders); i++) {
