@@ -141,6 +141,7 @@ static const struct {
     {"tokenize --tokenizer nowhere", 2, "nowhere"},
     {"checkpoint verify nowhere", 1, "nowhere"},
     {"checkpoint frob", 2, "ls"},
+    {"checkpoint ls nowhere", 1, "nowhere"},
     {"export nowhere --output e", 1, "nowhere"},
 };
 

@@ -49,7 +49,7 @@ static sw_status generate(const struct run *run, bool *started)
     int64_t n_new = run->tokens;
     if (st >= 0 && n_new < 1) { /* by default what the model has room for */
         const int64_t room = sw_engine_seq_len(engine) - prompt.len;
-        n_new = room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
+        n_new = room < 1 ? 1 : room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
     }
     out = st < 0 ? NULL : malloc((size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
     if (st >= 0 && !out) {
