@@ -77,7 +77,7 @@ if(SPILLWAY_EXAMPLES AND TARGET spillway)
         if(BUILD_TESTING)
             add_test(NAME example/${stem} COMMAND example_${stem}
                 WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
-            set_tests_properties(example/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
+            set_tests_properties(example/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
                 LABELS example)
         endif()
     endforeach()

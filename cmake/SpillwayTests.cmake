@@ -21,7 +21,7 @@ function(sw_test label source)
 
     file(STRINGS "${source}" head LIMIT_INPUT 2000)
     set(labels ${label})
-    set(timeout 120)
+    set(timeout 600) # against what hangs; a loaded machine takes many times what is usual
     foreach(line IN LISTS head)
         if(line MATCHES "^// LABEL ([a-z]+)")
             list(APPEND labels ${CMAKE_MATCH_1})

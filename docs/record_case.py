@@ -32,13 +32,17 @@ def run(model):
     return {k: v.detach().clone() for k, v in (r | {f"after.{n}": p for n, p in params.items()}).items()}
 
 model.eval().save_pretrained(sys.argv[2])
+start = {f"after.{n}": p.detach().clone().double() for n, p in model.named_parameters()}
 exact, single = run(copy.deepcopy(model).double()), run(model)
 top = max(v.abs().max() for k, v in exact.items() if k.startswith("grad."))
 
 def worst(prefix, scale=lambda v: 1.0):
     return max([1e-6] + [10 * float(((single[k] - v).abs() / scale(v)).max()) for k, v in exact.items() if k.startswith(prefix)])
 
+apart = sum(((single[k] - exact[k]) ** 2).sum() for k in start)
+moved = sum(((exact[k] - v) ** 2).sum() for k, v in start.items())
 tolerance = {"logits_abs": worst("output.logits"), "hidden_abs": worst("output.hidden."), "after_abs": worst("after."),
+             "after_update_rel": max(1e-6, 10 * float(apart / moved) ** 0.5),
              "loss_rel": worst("output.loss", torch.abs), "grad_rel_to_max": worst("grad.", lambda v: max(v.abs().max(), top / 1000)),
              "train_loss_rel": worst("train.loss", torch.abs), "train_grad_norm_rel": worst("train.grad_norm", torch.abs)}
 single |= {"input.input_ids": ids[0].clone(), "input.labels": ids[0].clone(), "train.input_ids": ids[1:].clone(),

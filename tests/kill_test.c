@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TIMEOUT 300
+// TIMEOUT 1800
 // A training that is killed at random moments, at writes, fsyncs and renames of its saves, or stopped by a
 // signal, and resumed on another number of ranks at another ZeRO stage, ends with the bytes of the run of one
 // rank that was never stopped, and its metrics hold each step once.
@@ -123,8 +123,19 @@ static void killed_at_random_moments(void **state)
             assert_int_equal(system(command), 0);
         }
     }
-    assert_true(hit > 0);
     run_to_the_end(output);
+    /* Runs may be faster than the one that was timed: earlier, until one is met. */
+    for (double pause = whole_s / 2; hit == 0; pause /= 2) {
+        output = at("killed.early");
+        const pid_t pid = start(output, NULL);
+        pause_s(pause);
+        kill(pid, SIGKILL);
+        hit += WIFSIGNALED(finish(pid));
+        run_to_the_end(output);
+        char command[320];
+        snprintf(command, sizeof command, "rm -rf %s", output);
+        assert_int_equal(system(command), 0);
+    }
 }
 
 static void killed_inside_a_save(void **state)

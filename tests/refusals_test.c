@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user gets wrong, through the program: one line on standard error that names the thing, status 2
-// when it was refused before it started (1 while running), nothing else touched.
+// when it was refused before it started (1 while running), nothing else touched. And that the commands that
+// follow a training find what it left.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,18 @@ static const struct {
     {TRAIN "text.txt --frobnicate", 2, "--frobnicate"},
     {TRAIN "text.txt --seed", 2, "--seed wants"},
     {TRAIN "text.txt --seed nine", 2, "whole number"},
+    {TRAIN "text.txt --seq-len 16 --sample-every 9 --sample-prompt ~", 2, "--sample-prompt"},
+    {TRAIN "text.txt --seq-len 4 --sample-every 9 --sample-prompt word", 2, "fewer than 4"},
+    {TRAIN "text.txt --val-data text.txt", 2, "--eval-every"},
+    {TRAIN "text.txt --device-memory -5", 2, "--set spillway.device_memory=-5: "},
+    {"train --model '' --steps 2 --output o --data text.txt", 2, "--model"},
+    {TRAIN "text.txt --ranks 65", 2, "--ranks is 65"},
+    {TRAIN "text.txt --ranks 2 --deadline 1e300", 2, "deadline of 1e+300 s"},
+    {TRAIN "text.txt --seed -1", 2, "--seed: wanted"},
+    {TRAIN "text.txt --threads -1", 2, "--threads: wanted"},
+    {TRAIN "text.txt --deadline nan", 2, "--deadline: wanted"},
+    {TRAIN "text.txt --seed 1 --seed=2", 2, "--seed is given twice"},
+    {TRAIN "text.txt --steps 3", 2, "--steps is given twice"},
     {"train --model gpt2-tiny --steps 0 --output o --data text.txt", 2, "--steps"},
     {TRAIN "missing.txt", 2, "missing.txt"},
     {TRAIN "empty.txt", 2, "empty.txt"},
@@ -90,9 +103,16 @@ static const struct {
     {TRAIN "text.txt --deepspeed offload.json", 2, "offload_optimizer"},
     {TRAIN "text.txt --deepspeed lion.json", 2, "Lion"},
     {TRAIN "text.txt --deepspeed seed.json --seed 4", 2, "spillway.seed"},
+    {TRAIN "text.txt --set spillway.seed=3 --seed 4", 2, ": spillway.seed is 3"},
+    {TRAIN "text.txt --seed 4 --set spillway.seed=3", 2, ": spillway.seed is 3"},
+    {TRAIN "text.txt --set 'spillway={\"seed\": 3}' --seed 4", 2, ": spillway.seed is 3"},
+    {TRAIN "text.txt --threads 1 --set spillway.threads=2", 2, "spillway.threads"},
+    {TRAIN "text.txt --device-memory 1GiB --set spillway.device_memory=2GiB", 2, "device_memory"},
+    {TRAIN "text.txt --host-memory 1GiB --set spillway.host_memory=2GiB", 2, "host_memory"},
     {TRAIN "text.txt --device-memory 100KiB", 2, "missing"},
     {TRAIN "text.txt --set spillway.recompute=sometimes", 2, "recompute"},
-    {TRAIN "text.txt --output /proc/nowhere", 2, "/proc/nowhere"},
+    {"train --model gpt2-tiny --steps 2 --data text.txt --output /proc/nowhere", 2,
+     "/proc/nowhere"},
     {TRAIN "ids.bin", 2, "ids.bin"},
     {TRAIN "text.txt --tokenizer nowhere", 2, "nowhere"},
     {TRAIN "bad.jsonl", 2, "bad.jsonl"},
@@ -104,6 +124,10 @@ static const struct {
     {"train --model incomplete --steps 2 --output o --data text.txt", 2, "missing"},
     {"generate --prompt x", 2, "--model"},
     {"generate --model small.json --prompt x --tokens 0", 2, "--tokens"},
+    {"generate --model small.json --prompt x --tokens 9223372036854775807", 2, "--tokens"},
+    {"generate --model small.json --prompt x --top-p 1.5", 2, "--top-p"},
+    {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
+    {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
     {"eval --model nowhere --data text.txt", 2, "nowhere"},
     {"plan --model gpt3", 2, "gpt3"},
     {"plan --model gpt2-tiny --ranks 2 --stage 4", 2, "--stage"},
@@ -113,10 +137,17 @@ static const struct {
     {"estimate --parameters 5 --largest-layer 6", 2, "largest layer"},
     {"estimate --parameters 5 --nodes 0", 2, "positive"},
     {"check nowhere", 2, "nowhere"},
+    {"check nowhere --ranks 65", 2, "--ranks is 65"},
+    {"check nowhere --ranks 4294967297", 2, "--ranks is 4294967297"},
     {"config missing.json", 2, "missing.json"},
+    {"config seed.json --elastic 2", 2, "elasticity.enabled"},
+    {"config seed.json --elastic -1", 2, "--elastic"},
+    {"config seed.json --schedule -1", 2, "--schedule"},
+    {"config seed.json --schedule 2 --elastic 2", 2, "--elastic"},
     {"tokenize --tokenizer nowhere", 2, "nowhere"},
     {"checkpoint verify nowhere", 1, "nowhere"},
     {"checkpoint frob", 2, "ls"},
+    {"checkpoint ls nowhere", 1, "nowhere"},
     {"export nowhere --output e", 1, "nowhere"},
 };
 
@@ -147,6 +178,54 @@ static void each_is_refused_by_name(void **state)
         }
     }
     assert_int_equal(wrong, 0);
+}
+
+/* An exported checkpoint, of a run or the run's newest, is a model that runs on its own. */
+static void an_export_has_its_tokenizer(void **state)
+{
+    static const char *const commands[] = {
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output run --data text.txt",
+        "export run --output newest",
+        "export run/checkpoint-1 --output one --dtype bf16",
+        "generate --model newest --prompt word --tokens 2",
+        "generate --model newest --prompt word",
+        "generate --model one --prompt word --tokens 2",
+        "generate --model one --prompt word --tokens 2 --top-k 3 --top-p 0.5",
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(commands); i++) {
+        char err[4096];
+        if (run(commands[i], err, sizeof err) != 0) {
+            fail_msg("spillway %s: %s", commands[i], err);
+        }
+    }
+}
+
+/* What the program prints is read by other programs, and copied into documents. */
+static void lines_end_where_their_text_ends(void **state)
+{
+    static const char *const commands[] = {
+        "--help",
+        "train --help",
+        "doctor --threads 1",
+        "plan --model gpt2-tiny",
+        "plan --model gpt2-tiny --ranks 2",
+        "config seed.json",
+        "config --explain fp16",
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(commands); i++) {
+        char err[512], path[128], *text = NULL;
+        size_t len = 0;
+        assert_int_equal(run(commands[i], err, sizeof err), 0);
+        snprintf(path, sizeof path, "%s/out.txt", folder);
+        assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+        assert_true(len > 0);
+        if (strstr(text, " \n")) {
+            fail_msg("spillway %s: a line ends in a blank", commands[i]);
+        }
+        sw_free(text);
+    }
 }
 
 static int set_up(void **state)
@@ -199,6 +278,12 @@ static int set_up(void **state)
         "lion.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
     put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
+    char many[128];
+    snprintf(many, sizeof many, "%s/many", folder);
+    assert_int_equal(mkdir(many, 0755), 0);
+    put_text("many/chars.json",
+             "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
+             "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\", \"r\", \"s\", \"t\", \"u\"]");
     static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
                                           "incomplete"};
     for (size_t i = 0; i < SW_LEN(folders); i++) {
@@ -237,6 +322,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
+                                       cmocka_unit_test(an_export_has_its_tokenizer),
+                                       cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

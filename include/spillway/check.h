@@ -21,6 +21,7 @@ struct sw_check_options {
 /*
  * sw_check_case - run a case and print one row a quantity: largest error, tolerance, verdict.
  *
+ * options      NULL: as recorded
  * out_failed   rows that failed; a recorded quantity that is not understood is one of them
  *
  * SW_E_IO, SW_E_FORMAT  the folder holds no readable case

@@ -57,12 +57,17 @@ SW_API void sw_comm_close(sw_comm *comm, bool failed);
 SW_API int sw_comm_rank(const sw_comm *comm);
 SW_API int sw_comm_size(const sw_comm *comm);
 
+/* Ranks of one process share its processors: more than this many only wait for each other. */
+enum { SW_THREAD_RANKS_MAX = 64, SW_DEADLINE_MAX_S = 1000000 };
+
 /*
  * sw_threads_open - ranks that are threads of this process.
  *
- * size         rank r is driven by a thread of its own, with comms[r]
+ * size         1 .. SW_THREAD_RANKS_MAX; rank r is driven by a thread of its own, with comms[r]
  * deadline_s   longest wait for the others; then those who are missing are named, on every rank
  * out_comms    [size] filled; each sw_comm_close, when no rank uses any of them any more
+ *
+ * SW_E_ARG     size or deadline_s is out of range
  */
 SW_API sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comms);
 /* Opens, calls fn once a rank, each on a thread of its own, and closes. A rank that fails aborts; the

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* All zero but the path is a legal start. */
+/* All zero but the path is a legal start; no options at all (NULL) are SW_E_ARG. */
 struct sw_config_options {
     const char *path;
     const char *const *sets; /* [n_sets] "a.b=value" edits of the file, in order */

@@ -122,6 +122,7 @@ struct sw_tokenize_options {
     bool special; /* template tokens when encoding; special tokens kept when decoding */
     const char *name; /* of the input, for messages; NULL: "standard input" */
 };
+/* options      NULL: all zero */
 SW_API sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
                                     const struct sw_tokenize_options *options, FILE *in, FILE *out);
 
@@ -155,6 +156,7 @@ struct sw_dataset_options {
     uint64_t seed;      /* of the order of the training samples */
 };
 
+/* options      required: NULL is SW_E_ARG */
 SW_API sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out);
 SW_API void sw_dataset_close(struct sw_dataset *dataset);
 

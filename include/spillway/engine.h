@@ -35,7 +35,7 @@ struct sw_batch {
  * sw_cross_entropy or sw_linear_cross_entropy). Called once for each program. */
 typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
 
-/* All zero is a legal start; fields that do not apply stay zero. */
+/* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are SW_E_ARG. */
 struct sw_engine_options {
     /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
     const char *config_path;
@@ -142,6 +142,7 @@ struct sw_save_options {
     int keep_last;   /* 0 = all */
     double val_loss; /* NaN = unknown; the best one is kept besides */
 };
+/* options      NULL: all are kept, and the validation loss is unknown */
 SW_API sw_status sw_save(sw_engine *engine, const char *folder,
                          const struct sw_save_options *options);
 /* The newest complete checkpoint of the folder, or a checkpoint itself. SW_PENDING: there is none. */
@@ -157,7 +158,8 @@ struct sw_sampling {
     int32_t stop_id; /* ends the text; -1 = none */
 };
 /* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when not
- * NULL, [n_new, V]: what each was chosen from. Needs generate_tokens >= n_prompt + n_new. */
+ * NULL, [n_new, V]: what each was chosen from. sampling NULL: greedy, up to n_new. Needs generate_tokens
+ * >= n_prompt + n_new. */
 SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
                              int64_t n_new, const struct sw_sampling *sampling, int32_t *out,
                              int64_t *out_n, float *logits);

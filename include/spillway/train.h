@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* All zero plus model, data and output is a legal start. Strings are borrowed for the call. */
+/* All zero plus model, data, output and steps is a legal start; no options at all (NULL) are SW_E_ARG. Strings are
+ * borrowed for the call. */
 struct sw_train_options {
     const char *model;       /* folder, config.json or preset */
     const char *const *data; /* [n_data] paths or globs */

@@ -90,6 +90,14 @@ void sw_alloc_fail_nth(int64_t n);
         }                                                                                          \
     } while (0)
 
+/* The same in a public function that was given no options at all. */
+#define SW_TRY_OPTIONS(options)                                                                    \
+    do {                                                                                           \
+        if (!(options)) {                                                                          \
+            return SW_FAIL(SW_E_ARG, "%s: options are NULL", __func__);                            \
+        }                                                                                          \
+    } while (0)
+
 /* ---- arena: freed whole; blocks are zeroed and 16-byte aligned ---- */
 
 struct sw_arena {

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "spillway/check.h"
+#include "spillway/comm.h"
 
 int sw_cmd_check(int argc, char **argv)
 {
@@ -23,19 +24,28 @@ int sw_cmd_check(int argc, char **argv)
     if (status < 0 && cases.n == 0) {
         status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");
     }
+    if (status < 0 && ranks > SW_THREAD_RANKS_MAX) {
+        status = cli_fail(&command, CLI_REFUSED, "--ranks is %lld; wanted at most %d",
+                          (long long)ranks, SW_THREAD_RANKS_MAX);
+    }
     if (status < 0) {
         const struct sw_check_options options = {sets.items, sets.n, (int)ranks};
-        int n_failed = 0;
+        int n_failed = 0, n_refused = 0;
         status = CLI_DONE;
         for (int i = 0; i < cases.n; i++) {
             int failed = 0;
             if (sw_check_case(cases.items[i], &options, stdout, &failed) < 0) {
                 status = cli_error(&command, CLI_REFUSED);
+                n_refused++;
             }
             n_failed += failed;
         }
-        printf("%d case%s, %d row%s failed\n", cases.n, cases.n == 1 ? "" : "s", n_failed,
+        printf("%d case%s, %d row%s failed", cases.n, cases.n == 1 ? "" : "s", n_failed,
                n_failed == 1 ? "" : "s");
+        if (n_refused > 0) {
+            printf(", %d case%s refused", n_refused, n_refused == 1 ? "" : "s");
+        }
+        putchar('\n');
         status = status == CLI_DONE && n_failed > 0 ? CLI_FAILED : status;
     }
     cli_free_words(&cases);

@@ -79,10 +79,10 @@ int sw_cmd_config(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "one file is wanted; see --help");
     } else if (status < 0 && (run.ranks < 1 || run.ranks > INT_MAX)) {
         status = cli_fail(&command, CLI_REFUSED, "--ranks must be positive");
-    } else if (status < 0 && (run.n_steps < -1 || run.n_steps > INT_MAX)) {
-        status = cli_fail(&command, CLI_REFUSED, "--schedule must not be negative");
-    } else if (status < 0 && run.elastic < -1) {
-        status = cli_fail(&command, CLI_REFUSED, "--elastic must not be negative");
+    } else if (status < 0 && run.n_steps > INT_MAX) {
+        status = cli_fail(&command, CLI_REFUSED, "--schedule: at most %d steps", INT_MAX);
+    } else if (status < 0 && run.n_steps >= 0 && run.elastic >= 0) {
+        status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic answer one at a time");
     } else if (status < 0) {
         status = show(&command, &run);
     }

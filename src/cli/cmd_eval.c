@@ -58,6 +58,7 @@ static sw_status evaluate(const struct run *run, bool *started)
         .sets = run->sets.items,
         .n_sets = run->sets.n,
         .model = run->model,
+        .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0,
         .seq_len = run->seq_len,
         .no_train = true,
         .want_eval = true,

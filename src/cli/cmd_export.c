@@ -2,11 +2,26 @@
 // spillway export - a checkpoint as a Hugging Face folder.
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "spillway/checkpoint.h"
 #include "spillway/data.h"
 #include "spillway/tensor.h"
+
+/* The tokenizer of a run stands beside its checkpoints; NULL where there is none. */
+static const char *tokenizer_of(const char *checkpoint, char *buf, size_t cap)
+{
+    static const char *const above[] = {"",
+                                        "/.."}; /* a folder of checkpoints stands for its newest */
+    for (size_t i = 0; i < sizeof above / sizeof above[0]; i++) {
+        snprintf(buf, cap, "%s%s/tokenizer", checkpoint, above[i]);
+        if (access(buf, R_OK) == 0) {
+            return buf;
+        }
+    }
+    return NULL;
+}
 
 int sw_cmd_export(int argc, char **argv)
 {
@@ -16,8 +31,8 @@ int sw_cmd_export(int argc, char **argv)
         {"--output", FLAG_TEXT, &output, "DIR", "the Hugging Face folder to write", 0},
         {"--dtype", FLAG_TEXT, &dtype_name, "f32|bf16|f16",
          "of the weights (f32, as checkpoints have them)", 0},
-        {"--tokenizer", FLAG_TEXT, &tokenizer_path, "DIR", "put these tokenizer files beside them",
-         0},
+        {"--tokenizer", FLAG_TEXT, &tokenizer_path, "DIR",
+         "put these tokenizer files beside them (those of the run)", 0},
     };
     const struct command command = {
         "export", "CHECKPOINT --output DIR [--dtype D] [--tokenizer DIR]",
@@ -34,6 +49,8 @@ int sw_cmd_export(int argc, char **argv)
     }
     if (status < 0) {
         sw_tokenizer *tokenizer = NULL;
+        char own[4096];
+        tokenizer_path = tokenizer_path ? tokenizer_path : tokenizer_of(path, own, sizeof own);
         sw_status st = tokenizer_path ? sw_tokenizer_open(tokenizer_path, NULL, &tokenizer) : SW_OK;
         st = st < 0 ? st : sw_checkpoint_export(path, output, dtype);
         st = st < 0 || !tokenizer ? st : sw_tokenizer_save(tokenizer, output);

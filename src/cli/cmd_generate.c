@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway generate - continues a prompt; the text goes to standard output.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/model_flags.h"
+
+enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
 
 struct run {
     const char *model, *tokenizer, *prompt;
@@ -37,16 +40,25 @@ static sw_status generate(const struct run *run, bool *started)
             .sets = run->sets.items,
             .n_sets = run->sets.n,
             .model = run->model,
+            .vocab_size = sw_tokenizer_vocab_size(tokenizer),
             .no_train = true,
-            .generate_tokens = prompt.len + run->tokens,
+            .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
         };
         st = sw_initialize(&options, &engine);
     }
-    out = malloc((size_t)run->tokens * sizeof *out);
-    if (st >= 0 && out) {
+    int64_t n_new = run->tokens;
+    if (st >= 0 && n_new < 1) { /* by default what the model has room for */
+        const int64_t room = sw_engine_seq_len(engine) - prompt.len;
+        n_new = room < 1 ? 1 : room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
+    }
+    out = st < 0 ? NULL : malloc((size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
+    if (st >= 0 && !out) {
+        st = SW_E_NOMEM;
+    }
+    if (st >= 0) {
         *started = true;
         sampling.stop_id = run->ignore_eos ? -1 : eos;
-        st = sw_generate(engine, prompt.ptr, prompt.len, run->tokens, &sampling, out, &n, NULL);
+        st = sw_generate(engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL);
     }
     if (st >= 0) {
         st = sw_tokenizer_decode(tokenizer, out, n, true, &text, NULL);
@@ -64,13 +76,16 @@ static sw_status generate(const struct run *run, bool *started)
 
 int sw_cmd_generate(int argc, char **argv)
 {
-    struct run run = {.tokens = 100, .prompt = "", .seed = 42};
+    struct run run = {
+        .tokens = NOT_GIVEN, .prompt = "", .seed = 42, .sampling.temperature = NAN /* not given */};
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
-        {"--tokens", FLAG_INT, &run.tokens, "N", "new tokens at most (100)", 0},
-        {"--temperature", FLAG_REAL, &run.sampling.temperature, "X", "0 = greedy (0)", 0},
+        {"--tokens", FLAG_INT, &run.tokens, "N",
+         "new tokens at most (100, or what the context has room for)", 0},
+        {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
+         "0 = greedy (0; 1 with --top-k or --top-p)", 0},
         {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
         {"--top-p", FLAG_REAL, &run.sampling.top_p, "P", "draw from the likeliest share P (all)",
          0},
@@ -85,11 +100,13 @@ int sw_cmd_generate(int argc, char **argv)
     if (status < 0 && !run.model) {
         status = cli_fail(&command, CLI_REFUSED, "--model is wanted; see --help");
     }
-    if (status < 0 && (run.tokens < 1 || run.sampling.temperature < 0 || run.sampling.top_k < 0 ||
-                       run.sampling.top_p < 0 || run.sampling.top_p > 1)) {
+    if (status < 0 && (run.tokens == 0 || run.tokens > INT32_MAX || run.sampling.top_p > 1)) {
         status =
-            cli_fail(&command, CLI_REFUSED,
-                     "wanted --tokens >= 1, --temperature >= 0, --top-k >= 0, 0 <= --top-p <= 1");
+            cli_fail(&command, CLI_REFUSED, "wanted 1 <= --tokens <= %d, --top-p <= 1", INT32_MAX);
+    }
+    if (isnan(run.sampling.temperature)) {
+        const bool draws = run.sampling.top_k > 0 || run.sampling.top_p > 0;
+        run.sampling.temperature = draws ? 1 : 0;
     }
     if (status < 0) {
         bool started = false;

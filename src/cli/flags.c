@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,16 +87,16 @@ static const char *store(const struct flag *flag, const char *value)
     switch (flag->type) {
     case FLAG_INT: {
         const long long number = strtoll(value, &end, 10);
-        if (end == value || *end || errno) {
-            return "a whole number";
+        if (end == value || *end || errno || number < 0) { /* nothing here counts below 0 */
+            return "a whole number, not negative";
         }
         *(int64_t *)flag->to = number;
         return NULL;
     }
     case FLAG_REAL: {
         const double number = strtod(value, &end);
-        if (end == value || *end || errno) {
-            return "a number";
+        if (end == value || *end || errno || !(number >= 0 && isfinite(number))) {
+            return "a number, not negative";
         }
         *(double *)flag->to = number;
         return NULL;
@@ -125,6 +126,7 @@ static int take_program(const struct command *command, int n, char **words, stru
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
                  bool takes_program)
 {
+    uint64_t seen = 0; /* flags with one value: the second would win over the first in silence */
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -151,6 +153,11 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         if (!flag || (flag->type == FLAG_BOOL && equals)) {
             return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
         }
+        const uint64_t bit = UINT64_C(1) << (flag - command->flags);
+        if (seen & bit && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
+            return cli_fail(command, CLI_REFUSED, "%s is given twice", flag->name);
+        }
+        seen |= bit;
         const char *value = equals ? equals + 1 : NULL;
         if (!value && flag->type != FLAG_BOOL) {
             value = i + 1 < argc ? argv[++i] : NULL;

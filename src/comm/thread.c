@@ -289,8 +289,13 @@ static void leave(void *ctx, bool failed)
 
 sw_status sw_thread_transports_open(int size, double deadline_s, struct sw_transport *out)
 {
-    if (size < 1) {
-        return SW_FAIL(SW_E_ARG, "%d ranks; wanted at least 1", size);
+    if (size < 1 || size > SW_THREAD_RANKS_MAX) {
+        return SW_FAIL(SW_E_ARG, "%d ranks; wanted 1 to %d, as threads of one process", size,
+                       SW_THREAD_RANKS_MAX);
+    }
+    if (!(deadline_s > 0 && deadline_s <= SW_DEADLINE_MAX_S)) {
+        return SW_FAIL(SW_E_ARG, "a deadline of %g s; wanted above 0, at most %d", deadline_s,
+                       SW_DEADLINE_MAX_S);
     }
     const size_t n = (size_t)size;
     struct world *w = sw_alloc_zero("comm", 1, sizeof *w);

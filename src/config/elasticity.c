@@ -366,6 +366,7 @@ sw_status sw_config_elastic_text(const struct sw_config_options *options, char *
     struct sw_config *config;
     struct sw_config_elastic elastic;
     struct sw_str text = {0};
+    SW_TRY_OPTIONS(options);
     SW_TRY(sw_config_load(options->path, options->sets, options->n_sets, &config));
     const sw_status st = sw_config_elastic(config, options->elastic_ranks, &elastic);
     sw_config_close(config);

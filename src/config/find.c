@@ -29,7 +29,10 @@ const char *sw_config_where(const struct sw_config_impl *impl, int line, char *b
     if (line > 0) {
         snprintf(buf, cap, "%s:%d", impl->name, line);
     } else if (line < 0 && -line - 1 < impl->n_sets) {
-        snprintf(buf, cap, "--set %s", impl->sets[-line - 1]);
+        const char *set = impl->sets[-line - 1], *equals = strchr(set, '=');
+        const int key = equals ? (int)(equals - set) : (int)strlen(set);
+        const bool flag = key > 0 && set[key - 1] == '?'; /* stands for a flag of the program */
+        snprintf(buf, cap, "--set %.*s%s", flag ? key - 1 : key, set, equals ? equals : "");
     } else {
         snprintf(buf, cap, "%s", impl->name);
     }

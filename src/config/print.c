@@ -414,7 +414,8 @@ void sw_config_write_docs(struct sw_str *out)
         "missing outer braces are accepted. Unknown and duplicate keys are errors, with file, line and\n"
         "the nearest known key. `--set a.b=1` edits the file's tree before it is read.\n"
         "`spillway config FILE` prints effective values and where each came from, `spillway config\n"
-        "--explain KEY` one key of this page. What differs from DeepSpeed is in "
+        "--explain KEY` one key of this page, `--schedule N` the rates of the first N steps, `--elastic N` what\n"
+        "`elasticity` makes of N ranks. What differs from DeepSpeed is in "
         "[differences.md](differences.md).\n\n"
         "State: **built** acts; **accepted, no effect** is taken and says why nothing is lost;\n"
         "**not built yet** is refused by name before training, when it differs from its default.\n\n");

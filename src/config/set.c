@@ -42,23 +42,24 @@ static sw_status put(struct sw_config_impl *impl, struct sw_json *parent, const 
     return SW_OK;
 }
 
-/* "key?=value" comes from a flag of the program that means the same as the key: the file may leave it
- * out or say the same, but not something else. */
+/* "key?=value" comes from a flag of the program that means the same as the key: the file and --set may
+ * leave it out or say the same, but not something else. */
 static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw_json *parent,
                               const char *path, const char *key, const char *value)
 {
     const struct sw_json *given = sw_json_get(parent, key);
-    if (!given || given->line <= 0) {
+    if (!given || given->line == 0) {
         return SW_OK;
     }
     struct sw_str text = {0};
+    char place[256];
     sw_json_write(given, 0, &text);
     const bool same = strcmp(sw_str_text(&text), value) == 0 ||
                       (given->type == SW_JSON_STRING && strcmp(given->string, value) == 0);
-    const sw_status st =
-        same ? SW_OK
-             : SW_FAIL(SW_E_CONFIG, "%s:%d: %s is %s and the flag says %s",
-                       sw_json_name(impl->given), given->line, path, sw_str_text(&text), value);
+    const sw_status st = same ? SW_OK
+                              : SW_FAIL(SW_E_CONFIG, "%s: %s is %s and the flag says %s",
+                                        sw_config_where(impl, given->line, place, sizeof place),
+                                        path, sw_str_text(&text), value);
     sw_str_fini(&text);
     return st;
 }

@@ -233,6 +233,7 @@ static int32_t pad_id(const struct sw_tokenizer *tokenizer)
 sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out)
 {
     sw_status st;
+    SW_TRY_OPTIONS(options);
     int64_t vocab_size = options->vocab_size;
     if (vocab_size == 0 && options->tokenizer) {
         vocab_size = sw_tokenizer_vocab_size(options->tokenizer);

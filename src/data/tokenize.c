@@ -182,6 +182,8 @@ static sw_status do_lines(struct stream_job *job, FILE *in, FILE *out)
 sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
                              const struct sw_tokenize_options *options, FILE *in, FILE *out)
 {
+    static const struct sw_tokenize_options plain;
+    options = options ? options : &plain;
     struct stream_job job = {.tokenizer = tokenizer,
                              .options = options,
                              .name = options->name ? options->name : "standard input"};

@@ -30,6 +30,11 @@ void sw_check_fail(struct check *c, const char *quantity, const char *why)
     fprintf(c->out, "  %-48s %23s  FAIL: %s\n", quantity, "", why);
 }
 
+void sw_check_heading(struct check *c, const char *run)
+{
+    fprintf(c->out, "  run %s\n", run);
+}
+
 double sw_check_worse(double worst, double error)
 {
     return isnan(worst) || isnan(error) ? NAN : fmax(worst, error);
@@ -210,7 +215,7 @@ static sw_status open_case(struct check *c)
     c->understood =
         sw_alloc_zero("check", (size_t)sw_safetensors_count(c->ref) + 1, sizeof *c->understood);
     SW_TRY_ALLOC(c->understood, "a recorded case");
-    return SW_OK;
+    return sw_check_reference(c);
 }
 
 static sw_status run_case(struct check *c)
@@ -248,7 +253,8 @@ static sw_status run_case(struct check *c)
 sw_status sw_check_case(const char *path, const struct sw_check_options *options, FILE *out,
                         int *out_failed)
 {
-    struct check c = {.path = path, .options = options, .out = out};
+    static const struct sw_check_options as_recorded;
+    struct check c = {.path = path, .options = options ? options : &as_recorded, .out = out};
     const sw_status st = run_case(&c);
     sw_safetensors_close(c.ref);
     sw_json_close(c.doc);

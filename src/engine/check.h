@@ -22,6 +22,9 @@ void sw_check_row(struct check *c, const char *quantity, double error, double to
                   const char *why);
 void sw_check_fail(struct check *c, const char *quantity, const char *why);
 
+/* The rows that follow are of ds_config.<run>.json: some have the same names as those of other runs. */
+void sw_check_heading(struct check *c, const char *run);
+
 /* The larger of two errors; a NaN is the largest, and stays. */
 double sw_check_worse(double worst, double error);
 
@@ -40,6 +43,10 @@ int64_t sw_check_elems(const struct sw_safetensor *tensor);
 /* A number of reference.json by path, "tolerance.loss_rel"; fallback where it is absent. */
 double sw_check_number(const struct check *c, const char *path, double fallback);
 const char *sw_check_text(const struct check *c, const char *path);
+/* SW_E_FORMAT names a key of reference.json of another type, or a tensor of the recording without values. */
+sw_status sw_check_reference(const struct check *c);
+/* SW_E_FORMAT names a tensor without values. */
+sw_status sw_check_none_empty(const struct sw_safetensors *file);
 /* Marks every tensor whose name starts so. */
 void sw_check_understand(struct check *c, const char *prefix);
 

@@ -390,6 +390,7 @@ static sw_status check_run(void *ctx, const char *run)
     char config[4096], family[128], series[160];
     snprintf(config, sizeof config, "%s/ds_config.%s.json", k->c->path, run);
     SW_TRY(train_run(k, config));
+    sw_check_heading(k->c, run);
     k->doubling = first_doubling(k, sw_check_tensor_of(k->c, k->steps, "%s.scale", run));
     const char *stage = strstr(run, "stage");
     const bool stage0 = stage && strncmp(stage, "stage0", 6) == 0;

@@ -448,8 +448,34 @@ static sw_status check_training(struct check *c)
     return SW_OK;
 }
 
+/* Other classes of model are recorded with other inputs: its folder says which class, and refuses. */
+static sw_status refuse_class(struct check *c)
+{
+    static const char *const inputs[] = {"input.input_ids", "train.input_ids", "input.prompt"};
+    for (size_t i = 0; i < SW_LEN(inputs); i++) {
+        if (sw_safetensors_find(c->ref, inputs[i])) {
+            return SW_OK;
+        }
+    }
+    sw_engine *e = NULL;
+    SW_TRY(sw_check_engine(
+        c,
+        (struct sw_engine_options){.config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
+                                   .model = c->path,
+                                   .no_train = true,
+                                   .want_eval = true,
+                                   .plan_only = true},
+        &e));
+    sw_close(e);
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: neither input.input_ids nor train.input_ids is recorded: this version "
+                   "checks models of text",
+                   c->path);
+}
+
 sw_status sw_check_model(struct check *c)
 {
+    SW_TRY(refuse_class(c));
     const struct sw_safetensor *ids = sw_check_tensor(c, "input.input_ids");
     if (ids && ids->shape.rank != 2) {
         return SW_FAIL(SW_E_FORMAT, "%s: input.input_ids wants the shape [B, T]", c->path);

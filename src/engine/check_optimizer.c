@@ -98,6 +98,7 @@ static sw_status open_trace(struct trace *t)
     snprintf(path, sizeof path, "%s/../inputs.safetensors", t->c->path);
     SW_TRY(read_config(t));
     SW_TRY(sw_safetensors_open(path, &t->inputs));
+    SW_TRY(sw_check_none_empty(t->inputs));
     const struct sw_json *rates = sw_json_get(sw_json_root(t->c->doc), "lr_used");
     t->steps = rates ? rates->n_children : 0;
     if (t->steps < 1) {

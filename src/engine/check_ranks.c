@@ -269,6 +269,7 @@ static sw_status check_run(void *ctx, const char *name)
     snprintf(config, sizeof config, "%s/ds_config.%s.json", run->c->path, name);
     run->config = config;
     SW_TRY(run_all(run));
+    sw_check_heading(run->c, name);
     compare(run, name,
             !wide && strncmp(name, "stage0", 6) == 0
                 ? "DeepSpeed's 16-bit stage 0 takes an empty step at construction"

@@ -2,8 +2,10 @@
 // Checkpoints as text: what `spillway checkpoint` prints.
 #include "spillway/checkpoint.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ckpt/ckpt.h"
 #include "json/json.h"
@@ -53,6 +55,9 @@ static void print_line(const struct sw_ckpt_summary *item, FILE *out)
 sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out)
 {
     struct sw_ckpt_list list;
+    if (access(folder, R_OK) != 0) { /* to a training a folder that is not there yet has none */
+        return SW_FAIL(SW_E_IO, "cannot read %s: %s", folder, strerror(errno));
+    }
     SW_TRY(sw_ckpt_list(folder, &list));
     for (int64_t i = 0; i < list.n_items; i++) {
         (json ? print_json : print_line)(&list.items[i], out);

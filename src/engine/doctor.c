@@ -38,9 +38,11 @@ sw_status sw_doctor_text(int n_threads, char **out)
     struct sw_str text = {0};
     sw_str_printf(&text, "spillway %s\n", sw_version());
     for (size_t i = 0; i < SW_LEN(libraries); i++) {
-        sw_str_printf(&text, "%s %-9s%s%s\n", libraries[i].found ? "✓" : "✗", libraries[i].name,
-                      libraries[i].found ? "" : " ",
-                      libraries[i].found ? "" : libraries[i].without);
+        if (libraries[i].found) {
+            sw_str_printf(&text, "✓ %s\n", libraries[i].name);
+        } else {
+            sw_str_printf(&text, "✗ %-9s %s\n", libraries[i].name, libraries[i].without);
+        }
     }
     char *world = NULL;
     if (sw_world_text(&world) >= 0) {

@@ -114,7 +114,9 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
                       const struct sw_sampling *sampling, int32_t *out, int64_t *out_n,
                       float *out_logits)
 {
+    static const struct sw_sampling plain = {.stop_id = -1};
     SW_TRY(check(e, prompt, n_prompt, n_new));
+    sampling = sampling ? sampling : &plain;
     sw_status st = SW_OK;
     const int64_t vocab = e->model->vocab;
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate_tokens);

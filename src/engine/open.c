@@ -344,6 +344,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
 
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
+    SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;

@@ -328,6 +328,7 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
 {
     struct stages s = {.ranks = ranks};
     struct sw_str text = {0};
+    SW_TRY_OPTIONS(options);
     SW_TRY(read_config(options, &s));
     for (int stage = 0; stage < N_STAGES; stage++) {
         SW_TRY(plan_stage(options, stage, &s));

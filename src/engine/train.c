@@ -4,6 +4,7 @@
 #include "spillway/train.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "engine/progress.h"
 #include "launch/launch.h"
 #include "spillway/checkpoint.h"
+#include "spillway/comm.h"
 
 struct job {
     const struct sw_train_options *options;
@@ -191,14 +193,21 @@ static sw_status open_metrics(struct job *job)
 
 static sw_status check_options(const struct sw_train_options *o)
 {
-    if (!o->model || o->n_data < 1 || !o->output) {
+    const bool model = o->model && *o->model, output = o->output && *o->output;
+    if (!model || o->n_data < 1 || !output) {
         return SW_FAIL(SW_E_ARG, "train wants %s",
-                       !o->model       ? "--model"
+                       !model          ? "--model"
                        : o->n_data < 1 ? "--data"
                                        : "--output");
     }
+    if (o->n_val_data > 0 && o->eval_every < 1) {
+        return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
+    }
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
+    }
+    if (o->ranks < 0 || o->ranks > INT_MAX) {
+        return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
     }
     return SW_OK;
 }
@@ -224,6 +233,41 @@ static sw_status validate(struct job *job)
     return SW_OK;
 }
 
+/* What a sample begins with. */
+static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
+{
+    const char *text = job->options->sample_prompt;
+    const int32_t eos = sw_tokenizer_eos(job->tokenizer);
+    if (text && *text) {
+        return sw_tokenizer_encode(job->tokenizer, text, strlen(text), false, prompt);
+    }
+    if (eos >= 0) {
+        return sw_ids_push(prompt, eos);
+    }
+    return sw_tokenizer_encode(job->tokenizer, "\n", 1, false, prompt) < 0
+               ? sw_ids_push(prompt, 0) /* a text without line breaks */
+               : SW_OK;
+}
+
+/* A prompt that cannot be continued is refused before the first step, not at the first sample. */
+static sw_status check_sample(const struct job *job)
+{
+    struct sw_ids prompt = {0};
+    if (job->options->sample_every < 1 || !job->tokenizer) {
+        return SW_OK;
+    }
+    const int64_t most = job->engine->options.generate_tokens;
+    sw_status st = sample_prompt(job, &prompt);
+    if (st < 0) {
+        st = sw_fail_prefix(st, "--sample-prompt");
+    } else if (prompt.len >= most) {
+        st = SW_FAIL(SW_E_ARG, "--sample-prompt has %lld tokens; wanted fewer than %lld",
+                     (long long)prompt.len, (long long)most);
+    }
+    sw_ids_fini(&prompt);
+    return st;
+}
+
 static sw_status print_sample(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -233,15 +277,7 @@ static sw_status print_sample(struct job *job)
     char *text = NULL;
     int64_t n = 0;
     sw_status st = SW_OK;
-    const int32_t eos = sw_tokenizer_eos(job->tokenizer);
-    if (o->sample_prompt) {
-        SW_TRY_OR(done, sw_tokenizer_encode(job->tokenizer, o->sample_prompt,
-                                            strlen(o->sample_prompt), false, &prompt));
-    } else if (eos >= 0) {
-        SW_TRY_OR(done, sw_ids_push(&prompt, eos));
-    } else if (sw_tokenizer_encode(job->tokenizer, "\n", 1, false, &prompt) < 0) {
-        SW_TRY_OR(done, sw_ids_push(&prompt, 0)); /* a text without line breaks */
-    }
+    SW_TRY_OR(done, sample_prompt(job, &prompt));
     const int64_t wanted = o->sample_tokens > 0 ? o->sample_tokens : 200;
     const int64_t n_new = sw_min_i64(wanted, most - prompt.len);
     out = sw_alloc("train", (size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
@@ -271,8 +307,8 @@ static sw_status save(struct job *job)
     if (job->saved_step == job->engine->step) {
         return SW_OK;
     }
-    const struct sw_save_options options = {.keep_last = (int)job->options->keep_last,
-                                            .val_loss = job->val_loss};
+    const struct sw_save_options options = {
+        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX), .val_loss = job->val_loss};
     SW_TRY(sw_save(job->engine, job->options->output, &options));
     job->saved_step = job->engine->step;
     return SW_OK;
@@ -414,12 +450,25 @@ static sw_status export_model(struct job *job)
     return SW_OK;
 }
 
+/* The tokenizer beside the checkpoints: what is exported of one has the words for its numbers, even when
+ * the text that they were made from is gone. */
+static sw_status save_tokenizer(const struct job *job)
+{
+    char path[4096];
+    if (!job->tokenizer || !job->leads) {
+        return SW_OK;
+    }
+    snprintf(path, sizeof path, "%s/tokenizer", job->options->output);
+    SW_TRY(sw_mkdirs(path));
+    return sw_tokenizer_save(job->tokenizer, path);
+}
+
 static sw_status set_up(struct job *job)
 {
-    SW_TRY(check_options(job->options));
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
+    SW_TRY(check_sample(job));
     SW_TRY(sw_mkdirs(job->options->output));
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
@@ -428,6 +477,7 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    SW_TRY(save_tokenizer(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
@@ -615,6 +665,8 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
     struct team t = {.options = options, .out = out, .started = started, .result = result};
     sw_comm *world = NULL;
     *started = false;
+    SW_TRY_OPTIONS(options);
+    SW_TRY(check_options(options));
     SW_TRY(sw_world_open(deadline_of(options), &world));
     if (!world && options->ranks <= 1) {
         SW_TRY(sw_launch_link_open(0, &t.link));

@@ -88,10 +88,9 @@ sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,
                   (long long)v, (long long)(max_tokens > 0 ? max_tokens : preset->max_tokens),
                   (long long)preset->width, (long long)preset->layers, (long long)preset->heads,
                   preset->dropout, preset->dropout, preset->dropout);
-    if (v == 50257) { /* GPT-2's own vocabulary has one special token, its last */
-        sw_str_puts(&text, ",\"bos_token_id\":50256,\"eos_token_id\":50256");
-    }
-    sw_str_puts(&text, "}");
+    /* GPT-2's own vocabulary has one special token, its last. Left out, it would be that one for any. */
+    const char *special = v == 50257 ? "50256" : "null";
+    sw_str_printf(&text, ",\"bos_token_id\":%s,\"eos_token_id\":%s}", special, special);
     const sw_status st =
         text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a preset")
                     : sw_json_parse(name, sw_str_text(&text), text.len, SW_JSON_STRICT, out);

@@ -89,6 +89,7 @@ sw_status sw_config_report(const struct sw_config_options *options, char **out_t
     char *given = NULL;
     struct sw_str text = {0}, notes = {0};
     struct sw_config *config;
+    SW_TRY_OPTIONS(options);
     SW_TRY(sw_config_load(options->path, options->sets, options->n_sets, &config));
     SW_TRY_OR(close_config, sw_config_resolve(config, options->ranks ? options->ranks : 1, 0));
     SW_TRY_OR(close_config, write_report(config, options, &text));

@@ -39,8 +39,9 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     if (instr->workspace >= 0) {
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
-    sw_str_printf(out, "  %.3g MFLOP  [%s] %s%s\n", (double)sw_op_flops(g, op) / 1e6,
-                  instr->kernel.path ? instr->kernel.path : "", g->scopes[op->scope].name,
+    const char *scope = g->scopes[op->scope].name; /* "" outside of all */
+    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s\n", (double)sw_op_flops(g, op) / 1e6,
+                  instr->kernel.path ? instr->kernel.path : "", *scope ? " " : "", scope,
                   op->is_clone ? " (recomputed)" : "");
 }
 

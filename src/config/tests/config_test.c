@@ -3,6 +3,9 @@
 // arithmetic as a property, round trips, and the pages made from the tables.
 #include "config/private.h"
 
+#include <unistd.h>
+
+#include "spillway/config.h"
 #include "support/test.h"
 
 static struct sw_config *must(const char *text, const char *const *sets, int n_sets)
@@ -421,6 +424,77 @@ static void manual_is_up_to_date(void **state)
     sw_str_fini(&text);
 }
 
+/* ---- elastic batches ---- */
+
+#define ELASTIC(more) "{\"elasticity\": {\"enabled\": true, " more "}}"
+
+static sw_status elastic(const char *text, int64_t ranks, struct sw_config_elastic *out)
+{
+    struct sw_config *c = must(text, NULL, 0);
+    const sw_status st = sw_config_elastic(c, ranks, out);
+    sw_config_close(c);
+    return st;
+}
+
+static void elastic_refused(const char *text, int64_t ranks, const char *word)
+{
+    struct sw_config_elastic out = {0};
+    assert_true(elastic(text, ranks, &out) < 0);
+    if (!strstr(sw_error_message(), word)) {
+        fail_msg("%s: \"%s\" lacks \"%s\"", text, sw_error_message(), word);
+    }
+    assert_null(out.ranks);
+}
+
+static void elastic_batches_have_most_divisors(void **state)
+{
+    (void)state;
+    struct sw_config_elastic out;
+    /* 2 x 6, 3 x 4 and their multiple 6 x 2 all make 12 */
+    static const char small[] =
+        ELASTIC("\"version\": 0.1, \"max_train_batch_size\": 13, \"micro_batch_sizes\": [2, 3]");
+    static const int64_t counts[] = {1, 2, 3, 4, 6};
+    assert_int_equal(elastic(small, 4, &out), SW_OK);
+    assert_int_equal(out.train_batch_size, 12);
+    assert_int_equal(out.micro_batch_size, 3);
+    assert_int_equal(out.n_ranks, SW_LEN(counts));
+    assert_memory_equal(out.ranks, counts, sizeof counts);
+    sw_config_elastic_fini(&out);
+    assert_null(out.ranks);
+    elastic_refused(small, 5, "does not divide");
+    elastic_refused(small, -1, "negative");
+    elastic_refused(ELASTIC("\"max_train_batch_size\": 64, \"micro_batch_sizes\": [4]"), 0,
+                    "wants a number of ranks");
+    elastic_refused(ELASTIC("\"version\": 0.1, \"max_train_batch_size\": 4611686018427387904, "
+                            "\"micro_batch_sizes\": [4611686018427387903, 4611686018427387904]"),
+                    0, "too large");
+    elastic_refused("{}", 1, "elasticity.enabled");
+}
+
+static void elastic_batches_are_printed(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"elasticity.enabled=true", "elasticity.version=0.1",
+                                       "elasticity.max_train_batch_size=8",
+                                       "elasticity.micro_batch_sizes=[2]"};
+    char path[] = "/tmp/sw_elastic_XXXXXX", *text = NULL;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, "{}", 2) == 2);
+    close(fd);
+    struct sw_config_options options = {.path = path, .sets = sets, .n_sets = 4};
+    options.elastic_ranks = 2;
+    assert_int_equal(sw_config_elastic_text(&options, &text), SW_OK);
+    assert_string_equal(text, "train_batch_size 8\n2 ranks: micro-batch 2, 2 accumulation steps\n"
+                              "valid numbers of ranks: 1 2 4\n");
+    sw_text_free(text);
+    options.json = true;
+    assert_int_equal(sw_config_elastic_text(&options, &text), SW_OK);
+    assert_string_equal(text, "{\"train_batch_size\": 8, \"ranks\": 2, \"micro_batch\": 2, "
+                              "\"accumulation\": 2, \"valid_ranks\": [1, 2, 4]}\n");
+    sw_text_free(text);
+    unlink(path);
+}
+
 /* Every allocation failed once: a status, and nothing is left behind. */
 static void memory_may_run_out(void **state)
 {
@@ -461,6 +535,8 @@ int main(void)
         cmocka_unit_test(machines_get_one_object),
         cmocka_unit_test(keys_are_explained),
         cmocka_unit_test(manual_is_up_to_date),
+        cmocka_unit_test(elastic_batches_have_most_divisors),
+        cmocka_unit_test(elastic_batches_are_printed),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -402,7 +402,8 @@ static void check_stream(struct sw_tokenize_options options, const char *in, sw_
     char *written = NULL;
     size_t len;
     FILE *from = fmemopen((void *)in, strlen(in), "r"), *to = open_memstream(&written, &len);
-    const sw_status st = sw_tokenize_stream(tokenizer, &options, from, to);
+    const bool zero = !options.decode && !options.json && !options.special && !options.name;
+    const sw_status st = sw_tokenize_stream(tokenizer, zero ? NULL : &options, from, to);
     fclose(from);
     fclose(to);
     if (st != wanted ||
@@ -419,6 +420,7 @@ static void lines_through_a_tokenizer(void **state)
     const struct sw_tokenize_options encode = {.special = true};
     const struct sw_tokenize_options decode = {.decode = true}, json = {.json = true};
     const struct sw_tokenize_options back = {.decode = true, .json = true, .special = true};
+    check_stream((struct sw_tokenize_options){0}, "abc\n", SW_OK, "257\n");
     check_stream(encode, "abc\n\nx", SW_OK, "257\n\n120\n");
     check_stream(decode, "300 257 301\n120 \n", SW_OK, "abc\nx\n");
     check_stream(decode, "257 12x\n", SW_E_FORMAT, "standard input line 1");

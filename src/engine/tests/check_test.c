@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 1200
 // `check` passes every case of our own and every recorded case of what is built, refuses the optimizers
 // that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of another size, one that
 // nobody knows.
@@ -136,7 +137,7 @@ static void recorded_optimizers_pass_or_are_refused_by_name(void **state)
 
 /* ---- spoiled recordings ---- */
 
-enum how { AS_IT_WAS, VALUE, NOT_A_NUMBER, SHORTER, ONE_MORE };
+enum how { AS_IT_WAS, VALUE, NOT_A_NUMBER, SHORTER, ONE_MORE, EMPTY };
 
 /* Copies a file of gpt2_tied beside the spoiled recording. */
 static void copy_file(const char *name)
@@ -185,6 +186,7 @@ static void spoil(const char *name, enum how how)
         if (strcmp(tensor->name, name) == 0 && how != AS_IT_WAS) {
             found = true;
             specs[i].shape.dims[0] -= how == SHORTER;
+            specs[i].shape.dims[0] *= how != EMPTY;
             specs[i].name = how == ONE_MORE ? "output.surprise" : tensor->name;
         }
     }
@@ -261,6 +263,85 @@ static void a_short_batch_is_refused(void **state)
     }
 }
 
+static void refused(const char *word)
+{
+    char *text = NULL;
+    int failed = 0;
+    assert_true(run(spoiled, &failed, &text) < 0);
+    if (!strstr(sw_error_message(), word)) {
+        fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), word);
+    }
+    free(text);
+}
+
+static void an_empty_tensor_is_refused(void **state)
+{
+    static const char *const names[] = {"input.input_ids", "output.logits", "train.loss"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        spoil(names[i], EMPTY);
+        refused(names[i]);
+        assert_non_null(strstr(sw_error_message(), "is empty"));
+    }
+}
+
+/* Puts a file into the copy. */
+static void put(const char *name, const char *text)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, spoiled, name);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+static void keys_of_another_type_are_refused(void **state)
+{
+    static const char *const texts[][2] = {
+        {"{\"lr_used\": 0.1}", "lr_used is not a list of numbers"},
+        {"{\"lr_used\": [0.1, \"0.1\"]}", "lr_used is not"},
+        {"{\"optimizer\": \"Adam\"}", "optimizer is not an object"},
+        {"{\"zero_gradients\": [1]}", "zero_gradients is not a list of strings"},
+        {"{\"train\": {\"betas\": 0.9}}", "train.betas is not"},
+        {"{\"train\": {\"betas\": [0.9]}}", "train.betas has 1 numbers, wanted 2"},
+        {"{\"train\": {\"betas\": [0.9, true]}}", "train.betas is not"},
+        {"{\"train\": {\"lr\": \"1e-3\"}}", "train.lr is not a number"},
+        {"{\"train\": {\"clip\": false}}", "train.clip is not a number"},
+        {"{\"train\": {\"optimizer\": 5}}", "train.optimizer is not a string"},
+        {"{\"train\": {\"schedule\": {\"kind\": []}}}", "train.schedule.kind is not"},
+        {"{\"data\": {\"text\": 1}}", "data.text is not a string"},
+        {"{\"tolerance\": 1e-5}", "tolerance is not an object"},
+        {"{\"tolerance\": {\n\"loss_rel\": \"1e-6\"}}",
+         "reference.json:2: tolerance.loss_rel is not"},
+    };
+    (void)state;
+    spoil("", AS_IT_WAS);
+    for (size_t i = 0; i < SW_LEN(texts); i++) {
+        put("reference.json", texts[i][0]);
+        refused(texts[i][1]);
+    }
+    copy_file("reference.json");
+    assert_true(passes(spoiled));
+}
+
+/* A class that is recorded with other inputs is refused by its name, not row by row. */
+static void another_class_is_refused(void **state)
+{
+    const struct sw_safetensor_spec spec = {"input.pixel_values", SW_F32, SW_SHAPE(1)};
+    const struct sw_safetensors_options options = {0};
+    struct sw_safetensors_writer *writer = NULL;
+    const float value = 1;
+    char path[TEST_PATH_CAP];
+    (void)state;
+    test_join(path, spoiled, "reference.safetensors");
+    assert_int_equal(sw_safetensors_create(path, &spec, 1, &options, &writer), SW_OK);
+    assert_int_equal(sw_safetensors_write(writer, 0, 0, &value, sizeof value), SW_OK);
+    assert_int_equal(sw_safetensors_commit(writer), SW_OK);
+    sw_safetensors_writer_close(writer);
+    refused("neither input.input_ids nor train.input_ids");
+    put("config.json", "{\"model_type\": \"vit\"}");
+    refused("model_type \"vit\"");
+    copy_file("config.json");
+}
+
 static int make_copy(void **state)
 {
     static const char *const names[] = {"config.json", "model.safetensors", "reference.json"};
@@ -296,6 +377,9 @@ int main(void)
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
         cmocka_unit_test(a_spoiled_recording_fails),
         cmocka_unit_test(a_short_batch_is_refused),
+        cmocka_unit_test(an_empty_tensor_is_refused),
+        cmocka_unit_test(keys_of_another_type_are_refused),
+        cmocka_unit_test(another_class_is_refused),
     };
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

@@ -10,7 +10,11 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "spillway/check.h"
+#include "spillway/config.h"
+#include "spillway/data.h"
 #include "spillway/engine.h"
+#include "spillway/train.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 8 };
@@ -311,6 +315,43 @@ static void misuse_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
 
+/* As the headers say: required options are asked for, the others have defaults. */
+static void options_may_be_left_out(void **state)
+{
+    (void)state;
+    sw_engine *engine = NULL;
+    sw_dataset *dataset = NULL;
+    struct sw_train_result result;
+    bool started = true;
+    char *text = NULL, *notes = NULL;
+    int failed = 0;
+    assert_int_equal(sw_initialize(NULL, &engine), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "sw_initialize"));
+    assert_int_equal(sw_plan_stages_text(NULL, 2, false, &text), SW_E_ARG);
+    assert_int_equal(sw_train(NULL, stdout, &started, &result), SW_E_ARG);
+    assert_false(started);
+    assert_int_equal(sw_dataset_open(NULL, &dataset), SW_E_ARG);
+    assert_int_equal(sw_config_report(NULL, &text, &notes), SW_E_ARG);
+    assert_int_equal(sw_config_elastic_text(NULL, &text), SW_E_ARG);
+    assert_int_equal(sw_check_case("tests/cases/gpt2_tied", NULL, stdout, &failed), SW_OK);
+    assert_int_equal(failed, 0);
+
+    engine = open_with(
+        (struct sw_engine_options){.config_text = config_of("", 1), .generate_tokens = 16}, NULL,
+        0);
+    const int32_t prompt[] = {3, 1};
+    const struct sw_sampling greedy = {.stop_id = -1};
+    int32_t plain[6], same[6];
+    int64_t n = 0;
+    assert_int_equal(sw_generate(engine, prompt, 2, 6, NULL, plain, &n, NULL), SW_OK);
+    assert_int_equal(n, 6);
+    assert_int_equal(sw_generate(engine, prompt, 2, 6, &greedy, same, &n, NULL), SW_OK);
+    assert_memory_equal(plain, same, sizeof same);
+    assert_int_equal(sw_save(engine, path_of("plain"), NULL), SW_OK);
+    assert_int_equal(sw_load(engine, path_of("plain")), SW_OK);
+    sw_close(engine);
+}
+
 static void generation_does_not_depend_on_the_cache(void **state)
 {
     (void)state;
@@ -368,6 +409,7 @@ int main(void)
         cmocka_unit_test(other_math_is_refused),
         cmocka_unit_test(token_mean_weighs_targets_alike),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

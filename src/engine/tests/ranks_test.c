@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TIMEOUT 300
+// TIMEOUT 1200
 // ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and any number of ranks equal to
 // one, for every precision, with dropout, clipping, a tied and a frozen tensor, odd sizes, and more ranks
 // than micro-batches; a checkpoint of some ranks goes on at any other number and stage to the same bits.
@@ -165,7 +165,7 @@ static void run(struct job *job)
     static float weights[MAX_ELEMS];
     struct rank rank = {job, weights};
     memset(weights, 0, sizeof weights);
-    if (sw_threads_run(job->ranks, 60, train, &rank) < 0) {
+    if (sw_threads_run(job->ranks, 600, train, &rank) < 0) {
         fail_msg("%s", sw_error_message());
     }
     job->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
