@@ -62,8 +62,9 @@ static pid_t start(int ranks, const char *more)
     }
     snprintf(command, sizeof command,
              "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
-             "--deadline 60 %s > %s 2>&1",
-             launcher, build, at("config.json"), at("text.txt"), at("ds.json"), more, at("log"));
+             "%s %s > %s 2>&1",
+             launcher, build, at("config.json"), at("text.txt"), at("ds.json"),
+             strstr(more, "--deadline") ? "" : "--deadline 60", more, at("log"));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

@@ -159,9 +159,12 @@ sw_status sw_world_text(char **out_text)
     for (size_t i = 0; i < SW_LEN(flavours); i++) {
         char path[PATH_MAX + 256];
         const bool found = find_module(flavours[i].file, path, sizeof path);
-        sw_str_printf(&text, "%s %-9s%s%s%s\n", found ? "✓" : "✗", flavours[i].name,
-                      found ? "" : " ranks under its mpirun: no ", found ? "" : flavours[i].file,
-                      found ? "" : "; ranks are threads of one process");
+        if (found) {
+            sw_str_printf(&text, "✓ %s\n", flavours[i].name);
+        } else {
+            sw_str_printf(&text, "✗ %-9s no ranks under its mpirun: there is no %s\n",
+                          flavours[i].name, flavours[i].file);
+        }
     }
     if (text.failed) {
         sw_str_fini(&text);
