@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// Two and four hosts, which are network namespaces, under Open MPI's mpirun started by `spillway launch`: they train
+// the bits of one process; a host that is cut off or dies is named, and the job goes on with those
+// that are left, to the same bits. Skipped where namespaces or mpirun cannot be had.
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+static char folder[64], build[448], name[16];
+
+static int run(const char *format, ...) SW_PRINTF(1, 2);
+static int run(const char *format, ...)
+{
+    char command[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    const int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void put(const char *file, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+static char *read_text(const char *file)
+{
+    char path[256], *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (sw_file_read(path, &text, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+static void fail_with_log(const char *what)
+{
+    fail_msg("%s: %s", what, read_text("log"));
+}
+
+/* The arguments of the training, which K and seed fix. */
+static void training(char *out, size_t cap, const char *output, const char *more)
+{
+    snprintf(out, cap,
+             "%s/spillway train --model %s/config.json --data %s/text.txt --deepspeed %s/ds.json "
+             "--seq-len 12 --quiet --steps 150 --output %s/%s %s",
+             build, folder, folder, folder, folder, output, more);
+}
+
+/* `hosts` of one slot each. The launcher's and the ranks' lines go to the file `log`. */
+static pid_t start(int hosts, const char *output, const char *launch_more)
+{
+    char text[1024] = "", train[2048], command[4096];
+    for (int i = 1; i <= hosts; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "10.99.0.%d slots=1\n", i);
+        strcat(text, line);
+    }
+    put("hostfile", text);
+    /* two hosts make K = 4 by themselves, and keep it when one is lost */
+    training(train, sizeof train, output,
+             hosts == 2 ? "--resume --save-every 5 --keep-last 2 --deadline 20"
+                        : "--save-every 5 --deadline 20 --set spillway.micro_batches=4");
+    snprintf(command, sizeof command,
+             "exec sh tests/support/hosts.sh in %s %s/spillway launch --hostfile %s/hostfile "
+             "--launcher openmpi --agent %s/agent --deadline 4 --grace 2 %s "
+             "--launcher-args '--allow-run-as-root --mca btl tcp,self' -- %s > %s/log 2>&1",
+             name, build, folder, folder, launch_more, train, folder);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(98);
+    }
+    return pid;
+}
+
+static int finish(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void assert_same_model(const char *output)
+{
+    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", folder, folder,
+            output) != 0) {
+        fail_with_log("another model than that of one process");
+    }
+}
+
+static void wait_for_checkpoint(const char *output)
+{
+    for (int i = 0; i < 1200; i++) {
+        if (run("test -e %s/%s/latest", folder, output) == 0) {
+            return;
+        }
+        nanosleep(&(struct timespec){0, 50000000}, NULL);
+    }
+    fail_with_log("no checkpoint within a minute");
+}
+
+static void hosts_train(int n)
+{
+    if (finish(start(n, "many", "")) != 0) {
+        fail_with_log("hosts train");
+    }
+    assert_same_model("many");
+    run("rm -rf %s/many", folder);
+}
+
+static void two_and_four_hosts_train(void **state)
+{
+    (void)state;
+    hosts_train(2);
+    hosts_train(4);
+}
+
+static void lose_a_host(const char *action, const char *said)
+{
+    const pid_t job = start(2, "lost", "--restarts 1 --elastic");
+    wait_for_checkpoint("lost");
+    assert_int_equal(run("sh tests/support/hosts.sh %s %s 2", action, name), 0);
+    if (finish(job) != 0) {
+        fail_with_log(action);
+    }
+    char *log = read_text("log");
+    const char *line = strstr(log, "rank 1 (pid ");
+    if (!line || !memmem(line, strcspn(line, "\n"), "on 10.99.0.2 ", 13) || !strstr(log, said) ||
+        !strstr(log, "restart 1 of 1") || !strstr(log, "resumed at step")) {
+        fail_with_log(action);
+    }
+    sw_free(log);
+    assert_same_model("lost");
+    run("rm -rf %s/lost", folder);
+}
+
+static void a_host_that_dies_is_named(void **state)
+{
+    (void)state;
+    lose_a_host("kill", "is gone: its connection broke");
+}
+
+static void a_host_that_is_cut_off_is_named_and_left_out(void **state)
+{
+    (void)state;
+    lose_a_host("cut", "host 10.99.0.2 is lost");
+}
+
+/* Without a launcher's restart: whoever is left names the host and ends. */
+static void those_who_are_left_end_within_the_deadline(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("sh tests/support/hosts.sh down %s; sh tests/support/hosts.sh up %s 4", name, name), 0);
+    const pid_t job = start(4, "ended", "");
+    wait_for_checkpoint("ended");
+    assert_int_equal(run("sh tests/support/hosts.sh cut %s 3", name), 0);
+    const double begin = sw_now_s();
+    assert_int_not_equal(finish(job), 0);
+    char *log = read_text("log");
+    if (!strstr(log, "on 10.99.0.3 has been silent") || sw_now_s() - begin > 60) {
+        fail_with_log("four hosts, one cut off");
+    }
+    sw_free(log);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char agent[256], train[2048];
+    snprintf(folder, sizeof folder, "/tmp/spillway-hosts-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    char *here = getcwd(NULL, 0);
+    snprintf(agent, sizeof agent, "#!/bin/sh\nexec sh %s/tests/support/hosts.sh agent %s \"$@\"\n",
+             here, name);
+    free(here);
+    put("agent", agent);
+    put("config.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
+        "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
+    put("ds.json",
+        "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 1.0, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+        "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 100}, "
+        "\"gradient_accumulation_steps\": 2, \"spillway\": {\"threads\": 1}}");
+    struct sw_str text = {0};
+    for (int i = 0; i < 400; i++) {
+        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
+    }
+    put("text.txt", sw_str_text(&text));
+    sw_str_fini(&text);
+    training(train, sizeof train, "one", "--set spillway.micro_batches=4");
+    return run("chmod +x %s/agent && %s > %s/log 2>&1", folder, train, folder);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return run("sh tests/support/hosts.sh down %s; rm -rf %s", name, folder);
+}
+
+int main(void)
+{
+    const char *where = getenv("SPILLWAY_BUILD_DIR");
+    snprintf(build, sizeof build, "%s", where ? where : "build");
+    snprintf(name, sizeof name, "sw%dh", (int)getpid() % 100000);
+    if (run("command -v mpirun.openmpi > /dev/null && test -r %s/spillway_openmpi.so", build) !=
+            0 ||
+        run("sh tests/support/hosts.sh up %s 4", name) != 0) {
+        printf("no mpirun of Open MPI, or no network namespaces: not tested\n");
+        return TEST_EXIT_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_and_four_hosts_train),
+        cmocka_unit_test(a_host_that_dies_is_named),
+        cmocka_unit_test(a_host_that_is_cut_off_is_named_and_left_out),
+        cmocka_unit_test(those_who_are_left_end_within_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
