@@ -114,6 +114,46 @@ static sw_status by_count(struct triad *t, int64_t k)
                                   (long long)t->train, (long long)t->micro, (long long)k);
 }
 
+static bool is_on(const struct sw_config *config, const char *path)
+{
+    const struct sw_json *node = sw_config_value(config, path);
+    return node && node->type == SW_JSON_BOOL && node->boolean;
+}
+
+/* The `elasticity` block decides, for the ranks at hand. What it decides must not contradict the batch keys, for
+ * whoever wrote them means them. */
+static sw_status by_elasticity(const struct sw_config *config, struct triad *t, int64_t *k)
+{
+    struct sw_config_elastic found;
+    SW_TRY(sw_config_elastic(config, t->ranks, &found));
+    const int64_t train = found.train_batch_size, micro = found.micro_batch_size;
+    sw_config_elastic_fini(&found);
+    if (!is_on(config, "elasticity.ignore_non_elastic_batch_info")) {
+        if (t->has_micro && t->micro != micro) {
+            return sw_config_refuse(t->impl, 0, "train_micro_batch_size_per_gpu",
+                                    "%lld, and elasticity would change it to %lld on %lld ranks",
+                                    (long long)t->micro, (long long)micro, (long long)t->ranks);
+        }
+        if (t->has_train && t->train != train) {
+            return sw_config_refuse(t->impl, 0, "train_batch_size",
+                                    "%lld, and elasticity would change it to %lld",
+                                    (long long)t->train, (long long)train);
+        }
+    }
+    if (*k > 0 && *k != train / micro) {
+        return sw_config_refuse(
+            t->impl, 0, "elasticity",
+            "%lld ranks would make %lld micro-batches of %lld samples of a step, "
+            "which has %lld",
+            (long long)t->ranks, (long long)(train / micro), (long long)micro, (long long)*k);
+    }
+    t->train = train;
+    t->micro = micro;
+    *k = train / micro;
+    t->steps = sw_ceil_div(*k, t->ranks);
+    return SW_OK;
+}
+
 static sw_status put(struct sw_config *config, const char *path, bool given, int64_t value)
 {
     struct config_entry *entry = sw_config_find_entry(config, path);
@@ -144,7 +184,9 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
                       has[1],
                       has[2]};
     int64_t k = micro_batches ? micro_batches : config->spillway.micro_batches;
-    if (k > 0) {
+    if (is_on(config, "elasticity.enabled")) {
+        SW_TRY(by_elasticity(config, &t, &k));
+    } else if (k > 0) {
         SW_TRY(by_count(&t, k));
     } else {
         SW_TRY(by_ranks(&t, &k));

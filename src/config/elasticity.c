@@ -47,7 +47,9 @@ static const struct sw_json *member(const struct sw_config *config, const char *
 {
     char path[64];
     snprintf(path, sizeof path, "elasticity.%s", key);
-    return sw_config_value(config, path);
+    /* the algorithm has defaults of its own, and two keys without any */
+    const struct config_entry *entry = sw_config_find_entry(config, path);
+    return entry && entry->origin != SW_CONFIG_DEFAULT ? entry->value : NULL;
 }
 
 /* Types and ranges of single values were checked when the file was read. */

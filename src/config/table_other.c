@@ -154,18 +154,19 @@ static const struct config_field autotuning_fields[] = {
 OTHER(autotuning, "autotuning", autotuning_fields, IDLE, "search for a fast configuration");
 
 static const struct config_field elasticity_fields[] = {
-    ENABLED_GONE,
-    INT("max_train_batch_size", NOWHERE, "2000", 1, HIGHEST, "largest global batch", GONE),
-    JSON("micro_batch_sizes", "[2, 4, 6]", "micro-batches to choose from", GONE),
-    INT("min_gpus", NOWHERE, "1", 1, HIGHEST, "fewest ranks", GONE),
-    INT("max_gpus", NOWHERE, "10000", 1, HIGHEST, "most ranks", GONE),
-    INT("min_time", NOWHERE, "0", 0, HIGHEST, "minutes between changes", GONE),
-    BOOL("prefer_larger_batch", NOWHERE, "true", "of equal choices the larger", GONE,
+    BOOL("enabled", NOWHERE, "false", "the block decides the batch", BUILT),
+    INT("max_train_batch_size", NOWHERE, "2000", 1, HIGHEST, "largest global batch", BUILT),
+    JSON("micro_batch_sizes", "[2, 4, 6]", "micro-batches to choose from", BUILT),
+    INT("min_gpus", NOWHERE, "1", 1, HIGHEST, "fewest ranks", BUILT),
+    INT("max_gpus", NOWHERE, "10000", 1, HIGHEST, "most ranks", BUILT),
+    INT("min_time", NOWHERE, "0", 0, HIGHEST, "minutes between changes",
+        NEEDLESS("whoever starts the job decides when")),
+    BOOL("prefer_larger_batch", NOWHERE, "true", "of equal choices the larger", BUILT,
          .alias = "prefer_large_batch"),
-    BOOL("ignore_non_elastic_batch_info", NOWHERE, "false", "the batch keys do not count", GONE),
-    NUMBER("version", NOWHERE, "0.2", 0, HIGHEST, "algorithm", GONE),
-    INT("num_gpus_per_node", NOWHERE, "1", 1, HIGHEST, "ranks of a node", GONE),
-    INT("model_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks of one model", GONE),
+    BOOL("ignore_non_elastic_batch_info", NOWHERE, "false", "the batch keys do not count", BUILT),
+    NUMBER("version", NOWHERE, "0.2", 0, HIGHEST, "algorithm", BUILT),
+    INT("num_gpus_per_node", NOWHERE, "1", 1, HIGHEST, "ranks of a node", BUILT),
+    INT("model_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks of one model", BUILT),
 };
 OTHER(elasticity, "elasticity", elasticity_fields, IDLE | SECTION_NULL,
       "batch sizes that many numbers of ranks divide");

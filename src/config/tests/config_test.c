@@ -307,7 +307,6 @@ static void what_is_not_built_is_refused_by_name(void **state)
     not_built("{\"optimizer\": {\"type\": \"Lion\"}}", "optimizer.type");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
     not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
-    not_built("{\"elasticity\": {\"enabled\": true}}", "elasticity.enabled");
     not_built("{\"compression_training\": {\"layer_reduction\": {\"enabled\": true}}}",
               "compression_training");
     not_built("{\"sparse_attention\": {}}", "sparse_attention");
@@ -323,6 +322,51 @@ static void what_is_not_built_is_refused_by_name(void **state)
         "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"nebula\": false, \"sparse_gradients\": true, "
         "\"compression_training\": {}, \"hybrid_engine\": {\"enabled\": false}, "
         "\"gradient_allreduce_op\": \"MEAN\", \"autotuning\": {\"enabled\": false}}");
+}
+
+/* ---- elasticity ---- */
+
+static void elastic_case(const char *more, int ranks, int64_t k, int64_t want_micro, int64_t want_k,
+                         const char *refusal)
+{
+    char text[512];
+    struct sw_config *c = NULL;
+    snprintf(text, sizeof text,
+             "{%s\"elasticity\": {\"enabled\": true, \"version\": 0.1, "
+             "\"max_train_batch_size\": 24, \"micro_batch_sizes\": [2, 4], \"max_gpus\": 8}}",
+             more);
+    assert_int_equal(sw_config_parse("ds.json", text, strlen(text), NULL, 0, &c), SW_OK);
+    const sw_status st = sw_config_resolve(c, ranks, k);
+    if (refusal) {
+        assert_int_equal(st, SW_E_CONFIG);
+        if (!strstr(sw_error_message(), refusal)) {
+            fail_msg("%s: \"%s\" does not say \"%s\"", text, sw_error_message(), refusal);
+        }
+    } else {
+        assert_int_equal(st, SW_OK);
+        assert_int_equal(c->batch.train_batch_size, 24);
+        assert_int_equal(c->batch.micro_batch_size, want_micro);
+        assert_int_equal(c->batch.micro_batches, want_k);
+        assert_int_equal(sw_config_check_built(c), SW_OK);
+    }
+    sw_config_close(c);
+}
+
+static void elasticity_decides_the_batch(void **state)
+{
+    (void)state;
+    elastic_case("", 1, 0, 4, 6, NULL);
+    elastic_case("", 3, 0, 4, 6, NULL);
+    elastic_case("", 4, 0, 2, 12, NULL);
+    elastic_case("\"train_micro_batch_size_per_gpu\": 4, \"train_batch_size\": 24, ", 3, 0, 4, 6,
+                 NULL);
+    elastic_case("", 5, 0, 0, 0, "does not divide the batch");
+    elastic_case("\"train_micro_batch_size_per_gpu\": 4, ", 4, 0, 0, 0,
+                 "train_micro_batch_size_per_gpu: 4, and elasticity would change it to 2 on 4");
+    elastic_case("\"train_batch_size\": 12, ", 3, 0, 0, 0, "elasticity would change it to 24");
+    /* a job that began with six micro-batches a step keeps them, or does not go on */
+    elastic_case("", 2, 6, 4, 6, NULL);
+    elastic_case("", 4, 6, 0, 0, "4 ranks would make 12 micro-batches of 2 samples");
 }
 
 /* ---- printing ---- */
@@ -531,6 +575,7 @@ int main(void)
         cmocka_unit_test(train_is_micro_times_steps_times_ranks),
         cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(elasticity_decides_the_batch),
         cmocka_unit_test(effective_values_read_again),
         cmocka_unit_test(machines_get_one_object),
         cmocka_unit_test(keys_are_explained),
