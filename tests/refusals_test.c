@@ -92,6 +92,10 @@ static const struct {
     {"train --model nothing --steps 2 --output o --data text.txt", 2, "nothing"},
     {"train --model unknown.json --steps 2 --output o --data text.txt", 2, "mamba"},
     {"train --model bad.json --steps 2 --output o --data text.txt", 2, "n_head"},
+    {"plan --model deep.json", 2, "n_layer is 100000000"},
+    {"plan --model epsilon.json", 2, "layer_norm_epsilon is -1"},
+    {"train --model gpt2-tiny --steps 2 --output o --data empty.bin", 2,
+     "empty.bin: the file is empty"},
     {"train --model cross.json --steps 2 --output o --data text.txt", 2, "add_cross_attention"},
     {"train --model small.json --steps 2 --output o --data text.txt --seq-len 64", 2, "16"},
     {TRAIN "text.txt --deepspeed missing.json", 2, "missing.json"},
@@ -251,6 +255,9 @@ static int set_up(void **state)
     put("ids.bin", ids, sizeof ids);
     put_text("unknown.json", "{\"model_type\": \"mamba\"}");
     put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
+    put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
+    put_text("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
+    put_text("empty.bin", "");
     put_text("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");
     static const char small[] =
         "{\"model_type\": \"gpt2\", \"vocab_size\": 20, \"n_positions\": 16, "
