@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 static char folder[64], program[600];
@@ -44,7 +45,7 @@ static void put_tensors(const char *name, const char *header, size_t bytes)
 /* Runs `spillway <arguments>` in the folder; standard error into err. Returns the exit status. */
 static int run(const char *arguments, char *err, size_t cap)
 {
-    char command[2048], path[128];
+    char command[8192], path[128];
     snprintf(command, sizeof command, "cd %s && %s %s >out.txt 2>err.txt </dev/null", folder,
              program, arguments);
     const int status = system(command);
@@ -199,6 +200,30 @@ static void an_export_has_its_tokenizer(void **state)
     }
 }
 
+/* With slices on many ranks the folder is made of a checkpoint, and is the same to the byte: the names of the
+ * hub stay. */
+static void an_export_does_not_tell_the_ranks(void **state)
+{
+    char gpt2[TEST_PATH_CAP], whole[4096], err[4096], command[sizeof whole + 256];
+    (void)state;
+    if (!test_fixture_folder("gpt2", gpt2)) {
+        skip();
+    }
+    assert_non_null(realpath(gpt2, whole)); /* the program runs in another folder */
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        snprintf(command, sizeof command,
+                 "train --model %s/hub_names --steps 1 --seq-len 8 --data text.txt --deepspeed "
+                 "two.json --output hub%d --ranks %d",
+                 whole, ranks, ranks);
+        if (run(command, err, sizeof err) != 0) {
+            fail_msg("%s", err);
+        }
+    }
+    snprintf(command, sizeof command,
+             "cd %s && cmp hub1/model/model.safetensors hub2/model/model.safetensors", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* What the program prints is read by other programs, and copied into documents. */
 static void lines_end_where_their_text_ends(void **state)
 {
@@ -269,6 +294,8 @@ static int set_up(void **state)
     put_text(
         "negative.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": -1}}}");
+    put_text("two.json",
+             "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, " OPTIMIZER "}");
     put_text("nobatch.json", "{" OPTIMIZER "}");
     put_text("nooptimizer.json", "{\"train_batch_size\": 4}");
     put_text(
@@ -325,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
                                        cmocka_unit_test(an_export_has_its_tokenizer),
+                                       cmocka_unit_test(an_export_does_not_tell_the_ranks),
                                        cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
