@@ -130,6 +130,7 @@ static const struct {
     {"generate --prompt x", 2, "--model"},
     {"generate --model small.json --prompt x --tokens 0", 2, "--tokens"},
     {"generate --model small.json --prompt x --tokens 9223372036854775807", 2, "--tokens"},
+    {"generate --model classifier.json --tokenizer many --prompt a", 2, "classifier"},
     {"generate --model small.json --prompt x --top-p 1.5", 2, "--top-p"},
     {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
     {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
@@ -280,6 +281,10 @@ static int set_up(void **state)
     put("ids.bin", ids, sizeof ids);
     put_text("unknown.json", "{\"model_type\": \"mamba\"}");
     put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
+    put_text(
+        "classifier.json",
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1, "
+        "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
     put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
     put_text("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
     put_text("empty.bin", "");
