@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 static char folder[64], program[600];
@@ -44,7 +45,7 @@ static void put_tensors(const char *name, const char *header, size_t bytes)
 /* Runs `spillway <arguments>` in the folder; standard error into err. Returns the exit status. */
 static int run(const char *arguments, char *err, size_t cap)
 {
-    char command[2048], path[128];
+    char command[8192], path[128];
     snprintf(command, sizeof command, "cd %s && %s %s >out.txt 2>err.txt </dev/null", folder,
              program, arguments);
     const int status = system(command);
@@ -92,6 +93,10 @@ static const struct {
     {"train --model nothing --steps 2 --output o --data text.txt", 2, "nothing"},
     {"train --model unknown.json --steps 2 --output o --data text.txt", 2, "mamba"},
     {"train --model bad.json --steps 2 --output o --data text.txt", 2, "n_head"},
+    {"plan --model deep.json", 2, "n_layer is 100000000"},
+    {"plan --model epsilon.json", 2, "layer_norm_epsilon is -1"},
+    {"train --model gpt2-tiny --steps 2 --output o --data empty.bin", 2,
+     "empty.bin: the file is empty"},
     {"train --model cross.json --steps 2 --output o --data text.txt", 2, "add_cross_attention"},
     {"train --model small.json --steps 2 --output o --data text.txt --seq-len 64", 2, "16"},
     {TRAIN "text.txt --deepspeed missing.json", 2, "missing.json"},
@@ -125,6 +130,7 @@ static const struct {
     {"generate --prompt x", 2, "--model"},
     {"generate --model small.json --prompt x --tokens 0", 2, "--tokens"},
     {"generate --model small.json --prompt x --tokens 9223372036854775807", 2, "--tokens"},
+    {"generate --model classifier.json --tokenizer many --prompt a", 2, "classifier"},
     {"generate --model small.json --prompt x --top-p 1.5", 2, "--top-p"},
     {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
     {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
@@ -201,6 +207,30 @@ static void an_export_has_its_tokenizer(void **state)
     }
 }
 
+/* With slices on many ranks the folder is made of a checkpoint, and is the same to the byte: the names of the
+ * hub stay. */
+static void an_export_does_not_tell_the_ranks(void **state)
+{
+    char gpt2[TEST_PATH_CAP], whole[4096], err[4096], command[sizeof whole + 256];
+    (void)state;
+    if (!test_fixture_folder("gpt2", gpt2)) {
+        skip();
+    }
+    assert_non_null(realpath(gpt2, whole)); /* the program runs in another folder */
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        snprintf(command, sizeof command,
+                 "train --model %s/hub_names --steps 1 --seq-len 8 --data text.txt --deepspeed "
+                 "two.json --output hub%d --ranks %d",
+                 whole, ranks, ranks);
+        if (run(command, err, sizeof err) != 0) {
+            fail_msg("%s", err);
+        }
+    }
+    snprintf(command, sizeof command,
+             "cd %s && cmp hub1/model/model.safetensors hub2/model/model.safetensors", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* What the program prints is read by other programs, and copied into documents. */
 static void lines_end_where_their_text_ends(void **state)
 {
@@ -257,6 +287,13 @@ static int set_up(void **state)
     put("ids.bin", ids, sizeof ids);
     put_text("unknown.json", "{\"model_type\": \"mamba\"}");
     put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
+    put_text(
+        "classifier.json",
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1, "
+        "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
+    put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
+    put_text("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
+    put_text("empty.bin", "");
     put_text("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");
     static const char small[] =
         "{\"model_type\": \"gpt2\", \"vocab_size\": 20, \"n_positions\": 16, "
@@ -268,6 +305,8 @@ static int set_up(void **state)
     put_text(
         "negative.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": -1}}}");
+    put_text("two.json",
+             "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, " OPTIMIZER "}");
     put_text("nobatch.json", "{" OPTIMIZER "}");
     put_text("nooptimizer.json", "{\"train_batch_size\": 4}");
     put_text(
@@ -324,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
                                        cmocka_unit_test(an_export_has_its_tokenizer),
+                                       cmocka_unit_test(an_export_does_not_tell_the_ranks),
                                        cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -149,7 +149,11 @@ static sw_status read_header(const char *path, struct sw_segment *segment)
         }
     }
     const size_t bytes = map->len - header;
-    if (bytes == 0 || bytes % (size_t)segment->width != 0) {
+    if (bytes == 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s", path,
+                       header > 0 ? "no token ids after the header" : "the file is empty");
+    }
+    if (bytes % (size_t)segment->width != 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: %zu bytes of token ids, wanted a multiple of %d", path,
                        bytes, segment->width);
     }

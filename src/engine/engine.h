@@ -101,5 +101,8 @@ sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *p
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
+/* sw_checkpoint_export under the names that the engine's own folder has, with the files beside its weights. */
+sw_status sw_engine_export_saved(sw_engine *e, const char *path, const char *folder,
+                                 enum sw_dtype dtype);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

@@ -147,7 +147,16 @@ static sw_status fetch_checkpoint(void *ctx, int64_t i, int64_t first, int64_t n
     return sw_ckpt_read_flat(m->ckpt, m->index[i], first, n, SW_F32, out);
 }
 
-static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_dtype dtype)
+/* What the folder that the engine's model came from calls a parameter. */
+static const char *name_in_file(const struct sw_engine *e, const char *name)
+{
+    const struct engine_param *param = e ? sw_engine_find_param(e, name) : NULL;
+    return param && param->file_name ? param->file_name : name;
+}
+
+/* e: for the names of its files; NULL: as the checkpoint has them. */
+static sw_status export_open(const struct sw_engine *e, struct sw_ckpt *ckpt, const char *folder,
+                             enum sw_dtype dtype)
 {
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
@@ -168,7 +177,8 @@ static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_d
         const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
         if (strcmp(entry->kind, "master") == 0) {
             m.index[w.n] = i;
-            w.specs[w.n++] = (struct sw_safetensor_spec){entry->param, dtype, entry->shape};
+            w.specs[w.n++] =
+                (struct sw_safetensor_spec){name_in_file(e, entry->param), dtype, entry->shape};
         }
     }
     st = st < 0 ? st : sw_mkdirs(folder);
@@ -179,7 +189,8 @@ static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_d
     return st;
 }
 
-sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype)
+static sw_status export_path(const struct sw_engine *e, const char *path, const char *folder,
+                             int dtype)
 {
     struct sw_ckpt *ckpt = NULL;
     SW_TRY(check_dtype((enum sw_dtype)dtype));
@@ -187,7 +198,19 @@ sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype)
     if (found != SW_OK) {
         return found == SW_PENDING ? SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path) : found;
     }
-    const sw_status st = export_open(ckpt, folder, (enum sw_dtype)dtype);
+    const sw_status st = export_open(e, ckpt, folder, (enum sw_dtype)dtype);
     sw_ckpt_close(ckpt);
     return st;
+}
+
+sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype)
+{
+    return export_path(NULL, path, folder, dtype);
+}
+
+sw_status sw_engine_export_saved(sw_engine *e, const char *path, const char *folder,
+                                 enum sw_dtype dtype)
+{
+    SW_TRY(export_path(e, path, folder, (int)dtype));
+    return e->model_folder ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
 }

@@ -111,6 +111,9 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",
                        (long long)o->vocab_size, (long long)e->model->vocab);
     }
+    if (o->generate_tokens != 0 && e->model->head != SW_HEAD_LM) {
+        return SW_FAIL(SW_E_UNSUP, "%s: a classifier continues no text", o->model);
+    }
     if (o->generate_tokens < 0) {
         e->options.generate_tokens = e->tokens;
     }

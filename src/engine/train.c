@@ -439,10 +439,7 @@ static sw_status export_model(struct job *job)
     if (job->engine->ranks == 1) {
         SW_TRY(sw_export(job->engine, path, dtype));
     } else {
-        SW_TRY(sw_checkpoint_export(job->options->output, path, (int)dtype));
-        if (job->engine->model_folder) {
-            SW_TRY(sw_hf_copy_sidecars(job->engine->model_folder, path));
-        }
+        SW_TRY(sw_engine_export_saved(job->engine, job->options->output, path, dtype));
     }
     if (job->tokenizer) {
         SW_TRY(sw_tokenizer_save(job->tokenizer, path));

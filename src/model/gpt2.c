@@ -8,6 +8,8 @@
 #include "model/model.h"
 #include "nn/nn.h"
 
+enum { MOST_LAYERS = 10000 };
+
 struct gpt2 {
     struct sw_model super;
     int64_t heads, inner;
@@ -84,6 +86,11 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
                            sw_json_name(doc), sizes[i].key, (long long)sizes[i].value);
         }
     }
+    if (base->layers >
+        MOST_LAYERS) { /* a plan grows with them, and takes time before it is refused */
+        return SW_FAIL(SW_E_FORMAT, "%s: n_layer is %lld; wanted at most %d", sw_json_name(doc),
+                       (long long)base->layers, MOST_LAYERS);
+    }
     if (base->width % m->heads != 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: n_embd %lld does not divide into n_head %lld heads",
                        sw_json_name(doc), (long long)base->width, (long long)m->heads);
@@ -109,6 +116,11 @@ static sw_status read_rest(struct sw_json_doc *doc, const struct sw_json *config
     SW_TRY(sw_model_read_act(doc, config, "activation_function", "gelu_new", &m->act));
     SW_TRY(sw_json_get_f64(doc, config, "layer_norm_epsilon", 1e-5, &m->eps));
     SW_TRY(sw_json_get_f64(doc, config, "initializer_range", 0.02, &m->init_range));
+    if (!(m->eps >= 0 && m->init_range >= 0)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted 0 or more", sw_json_name(doc),
+                       m->eps >= 0 ? "initializer_range" : "layer_norm_epsilon",
+                       m->eps >= 0 ? m->init_range : m->eps);
+    }
     SW_TRY(read_probability(doc, config, "embd_pdrop", &m->embd_pdrop));
     SW_TRY(read_probability(doc, config, "attn_pdrop", &m->attn_pdrop));
     SW_TRY(read_probability(doc, config, "resid_pdrop", &m->resid_pdrop));

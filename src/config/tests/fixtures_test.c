@@ -728,6 +728,14 @@ static bool same_elastic(const struct sw_config_elastic *ours, const struct sw_j
     return same;
 }
 
+/* Rule elastic-batch-is-real: a recorded batch of none, or for nobody. */
+static bool elastic_nothing(const struct sw_json *row)
+{
+    const struct sw_json *batch = sw_json_get(row, "final_batch_size");
+    const struct sw_json *ranks = sw_json_get(row, "valid_gpus");
+    return (batch && batch->integer < 1) || (ranks && ranks->n_children == 0);
+}
+
 static bool elastic_row(const struct sw_json *row)
 {
     struct sw_str text = {0};
@@ -738,7 +746,8 @@ static bool elastic_row(const struct sw_json *row)
     sw_status st = sw_config_parse("case", text.ptr, text.len, NULL, 0, &config);
     st = st < 0 ? st : sw_config_elastic(config, sw_json_get(row, "world_size")->integer, &elastic);
     const bool right = error ? st < 0 && same_elastic_refusal(error->string, sw_error_message())
-                             : st >= 0 && same_elastic(&elastic, row);
+                       : elastic_nothing(row) ? st < 0
+                                              : st >= 0 && same_elastic(&elastic, row);
     if (!right) {
         print_error(
             "  recorded: %s\n  ours: batch %lld, micro-batch %lld, %d counts of ranks; %s\n",
