@@ -201,17 +201,11 @@ static bool other_clipping(const struct sw_config *c)
            c->optimizer.max_grad_norm != c->misc.gradient_clipping;
 }
 
-static bool boundary_on_many_ranks(const struct sw_config *c)
-{
-    return c->batch.ranks > 1 && c->spillway.reduce == SW_REDUCE_BOUNDARY;
-}
-
 static const struct rule unbuilt[] = {
     {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
     {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
     {"zero_optimization.offload_optimizer.device", states_off, "offload is not built yet"},
     {"zero_optimization.offload_param.device", params_off, "offload is not built yet"},
-    {"spillway.reduce", boundary_on_many_ranks, "\"boundary\" on several ranks is not built yet"},
     {"data_types.grad_accum_dtype", coarse_accumulation,
      "gradients are accumulated in fp32; another dtype is not built"},
     {"optimizer.params.max_grad_norm", other_clipping,

@@ -203,6 +203,10 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
         const double values[] = {rates.lr, rates.beta1, rates.beta2};
         h = sw_hash(h, values, sizeof values);
     }
+    if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->ranks > 1 &&
+        e->micro_batches > e->ranks) {
+        h = sw_hash(h, &e->ranks, sizeof e->ranks); /* the order of the sum depends on them */
+    }
     return h;
 }
 
@@ -263,6 +267,7 @@ static sw_status make_plan(struct sw_engine *e)
         .ranks = e->ranks,
         .rank = e->rank,
         .stage = (int)c->zero.stage,
+        .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
         .overlap = c->zero.overlap_comm,

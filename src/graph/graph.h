@@ -80,7 +80,9 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
                                                    the owner of slice r of g adds the ranks'      \
                                                    slices in rank order; where the scalar FIRST   \
-                                                   is set, the first one is taken as it is */     \
+                                                   is set, or attrs.n, the first one is taken as  \
+                                                   it is; attrs.n: also from ranks that have no   \
+                                                   micro-batch now */                             \
     X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
     X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \

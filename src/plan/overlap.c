@@ -179,18 +179,30 @@ static bool is_held(const struct pass *p, int32_t i)
     return op->kind == SW_OP_REDUCE || (op->kind == SW_OP_GATHER && op->unless_skipped);
 }
 
-/* Instructions that read or write what is held must not overtake it. */
+static bool has_root(const struct pass *p, const sw_value *values, int n, sw_value root)
+{
+    for (int k = 0; k < n; k++) {
+        if (values[k] >= 0 && sw_graph_root(p->g, values[k]) == root) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Instructions that read what is held back to be written, or write what it touches, must not overtake it. */
 static bool touches_held(const struct pass *p, const struct sw_op *op)
 {
     for (int32_t h = 0; h < p->n_held; h++) {
-        const struct sw_op *waiting = op_of(p, p->held[h]);
-        for (int a = 0; a < waiting->n_in + waiting->n_out; a++) {
-            const sw_value v = a < waiting->n_in ? waiting->in[a] : waiting->out[a - waiting->n_in];
-            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(p->g, v);
-            for (int k = 0; root >= 0 && k < op->n_out; k++) {
-                if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
-                    return true;
-                }
+        const struct sw_op *held = op_of(p, p->held[h]);
+        for (int k = 0; k < held->n_in; k++) {
+            if (has_root(p, op->out, op->n_out, sw_graph_root(p->g, held->in[k]))) {
+                return true;
+            }
+        }
+        for (int k = 0; k < held->n_out; k++) {
+            const sw_value root = sw_graph_root(p->g, held->out[k]);
+            if (has_root(p, op->out, op->n_out, root) || has_root(p, op->in, op->n_in, root)) {
+                return true;
             }
         }
     }

@@ -95,16 +95,17 @@ struct sw_plan_options {
     bool fp16;                         /* overflow is looked for, and skips the update */
     double clip;                       /* 0 = none */
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
-    int64_t recompute_every;     /* 0 = keep everything, n = keep the inputs of every n-th block */
-    bool keep_gradients;         /* streams stay readable after backward */
-    int ranks, rank;             /* data-parallel; 0 and 1 = alone */
-    int stage;                   /* ZeRO 0..3 */
-    int64_t persistence_elems;   /* stage 3: parameters up to this stay whole on each rank, .. */
-    int64_t persistence_total;   /* .. while so many elements are not used up */
-    bool overlap;                /* collectives run beside computation */
-    int64_t prefetch_elems;      /* gathered ahead of their first reader .. */
-    int64_t max_live_elems;      /* .. and never more than these */
-    int64_t reduce_bucket_elems; /* most elements of gradients that travel together */
+    int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
+    bool keep_gradients;     /* streams stay readable after backward */
+    int ranks, rank;         /* data-parallel; 0 and 1 = alone */
+    int stage;               /* ZeRO 0..3 */
+    bool boundary;           /* stages 0, 1: sum over micro-batches first, over ranks at the end */
+    int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
+    int64_t persistence_total;      /* .. while so many elements are not used up */
+    bool overlap;                   /* collectives run beside computation */
+    int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
+    int64_t max_live_elems;         /* .. and never more than these */
+    int64_t reduce_bucket_elems;    /* most elements of gradients that travel together */
     int64_t allgather_bucket_elems; /* of updated parameters */
     size_t budget[SW_TIER_COUNT];   /* 0 = none */
     uint64_t extra_fingerprint;     /* what else may change a bit: seed, batch, .. */
@@ -155,6 +156,8 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
 enum { SW_SHARD_BLOCK = 256 };
 int64_t sw_shard_elems(int64_t elems, int ranks);
+/* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
+bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
  * phase. */
 int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);

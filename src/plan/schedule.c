@@ -94,7 +94,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         if ((g->ops[i].kind == SW_OP_ACCUMULATE || g->ops[i].kind == SW_OP_REDUCE) && live[i]) {
             const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
             const int32_t producer = g->values[grad].producer;
-            if (producer >= 0 && after[producer] < 0) {
+            if (producer >= 0 && after[producer] < 0 && g->ops[producer].phase == g->ops[i].phase) {
                 after[producer] = i;
                 live[i] = false; /* placed by its producer */
             }

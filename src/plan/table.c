@@ -25,14 +25,15 @@ const char *sw_sent_name(enum sw_sent kind)
 
 static enum sw_held kind_of_state(const struct sw_persistent *item)
 {
-    static const char first[] = "grad_acc.0/", more[] = "grad_acc.";
+    static const char first[] = "grad_acc.0/", more[] = "grad_acc.", sums[] = "grad_sum.";
     if (item->role == SW_ROLE_PARAM) {
         return SW_HELD_PARAMS;
     }
     if (strncmp(item->name, first, sizeof first - 1) == 0) {
         return SW_HELD_GRADS;
     }
-    if (strncmp(item->name, more, sizeof more - 1) == 0) {
+    if (strncmp(item->name, more, sizeof more - 1) == 0 ||
+        strncmp(item->name, sums, sizeof sums - 1) == 0) {
         return SW_HELD_SECOND;
     }
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
@@ -89,7 +90,8 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         const enum sw_held kind = kind_of_state(item);
-        const bool cut = is_cut(kind, options);
+        const bool summed_whole = kind == SW_HELD_GRADS && sw_sums_before_reducing(options);
+        const bool cut = is_cut(kind, options) && !summed_whole;
         const size_t bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN);
         size_t mine = bytes;
         if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->whole)) {
@@ -213,7 +215,8 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     if (c->options->ranks <= 1) {
         return;
     }
-    split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse, m * grad);
+    split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse,
+          sw_sums_before_reducing(c->options) ? grad : m * grad);
     if (stage == 3) {
         split(&out->sent[SW_SENT_FORWARD], elems, trips, trips->gathers[SW_PHASE_FORWARD], 0,
               m * work);

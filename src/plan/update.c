@@ -120,6 +120,46 @@ static void update(struct sw_graph *g, const struct sw_plan_options *options, st
     }
 }
 
+/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums travel once a step,
+ * rounded to what gradients travel as. */
+static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *options,
+                           struct feed *feed, sw_value grad)
+{
+    char name[512];
+    const struct sw_value_info param = g->values[feed->param];
+    const enum sw_dtype wire = g->values[grad].dtype;
+    const int64_t slice = slice_elems(g, options, feed->param);
+    snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
+    const sw_value acc = sw_graph_state(g, name, SW_F32, param.shape, feed->param);
+    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+    g->phase = SW_PHASE_BACKWARD;
+    sw_value sum = sw_graph_add_out_in_place(
+        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
+    g->phase = SW_PHASE_UPDATE;
+    if (wire == SW_F32 && acc >= 0) {
+        g->values[acc].padded_elems = slice * options->ranks;
+    } else {
+        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), wire, param.shape);
+        if (sum >= 0) {
+            g->values[sum].padded_elems = slice * options->ranks;
+        }
+    }
+    snprintf(name, sizeof name, "grad_sum.%d/%s", feed->n, param.name);
+    const sw_value owned = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
+    if (owned >= 0) {
+        g->values[owned].whole = param.shape;
+        g->values[owned].first = slice * options->rank;
+    }
+    const sw_value moved[2] = {owned, sum};
+    const struct sw_attrs attrs = {.n = 1};
+    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, moved, 2, &attrs), owned);
+}
+
+bool sw_sums_before_reducing(const struct sw_plan_options *options)
+{
+    return options->boundary && options->ranks > 1 && options->micro_batches > options->ranks;
+}
+
 static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
                        sw_value grad)
 {
@@ -128,7 +168,9 @@ static void accumulate(struct sw_graph *g, const struct sw_plan_options *options
         sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", param.name, SW_OP_MAX_IN);
         return;
     }
-    if (options->ranks > 1) {
+    if (sw_sums_before_reducing(options)) {
+        grad = reduce_sum(g, options, feed, grad);
+    } else if (options->ranks > 1) {
         grad = reduce(g, options, feed, grad);
     } else if (options->micro_batches > 1) {
         char name[512];

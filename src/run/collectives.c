@@ -40,8 +40,9 @@ static void add(const struct sw_collective_call *call, const struct sw_comm_job 
         .workspace = call->workspace,
         .acc = call->in[0],
         .n = sw_shape_elems(&operand(call, 0)->shape),
-        .fresh = job->first,
-        .n_contributors = job->n_active,
+        /* attrs.n: sums of whole steps, of all ranks */
+        .fresh = job->first || call->op->attrs.n > 0,
+        .n_contributors = call->op->attrs.n > 0 ? 0 : job->n_active,
     };
     sw_comm_add_slices(&reduction, n_ranks);
 }

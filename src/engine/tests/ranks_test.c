@@ -68,8 +68,11 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
 /* What the plan says that one step of this engine sends to other ranks, and the losses besides. */
 static int64_t planned_bytes(const sw_engine *e, const struct job *job)
 {
-    const struct sw_plan_options options = {
-        .ranks = e->ranks, .stage = job->stage, .micro_batches = job->k, .rule = &e->rule};
+    const struct sw_plan_options options = {.ranks = e->ranks,
+                                            .stage = job->stage,
+                                            .micro_batches = job->k,
+                                            .rule = &e->rule,
+                                            .boundary = strstr(job->more, "boundary") != NULL};
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
     if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
@@ -264,6 +267,39 @@ static void overlap_changes_no_bit(void **state)
     }
 }
 
+/* Another order of the sum: the same bits at both stages that have it, and one micro-batch a rank is the
+ * canonical one. */
+static void boundary_sums_travel_once(void **state)
+{
+    (void)state;
+    static const char *const wide = ", \"reduce\": \"boundary\"";
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        for (int ranks = 2; ranks <= 3; ranks++) {
+            struct job canonical = {
+                .ranks = ranks, .k = 5, .n_steps = 4, .precision = precisions[p], .more = ""};
+            struct job zero = canonical;
+            zero.more = wide;
+            zero.verify = true;
+            struct job one = zero;
+            one.stage = 1;
+            run(&canonical);
+            run(&zero);
+            run(&one);
+            assert_same(&zero, &one, 4);
+            for (int i = 0; i < 4; i++) {
+                assert_true(fabs(zero.losses[i] - canonical.losses[i]) < 0.05);
+            }
+        }
+        struct job canonical = {
+            .ranks = 3, .k = 3, .n_steps = 3, .precision = precisions[p], .more = ""};
+        struct job same = canonical;
+        same.more = wide;
+        run(&canonical);
+        run(&same);
+        assert_same(&canonical, &same, 3);
+    }
+}
+
 /* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios: without a
  * lower bound they all count. */
 static void lamb_too(void **state)
@@ -343,6 +379,7 @@ int main(void)
         cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
         cmocka_unit_test(recomputation_and_token_mean_too),
         cmocka_unit_test(overlap_changes_no_bit),
+        cmocka_unit_test(boundary_sums_travel_once),
         cmocka_unit_test(lamb_too),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
     };
