@@ -205,6 +205,9 @@ static void an_export_has_its_tokenizer(void **state)
             fail_msg("spillway %s: %s", commands[i], err);
         }
     }
+    char err[4096];
+    assert_int_equal(run(commands[0], err, sizeof err), 2); /* nothing of that run is lost */
+    assert_non_null(strstr(err, "--output run has checkpoints of a run"));
 }
 
 /* With slices on many ranks the folder is made of a checkpoint, and is the same to the byte: the names of the

@@ -209,6 +209,15 @@ static sw_status check_options(const struct sw_train_options *o)
     if (o->ranks < 0 || o->ranks > INT_MAX) {
         return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
     }
+    char latest[4096];
+    snprintf(latest, sizeof latest, "%s/latest", o->output);
+    if (!o->resume && access(latest, F_OK) == 0) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "--output %s has checkpoints of a run: --resume goes on with it; for a new run "
+            "name another folder",
+            o->output);
+    }
     return SW_OK;
 }
 
