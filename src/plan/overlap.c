@@ -95,6 +95,11 @@ static void flush_held(struct pass *p)
     p->held_elems = 0;
 }
 
+static int64_t update_limit(const struct pass *p)
+{
+    return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+}
+
 /* Gathers from `from` on: those of the first place that is not gathered yet, and further places while they
  * fit into `room`. forced: the first place is needed now. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
@@ -116,10 +121,13 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
             if (!p->ahead[j] || p->emitted[j]) {
                 continue;
             }
-            if (sw_shard_place(p->g, op_of(p, j)) != place) {
-                break;
+            const int64_t more = moved_elems(p, op_of(p, j));
+            if (sw_shard_place(p->g, op_of(p, j)) != place ||
+                (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
+                 sum + more > update_limit(p))) {
+                break; /* the sums of all parameters are one place: they go in buckets */
             }
-            sum += moved_elems(p, op_of(p, j));
+            sum += more;
             members[n++] = j;
         }
         if (!(forced && n_before == 0) && p->outstanding + elems + sum > room) {
@@ -153,10 +161,7 @@ static void note_reads(struct pass *p, const struct sw_op *op)
 
 static int64_t group_limit(const struct pass *p, const struct sw_op *op)
 {
-    if (op->kind == SW_OP_REDUCE) {
-        return p->options->reduce_bucket_elems;
-    }
-    return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+    return op->kind == SW_OP_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
 }
 
 /* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete. */

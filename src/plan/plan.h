@@ -154,7 +154,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
 /* Elements of a slice when `elems` are cut for `ranks`: whole blocks of SW_SHARD_BLOCK, which no sum
  * of squares crosses. */
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
-enum { SW_SHARD_BLOCK = 256 };
+enum { SW_SHARD_BLOCK = 64 };
 int64_t sw_shard_elems(int64_t elems, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);

@@ -44,7 +44,7 @@ struct cpu_update {
     float step_size, one_minus_dampening;
 };
 
-enum { CPU_RUN = 256, CPU_RUNS_AT_ONCE = 16 }; /* elements of one sum of squares in GRAD_STATS */
+enum { CPU_RUN = 64, CPU_RUNS_AT_ONCE = 64 }; /* elements of one sum of squares in GRAD_STATS */
 
 /* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token; rows
  * are ld_x elements apart. */

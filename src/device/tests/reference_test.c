@@ -351,11 +351,11 @@ static void test_dropout_names_global_samples(void **state)
 
 /* ---- gradients of parameters ---- */
 
-/* The sum of squares is that of the whole, and cutting at multiples of 256 elements does not change a bit. */
+/* The sum of squares is that of the whole, and cutting at multiples of 64 elements does not change a bit. */
 static void test_grad_stats_of_shards(void **state)
 {
     struct op_case whole, all, part, r;
-    const int64_t n = 1300, cut = 512;
+    const int64_t n = 1300, cut = 448;
     case_init(&whole, SW_OP_GRAD_STATS, "stats");
     case_in_zero(&whole, SW_I64, SW_SHAPE(SW_STATS_WORDS));
     case_in(&whole, SW_F32, SW_SHAPE(n), -1, 1);
