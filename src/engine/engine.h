@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "hf/hf.h"
 #include "json/json.h"
+#include "mesh/mesh.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
@@ -41,7 +42,8 @@ struct sw_engine {
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     int64_t batch, tokens, micro_batches; /* B, T, K */
-    int rank, ranks;
+    struct sw_mesh mesh;                  /* today: data only */
+    int rank, ranks;                      /* of its data axis */
     int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
     double *losses;        /* [rounds, 2] sum and count of this rank's micro-batches */
     double *all_losses;    /* [ranks, rounds, 2] */

@@ -358,8 +358,11 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     e->options = *options;
     e->export_dtype = SW_F32;
     e->lr_override = NAN;
-    e->rank = options->comm ? sw_comm_rank(options->comm) : 0;
-    e->ranks = options->comm ? sw_comm_size(options->comm) : 1;
+    e->mesh = sw_mesh_of_data(options->comm ? sw_comm_size(options->comm) : 1);
+    int place[SW_AXIS_COUNT];
+    sw_mesh_place(&e->mesh, options->comm ? sw_comm_rank(options->comm) : 0, place);
+    e->rank = place[SW_AXIS_DATA];
+    e->ranks = e->mesh.size[SW_AXIS_DATA];
     sw_arena_init(&e->names, "engine");
     const sw_status st = open_engine(e, options);
     if (st < 0) {
