@@ -182,12 +182,12 @@ static bool scheduler_not_built(const struct sw_config *c)
 
 static bool states_off(const struct sw_config *c)
 {
-    return c->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
+    return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
 }
 
 static bool params_off(const struct sw_config *c)
 {
-    return c->zero.offload_param.device != SW_OFFLOAD_NONE;
+    return c->zero.offload_param.device == SW_OFFLOAD_NVME;
 }
 
 static bool coarse_accumulation(const struct sw_config *c)
@@ -204,8 +204,8 @@ static bool other_clipping(const struct sw_config *c)
 static const struct rule unbuilt[] = {
     {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
     {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
-    {"zero_optimization.offload_optimizer.device", states_off, "offload is not built yet"},
-    {"zero_optimization.offload_param.device", params_off, "offload is not built yet"},
+    {"zero_optimization.offload_optimizer.device", states_off, "offload to disk is not built yet"},
+    {"zero_optimization.offload_param.device", params_off, "offload to disk is not built yet"},
     {"data_types.grad_accum_dtype", coarse_accumulation,
      "gradients are accumulated in fp32; another dtype is not built"},
     {"optimizer.params.max_grad_norm", other_clipping,

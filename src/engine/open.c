@@ -270,6 +270,8 @@ static sw_status make_plan(struct sw_engine *e)
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
+        .states_on_host = c->zero.offload_optimizer.device == SW_OFFLOAD_CPU,
+        .params_on_host = c->zero.offload_param.device == SW_OFFLOAD_CPU,
         .overlap = c->zero.overlap_comm,
         .prefetch_elems = c->zero.prefetch_bucket_elems,
         .max_live_elems = c->zero.max_live_elems,
@@ -278,8 +280,10 @@ static sw_status make_plan(struct sw_engine *e)
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
-    if (host > 0 &&
-        (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
+    if (options.states_on_host || options.params_on_host) {
+        options.budget[SW_TIER_HOST] = host;
+    } else if (host > 0 &&
+               (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
         options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     SW_TRY(sw_plan_open(specs, n, &options, &e->plan));

@@ -186,6 +186,11 @@ sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype
     return new_value(g, role, dtype, &shape);
 }
 
+bool sw_op_is_transfer(enum sw_op_kind kind)
+{
+    return kind == SW_OP_LOAD || kind == SW_OP_STORE;
+}
+
 bool sw_op_is_collective(enum sw_op_kind kind)
 {
     return kind == SW_OP_REDUCE || kind == SW_OP_GATHER || kind == SW_OP_STATS_MERGE;

@@ -85,6 +85,8 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
                                                    micro-batch now */                             \
     X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
     X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
+    X(LOAD,               "load")               /* transfer: x in another tier -> the same here     */ \
+    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s   */ \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \
                                                    attrs.update; not run where SKIP is set */      \
     X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
@@ -193,7 +195,10 @@ struct sw_value_info {
     int64_t
         padded_elems; /* storage beyond the shape, so that equal slices of it can travel; 0 = none */
     bool contiguous;
-    bool needs_grad; /* a parameter, or computed from one */
+    bool needs_grad;         /* a parameter, or computed from one */
+    bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
+    bool
+        on_host; /* PARAM and STATE: lies in host memory; ops other than LOAD and STORE never see it */
     bool is_output;
 };
 
@@ -303,6 +308,8 @@ static inline bool sw_value_is_slice(const struct sw_value_info *info)
 }
 /* Runs on all ranks together, by the executor and no device. */
 bool sw_op_is_collective(enum sw_op_kind kind);
+/* Moves bytes between tiers; by the executor and no kernel. */
+bool sw_op_is_transfer(enum sw_op_kind kind);
 /* A value without a name or a producer; passes add it to ops themselves. */
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                             struct sw_shape shape);

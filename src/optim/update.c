@@ -153,6 +153,7 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
         if (state >= 0) {
             g->values[state].whole = slice.whole;
             g->values[state].first = slice.first;
+            g->values[state].is_optimizer_state = true;
         }
         in[n_in++] = state;
     }

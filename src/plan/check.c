@@ -150,7 +150,8 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
             return SW_FAIL(SW_E_ARG, "plan: %s (%%%d) has %zu bytes and needs %zu",
                            value_name(g, buffer->value), buffer->value, buffer->bytes, need);
         }
-        if (buffer->persistent && buffer->offset + need > c->plan->persistent_bytes) {
+        if (buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
+            buffer->offset + need > c->plan->persistent_bytes) {
             return SW_FAIL(SW_E_ARG, "plan: %s lies outside of the persistent part",
                            value_name(g, buffer->value));
         }
@@ -159,7 +160,9 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         const struct sw_instr *instr = &program->instrs[i];
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
-        if (sw_op_is_collective(g->ops[instr->op].kind)) {
+        if (sw_op_is_transfer(g->ops[instr->op].kind)) {
+            kernel.workspace_bytes = 0;
+        } else if (sw_op_is_collective(g->ops[instr->op].kind)) {
             kernel.workspace_bytes = sw_collective_workspace(g, &g->ops[instr->op], options->ranks);
         } else {
             sw_graph_describe(g, &g->ops[instr->op], &desc);
@@ -177,16 +180,16 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
 
 static bool lives_overlap(const struct sw_buffer *a, const struct sw_buffer *b)
 {
-    return a->persistent || b->persistent || (a->first <= b->last && b->first <= a->last);
+    return a->tier == b->tier &&
+           (a->persistent || b->persistent || (a->first <= b->last && b->first <= a->last));
 }
 
 static sw_status check_places(const struct check *c)
 {
     const struct sw_program *program = c->program;
-    const size_t tier = c->plan->tier_bytes[SW_TIER_DEVICE];
-    const size_t budget = c->plan->tier_budget[SW_TIER_DEVICE];
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *a = &program->buffers[i];
+        const size_t tier = c->plan->tier_bytes[a->tier], budget = c->plan->tier_budget[a->tier];
         if (a->offset + a->bytes > tier || (budget > 0 && a->offset + a->bytes > budget)) {
             return SW_FAIL(SW_E_ARG,
                            "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier", i,

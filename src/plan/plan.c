@@ -55,6 +55,8 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         return SW_OK;
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
+    const enum sw_tier tier = info->on_host ? SW_TIER_HOST : SW_TIER_DEVICE;
+    size_t *end = tier == SW_TIER_HOST ? &plan->tier_bytes[SW_TIER_HOST] : &plan->persistent_bytes;
     *item = (struct sw_persistent){
         .name = info->name,
         .role = info->role,
@@ -64,10 +66,11 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         .param = info->param >= 0 ? g->values[info->param].name : NULL,
         .whole = sw_value_is_slice(info) ? info->whole : info->shape,
         .first = sw_value_is_slice(info) ? info->first : 0,
-        .offset = plan->persistent_bytes,
+        .tier = tier,
+        .offset = *end,
         .bytes = sw_value_storage_bytes(info),
     };
-    plan->persistent_bytes += sw_round_up(item->bytes, SW_PLAN_ALIGN);
+    *end += sw_round_up(item->bytes, SW_PLAN_ALIGN);
     return SW_OK;
 }
 
@@ -112,6 +115,7 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
             program->buffer_of[v] = program->n_buffers;
             program->buffers[program->n_buffers++] = (struct sw_buffer){
                 .value = v,
+                .tier = item->tier,
                 .persistent = true,
                 .offset = item->offset,
                 .bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN),
@@ -263,6 +267,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     plan->persistent = NULL;
     plan->n_persistent = 0;
     plan->persistent_bytes = 0;
+    plan->tier_bytes[SW_TIER_HOST] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
@@ -327,6 +332,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_update(program->graph, options));
         }
+        SW_TRY(sw_pass_place(program->graph, options));
     }
     SW_TRY(settle_within_budget(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {

@@ -69,7 +69,8 @@ struct sw_persistent {
     const char *param;     /* states of a parameter: its name, else NULL */
     struct sw_shape whole; /* of the tensor; `shape` is what is held here */
     int64_t first;         /* element of `whole` (flattened) that is element 0 here */
-    size_t offset, bytes;
+    enum sw_tier tier;
+    size_t offset, bytes; /* in the tier's arena */
 };
 
 struct sw_plan {
@@ -77,7 +78,7 @@ struct sw_plan {
     int n_programs;
     struct sw_persistent *persistent;
     int32_t n_persistent;
-    size_t persistent_bytes;
+    size_t persistent_bytes;           /* of the device's tier */
     size_t tier_bytes[SW_TIER_COUNT];  /* what running this plan takes */
     size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
     uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
@@ -102,6 +103,8 @@ struct sw_plan_options {
     bool boundary;           /* stages 0, 1: sum over micro-batches first, over ranks at the end */
     int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;      /* .. while so many elements are not used up */
+    bool states_on_host;            /* optimizer states in host memory */
+    bool params_on_host;            /* parameters, at stage 3 */
     bool overlap;                   /* collectives run beside computation */
     int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
     int64_t max_live_elems;         /* .. and never more than these */
@@ -161,6 +164,14 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
  * phase. */
 int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
+/* Puts optimizer states and parameters on the host, and transfers around the ops that touch them. After the
+ * update. */
+sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options);
+/* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
+struct sw_transfers {
+    int64_t host_to_device, device_to_host;
+};
+struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 /* When collectives start, which travel together, who waits for whom. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* The instructions between which the operands of instruction i are in use. */

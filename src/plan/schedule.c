@@ -55,6 +55,12 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .group = sw_op_is_collective(op->kind),
                                .blocking = sw_op_is_collective(op->kind),
                                .workspace = -1};
+    if (sw_op_is_transfer(op->kind)) {
+        instr->queue = op->kind == SW_OP_LOAD ? SW_QUEUE_H2D : SW_QUEUE_D2H;
+        instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
+        program->n_instrs++;
+        return SW_OK;
+    }
     if (sw_op_is_collective(op->kind)) {
         instr->queue = SW_QUEUE_COMM;
         instr->kernel = (struct sw_kernel_info){

@@ -89,6 +89,9 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
+        if (item->tier != SW_TIER_DEVICE) {
+            continue;
+        }
         const enum sw_held kind = kind_of_state(item);
         const bool summed_whole = kind == SW_HELD_GRADS && sw_sums_before_reducing(options);
         const bool cut = is_cut(kind, options) && !summed_whole;

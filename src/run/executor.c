@@ -26,8 +26,9 @@ struct sw_executor {
     struct sw_device *dev;
     struct sw_stream_queue *compute;
     struct sw_executor_options options;
-    char *arena; /* device */
-    size_t arena_bytes, high_water;
+    char *arenas[SW_TIER_COUNT]; /* of device and host */
+    size_t high_water;           /* of the device's */
+    struct sw_transfer_bytes transferred;
     double *scalars; /* device [SW_SCALAR_COUNT] */
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
@@ -37,12 +38,22 @@ struct sw_executor {
     struct sw_comm_item *items; /* scratch of a group that runs inline */
 };
 
+static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
+
+static char *address(const struct sw_executor *ex, const struct sw_program *program, sw_value v)
+{
+    const int32_t b = program->buffer_of[sw_graph_root(program->graph, v)];
+    return ex->arenas[program->buffers[b].tier] + sw_program_address(program, v);
+}
+
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                            struct step *step)
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
-    if (sw_op_is_collective(op->kind)) {
+    if (sw_op_is_transfer(op->kind)) {
+        step->kernel = NULL;
+    } else if (sw_op_is_collective(op->kind)) {
         if (!ex->options.comm) {
             return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
         }
@@ -52,13 +63,13 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
     }
     for (int k = 0; k < op->n_in; k++) {
-        step->in[k] = ex->arena + sw_program_address(program, op->in[k]);
+        step->in[k] = address(ex, program, op->in[k]);
     }
     for (int k = 0; k < op->n_out; k++) {
-        step->out[k] = op->out[k] < 0 ? NULL : ex->arena + sw_program_address(program, op->out[k]);
+        step->out[k] = op->out[k] < 0 ? NULL : address(ex, program, op->out[k]);
     }
     if (instr->workspace >= 0) {
-        step->workspace = ex->arena + program->buffers[instr->workspace].offset;
+        step->workspace = ex->arenas[SW_TIER_DEVICE] + program->buffers[instr->workspace].offset;
     }
     ex->programs[program - ex->plan->programs].calls[i] =
         (struct sw_collective_call){program->graph, op, step->in, step->out, step->workspace};
@@ -109,7 +120,6 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->dev = dev;
     ex->options = *options;
     ex->n_active = options->comm ? sw_comm_size(options->comm) : 1;
-    ex->arena_bytes = plan->tier_bytes[SW_TIER_DEVICE];
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
     void *arena = NULL, *scalars = NULL;
     if (!ex->programs) {
@@ -117,8 +127,12 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         goto close;
     }
     SW_TRY_OR(close, dev->ops->stream_open(dev, &ex->compute));
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, ex->arena_bytes, &arena));
-    ex->arena = arena;
+    for (int t = 0; t <= SW_TIER_HOST; t++) {
+        if (t == SW_TIER_DEVICE || plan->tier_bytes[t] > 0) {
+            SW_TRY_OR(close, sw_device_alloc(dev, mem_of[t], plan->tier_bytes[t], &arena));
+            ex->arenas[t] = arena;
+        }
+    }
     SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, sizeof ex->host_scalars, &scalars));
     ex->scalars = scalars;
     for (int p = 0; p < plan->n_programs; p++) {
@@ -152,8 +166,10 @@ void sw_executor_close(struct sw_executor *ex)
     if (ex->scalars) {
         sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, sizeof ex->host_scalars);
     }
-    if (ex->arena) {
-        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->arena, ex->arena_bytes);
+    for (int t = 0; t <= SW_TIER_HOST; t++) {
+        if (ex->arenas[t]) {
+            sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
+        }
     }
     if (ex->compute) {
         ex->dev->ops->stream_close(ex->dev, ex->compute);
@@ -166,9 +182,15 @@ void sw_executor_close(struct sw_executor *ex)
 /* Buffers are whole multiples of the alignment, so what is touched counts up to the next one. */
 static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
 {
-    const size_t end =
-        sw_round_up((size_t)((const char *)begin - ex->arena) + bytes, SW_PLAN_ALIGN);
+    const size_t end = sw_round_up(
+        (size_t)((const char *)begin - ex->arenas[SW_TIER_DEVICE]) + bytes, SW_PLAN_ALIGN);
     ex->high_water = end > ex->high_water ? end : ex->high_water;
+}
+
+static bool is_here(const struct sw_program *program, sw_value v)
+{
+    const int32_t b = program->buffer_of[sw_graph_root(program->graph, v)];
+    return program->buffers[b].tier == SW_TIER_DEVICE;
 }
 
 static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
@@ -178,12 +200,12 @@ static void note_step(struct sw_executor *ex, const struct sw_program *program, 
     const struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
     for (int k = 0; k < op->n_in; k++) {
         const struct sw_value_info *info = &program->graph->values[op->in[k]];
-        if (info->contiguous) {
+        if (info->contiguous && is_here(program, op->in[k])) {
             note_range(ex, step->in[k], sw_value_bytes(info));
         }
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
+        if (op->out[k] >= 0 && is_here(program, op->out[k])) {
             note_range(ex, step->out[k], sw_value_bytes(&program->graph->values[op->out[k]]));
         }
     }
@@ -197,8 +219,8 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *pr
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
         if (!buffer->persistent && buffer->last == i) {
-            SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arena + buffer->offset, 0xff,
-                                  buffer->bytes));
+            SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + buffer->offset,
+                                  0xff, buffer->bytes));
         }
     }
     return SW_OK;
@@ -252,6 +274,23 @@ static sw_status start_group(struct sw_executor *ex, const struct sw_program *pr
     return SW_OK;
 }
 
+/* Between tiers. */
+static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+    struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
+    const bool up = op->kind == SW_OP_LOAD;
+    const size_t bytes = sw_value_bytes(&program->graph->values[op->in[0]]);
+    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, step->out[0], step->in[up ? 0 : 1], bytes));
+    *(up ? &ex->transferred.host_to_device : &ex->transferred.device_to_host) += (int64_t)bytes;
+    if (ex->options.profile) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+        step->ns += sw_now_ns() - begin;
+    }
+    return SW_OK;
+}
+
 static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
@@ -261,6 +300,8 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
     }
     if (sw_op_is_collective(op->kind)) {
         SW_TRY(start_group(ex, program, i, false));
+    } else if (sw_op_is_transfer(op->kind)) {
+        SW_TRY(move(ex, program, i));
     } else {
         const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
         if (st < 0) {
@@ -318,9 +359,16 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
         const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
         if (sw_op_is_collective(op->kind)) {
             SW_TRY(start_group(ex, program, i, true));
+        } else if (sw_op_is_transfer(op->kind)) {
+            SW_TRY(move(ex, program, i)); /* what the others gather from here */
         }
     }
     return SW_OK;
+}
+
+void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfer_bytes *out)
+{
+    *out = ex->transferred;
 }
 
 void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
@@ -374,7 +422,7 @@ sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, c
     if (program->buffer_of[sw_graph_root(program->graph, v)] < 0) {
         return SW_OK; /* an input that this program does not read */
     }
-    return transfer(ex, ex->arena + sw_program_address(program, v), src, bytes);
+    return transfer(ex, address(ex, program, v), src, bytes);
 }
 
 sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
@@ -382,7 +430,7 @@ sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, vo
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(check_bytes(program, v, bytes));
-    return transfer(ex, dst, ex->arena + sw_program_address(program, v), bytes);
+    return transfer(ex, dst, address(ex, program, v), bytes);
 }
 
 static sw_status check_range(const struct sw_persistent *item, size_t at, size_t bytes)
@@ -398,19 +446,20 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
-    return transfer(ex, ex->arena + item->offset + at, src, bytes);
+    return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
 }
 
 sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
                            void *dst, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
-    return transfer(ex, dst, ex->arena + item->offset + at, bytes);
+    return transfer(ex, dst, ex->arenas[item->tier] + item->offset + at, bytes);
 }
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
-    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arena + item->offset, 0, item->bytes));
+    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
+                          item->bytes));
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }
 

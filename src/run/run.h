@@ -36,6 +36,12 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
 /* Ranks that have a micro-batch in this micro-step: the first n. */
 void sw_executor_set_active(struct sw_executor *ex, int n);
 
+/* Bytes moved between tiers since opening. */
+struct sw_transfer_bytes {
+    int64_t host_to_device, device_to_host;
+};
+void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfer_bytes *out);
+
 /* Nanoseconds that collectives beside computation took, and that it waited for them. */
 void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
                             int64_t *out_waited_ns);

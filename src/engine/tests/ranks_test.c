@@ -28,7 +28,7 @@ struct job {
     const char *precision, *load, *save, *more;
     const char *zero; /* more keys of zero_optimization */
     bool lamb;        /* AdamW otherwise */
-    bool verify;
+    bool verify, offloads;
     /* results */
     double losses[32], norms[32];
     uint64_t weights;
@@ -95,6 +95,19 @@ static int64_t sent_bytes(const sw_comm *comm)
     return sum;
 }
 
+static int64_t moved_bytes(const sw_engine *e)
+{
+    struct sw_transfer_bytes moved;
+    sw_executor_transferred(e->executor, &moved);
+    return moved.host_to_device * 3 + moved.device_to_host; /* one number that knows both */
+}
+
+static int64_t planned_moves(const sw_engine *e)
+{
+    const struct sw_transfers t = sw_plan_transfers(e->plan, e->rounds);
+    return t.host_to_device * 3 + t.device_to_host;
+}
+
 /* The elements this rank owns, into the whole model's array. */
 static sw_status collect(sw_engine *e, float *all)
 {
@@ -142,12 +155,20 @@ static sw_status train(void *ctx, sw_comm *comm)
     }
     for (int64_t i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report;
-        const int64_t before = sent_bytes(comm);
+        const int64_t before = sent_bytes(comm), moved = moved_bytes(e);
         st = one_step(e, job, job->first_step + i, &report);
         const int64_t sent = sent_bytes(comm) - before, planned = planned_bytes(e, job);
         if (st >= 0 && job->ranks > 1 && !report.skipped && sent != planned) {
             st = SW_FAIL(SW_E_ARG, "stage %d, %d ranks: a step sent %lld bytes, planned were %lld",
                          job->stage, job->ranks, (long long)sent, (long long)planned);
+        }
+        if (st >= 0 && !report.skipped && moved_bytes(e) - moved != planned_moves(e)) {
+            st = SW_FAIL(SW_E_ARG,
+                         "stage %d, %d ranks: other bytes moved between tiers than planned",
+                         job->stage, job->ranks);
+        }
+        if (st >= 0 && job->offloads && planned_moves(e) == 0) {
+            st = SW_FAIL(SW_E_ARG, "stage %d: offloaded in name only", job->stage);
         }
         if (st >= 0 && sw_comm_rank(comm) == 0) {
             job->losses[job->first_step + i] = report.loss;
@@ -267,6 +288,49 @@ static void overlap_changes_no_bit(void **state)
     }
 }
 
+static void offload_changes_no_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        int first_stage;
+        const char *zero;
+    } ways[] = {
+        {1, ", \"offload_optimizer\": {\"device\": \"cpu\"}"},
+        {3, ", \"offload_param\": {\"device\": \"cpu\"}"},
+        {3,
+         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}"},
+        {3,
+         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}, "
+         "\"overlap_comm\": false"},
+    };
+    static const char *const more[] = {"", ", \"recompute\": \"blocks\""};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        for (int lamb = 0; lamb < 2; lamb++) {
+            for (int k = 1; k <= 5; k += 4) {
+                struct job one = {.ranks = 1,
+                                  .k = k,
+                                  .n_steps = 4,
+                                  .precision = precisions[p],
+                                  .more = "",
+                                  .lamb = lamb};
+                run(&one);
+                for (size_t w = 0; w < SW_LEN(ways); w++) {
+                    for (int stage = ways[w].first_stage; stage <= 3; stage++) {
+                        struct job off = one;
+                        off.ranks = 1 + ((int)w + stage + lamb + (int)p) % 3;
+                        off.stage = stage;
+                        off.zero = ways[w].zero;
+                        off.more = more[(stage + (int)p) % 2];
+                        off.verify = off.offloads = true;
+                        run(&off);
+                        assert_same(&one, &off, 4);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /* Another order of the sum: the same bits at both stages that have it, and one micro-batch a rank is the
  * canonical one. */
 static void boundary_sums_travel_once(void **state)
@@ -379,6 +443,7 @@ int main(void)
         cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
         cmocka_unit_test(recomputation_and_token_mean_too),
         cmocka_unit_test(overlap_changes_no_bit),
+        cmocka_unit_test(offload_changes_no_bit),
         cmocka_unit_test(boundary_sums_travel_once),
         cmocka_unit_test(lamb_too),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),

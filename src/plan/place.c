@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021): optimizer states, and at
+// stage 3 parameters, in host memory. Before the first op of a block, or of an update, that touches one, it is loaded into
+// bytes of the device, which that op and those behind it use instead; what an op has written is stored
+// at once. Liveness does the rest: the device holds the parameters of a block, and the states of a tensor, at a
+// time. No operand changes its value, so no bit of the training does.
+#include "plan/plan.h"
+
+struct pass {
+    struct sw_graph *g;
+    const struct sw_plan_options *options;
+    sw_value *here; /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
+    int64_t *place; /* [n_values] where it was loaded: see sw_shard_place */
+    struct sw_op *order;
+    int32_t n_order, cap_order, n_values;
+};
+
+static bool emit(struct pass *p, const struct sw_op *op)
+{
+    if (p->n_order == p->cap_order) {
+        const int32_t cap = p->cap_order * 2;
+        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
+        if (!mem) {
+            return false;
+        }
+        p->order = mem;
+        p->cap_order = cap;
+    }
+    p->order[p->n_order++] = *op;
+    return true;
+}
+
+static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
+{
+    struct sw_op op = {.kind = kind,
+                       .phase = of->phase,
+                       .scope = of->scope,
+                       .n_out = 1,
+                       .unless_skipped = of->unless_skipped};
+    for (int k = 0; k < SW_OP_MAX_OUT; k++) {
+        op.out[k] = SW_NO_VALUE;
+    }
+    return op;
+}
+
+/* What lies on the host and v is a version of; SW_NO_VALUE when v lies here. */
+static sw_value home_of(const struct pass *p, sw_value v)
+{
+    const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_graph_root(p->g, v);
+    return root >= 0 && p->g->values[root].on_host ? root : SW_NO_VALUE;
+}
+
+static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
+{
+    const struct sw_value_info info = p->g->values[state];
+    const sw_value here = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
+    if (here >= 0) {
+        p->g->values[here].needs_grad = info.needs_grad;
+        p->g->values[here].param = info.role == SW_ROLE_PARAM ? state : info.param;
+    }
+    struct sw_op op = transfer(SW_OP_LOAD, reader);
+    op.n_in = 1;
+    op.in[0] = state;
+    op.out[0] = here;
+    p->here[state] = here;
+    p->place[state] = sw_shard_place(p->g, reader);
+    return here >= 0 && emit(p, &op);
+}
+
+/* `here` is a version of the loaded bytes. */
+static bool store(struct pass *p, const struct sw_op *writer, sw_value state, sw_value here)
+{
+    const struct sw_value_info info = p->g->values[state];
+    const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    struct sw_op op = transfer(SW_OP_STORE, writer);
+    if (version < 0) {
+        return false;
+    }
+    p->g->values[version].base = state;
+    p->g->values[version].param = info.param;
+    op.n_in = 2;
+    op.in[0] = state;
+    op.in[1] = here;
+    op.out[0] = version;
+    return emit(p, &op);
+}
+
+static bool rewrite(struct pass *p, struct sw_op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        const sw_value state = home_of(p, op->in[k]);
+        if (state < 0) {
+            continue;
+        }
+        const bool loaded = p->here[state] >= 0 && p->place[state] == sw_shard_place(p->g, op);
+        if (!loaded && !load(p, op, state)) {
+            return false;
+        }
+        /* a later version of the state is the op's output, whose base moves below */
+        op->in[k] = op->in[k] == state ? p->here[state] : op->in[k];
+    }
+    sw_value written[SW_OP_MAX_OUT];
+    for (int k = 0; k < op->n_out; k++) {
+        written[k] = home_of(p, op->out[k]);
+        if (written[k] >= 0) {
+            p->g->values[op->out[k]].base = p->here[written[k]];
+            p->g->values[op->out[k]].role = SW_ROLE_TRANSIENT;
+        }
+    }
+    if (!emit(p, op)) {
+        return false;
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (written[k] >= 0 && !store(p, op, written[k], op->out[k])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_view(const struct sw_graph *g, sw_value param)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_VIEW && g->ops[i].in[0] == param) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Parameters that the threshold keeps whole on each rank stay here, too. */
+static bool goes_to_host(const struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    if (info->base >= 0) {
+        return false;
+    }
+    if (info->is_optimizer_state) {
+        return p->options->states_on_host;
+    }
+    if (info->role != SW_ROLE_PARAM || info->producer >= 0 || !p->options->params_on_host) {
+        return false;
+    }
+    return p->options->ranks > 1
+               ? sw_value_is_slice(info)
+               : sw_shape_elems(&info->shape) > p->options->persistence_elems && !has_view(p->g, v);
+}
+
+static void install(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    sw_free(g->ops);
+    g->ops = p->order;
+    g->n_ops = p->n_order;
+    g->cap_ops = p->cap_order;
+    p->order = NULL;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; k < g->ops[i].n_out; k++) {
+            if (g->ops[i].out[k] >= 0) {
+                g->values[g->ops[i].out[k]].producer = i;
+            }
+        }
+    }
+}
+
+sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options)
+{
+    if (!options->states_on_host && !options->params_on_host) {
+        return SW_OK;
+    }
+    struct pass p = {
+        .g = g, .options = options, .cap_order = g->n_ops * 2 + 16, .n_values = g->n_values};
+    const int32_t n_ops = g->n_ops;
+    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
+    p.here = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.here);
+    p.place = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.place);
+    bool good = p.order && p.here && p.place;
+    for (sw_value v = 0; good && v < p.n_values; v++) {
+        p.here[v] = SW_NO_VALUE;
+        g->values[v].on_host = goes_to_host(&p, v);
+    }
+    for (int32_t i = 0; good && i < n_ops; i++) {
+        struct sw_op op = g->ops[i];
+        good = op.removed || rewrite(&p, &op);
+    }
+    if (good) {
+        install(&p);
+    }
+    sw_free(p.order);
+    sw_free(p.here);
+    sw_free(p.place);
+    return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
+
+struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds)
+{
+    const struct sw_program *program = &plan->programs[0];
+    struct sw_transfers sum = {0};
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : rounds;
+        if (sw_op_is_transfer(op->kind)) {
+            *(op->kind == SW_OP_LOAD ? &sum.host_to_device : &sum.device_to_host) +=
+                times * (int64_t)sw_value_bytes(&program->graph->values[op->in[0]]);
+        }
+    }
+    return sum;
+}
