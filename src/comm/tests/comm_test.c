@@ -206,7 +206,7 @@ static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
     const struct over_tcp *o = ctx;
     const struct sw_tcp_options options = {.rank = sw_comm_rank(thread),
                                            .size = sw_comm_size(thread),
-                                           .host = "localhost",
+                                           .host = "127.0.0.1",
                                            .port = o->port,
                                            .deadline_s = o->deadline_s};
     struct sw_transport transport;
@@ -278,7 +278,7 @@ static void a_meeting_names_who_is_missing(void **state)
     if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    const struct sw_tcp_options wrong = {.rank = 3, .size = 3, .host = "localhost", .port = 1};
+    const struct sw_tcp_options wrong = {.rank = 3, .size = 3, .host = "127.0.0.1", .port = 1};
     struct sw_transport transport;
     assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
 }
