@@ -169,7 +169,8 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
             const bool live = buffer->persistent || (buffer->first <= program->peak_instr &&
                                                      program->peak_instr <= buffer->last);
             const bool after = buffer->bytes < below || (buffer->bytes == below && i > last);
-            if (live && after && (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
+            if (buffer->tier == SW_TIER_DEVICE && live && after &&
+                (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
                 best = i;
             }
         }

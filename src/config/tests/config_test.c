@@ -296,8 +296,11 @@ static void is_built(const char *text)
 static void what_is_not_built_is_refused_by_name(void **state)
 {
     (void)state;
+    is_built(
+        "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
     not_built(
-        "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\"}}}",
+        "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+        "\"nvme_path\": \"/n\"}}}",
         "zero_optimization.offload_optimizer.device");
     not_built("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", "
               "\"nvme_path\": \"/n\"}}}",
