@@ -229,11 +229,8 @@ static sw_status run_case(struct check *c)
         SW_TRY(sw_check_optimizer(c));
     } else if (sw_json_path(root, "data.text")) {
         SW_TRY(sw_check_curve(c));
-    } else if (sw_json_get(root, "nvme_path") || sw_json_path(root, "weights.formula")) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: a case of zero_optimization.offload_optimizer and offload_param, which "
-                       "are not built in this version",
-                       c->path);
+    } else if (sw_json_path(root, "weights.formula")) {
+        SW_TRY(sw_check_offload(c));
     } else if (sw_json_get(root, "ranks")) {
         SW_TRY(sw_check_ranks(c));
     } else {

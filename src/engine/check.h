@@ -69,3 +69,4 @@ sw_status sw_check_model(struct check *c);
 sw_status sw_check_curve(struct check *c);
 sw_status sw_check_optimizer(struct check *c);
 sw_status sw_check_ranks(struct check *c);
+sw_status sw_check_offload(struct check *c);

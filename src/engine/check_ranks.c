@@ -18,6 +18,12 @@ struct run { /* one configuration on some ranks */
     int n_sets, ranks;
     int64_t k, steps, batch, tokens;
     int64_t recorded_ranks, recorded_accumulation;
+    const char *ids, *loss_tolerance; /* names of a tensor, of a key */
+    /* weights that a formula gives, and no file; see formula_weight */
+    bool formula;
+    double norm_tolerance; /* 0 = by norm_tolerance() */
+    uint32_t salt;
+    int shift;
     /* results */
     double *losses;      /* [steps, k] */
     double *norms, *lrs; /* [steps] */
@@ -30,7 +36,7 @@ struct run { /* one configuration on some ranks */
 static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, int32_t *ids,
                       int32_t *labels, double *out_loss)
 {
-    const struct sw_safetensor *all = sw_safetensors_find(run->c->ref, "train.input_ids");
+    const struct sw_safetensor *all = sw_safetensors_find(run->c->ref, run->ids);
     const int64_t n = run->batch * run->tokens;
     const int64_t rank = k % run->recorded_ranks, turn = k / run->recorded_ranks;
     const int64_t at =
@@ -93,6 +99,55 @@ static sw_status collect(struct run *run, sw_engine *e)
     return SW_OK;
 }
 
+/* ---- weights from a formula: a hash of name and element, few enough bits for any dtype ---- */
+
+static uint32_t mix(uint32_t h)
+{
+    h ^= h >> 16;
+    h *= 0x85EBCA6Bu;
+    h ^= h >> 13;
+    h *= 0xC2B2AE35u;
+    return h ^ h >> 16;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static float formula_weight(const char *name, uint32_t base, int64_t i, int shift)
+{
+    const uint32_t u = mix(base + (uint32_t)i);
+    if (strstr(name, ".ln_") && ends_in(name, "weight")) {
+        return 1 + ((float)(u >> 29) - 4) / 128;
+    }
+    const float x = ldexpf((float)(2 * (int)(u >> 24) - 255), -shift);
+    return ends_in(name, "c_proj.weight") ? x / 2 : x;
+}
+
+static sw_status set_weights(const struct run *run, sw_engine *e)
+{
+    float chunk[1024];
+    for (int32_t p = 0; run->formula && p < e->n_params; p++) {
+        const char *name = e->params[p].work->name;
+        const int64_t n = sw_shape_elems(&e->params[p].work->whole);
+        uint32_t base = 2166136261u ^ run->salt;
+        for (const char *c = name; *c; c++) {
+            base = (base ^ (uint8_t)*c) * 16777619u;
+        }
+        base = mix(base);
+        for (int64_t first = 0; first < n; first += (int64_t)SW_LEN(chunk)) {
+            const int64_t len = sw_min_i64((int64_t)SW_LEN(chunk), n - first);
+            for (int64_t i = 0; i < len; i++) {
+                chunk[i] = formula_weight(name, base, first + i, run->shift);
+            }
+            SW_TRY(sw_engine_set_master(e, &e->params[p], first, len, chunk));
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status run_rank(void *ctx, sw_comm *comm)
 {
     struct run *run = ctx;
@@ -109,8 +164,9 @@ static sw_status run_rank(void *ctx, sw_comm *comm)
             *labels = sw_alloc("check", n * sizeof *labels);
     sw_status st = ids && labels ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a batch");
     st = st < 0 ? st : sw_initialize(&options, &e);
+    st = st < 0 ? st : set_weights(run, e);
     st = st < 0 ? st : train(run, e, ids, labels);
-    st = st < 0 ? st : collect(run, e);
+    st = st < 0 || run->formula ? st : collect(run, e);
     sw_free(ids);
     sw_free(labels);
     sw_close(e);
@@ -157,8 +213,7 @@ static void compare_losses(struct run *run, const char *series, const char *why)
         }
     }
     snprintf(row, sizeof row, "%s.loss", series);
-    sw_check_row(run->c, row, worst, sw_check_number(run->c, "tolerance.train_loss_rel", 1e-6),
-                 why);
+    sw_check_row(run->c, row, worst, sw_check_number(run->c, run->loss_tolerance, 1e-6), why);
 }
 
 /* reference.json has no tolerance for norms: as much more than its runs lie apart as its other tolerances
@@ -193,7 +248,8 @@ static void compare_norms(struct run *run, const char *series, const char *why)
     }
     if (n > 0) {
         snprintf(row, sizeof row, "%s.grad_norm", series);
-        sw_check_row(run->c, row, worst, norm_tolerance(run->c), why);
+        sw_check_row(run->c, row, worst,
+                     run->norm_tolerance > 0 ? run->norm_tolerance : norm_tolerance(run->c), why);
     }
     sw_check_no_norms(run->c, series, n_without);
 }
@@ -292,21 +348,13 @@ static void add_set(struct run *run, const char *text)
     run->sets[run->n_sets++] = text;
 }
 
-static sw_status run_init(struct run *run, struct check *c)
+/* ids: [steps, ranks, accumulation, B, T] */
+static sw_status take_shape(struct run *run, const struct sw_safetensor *ids)
 {
-    const struct sw_safetensor *ids = sw_check_tensor(c, "train.input_ids");
-    const struct sw_json *frozen = sw_json_get(sw_json_root(c->doc), "frozen_parameters");
-    const char *model = sw_check_text(c, "model"), *decay_on = sw_check_text(c, "train.decay_on");
-    *run = (struct run){.c = c};
-    if (!ids || ids->shape.rank != 5 || !model) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: a case of several ranks wants train.input_ids [steps, ranks, "
-                       "accumulation, B, T] and the folder of its model",
-                       c->path);
-    }
-    if (c->options->n_sets > (int)SW_LEN(run->sets) - MAX_OWN_SETS) {
+    const int most = (int)SW_LEN(run->sets) - MAX_OWN_SETS;
+    if (run->c->options->n_sets > most) {
         return SW_FAIL(SW_E_ARG, "--set: %d edits, at most %d for a case of several ranks",
-                       c->options->n_sets, (int)SW_LEN(run->sets) - MAX_OWN_SETS);
+                       run->c->options->n_sets, most);
     }
     run->steps = ids->shape.dims[0];
     run->recorded_ranks = ids->shape.dims[1];
@@ -314,10 +362,39 @@ static sw_status run_init(struct run *run, struct check *c)
     run->batch = ids->shape.dims[3];
     run->tokens = ids->shape.dims[4];
     run->k = run->recorded_ranks * run->recorded_accumulation;
-    run->ranks = c->options->ranks > 0 ? c->options->ranks : (int)run->recorded_ranks;
-    snprintf(run->model, sizeof run->model, "%s/%s", c->path, model);
+    run->ranks = run->c->options->ranks > 0 ? run->c->options->ranks : (int)run->recorded_ranks;
     snprintf(run->micro, sizeof run->micro, "spillway.micro_batches=%lld", (long long)run->k);
     add_set(run, run->micro);
+    return SW_OK;
+}
+
+static sw_status make_room(struct run *run, int64_t n_weights)
+{
+    run->losses = sw_alloc_zero("check", (size_t)(run->steps * run->k), sizeof *run->losses);
+    run->norms = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->norms);
+    run->lrs = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->lrs);
+    run->weights = sw_alloc_zero("check", (size_t)n_weights + 1, sizeof *run->weights);
+    run->n_weights = n_weights;
+    return run->losses && run->norms && run->lrs && run->weights
+               ? SW_OK
+               : SW_FAIL(SW_E_NOMEM, "out of host memory for a run");
+}
+
+static sw_status run_init(struct run *run, struct check *c)
+{
+    const struct sw_safetensor *ids = sw_check_tensor(c, "train.input_ids");
+    const struct sw_json *frozen = sw_json_get(sw_json_root(c->doc), "frozen_parameters");
+    const char *model = sw_check_text(c, "model"), *decay_on = sw_check_text(c, "train.decay_on");
+    *run = (struct run){
+        .c = c, .ids = "train.input_ids", .loss_tolerance = "tolerance.train_loss_rel"};
+    if (!ids || ids->shape.rank != 5 || !model) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: a case of several ranks wants train.input_ids [steps, ranks, "
+                       "accumulation, B, T] and the folder of its model",
+                       c->path);
+    }
+    SW_TRY(take_shape(run, ids));
+    snprintf(run->model, sizeof run->model, "%s/%s", c->path, model);
     if (decay_on && strncmp(decay_on, "matrices", 8) == 0) {
         add_set(run, "spillway.decay_1d=false");
     }
@@ -339,15 +416,15 @@ static sw_status run_init(struct run *run, struct check *c)
         elems += sw_shape_elems(&sw_hf_folder_at(folder, i)->shape);
     }
     sw_hf_folder_close(folder);
-    run->losses = sw_alloc_zero("check", (size_t)(run->steps * run->k), sizeof *run->losses);
-    run->norms = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->norms);
-    run->lrs = sw_alloc_zero("check", (size_t)run->steps, sizeof *run->lrs);
-    run->weights = sw_alloc_zero("check", (size_t)elems + 1, sizeof *run->weights);
-    run->n_weights = elems;
-    if (!run->losses || !run->norms || !run->lrs || !run->weights) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a run");
-    }
-    return SW_OK;
+    return make_room(run, elems);
+}
+
+static void run_fini(struct run *run)
+{
+    sw_free(run->losses);
+    sw_free(run->norms);
+    sw_free(run->lrs);
+    sw_free(run->weights);
 }
 
 sw_status sw_check_ranks(struct check *c)
@@ -356,9 +433,63 @@ sw_status sw_check_ranks(struct check *c)
     int n_runs = 0;
     sw_status st = run_init(&run, c);
     st = st < 0 ? st : sw_check_each_run(c, check_run, &run, &n_runs);
-    sw_free(run.losses);
-    sw_free(run.norms);
-    sw_free(run.lrs);
-    sw_free(run.weights);
+    run_fini(&run);
     return st;
+}
+
+/* ---- cases of offload: weights from a formula, ranks and dtype from the name of each run ---- */
+
+/* As much more than the recorded runs lie apart as their tolerances for losses allow. */
+static double offload_norm_tolerance(const struct check *c, const char *name, bool wide)
+{
+    char path[320];
+    snprintf(path, sizeof path, "runs.%s.to_stage3_without_offload.max_rel_grad_norm", name);
+    return fmax(sw_check_number(c, path, 0), wide ? 2e-5 : 2e-3) * (wide ? 10 : 3);
+}
+
+static sw_status check_offload_run(void *ctx, const char *name)
+{
+    struct check *c = ctx;
+    const bool wide = strstr(name, "_fp32.") != NULL;
+    char ids_name[64], config[4096], plain[320];
+    int ranks = 0;
+    struct run run = {.c = c, .formula = true, .ids = ids_name};
+    if (sscanf(name, "w%d_", &ranks) != 1 || ranks < 1) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: ds_config.%s.json: wanted a name that begins with w<ranks>_", c->path,
+                       name);
+    }
+    snprintf(ids_name, sizeof ids_name, "w%d.train.input_ids", ranks);
+    const struct sw_safetensor *ids = sw_check_tensor(c, "%s", ids_name);
+    if (!ids || ids->shape.rank != 5) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s: wanted [steps, ranks, accumulation, B, T]", c->path,
+                       ids_name);
+    }
+    run.loss_tolerance = wide ? "tolerance.train_loss_rel_fp32" : "tolerance.train_loss_rel_bf16";
+    run.salt = (uint32_t)sw_check_number(c, "weights.salt", 0);
+    run.shift = (int)sw_check_number(c, "weights.shift", 0);
+    snprintf(config, sizeof config, "%s/ds_config.%s.json", c->path, name);
+    snprintf(run.model, sizeof run.model, "%s/config.json", c->path);
+    run.config = config;
+    sw_status st = take_shape(&run, ids);
+    for (int i = 0; i < c->options->n_sets; i++) {
+        add_set(&run, c->options->sets[i]);
+    }
+    st = st < 0 ? st : make_room(&run, 0);
+    st = st < 0 ? st : run_all(&run);
+    if (st >= 0) {
+        sw_check_heading(c, name);
+        run.norm_tolerance = offload_norm_tolerance(c, name, wide);
+        compare(&run, name, NULL);
+        snprintf(plain, sizeof plain, "plain.%.*s", (int)strcspn(name, "."), name);
+        compare(&run, plain, NULL);
+    }
+    run_fini(&run);
+    return st;
+}
+
+sw_status sw_check_offload(struct check *c)
+{
+    int n_runs = 0;
+    return sw_check_each_run(c, check_offload_run, c, &n_runs);
 }
