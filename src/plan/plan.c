@@ -195,9 +195,54 @@ static const struct sw_program *largest_program(const struct sw_plan *plan)
     return largest;
 }
 
+/* The `most` largest that lie on the host. */
+static void largest_on_host(const struct sw_plan *plan, int most, struct sw_str *out)
+{
+    const struct sw_persistent *last = NULL;
+    for (int n = 0; n < most; n++) {
+        const struct sw_persistent *best = NULL;
+        for (int32_t i = 0; i < plan->n_persistent; i++) {
+            const struct sw_persistent *item = &plan->persistent[i];
+            const bool after =
+                !last || item->bytes < last->bytes || (item->bytes == last->bytes && item > last);
+            if (item->tier == SW_TIER_HOST && after && (!best || item->bytes > best->bytes)) {
+                best = item;
+            }
+        }
+        if (!best) {
+            return;
+        }
+        char bytes[32];
+        sw_format_bytes(bytes, sizeof bytes, (double)best->bytes);
+        sw_str_printf(out, "%s%s %s", n ? ", " : "", bytes, best->name);
+        last = best;
+    }
+}
+
+static sw_status over_host_budget(const struct sw_plan *plan)
+{
+    const size_t need = plan->tier_bytes[SW_TIER_HOST], have = plan->tier_budget[SW_TIER_HOST];
+    char text[3][32];
+    struct sw_str largest = {0};
+    largest_on_host(plan, 4, &largest);
+    const sw_status st = SW_FAIL(
+        SW_E_NOMEM,
+        "does not fit: host memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
+        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: more ranks, or not to "
+        "offload all of zero_optimization.offload_optimizer and offload_param",
+        need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
+        sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
+        sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest));
+    sw_str_fini(&largest);
+    return st;
+}
+
 static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
                              enum sw_tier tier)
 {
+    if (tier == SW_TIER_HOST) {
+        return over_host_budget(plan);
+    }
     const struct sw_program *program = largest_program(plan);
     char need[32], have[32], missing[32], fixed[32], live[32];
     struct sw_str largest = {0};
@@ -213,13 +258,17 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
         "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
-        "largest: %s; what would help: %sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
+        "largest: %s; what would help: %s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
         "smaller spillway.loss_chunk%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
         sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
         options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
-        plan->persistent_bytes > plan->tier_budget[tier]
+        options->rule && !options->states_on_host
+            ? "zero_optimization.offload_optimizer.device \"cpu\", "
+            : "",
+        plan->persistent_bytes > plan->tier_budget[tier] &&
+                (options->states_on_host || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
             : "");
     sw_str_fini(&largest);
