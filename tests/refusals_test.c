@@ -114,6 +114,9 @@ static const struct {
     {TRAIN "text.txt --threads 1 --set spillway.threads=2", 2, "spillway.threads"},
     {TRAIN "text.txt --device-memory 1GiB --set spillway.device_memory=2GiB", 2, "device_memory"},
     {TRAIN "text.txt --host-memory 1GiB --set spillway.host_memory=2GiB", 2, "host_memory"},
+    {TRAIN "text.txt --host-memory 1MiB --set zero_optimization.stage=1 --set "
+           "zero_optimization.offload_optimizer.device=cpu",
+     2, "host memory needs"},
     {TRAIN "text.txt --device-memory 100KiB", 2, "missing"},
     {TRAIN "text.txt --set spillway.recompute=sometimes", 2, "recompute"},
     {"train --model gpt2-tiny --steps 2 --data text.txt --output /proc/nowhere", 2,
@@ -315,7 +318,8 @@ static int set_up(void **state)
     put_text(
         "offload.json",
         "{\"train_batch_size\": 4, " OPTIMIZER
-        ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}}");
+        ", \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+        "\"nvme_path\": \"/n\"}}}");
     put_text(
         "lion.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
