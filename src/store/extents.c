@@ -51,6 +51,9 @@ void sw_store_extents_add(struct extents *set, int64_t begin, int64_t end)
 
 void sw_store_extents_remove(struct extents *set, int64_t begin, int64_t end)
 {
+    if (begin >= end) {
+        return;
+    }
     const int64_t first = find(set, begin, false);
     struct extent rest[2];
     int64_t last = first, n_rest = 0;

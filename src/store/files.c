@@ -235,6 +235,7 @@ void sw_store_files_close(struct sw_nvme *store, bool failed)
             unlink(store->files[i].path);
         }
         if (store->files[i].fd >= 0) {
+            flock(store->files[i].fd, LOCK_UN); /* an io_uring may hold the file a moment longer */
             close(store->files[i].fd);
         }
         sw_free(store->files[i].path);
