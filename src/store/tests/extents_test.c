@@ -2,7 +2,7 @@
 // The set of written ranges against an array of marks, after random additions and removals.
 #include "store/private.h"
 
-#include "helpers.h"
+#include "store/tests/helpers.h"
 
 enum { N = 300, CAP = 200 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helpers of the room's tests; see helpers.h.
-#include "helpers.h"
+#include "store/tests/helpers.h"
 
 #include <dirent.h>
 #include <unistd.h>

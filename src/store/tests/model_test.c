@@ -3,7 +3,7 @@
 // A store against a plain array of bytes: random offsets, lengths, scatter lists and alignments, several
 // requests in flight at a time, neighbours down to the byte, over every kind of store. What was never
 // written must be refused, everything else must be what was written last.
-#include "helpers.h"
+#include "store/tests/helpers.h"
 
 #include <pthread.h>
 
@@ -34,7 +34,7 @@ struct world {
 /* Rows of 448, 449 and 7 floats, bytes, blocks, and everything between. */
 static int64_t some_length(struct test_random *random)
 {
-    static const int64_t lengths[] = {448 * 4, 449 * 4, 7 * 4,  1,    512,   4096,  4095,
+    static const int64_t lengths[] = {448 * 4, 449 * 4, 7 * 4, 1,    512,   4096,  4095,
                                       4097,    8192,    16384, 3000, 65536, 70001, 100000};
     return test_below(random, 3) ? lengths[test_below(random, SW_LEN(lengths))]
                                  : 1 + test_below(random, 20000);
@@ -45,8 +45,7 @@ static int64_t some_offset(struct test_random *random, int64_t length)
     static const int64_t rows[] = {448 * 4, 449 * 4, 7 * 4, 4096, 512, 16384};
     const int64_t most = BYTES - length + 1;
     const int64_t row = rows[test_below(random, SW_LEN(rows))];
-    return test_below(random, 3) ? test_below(random, most)
-                                 : test_below(random, most) / row * row;
+    return test_below(random, 3) ? test_below(random, most) : test_below(random, most) / row * row;
 }
 
 /* Cuts memory for `bytes` bytes into segments, some empty, some aligned and some not. */
@@ -162,7 +161,8 @@ static void step(struct world *w)
 static void check_everything(struct world *w, unsigned char *memory)
 {
     for (int64_t at = 0, run; at < BYTES; at += run) {
-        const bool *change = memchr(w->model.written + at, !w->model.written[at], (size_t)(BYTES - at));
+        const bool *change =
+            memchr(w->model.written + at, !w->model.written[at], (size_t)(BYTES - at));
         run = change ? change - (w->model.written + at) : BYTES - at;
         const sw_status st = sw_nvme_read(w->store, at, memory, (size_t)run);
         assert_int_equal(st, w->model.written[at] ? SW_OK : SW_E_ARG);
@@ -179,7 +179,8 @@ static void run_variant(const struct test_variant *v, uint64_t seed)
     struct sw_alloc_stats before, after;
     test_variant_options(v, &options);
     w->random.seed = seed;
-    test_fine(sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options, &w->store));
+    test_fine(
+        sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options, &w->store));
     const size_t room = 200000 + MOST_SEGMENTS * 600;
     for (int i = 0; i < MOST_FLIGHTS; i++) {
         w->flights[i].memory = sw_alloc_aligned("test", 4096, room);
@@ -202,8 +203,8 @@ static void run_variant(const struct test_variant *v, uint64_t seed)
         test_fine(sw_nvme_flush(w->store));
         sw_nvme_close(w->store);
         options.reopen = true;
-        test_fine(sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options,
-                                      &w->store));
+        test_fine(
+            sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options, &w->store));
         test_fine(sw_nvme_verify(w->store, NULL));
         check_everything(w, all);
     }
@@ -223,14 +224,29 @@ static void as_an_array(void **state)
         {.direct = SW_NVME_DIRECT_OFF, .n_paths = 1, .block_bytes = 65536},
         {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 3, .block_bytes = 8192, .lanes = 3},
         {.direct = SW_NVME_DIRECT_OFF, .n_paths = 3, .block_bytes = 10000, .lanes = 2},
-        {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 1, .block_bytes = 1 << 20, .checksum_bytes = 4096},
-        {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 2, .block_bytes = 16384, .checksum_bytes = 16384},
-        {.direct = SW_NVME_DIRECT_OFF, .n_paths = 1, .block_bytes = 16384, .checksum_bytes = 8192,
+        {.direct = SW_NVME_DIRECT_AUTO,
+         .n_paths = 1,
+         .block_bytes = 1 << 20,
+         .checksum_bytes = 4096},
+        {.direct = SW_NVME_DIRECT_AUTO,
+         .n_paths = 2,
+         .block_bytes = 16384,
+         .checksum_bytes = 16384},
+        {.direct = SW_NVME_DIRECT_OFF,
+         .n_paths = 1,
+         .block_bytes = 16384,
+         .checksum_bytes = 8192,
          .lanes = 4},
-        {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 1, .block_bytes = 4096, .queue_depth = 1,
+        {.direct = SW_NVME_DIRECT_AUTO,
+         .n_paths = 1,
+         .block_bytes = 4096,
+         .queue_depth = 1,
          .single_submit = true},
         {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 2, .block_bytes = 4096, .batches = true},
-        {.direct = SW_NVME_DIRECT_AUTO, .n_paths = 1, .block_bytes = 4096, .queue_depth = 40,
+        {.direct = SW_NVME_DIRECT_AUTO,
+         .n_paths = 1,
+         .block_bytes = 4096,
+         .queue_depth = 40,
          .lanes = 8},
     };
     enum sw_nvme_backend backends[2];
@@ -262,8 +278,10 @@ static void *write_rows(void *ctx)
     unsigned char row[449 * 4], back[449 * 4];
     for (int64_t i = w->i_thread; i < ROWS; i += THREADS) {
         memset(row, (int)(i * 7 + 1), (size_t)w->row_bytes);
-        w->n_errors += sw_nvme_write(w->store, i * w->row_bytes, row, (size_t)w->row_bytes) != SW_OK;
-        w->n_errors += sw_nvme_read(w->store, i * w->row_bytes, back, (size_t)w->row_bytes) != SW_OK;
+        w->n_errors +=
+            sw_nvme_write(w->store, i * w->row_bytes, row, (size_t)w->row_bytes) != SW_OK;
+        w->n_errors +=
+            sw_nvme_read(w->store, i * w->row_bytes, back, (size_t)w->row_bytes) != SW_OK;
         w->n_errors += memcmp(row, back, (size_t)w->row_bytes) != 0;
     }
     return NULL;
@@ -272,10 +290,8 @@ static void *write_rows(void *ctx)
 static void run_neighbours(enum sw_nvme_backend backend, int64_t floats, int64_t checksum_bytes)
 {
     struct writer writers[THREADS];
-    const struct test_variant v = {.backend = backend,
-                                   .n_paths = 2,
-                                   .block_bytes = 8192,
-                                   .checksum_bytes = checksum_bytes};
+    const struct test_variant v = {
+        .backend = backend, .n_paths = 2, .block_bytes = 8192, .checksum_bytes = checksum_bytes};
     struct sw_nvme_options options;
     sw_nvme *store;
     unsigned char row[449 * 4];
