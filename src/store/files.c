@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files under a store: opened, locked, checked for space, made long enough. A store that fails to open
+// removes the files that it made.
+#include "store/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static sw_status fail_io(const char *what, const char *path)
+{
+    return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* The share of the range that lies on a file, in whole stripes but for the last. */
+static int64_t share(const struct sw_nvme *store, int i_file)
+{
+    const int64_t unit = store->options.stripe_bytes, n = store->n_files;
+    if (n == 1) {
+        return store->bytes;
+    }
+    const int64_t n_stripes = store->bytes / unit, rest = store->bytes % unit;
+    const int64_t whole = n_stripes / n + (i_file < n_stripes % n);
+    return whole * unit + (i_file == n_stripes % n ? rest : 0);
+}
+
+/* ---- opening ---- */
+
+static sw_status lock(const struct sw_nvme *store, const struct store_file *file)
+{
+    const int how = (store->options.read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
+    if (flock(file->fd, how) == 0) {
+        return SW_OK;
+    }
+    if (errno == EWOULDBLOCK) {
+        return SW_FAIL(SW_E_IO, "%s is open in another store or process", file->path);
+    }
+    sw_log(SW_LOG_WARN, "%s cannot be locked against other processes: %s", file->path,
+           strerror(errno));
+    return SW_OK;
+}
+
+static int open_retry(const char *path, int flags)
+{
+    int fd;
+    do {
+        fd = open(path, flags | O_CLOEXEC, 0666);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static sw_status open_file(const struct sw_nvme *store, struct store_file *file)
+{
+    const struct sw_nvme_options *o = &store->options;
+    struct stat info;
+    file->fd = open_retry(file->path, o->read_only ? O_RDONLY : O_RDWR);
+    if (file->fd < 0 && errno == ENOENT && !o->reopen) {
+        file->fd = open_retry(file->path, O_RDWR | O_CREAT | O_EXCL);
+        file->made = file->fd >= 0;
+    }
+    if (file->fd < 0 || fstat(file->fd, &info) != 0) {
+        return fail_io("open", file->path);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return SW_FAIL(SW_E_IO, "cannot open %s: it is not a regular file", file->path);
+    }
+    SW_TRY(lock(store, file));
+    if (!o->reopen && ftruncate(file->fd, 0) != 0) {
+        return fail_io("empty", file->path);
+    }
+    file->bytes = o->reopen ? info.st_size : 0;
+    return SW_OK;
+}
+
+/* ---- space ---- */
+
+/* Files of one file system share what is free there. */
+static sw_status check_space(const struct sw_nvme *store, int i_file, int64_t granule)
+{
+    struct stat mine, other;
+    struct statvfs fs;
+    int64_t missing = 0;
+    if (fstat(store->files[i_file].fd, &mine) != 0 || fstatvfs(store->files[i_file].fd, &fs) != 0) {
+        return fail_io("ask for the space of", store->files[i_file].path);
+    }
+    for (int i = 0; i < store->n_files; i++) {
+        if (fstat(store->files[i].fd, &other) == 0 && other.st_dev == mine.st_dev) {
+            const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;
+            missing += sw_max_i64(0, whole - (int64_t)other.st_blocks * 512);
+        }
+    }
+    const uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if ((uint64_t)missing > available) {
+        char wanted[32], there[32];
+        return SW_FAIL(SW_E_NOMEM, "%s: %s more are needed there, %s are free (missing %llu bytes)",
+                       store->files[i_file].path,
+                       sw_format_bytes(wanted, sizeof wanted, (double)missing),
+                       sw_format_bytes(there, sizeof there, (double)available),
+                       (unsigned long long)((uint64_t)missing - available));
+    }
+    return SW_OK;
+}
+
+static int reserve(int fd, int64_t bytes)
+{
+    int error;
+    if (sw_fault_point("preallocate") != SW_FAULT_NONE) {
+        return ENOSPC;
+    }
+    do {
+        error = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+    } while (error == EINTR);
+    return error;
+}
+
+/* At least as long as wanted; with its space where the file system can reserve it. */
+static sw_status lengthen(struct sw_nvme *store, struct store_file *file, int64_t bytes)
+{
+    if (store->options.preallocate && bytes > 0) {
+        const int error = reserve(file->fd, bytes);
+        if (error == ENOSPC || error == EDQUOT) {
+            return SW_FAIL(SW_E_NOMEM, "%s: no space for %lld bytes: %s", file->path,
+                           (long long)bytes, strerror(error));
+        }
+        if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) {
+            errno = error;
+            return fail_io("reserve the space of", file->path);
+        }
+        store->preallocated = store->preallocated && error == 0;
+    }
+    if (bytes > file->bytes) {
+        if (ftruncate(file->fd, (off_t)bytes) != 0) {
+            return fail_io("lengthen", file->path);
+        }
+        file->bytes = bytes;
+    }
+    return SW_OK;
+}
+
+/* ---- the range ---- */
+
+static sw_status find_bytes(struct sw_nvme *store)
+{
+    const struct sw_nvme_options *o = &store->options;
+    if (store->bytes == 0 && o->reopen && store->n_files == 1) {
+        store->bytes = store->files[0].bytes;
+    }
+    if (store->bytes <= 0) {
+        return SW_FAIL(SW_E_ARG, "%s: a store of %lld bytes", store->files[0].path,
+                       (long long)store->bytes);
+    }
+    for (int i = 0; i < store->n_files && o->reopen; i++) {
+        if (store->files[i].bytes < share(store, i) && (o->read_only || store->n_files > 1)) {
+            return SW_FAIL(SW_E_FORMAT, "%s has %lld bytes, wanted %lld", store->files[i].path,
+                           (long long)store->files[i].bytes, (long long)share(store, i));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_store_files_open(struct sw_nvme *store)
+{
+    for (int i = 0; i < store->n_files; i++) {
+        SW_TRY(open_file(store, &store->files[i]));
+    }
+    SW_TRY(find_bytes(store));
+    store->written_before = store->options.reopen ? store->files[0].bytes : 0;
+    if (store->n_files > 1 && store->options.reopen) {
+        store->written_before = store->bytes;
+    }
+    return SW_OK;
+}
+
+/* Every file as long as its share in whole granules, and at least one. */
+sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
+{
+    if (store->options.read_only) {
+        return SW_OK;
+    }
+    store->preallocated = store->options.preallocate;
+    for (int i = 0; i < store->n_files && store->options.preallocate; i++) {
+        SW_TRY(check_space(store, i, granule));
+    }
+    for (int i = 0; i < store->n_files; i++) {
+        const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;
+        SW_TRY(lengthen(store, &store->files[i], whole));
+    }
+    return SW_OK;
+}
+
+/* ---- O_DIRECT ---- */
+
+static bool set_direct(const struct store_file *file, bool on)
+{
+    const int flags = fcntl(file->fd, F_GETFL);
+    return flags >= 0 && fcntl(file->fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+sw_status sw_store_files_direct(struct sw_nvme *store)
+{
+    bool all = store->options.direct != SW_NVME_DIRECT_OFF;
+    store->align = store->memory_align = 1;
+    for (int i = 0; i < store->n_files && all; i++) {
+        struct alignment a = {.direct = false};
+        if (set_direct(&store->files[i], true)) {
+            sw_store_alignment(store->files[i].fd, store->files[i].path, &a);
+        }
+        if (!a.direct && store->options.direct == SW_NVME_DIRECT_ON) {
+            return SW_FAIL(SW_E_UNSUP, "%s: its file system has no O_DIRECT", store->files[i].path);
+        }
+        all = a.direct;
+        store->align = a.offset > store->align ? a.offset : store->align;
+        store->memory_align = a.memory > store->memory_align ? a.memory : store->memory_align;
+    }
+    store->direct = all;
+    if (!all) {
+        store->align = store->memory_align = 1;
+        for (int i = 0; i < store->n_files; i++) {
+            set_direct(&store->files[i], false);
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- closing ---- */
+
+void sw_store_files_close(struct sw_nvme *store, bool failed)
+{
+    for (int i = 0; store->files && i < store->n_files; i++) {
+        if (failed && store->files[i].made) {
+            unlink(store->files[i].path);
+        }
+        if (store->files[i].fd >= 0) {
+            flock(store->files[i].fd, LOCK_UN); /* an io_uring may hold the file a moment longer */
+            close(store->files[i].fd);
+        }
+        sw_free(store->files[i].path);
+    }
+    sw_free(store->files);
+}
+
+static sw_status remove_file(const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT) {
+        return fail_io("remove", path);
+    }
+    return SW_OK;
+}
+
+sw_status sw_nvme_remove(const char *const *paths, int n_paths)
+{
+    for (int i = 0; i < n_paths; i++) {
+        SW_TRY(remove_file(paths[i]));
+    }
+    if (n_paths > 0) {
+        char *side = sw_store_sums_path(paths[0]);
+        SW_TRY_ALLOC(side, "the name of the checksums");
+        const sw_status st = remove_file(side);
+        sw_free(side);
+        return st;
+    }
+    return SW_OK;
+}
