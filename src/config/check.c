@@ -180,16 +180,6 @@ static bool scheduler_not_built(const struct sw_config *c)
     return c->impl->scheduler && !c->impl->scheduler->built;
 }
 
-static bool states_off(const struct sw_config *c)
-{
-    return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
-}
-
-static bool params_off(const struct sw_config *c)
-{
-    return c->zero.offload_param.device == SW_OFFLOAD_NVME;
-}
-
 static bool coarse_accumulation(const struct sw_config *c)
 {
     return c->data_types.grad_accum != SW_DTYPE_COUNT && c->data_types.grad_accum != SW_F32;
@@ -204,8 +194,6 @@ static bool other_clipping(const struct sw_config *c)
 static const struct rule unbuilt[] = {
     {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
     {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
-    {"zero_optimization.offload_optimizer.device", states_off, "offload to disk is not built yet"},
-    {"zero_optimization.offload_param.device", params_off, "offload to disk is not built yet"},
     {"data_types.grad_accum_dtype", coarse_accumulation,
      "gradients are accumulated in fp32; another dtype is not built"},
     {"optimizer.params.max_grad_norm", other_clipping,

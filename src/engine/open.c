@@ -210,6 +210,32 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
     return h;
 }
 
+static enum sw_tier tier_of(enum sw_offload_device device)
+{
+    return device == SW_OFFLOAD_CPU    ? SW_TIER_HOST
+           : device == SW_OFFLOAD_NVME ? SW_TIER_DISK
+                                       : SW_TIER_DEVICE;
+}
+
+/* One swap file holds both; the folders are those of the optimizer where it is on disk. */
+static struct sw_swap_options swap_of(const struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    const struct sw_config_strings *folders = c->zero.offload_optimizer.device == SW_OFFLOAD_NVME
+                                                  ? &c->zero.offload_optimizer.nvme_path
+                                                  : &c->zero.offload_param.nvme_path;
+    struct sw_swap_options swap = {
+        .folders = (const char *const *)folders->items, .n_folders = folders->n, .rank = e->rank};
+    sw_nvme_options_init(&swap.nvme);
+    swap.nvme.preallocate = true;
+    swap.nvme.block_bytes = c->aio.block_size_bytes;
+    swap.nvme.queue_depth = c->aio.queue_depth;
+    swap.nvme.intra_op_parallelism = c->aio.intra_op_parallelism;
+    swap.nvme.single_submit = c->aio.single_submit;
+    swap.nvme.overlap_events = c->aio.overlap_events;
+    return swap;
+}
+
 static sw_status make_plan(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
@@ -270,8 +296,8 @@ static sw_status make_plan(struct sw_engine *e)
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
-        .states_on_host = c->zero.offload_optimizer.device == SW_OFFLOAD_CPU,
-        .params_on_host = c->zero.offload_param.device == SW_OFFLOAD_CPU,
+        .states_tier = tier_of(c->zero.offload_optimizer.device),
+        .params_tier = tier_of(c->zero.offload_param.device),
         .overlap = c->zero.overlap_comm,
         .prefetch_elems = c->zero.prefetch_bucket_elems,
         .max_live_elems = c->zero.max_live_elems,
@@ -280,12 +306,13 @@ static sw_status make_plan(struct sw_engine *e)
     };
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
-    if (options.states_on_host || options.params_on_host) {
+    if (options.states_tier == SW_TIER_HOST || options.params_tier == SW_TIER_HOST) {
         options.budget[SW_TIER_HOST] = host;
     } else if (host > 0 &&
                (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
         options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
+    options.budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
     SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
     if (p->train >= 0) {
         const struct sw_graph *g = e->plan->programs[p->train].graph;
@@ -345,7 +372,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
     const struct sw_executor_options options = {
-        .comm = o->comm, .verify = o->verify, .profile = o->profile};
+        .swap = swap_of(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));

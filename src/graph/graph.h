@@ -197,8 +197,9 @@ struct sw_value_info {
     bool contiguous;
     bool needs_grad;         /* a parameter, or computed from one */
     bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
-    bool
-        on_host; /* PARAM and STATE: lies in host memory; ops other than LOAD and STORE never see it */
+    /* PARAM and STATE: 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than
+     * LOAD and STORE never see it. */
+    int tier;
     bool is_output;
 };
 

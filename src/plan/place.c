@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021): optimizer states, and at
-// stage 3 parameters, in host memory. Before the first op of a block, or of an update, that touches one, it is loaded into
+// stage 3 parameters, in host memory or on disk. Before the first op of a block, or of an update, that touches one, it is loaded into
 // bytes of the device, which that op and those behind it use instead; what an op has written is stored
 // at once. Liveness does the rest: the device holds the parameters of a block, and the states of a tensor, at a
 // time. No operand changes its value, so no bit of the training does.
@@ -43,11 +43,11 @@ static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
     return op;
 }
 
-/* What lies on the host and v is a version of; SW_NO_VALUE when v lies here. */
+/* What lies elsewhere and v is a version of; SW_NO_VALUE when v lies here. */
 static sw_value home_of(const struct pass *p, sw_value v)
 {
     const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_graph_root(p->g, v);
-    return root >= 0 && p->g->values[root].on_host ? root : SW_NO_VALUE;
+    return root >= 0 && p->g->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
 static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
@@ -129,23 +129,27 @@ static bool has_view(const struct sw_graph *g, sw_value param)
 }
 
 /* Parameters that the threshold keeps whole on each rank stay here, too. */
-static bool goes_to_host(const struct pass *p, sw_value v)
+static bool is_cut_or_large(const struct pass *p, sw_value v)
 {
     const struct sw_value_info *info = &p->g->values[v];
-    if (info->base >= 0) {
-        return false;
-    }
-    if (info->is_optimizer_state) {
-        return p->options->states_on_host;
-    }
-    if (info->role != SW_ROLE_PARAM || info->producer >= 0 || !p->options->params_on_host) {
-        return false;
-    }
     return p->options->ranks > 1
                ? sw_value_is_slice(info)
                : sw_shape_elems(&info->shape) > p->options->persistence_elems && !has_view(p->g, v);
 }
 
+static enum sw_tier tier_of(const struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    if (info->base >= 0) {
+        return SW_TIER_DEVICE;
+    }
+    if (info->is_optimizer_state) {
+        return p->options->states_tier;
+    }
+    return info->role == SW_ROLE_PARAM && info->producer < 0 && is_cut_or_large(p, v)
+               ? p->options->params_tier
+               : SW_TIER_DEVICE;
+}
 static void install(struct pass *p)
 {
     struct sw_graph *g = p->g;
@@ -165,7 +169,7 @@ static void install(struct pass *p)
 
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options)
 {
-    if (!options->states_on_host && !options->params_on_host) {
+    if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
     struct pass p = {
@@ -177,7 +181,7 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *option
     bool good = p.order && p.here && p.place;
     for (sw_value v = 0; good && v < p.n_values; v++) {
         p.here[v] = SW_NO_VALUE;
-        g->values[v].on_host = goes_to_host(&p, v);
+        g->values[v].tier = (int)tier_of(&p, v);
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_op op = g->ops[i];
@@ -195,13 +199,15 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *option
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds)
 {
     const struct sw_program *program = &plan->programs[0];
+    const struct sw_graph *g = program->graph;
     struct sw_transfers sum = {0};
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        const struct sw_op *op = &g->ops[program->instrs[i].op];
         const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : rounds;
         if (sw_op_is_transfer(op->kind)) {
-            *(op->kind == SW_OP_LOAD ? &sum.host_to_device : &sum.device_to_host) +=
-                times * (int64_t)sw_value_bytes(&program->graph->values[op->in[0]]);
+            const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
+            (op->kind == SW_OP_LOAD ? sum.in : sum.out)[home->tier] +=
+                times * (int64_t)sw_value_bytes(home);
         }
     }
     return sum;

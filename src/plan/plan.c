@@ -55,8 +55,8 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         return SW_OK;
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
-    const enum sw_tier tier = info->on_host ? SW_TIER_HOST : SW_TIER_DEVICE;
-    size_t *end = tier == SW_TIER_HOST ? &plan->tier_bytes[SW_TIER_HOST] : &plan->persistent_bytes;
+    const enum sw_tier tier = (enum sw_tier)info->tier;
+    size_t *end = tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[tier];
     *item = (struct sw_persistent){
         .name = info->name,
         .role = info->role,
@@ -70,7 +70,7 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         .offset = *end,
         .bytes = sw_value_storage_bytes(info),
     };
-    *end += sw_round_up(item->bytes, SW_PLAN_ALIGN);
+    *end += sw_round_up(item->bytes, tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN);
     return SW_OK;
 }
 
@@ -195,8 +195,8 @@ static const struct sw_program *largest_program(const struct sw_plan *plan)
     return largest;
 }
 
-/* The `most` largest that lie on the host. */
-static void largest_on_host(const struct sw_plan *plan, int most, struct sw_str *out)
+/* The `most` largest that lie in a tier. */
+static void largest_in(const struct sw_plan *plan, enum sw_tier tier, int most, struct sw_str *out)
 {
     const struct sw_persistent *last = NULL;
     for (int n = 0; n < most; n++) {
@@ -205,7 +205,7 @@ static void largest_on_host(const struct sw_plan *plan, int most, struct sw_str 
             const struct sw_persistent *item = &plan->persistent[i];
             const bool after =
                 !last || item->bytes < last->bytes || (item->bytes == last->bytes && item > last);
-            if (item->tier == SW_TIER_HOST && after && (!best || item->bytes > best->bytes)) {
+            if (item->tier == tier && after && (!best || item->bytes > best->bytes)) {
                 best = item;
             }
         }
@@ -219,18 +219,18 @@ static void largest_on_host(const struct sw_plan *plan, int most, struct sw_str 
     }
 }
 
-static sw_status over_host_budget(const struct sw_plan *plan)
+static sw_status over_outer_budget(const struct sw_plan *plan, enum sw_tier tier)
 {
-    const size_t need = plan->tier_bytes[SW_TIER_HOST], have = plan->tier_budget[SW_TIER_HOST];
+    const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
     char text[3][32];
     struct sw_str largest = {0};
-    largest_on_host(plan, 4, &largest);
+    largest_in(plan, tier, 4, &largest);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
-        "does not fit: host memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
+        "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
         "(%s): %zu bytes (%s) are missing; largest: %s; what would help: more ranks, or not to "
         "offload all of zero_optimization.offload_optimizer and offload_param",
-        need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
+        sw_tier_name(tier), need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
         sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
         sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest));
     sw_str_fini(&largest);
@@ -240,8 +240,8 @@ static sw_status over_host_budget(const struct sw_plan *plan)
 static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
                              enum sw_tier tier)
 {
-    if (tier == SW_TIER_HOST) {
-        return over_host_budget(plan);
+    if (tier != SW_TIER_DEVICE) {
+        return over_outer_budget(plan, tier);
     }
     const struct sw_program *program = largest_program(plan);
     char need[32], have[32], missing[32], fixed[32], live[32];
@@ -264,11 +264,11 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
         sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
         options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
-        options->rule && !options->states_on_host
+        options->rule && options->states_tier == SW_TIER_DEVICE
             ? "zero_optimization.offload_optimizer.device \"cpu\", "
             : "",
         plan->persistent_bytes > plan->tier_budget[tier] &&
-                (options->states_on_host || !options->rule)
+                (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
             : "");
     sw_str_fini(&largest);
@@ -317,7 +317,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     plan->persistent = NULL;
     plan->n_persistent = 0;
     plan->persistent_bytes = 0;
-    plan->tier_bytes[SW_TIER_HOST] = 0;
+    plan->tier_bytes[SW_TIER_HOST] = plan->tier_bytes[SW_TIER_DISK] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);

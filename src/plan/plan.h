@@ -31,7 +31,7 @@ struct sw_buffer {
     size_t offset, bytes; /* in the tier's arena; bytes rounded up to SW_PLAN_ALIGN */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
 };
-enum { SW_PLAN_ALIGN = 64 };
+enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 
 struct sw_instr {
     int32_t op; /* in the program's graph */
@@ -103,8 +103,8 @@ struct sw_plan_options {
     bool boundary;           /* stages 0, 1: sum over micro-batches first, over ranks at the end */
     int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;      /* .. while so many elements are not used up */
-    bool states_on_host;            /* optimizer states in host memory */
-    bool params_on_host;            /* parameters, at stage 3 */
+    enum sw_tier states_tier;       /* of optimizer states */
+    enum sw_tier params_tier;       /* of parameters, at stage 3 */
     bool overlap;                   /* collectives run beside computation */
     int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
     int64_t max_live_elems;         /* .. and never more than these */
@@ -164,12 +164,12 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
  * phase. */
 int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
-/* Puts optimizer states and parameters on the host, and transfers around the ops that touch them. After the
+/* Puts optimizer states and parameters into their tiers, and transfers around the ops that touch them. After the
  * update. */
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options);
 /* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
 struct sw_transfers {
-    int64_t host_to_device, device_to_host;
+    int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
 };
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 /* When collectives start, which travel together, who waits for whom. After the schedule. */

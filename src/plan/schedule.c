@@ -56,7 +56,10 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .blocking = sw_op_is_collective(op->kind),
                                .workspace = -1};
     if (sw_op_is_transfer(op->kind)) {
-        instr->queue = op->kind == SW_OP_LOAD ? SW_QUEUE_H2D : SW_QUEUE_D2H;
+        const sw_value home = sw_graph_root(program->graph, op->in[0]);
+        instr->queue = program->graph->values[home].tier == SW_TIER_DISK ? SW_QUEUE_DISK
+                       : op->kind == SW_OP_LOAD                          ? SW_QUEUE_H2D
+                                                                         : SW_QUEUE_D2H;
         instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
         program->n_instrs++;
         return SW_OK;

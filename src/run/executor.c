@@ -7,6 +7,7 @@
 
 #include "run/comm_queue.h"
 #include "run/run.h"
+#include "run/swap.h"
 
 struct step { /* one instruction, ready */
     struct sw_kernel *kernel;
@@ -28,8 +29,9 @@ struct sw_executor {
     struct sw_executor_options options;
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
-    struct sw_transfer_bytes transferred;
-    double *scalars; /* device [SW_SCALAR_COUNT] */
+    struct sw_transfers transferred;
+    struct sw_swap *swap; /* the disk's tier; NULL = none */
+    double *scalars;      /* device [SW_SCALAR_COUNT] */
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
     int n_active;
@@ -43,7 +45,8 @@ static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
 static char *address(const struct sw_executor *ex, const struct sw_program *program, sw_value v)
 {
     const int32_t b = program->buffer_of[sw_graph_root(program->graph, v)];
-    return ex->arenas[program->buffers[b].tier] + sw_program_address(program, v);
+    const enum sw_tier tier = program->buffers[b].tier; /* what lies on disk has no address */
+    return tier == SW_TIER_DISK ? NULL : ex->arenas[tier] + sw_program_address(program, v);
 }
 
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
@@ -133,6 +136,9 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
             ex->arenas[t] = arena;
         }
     }
+    if (plan->tier_bytes[SW_TIER_DISK] > 0) {
+        SW_TRY_OR(close, sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap));
+    }
     SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, sizeof ex->host_scalars, &scalars));
     ex->scalars = scalars;
     for (int p = 0; p < plan->n_programs; p++) {
@@ -152,6 +158,7 @@ void sw_executor_close(struct sw_executor *ex)
         return;
     }
     sw_comm_queue_close(ex->comm_queue);
+    sw_swap_close(ex->swap);
     sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
@@ -274,16 +281,31 @@ static sw_status start_group(struct sw_executor *ex, const struct sw_program *pr
     return SW_OK;
 }
 
-/* Between tiers. */
+/* Between the device and what lies in a tier, from byte `at` of it. */
+static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, size_t at, void *here,
+                                  size_t bytes, bool in)
+{
+    if (tier == SW_TIER_DISK) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+        return in ? sw_swap_read(ex->swap, at, here, bytes)
+                  : sw_swap_write(ex->swap, at, here, bytes);
+    }
+    char *there = ex->arenas[tier] + at;
+    return sw_device_copy(ex->dev, ex->compute, in ? here : there, in ? there : here, bytes);
+}
+
 static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
-    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
     struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
-    const bool up = op->kind == SW_OP_LOAD;
-    const size_t bytes = sw_value_bytes(&program->graph->values[op->in[0]]);
+    const bool in = op->kind == SW_OP_LOAD;
+    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
+    const size_t bytes = sw_value_bytes(home);
     const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, step->out[0], step->in[up ? 0 : 1], bytes));
-    *(up ? &ex->transferred.host_to_device : &ex->transferred.device_to_host) += (int64_t)bytes;
+    SW_TRY(transfer_in_tier(ex, (enum sw_tier)home->tier, sw_program_address(program, op->in[0]),
+                            in ? step->out[0] : step->in[1], bytes, in));
+    (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
     if (ex->options.profile) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         step->ns += sw_now_ns() - begin;
@@ -366,7 +388,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
     return SW_OK;
 }
 
-void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfer_bytes *out)
+void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out)
 {
     *out = ex->transferred;
 }
@@ -446,6 +468,9 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
+    if (item->tier == SW_TIER_DISK) {
+        return sw_swap_write(ex->swap, item->offset + at, src, bytes);
+    }
     return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
 }
 
@@ -453,11 +478,17 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
                            void *dst, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
+    if (item->tier == SW_TIER_DISK) {
+        return sw_swap_read(ex->swap, item->offset + at, dst, bytes);
+    }
     return transfer(ex, dst, ex->arenas[item->tier] + item->offset + at, bytes);
 }
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
+    if (item->tier == SW_TIER_DISK) {
+        return sw_swap_zero(ex->swap, item->offset, item->bytes);
+    }
     SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
                           item->bytes));
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);

@@ -5,11 +5,21 @@
 #include "device/device.h"
 #include "plan/plan.h"
 #include "spillway/comm.h"
+#include "spillway/nvme.h"
 
 struct sw_executor;
 
+/* Where a plan's disk tier lies: a file in each folder, striped. The files belong to this executor alone and are
+ * removed when it closes. */
+struct sw_swap_options {
+    const char *const *folders; /* [n_folders] borrowed for the call */
+    int n_folders, rank;
+    struct sw_nvme_options nvme;
+};
+
 struct sw_executor_options {
-    sw_comm *comm; /* borrowed; NULL = alone */
+    struct sw_swap_options swap; /* plans with a disk tier */
+    sw_comm *comm;               /* borrowed; NULL = alone */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;
@@ -37,10 +47,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
 void sw_executor_set_active(struct sw_executor *ex, int n);
 
 /* Bytes moved between tiers since opening. */
-struct sw_transfer_bytes {
-    int64_t host_to_device, device_to_host;
-};
-void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfer_bytes *out);
+void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
 
 /* Nanoseconds that collectives beside computation took, and that it waited for them. */
 void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,

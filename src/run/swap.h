@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk tier of one executor. Private to the room.
+#pragma once
+
+#include "run/run.h"
+
+struct sw_swap;
+
+/*
+ * sw_swap_open - files of `bytes` bytes, with their space reserved.
+ *
+ * SW_E_NOMEM   the disk has too little space
+ * SW_E_IO      no such folder, and the like
+ */
+sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out);
+/* Removes the files. NULL is fine. */
+void sw_swap_close(struct sw_swap *swap);
+sw_status sw_swap_read(struct sw_swap *swap, size_t at, void *data, size_t bytes);
+sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_t bytes);
+sw_status sw_swap_zero(struct sw_swap *swap, size_t at, size_t bytes);
