@@ -318,7 +318,7 @@ static int set_up(void **state)
     put_text(
         "offload.json",
         "{\"train_batch_size\": 4, " OPTIMIZER
-        ", \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+        ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"/n\"}}}");
     put_text(
         "lion.json",

@@ -23,6 +23,7 @@ static const struct {
     {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
     {"checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
     {"export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
+    {"io", sw_cmd_io, "how fast the disk is, the best aio block, and whether it is right"},
     {"doctor", sw_cmd_doctor, "what this machine and this build can do"},
 };
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// spillway io - how fast and how right the disk is: bench, tune, verify. Works on files of its own, which it
+// removes; never on one that exists. Exit status 0, 1 when something went wrong, 2 when refused.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli/io.h"
+
+/* ---- small things ---- */
+
+double io_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+const char *io_size(char *buf, size_t cap, int64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(buf, cap, "%.4g %s", value, units[unit]);
+    return buf;
+}
+
+/* "4096", "64K", "400M", "1G": powers of 1024. */
+static bool read_size(const char *text, int64_t *out)
+{
+    static const char letters[] = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    const char *letter = end != text && *end ? strchr(letters, *end) : NULL;
+    const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
+    if (end == text || errno || number < 1 || (*end && (!letter || end[1])) ||
+        number > (INT64_MAX >> shift)) {
+        return false;
+    }
+    *out = (int64_t)number << shift;
+    return true;
+}
+
+static int choice(const char *word, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* ---- files ---- */
+
+sw_status io_open(const struct io_run *run, sw_nvme **out)
+{
+    return sw_nvme_open(run->paths.items, run->paths.n, run->bytes, &run->options, out);
+}
+
+void io_remove(const struct io_run *run)
+{
+    if (!run->keep && sw_nvme_remove(run->paths.items, run->paths.n) < 0) {
+        cli_error(run->command, CLI_FAILED);
+    }
+}
+
+/* A folder gets a file of our own; anything else that exists is somebody's. */
+static int take_path(struct io_run *run, const char *given, char **owned)
+{
+    struct stat info;
+    const bool exists = stat(given, &info) == 0;
+    const size_t size = strlen(given) + sizeof "/spillway-io.tmp";
+    *owned = malloc(size);
+    const char **items = realloc(run->paths.items, ((size_t)run->paths.n + 1) * sizeof *items);
+    if (items) {
+        run->paths.items = items;
+    }
+    if (!*owned || !items) {
+        return cli_fail(run->command, CLI_FAILED, "out of memory");
+    }
+    snprintf(*owned, size, "%s%s", given,
+             exists && S_ISDIR(info.st_mode) ? "/spillway-io.tmp" : "");
+    run->paths.items[run->paths.n++] = *owned;
+    if (stat(*owned, &info) == 0) {
+        return cli_fail(run->command, CLI_REFUSED,
+                        "%s exists, and would be overwritten: give a folder or a new name", *owned);
+    }
+    return -1;
+}
+
+static int with_paths(struct io_run *run, int (*work)(struct io_run *run))
+{
+    int status = -1;
+    char **owned = calloc((size_t)run->folders.n + 1, sizeof *owned);
+    if (!owned) {
+        return cli_fail(run->command, CLI_FAILED, "out of memory");
+    }
+    for (int i = 0; i < run->folders.n && status < 0; i++) {
+        status = take_path(run, run->folders.items[i], &owned[i]);
+    }
+    if (status < 0) {
+        status = work(run);
+    }
+    for (int i = 0; i < run->folders.n; i++) {
+        free(owned[i]);
+    }
+    free(owned);
+    cli_free_words(&run->paths);
+    return status;
+}
+
+/* ---- the command ---- */
+
+struct texts {
+    const char *size, *block, *stripe, *checksum, *direct, *backend;
+};
+
+static int read_texts(struct io_run *run, const struct texts *texts)
+{
+    static const char *const directs[] = {"auto", "on", "off"};
+    static const char *const backends[] = {"auto", "io_uring", "threads"};
+    const struct {
+        const char *flag, *text;
+        int64_t *to;
+    } sizes[] = {{"--size", texts->size, &run->bytes},
+                 {"--block-size", texts->block, &run->options.block_bytes},
+                 {"--stripe", texts->stripe, &run->options.stripe_bytes},
+                 {"--checksum", texts->checksum, &run->options.checksum_bytes}};
+    for (int i = 0; i < 4; i++) {
+        if (sizes[i].text && !read_size(sizes[i].text, sizes[i].to)) {
+            return cli_fail(run->command, CLI_REFUSED,
+                            "%s: wanted a size such as 64K, 400M or 1G, "
+                            "got \"%s\"",
+                            sizes[i].flag, sizes[i].text);
+        }
+    }
+    const int direct = choice(texts->direct, directs, 3);
+    const int backend = choice(texts->backend, backends, 3);
+    if (direct < 0) {
+        return cli_fail(run->command, CLI_REFUSED, "--direct: wanted auto, on or off, got \"%s\"",
+                        texts->direct);
+    }
+    if (backend < 0) {
+        return cli_fail(run->command, CLI_REFUSED,
+                        "--backend: wanted auto, io_uring or threads, got \"%s\"", texts->backend);
+    }
+    run->options.direct = (enum sw_nvme_direct)direct;
+    run->options.backend = (enum sw_nvme_backend)backend;
+    return -1;
+}
+
+static int choose(struct io_run *run, const struct words *verbs, const struct texts *texts)
+{
+    static const char *const names[] = {"bench", "tune", "verify"};
+    static int (*const works[])(struct io_run *) = {io_bench, io_tune, io_verify};
+    static const int64_t sizes[] = {INT64_C(1) << 30, INT64_C(256) << 20, INT64_C(64) << 20};
+    const int verb = verbs->n == 1 ? choice(verbs->items[0], names, 3) : -1;
+    if (verb < 0) {
+        return cli_fail(run->command, CLI_REFUSED, "wanted bench, tune or verify; see --help");
+    }
+    if (run->folders.n == 0) {
+        return cli_fail(run->command, CLI_REFUSED, "--path is wanted: a folder on the disk");
+    }
+    run->bytes = sizes[verb];
+    const int status = read_texts(run, texts);
+    if (status >= 0) {
+        return status;
+    }
+    if (run->options.queue_depth < 1 || run->options.intra_op_parallelism < 1) {
+        return cli_fail(run->command, CLI_REFUSED,
+                        "--queue-depth and --threads: wanted at least 1");
+    }
+    if (run->loops < 1 || run->loops > 1000) {
+        return cli_fail(run->command, CLI_REFUSED, "--loops: wanted 1 to 1000");
+    }
+    if (run->bytes < (1 << 20)) {
+        return cli_fail(run->command, CLI_REFUSED, "--size: wanted at least 1M");
+    }
+    return with_paths(run, works[verb]);
+}
+
+int sw_cmd_io(int argc, char **argv)
+{
+    struct io_run run = {.loops = 3};
+    struct texts texts = {.direct = "auto", .backend = "auto"};
+    struct words verbs = {0};
+    bool batches = false;
+    sw_nvme_options_init(&run.options);
+    struct sw_nvme_options *o = &run.options;
+    const struct flag flags[] = {
+        {"--path", FLAG_LIST, &run.folders, "P", "folders, or new files; several are striped",
+         true},
+        {"--size", FLAG_TEXT, &texts.size, "N",
+         "bytes in all: 64K, 400M, 1G (1G, tune 256M, verify 64M)", false},
+        {"--block-size", FLAG_TEXT, &texts.block, "N", "largest single transfer (1M)", false},
+        {"--queue-depth", FLAG_INT, &o->queue_depth, "N", "transfers in flight a lane (8)", false},
+        {"--threads", FLAG_INT, &o->intra_op_parallelism, "N",
+         "lanes that a request is split over, intra_op_parallelism (1)", false},
+        {"--direct", FLAG_TEXT, &texts.direct, "W", "on, off, or where the disk has it (auto)",
+         false},
+        {"--backend", FLAG_TEXT, &texts.backend, "W", "io_uring, threads, or what there is (auto)",
+         false},
+        {"--single-submit", FLAG_BOOL, &o->single_submit, NULL, "hand transfers over one by one",
+         false},
+        {"--no-overlap", FLAG_BOOL, &batches, NULL, "begin a batch when the last one is done",
+         false},
+        {"--stripe", FLAG_TEXT, &texts.stripe, "N", "bytes on a path before the next (1M)", false},
+        {"--checksum", FLAG_TEXT, &texts.checksum, "N", "a checksum for each N bytes (none)",
+         false},
+        {"--loops", FLAG_INT, &run.loops, "N", "bench and tune: how often each is measured (3)",
+         false},
+        {"--json", FLAG_BOOL, &run.json, NULL,
+         "tune: only the aio block on stdout, the table on stderr", false},
+        {"--keep", FLAG_BOOL, &run.keep, NULL, "leave the files", false},
+    };
+    const struct command command = {
+        "io", "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
+        "bench: GB/s of the disk. tune: the best \"aio\" block. verify: odd offsets and lengths, compared.",
+        flags, sizeof flags / sizeof flags[0]};
+    run.command = &command;
+    int status = cli_parse(&command, argc, argv, &verbs);
+    o->overlap_events = !batches;
+    if (status < 0) {
+        status = choose(&run, &verbs, &texts);
+    }
+    cli_free_words(&verbs);
+    cli_free_words(&run.folders);
+    return status;
+}
