@@ -223,8 +223,13 @@ static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
 
 static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
 {
-    struct over_tcp o = {fn, ctx, free_port(), deadline_s};
-    if (sw_threads_run(size, 60, rank_over_tcp, &o) < 0) {
+    sw_status st = SW_E_IO;
+    /* somebody else may take the port between asking for it and listening there */
+    for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) {
+        struct over_tcp o = {fn, ctx, free_port(), deadline_s};
+        st = sw_threads_run(size, 60, rank_over_tcp, &o);
+    }
+    if (st < 0) {
         fail_msg("%d ranks over TCP: %s", size, sw_error_message());
     }
 }
