@@ -438,34 +438,41 @@ static void lamb_too(void **state)
     }
 }
 
+static void goes_on(const char *precision, bool lamb)
+{
+    static const int counts[] = {1, 2, 3, 8};
+    char path[128];
+    snprintf(path, sizeof path, "%s/save", folder);
+    struct job never = {
+        .ranks = 1, .k = 4, .n_steps = 6, .precision = precision, .more = "", .lamb = lamb};
+    run(&never);
+    struct job first = never;
+    first.ranks = 4;
+    first.stage = 3;
+    first.n_steps = 3;
+    first.save = path;
+    run(&first);
+    for (size_t c = 0; c < SW_LEN(counts); c++) {
+        struct job again = first;
+        again.ranks = counts[c];
+        again.stage = (int)c;
+        again.first_step = 3;
+        again.save = NULL;
+        again.load = path;
+        run(&again);
+        assert_same(&never, &again, 6);
+    }
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    assert_int_equal(system(command), 0);
+}
+
 static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
 {
     (void)state;
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
-        char path[128];
-        snprintf(path, sizeof path, "%s/save.%zu", folder, p);
-        struct job never = {
-            .ranks = 1, .k = 4, .n_steps = 6, .precision = precisions[p], .more = ""};
-        run(&never);
-        struct job first = {.ranks = 4,
-                            .stage = 3,
-                            .k = 4,
-                            .n_steps = 3,
-                            .precision = precisions[p],
-                            .more = "",
-                            .save = path};
-        run(&first);
-        static const int counts[] = {1, 2, 3, 8};
-        for (size_t c = 0; c < SW_LEN(counts); c++) {
-            struct job again = first;
-            again.ranks = counts[c];
-            again.stage = (int)c;
-            again.first_step = 3;
-            again.save = NULL;
-            again.load = path;
-            run(&again);
-            assert_same(&never, &again, 6);
-        }
+        goes_on(precisions[p], false);
+        goes_on(precisions[p], true);
     }
 }
 

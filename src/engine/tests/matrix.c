@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// Axes, a greedy covering array of their choices, and the training of one combination beside its reference.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "engine/tests/matrix.h"
+
+enum { B = 2, MAX_ELEMS = 1 << 16 };
+
+/* ---- the axes ---- */
+
+// clang-format off
+enum axis {
+    PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
+    STAGE, RANKS, RECOMPUTE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
+    N_AXES,
+    N_MATH = STAGE
+};
+/* The first of each way to run is the reference's. */
+enum { MAX_CHOICES = 6 };
+static const struct {
+    const char *name;
+    int n;
+    const char *choices[MAX_CHOICES];
+} axes[N_AXES] = {
+    [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
+    [MICRO_BATCHES] = {"micro-batches", 2, {"8", "6"}},
+    [SIZES]         = {"sizes", 2, {"odd", "round"}},
+    [DROPOUT]       = {"dropout", 2, {"0.1", "0"}},
+    [CLIPPING]      = {"clipping", 2, {"0.5", "0"}},
+    [TABLE]         = {"table", 2, {"tied", "untied"}},
+    [FROZEN]        = {"frozen", 2, {"none", "some"}},
+    [OPTIMIZER]     = {"optimizer", 2, {"AdamW", "Lamb"}},
+    [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
+    [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
+    [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
+    [OVERLAP]       = {"overlap", 2, {"false", "true"}},
+    [THREADS]       = {"threads", 2, {"1", "2"}},
+    [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
+};
+// clang-format on
+
+struct row {
+    int8_t at[N_AXES]; /* -1 = not chosen yet */
+};
+
+static const char *choice(const struct row *row, enum axis axis)
+{
+    return axes[axis].choices[row->at[axis]];
+}
+
+static bool is_second(const struct row *row, enum axis axis)
+{
+    return row->at[axis] == 1;
+}
+
+static void row_text(const struct row *row, char *text, size_t size)
+{
+    size_t at = 0;
+    for (int a = 0; a < N_AXES && at < size; a++) {
+        at += (size_t)snprintf(text + at, size - at, "%s%s %s", a > 0 ? ", " : "", axes[a].name,
+                               choice(row, (enum axis)a));
+    }
+}
+
+/* ---- one training ---- */
+
+struct result {
+    double losses[MATRIX_STEPS], norms[MATRIX_STEPS];
+    uint64_t weights;
+};
+
+struct job {
+    const struct row *row;
+    int n_steps, port;
+    float *weights; /* the whole model, each rank its own part */
+    struct result *result;
+};
+
+static char folder[64];
+
+static int vocab(const struct row *row)
+{
+    return is_second(row, SIZES) ? 64 : 37;
+}
+
+static int seq_len(const struct row *row)
+{
+    return is_second(row, SIZES) ? 8 : 7;
+}
+
+/* One file for each model. */
+static void model_path(const struct row *row, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%s.%s.%s.json", folder, choice(row, SIZES), choice(row, DROPOUT),
+             choice(row, TABLE));
+}
+
+static int write_model(const struct row *row)
+{
+    const bool round = is_second(row, SIZES);
+    const char *p = choice(row, DROPOUT);
+    char path[128], text[512];
+    model_path(row, path, sizeof path);
+    snprintf(text, sizeof text,
+             "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":%d,"
+             "\"n_positions\":11,\"n_embd\":%d,\"n_layer\":2,\"n_head\":%d,\"n_inner\":%d,"
+             "\"embd_pdrop\":%s,\"attn_pdrop\":%s,\"resid_pdrop\":%s,\"tie_word_embeddings\":%s}",
+             vocab(row), round ? 32 : 21, round ? 4 : 3, round ? 64 : 29, p, p, p,
+             is_second(row, TABLE) ? "false" : "true");
+    return sw_file_write_atomic(path, text, strlen(text)) < 0;
+}
+
+static void write_config(const struct row *row, char *text, size_t size)
+{
+    static const char *const precisions[] = {
+        "", "\"bf16\": {\"enabled\": true}, ",
+        "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
+    snprintf(
+        text, size,
+        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+        "\"zero_optimization\": {\"stage\": %s, \"stage3_param_persistence_threshold\": 30, "
+        "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
+        "\"reduce_bucket_size\": 1000}, "
+        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
+        "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
+        "\"recompute\": \"%s\", \"frozen\": [%s]}}",
+        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), choice(row, STAGE),
+        choice(row, OVERLAP), choice(row, OPTIMIZER),
+        is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
+        choice(row, THREADS), choice(row, RECOMPUTE),
+        is_second(row, FROZEN) ? "\"*.h.1.ln_2.weight\", \"*.h.0.mlp.c_fc.*\"" : "");
+}
+
+static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
+                          struct sw_step_report *report)
+{
+    int32_t ids[B * 8], labels[B * 8];
+    const int n = B * seq_len(row);
+    const struct sw_shape shape = {2, {B, seq_len(row)}};
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2};
+    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks) {
+        for (int i = 0; i < n; i++) {
+            const uint64_t at = (uint64_t)((step * e->micro_batches + k) * n + i);
+            ids[i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)vocab(row));
+            labels[i] =
+                i % 5 == k % 5 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % (uint64_t)vocab(row));
+        }
+        SW_TRY(sw_forward(e, &batch, NULL));
+        SW_TRY(sw_backward(e));
+    }
+    return sw_step(e, report);
+}
+
+/* The elements this rank owns, into the whole model's array. */
+static sw_status collect(sw_engine *e, float *all)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
+        const int64_t elems = sw_shape_elems(&shape);
+        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
+        const int64_t from = sw_min_i64(slice * e->rank, elems);
+        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        if (at + elems > MAX_ELEMS) {
+            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
+        }
+        if (to > from) {
+            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
+        }
+        at += elems;
+    }
+    return SW_OK;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    char config[1024], model[128];
+    write_config(job->row, config, sizeof config);
+    model_path(job->row, model, sizeof model);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = model,
+                                              .seq_len = seq_len(job->row),
+                                              .seed = 5,
+                                              .comm = comm};
+    sw_engine *e = NULL;
+    sw_status st = sw_initialize(&options, &e);
+    for (int i = 0; st >= 0 && i < job->n_steps; i++) {
+        struct sw_step_report report;
+        st = one_step(e, job->row, i, &report);
+        if (st >= 0 && sw_comm_rank(comm) == 0) {
+            job->result->losses[i] = report.loss;
+            job->result->norms[i] = report.grad_norm;
+        }
+    }
+    st = st < 0 ? st : collect(e, job->weights);
+    sw_close(e);
+    return st;
+}
+
+/* Each rank a thread that meets the others over TCP. */
+static sw_status train_over_tcp(void *ctx, sw_comm *thread)
+{
+    const struct job *job = ctx;
+    const struct sw_tcp_options options = {.rank = sw_comm_rank(thread),
+                                           .size = sw_comm_size(thread),
+                                           .host = "localhost",
+                                           .port = job->port,
+                                           .deadline_s = 600};
+    struct sw_transport transport;
+    sw_comm *comm = NULL;
+    SW_TRY(sw_tcp_open(&options, &transport));
+    SW_TRY(sw_comm_open(&transport, &comm));
+    const sw_status st = train(ctx, comm);
+    if (st < 0) {
+        sw_comm_abort(comm, st);
+    }
+    sw_comm_close(comm, st < 0);
+    return st;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t len = sizeof a;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static void run(const struct row *row, int n_steps, struct result *result)
+{
+    static float weights[MAX_ELEMS];
+    const bool tcp = is_second(row, TRANSPORT);
+    struct job job = {row, n_steps, tcp ? free_port() : 0, weights, result};
+    memset(weights, 0, sizeof weights);
+    memset(result, 0, sizeof *result);
+    if (sw_threads_run(atoi(choice(row, RANKS)), 600, tcp ? train_over_tcp : train, &job) < 0) {
+        char text[512];
+        row_text(row, text, sizeof text);
+        fail_msg("%s: %s", text, sw_error_message());
+    }
+    result->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
+}
+
+/* ---- a combination beside its reference ---- */
+
+/* Bit patterns: a norm that overflowed is compared, too. */
+static bool same(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static void assert_bits_of_one_rank(const struct row *row, int n_steps)
+{
+    static struct row reference;
+    static struct result one, many;
+    static int known_steps;
+    if (known_steps != n_steps || memcmp(reference.at, row->at, N_MATH) != 0) {
+        reference = (struct row){0};
+        memcpy(reference.at, row->at, N_MATH);
+        run(&reference, n_steps, &one);
+        known_steps = n_steps;
+    }
+    run(row, n_steps, &many);
+    char text[512];
+    row_text(row, text, sizeof text);
+    for (int i = 0; i < n_steps; i++) {
+        if (!isfinite(many.losses[i])) {
+            fail_msg("%s: step %d: loss %g", text, i, many.losses[i]);
+        }
+        if (!same(one.losses[i], many.losses[i]) || !same(one.norms[i], many.norms[i])) {
+            fail_msg("%s: step %d: loss %.17g and norm %.17g, by one rank %.17g and %.17g", text, i,
+                     many.losses[i], many.norms[i], one.losses[i], one.norms[i]);
+        }
+    }
+    if (one.weights != many.weights) {
+        fail_msg("%s: the weights after %d steps are not those of one rank", text, n_steps);
+    }
+}
+
+void matrix_part(int64_t i, int64_t n)
+{
+    int64_t n_math = 1, n_rows = 1, done = 0;
+    for (int a = 0; a < N_AXES; a++) {
+        n_rows *= axes[a].n;
+        n_math *= a < N_MATH ? axes[a].n : 1;
+    }
+    const int64_t n_ways = n_rows / n_math;
+    for (int64_t at = n_rows * i / n; at < n_rows * (i + 1) / n; at++) {
+        /* ways to run vary fastest, so that a reference serves many of them */
+        struct row row;
+        int64_t math = at / n_ways, way = at % n_ways;
+        for (int a = N_AXES - 1; a >= 0; a--) {
+            int64_t *rest = a < N_MATH ? &math : &way;
+            row.at[a] = (int8_t)(*rest % axes[a].n);
+            *rest /= axes[a].n;
+        }
+        assert_bits_of_one_rank(&row, MATRIX_STEPS);
+        done++;
+    }
+    print_message("%lld of %lld combinations\n", (long long)done, (long long)n_rows);
+}
+
+/* ---- covering arrays ---- */
+
+/* Marks of triples of choices; a pair is a triple whose last two are the same. */
+struct cover {
+    int strength;
+    bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
+};
+
+/* Of the tuples in the row that hold axis x and are not met yet, how many; mark: now they are. */
+static int new_tuples(struct cover *c, const struct row *row, int x, bool mark)
+{
+    int n = 0;
+    for (int a = 0; a < N_AXES; a++) {
+        for (int b = a + 1; b < N_AXES; b++) {
+            for (int d = c->strength == 2 ? b : b + 1; d < (c->strength == 2 ? b + 1 : N_AXES);
+                 d++) {
+                if ((a != x && b != x && d != x) || row->at[a] < 0 || row->at[b] < 0 ||
+                    row->at[d] < 0) {
+                    continue;
+                }
+                bool *met = &c->met[a][row->at[a]][b][row->at[b]][d][row->at[d]];
+                n += !*met;
+                *met |= mark;
+            }
+        }
+    }
+    return n;
+}
+
+/* Axes in an order drawn by `draw`, each the choice that meets most. Returns how many tuples are new. */
+static int draw_row(struct cover *c, uint64_t draw, struct row *row)
+{
+    int order[N_AXES], n = 0;
+    for (int a = 0; a < N_AXES; a++) {
+        const int at = (int)(sw_philox_u64(draw, 1, (uint64_t)a) % (uint64_t)(a + 1));
+        order[a] = order[at];
+        order[at] = a;
+        row->at[a] = -1;
+    }
+    for (int i = 0; i < N_AXES; i++) {
+        const int a = order[i];
+        const int first = (int)(sw_philox_u64(draw, 2, (uint64_t)a) % (uint64_t)axes[a].n);
+        int best = -1, best_new = -1;
+        for (int j = 0; j < axes[a].n; j++) {
+            row->at[a] = (int8_t)((first + j) % axes[a].n);
+            const int n_new = new_tuples(c, row, a, false);
+            if (n_new > best_new) {
+                best = row->at[a];
+                best_new = n_new;
+            }
+        }
+        row->at[a] = (int8_t)best;
+        n += best_new;
+    }
+    return n;
+}
+
+static int n_tuples(int strength)
+{
+    int n = 0;
+    for (int a = 0; a < N_AXES; a++) {
+        for (int b = a + 1; b < N_AXES; b++) {
+            n += strength == 2 ? axes[a].n * axes[b].n : 0;
+            for (int d = b + 1; strength == 3 && d < N_AXES; d++) {
+                n += axes[a].n * axes[b].n * axes[d].n;
+            }
+        }
+    }
+    return n;
+}
+
+void matrix_cover(int strength, int n_steps)
+{
+    enum { DRAWS = 50 };
+    struct cover *c = sw_alloc_zero("test", 1, sizeof *c);
+    assert_non_null(c);
+    c->strength = strength;
+    int left = n_tuples(strength), n_rows = 0;
+    for (uint64_t draw = 0; left > 0; n_rows++) {
+        struct row best = {0}, row;
+        int best_new = 0;
+        for (int i = 0; i < DRAWS || best_new == 0; i++) {
+            const int n_new = draw_row(c, draw++, &row);
+            if (n_new > best_new) {
+                best = row;
+                best_new = n_new;
+            }
+        }
+        for (int a = 0; a < N_AXES; a++) {
+            left -= new_tuples(c, &best, a, true);
+        }
+        assert_bits_of_one_rank(&best, n_steps);
+    }
+    sw_free(c);
+    print_message("%d choices at a time: %d combinations\n", strength, n_rows);
+}
+
+/* ---- files ---- */
+
+int matrix_set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-matrix-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    struct row row = {0};
+    int bad = 0;
+    for (int i = 0; i < 8; i++) {
+        row.at[SIZES] = (int8_t)(i & 1);
+        row.at[DROPOUT] = (int8_t)(i >> 1 & 1);
+        row.at[TABLE] = (int8_t)(i >> 2);
+        bad |= write_model(&row);
+    }
+    return bad;
+}
+
+int matrix_tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of everything that may change a bit (the math) and everything that may not (how it is run):
+// each combination trains to the losses, norms and weights of the same math run by one rank.
+#pragma once
+
+#include "support/test.h"
+
+int matrix_set_up(void **state);
+int matrix_tear_down(void **state);
+
+enum { MATRIX_STEPS = 50 };
+
+/* As few combinations as it takes for each pair (strength 2) or triple (3) of choices to be among them. */
+void matrix_cover(int strength, int n_steps);
+/* Part i of n of the whole product, 0 <= i < n. */
+void matrix_part(int64_t i, int64_t n);

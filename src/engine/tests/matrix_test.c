@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 1200
+// ZeRO over ranks: each pair of choices gives the bits of one rank.
+#include "engine/tests/matrix.h"
+
+static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    matrix_cover(2, 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
+    };
+    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
+}
