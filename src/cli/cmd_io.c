@@ -41,8 +41,8 @@ static bool read_size(const char *text, int64_t *out)
     const long long number = strtoll(text, &end, 10);
     const char *letter = end != text && *end ? strchr(letters, *end) : NULL;
     const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
-    if (end == text || errno || number < 1 || (*end && (!letter || end[1])) ||
-        number > (INT64_MAX >> shift)) {
+    const bool whole = letter && (!end[1] || strcmp(end + 1, "iB") == 0); /* 64M is 64MiB */
+    if (end == text || errno || number < 1 || (*end && !whole) || number > (INT64_MAX >> shift)) {
         return false;
     }
     *out = (int64_t)number << shift;
