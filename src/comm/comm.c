@@ -12,6 +12,7 @@ struct sw_comm {
     int cap_messages;
     int64_t *statuses; /* [size] */
     int64_t sequence;
+    bool broken; /* an exchange failed half way: what else is on the wire is unknown */
     struct sw_traffic traffic;
 };
 
@@ -120,7 +121,12 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
     if (!comm->transport.exchange) {
         return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
     }
-    return comm->transport.exchange(comm->transport.ctx, &x);
+    if (comm->broken) {
+        return SW_FAIL(SW_E_PEER, "%s of %s: an exchange before it failed", x.op, what);
+    }
+    const sw_status st = comm->transport.exchange(comm->transport.ctx, &x);
+    comm->broken = st < 0;
+    return st;
 }
 
 static void count(sw_comm *comm, enum sw_comm_op op, int n_messages, size_t bytes)

@@ -10,7 +10,8 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
-    size_t budget; /* of the device, 0 = none */
+    size_t budget;                                 /* of the device, 0 = none */
+    bool states_away, states_on_disk, params_away; /* what the configuration offloads */
     enum sw_dtype dtype;
     int64_t micro_batches;
     struct sw_paper paper;
@@ -31,6 +32,9 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     const size_t device = (size_t)config->spillway.device_memory_bytes;
     const size_t host = (size_t)config->spillway.host_memory_bytes;
     out->configured = (int)config->zero.stage;
+    out->states_away = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
+    out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
+    out->params_away = config->zero.offload_param.device != SW_OFFLOAD_NONE;
     out->budget = host > 0 && (device == 0 || host < device) ? host : device;
     sw_config_close(config);
     return SW_OK;
@@ -43,7 +47,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     char text[64];
     sw_engine *e = NULL;
     const int n = options->n_sets;
-    if (n + 3 > (int)SW_LEN(sets)) {
+    if (n + 6 > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
     snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
@@ -53,8 +57,16 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     sets[n] = text;
     sets[n + 1] = "spillway.device_memory=null";
     sets[n + 2] = "spillway.host_memory=null";
+    sets[n + 3] = "spillway.nvme_space=null";
+    o.n_sets = n + 4;
+    /* a stage that cannot offload so does without */
+    if (out->states_away && (stage == 0 || (out->states_on_disk && stage < 3))) {
+        sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";
+    }
+    if (out->params_away && stage < 3) {
+        sets[o.n_sets++] = "zero_optimization.offload_param=null";
+    }
     o.sets = sets;
-    o.n_sets = n + 3;
     o.plan_only = true;
     SW_TRY(sw_comm_open(&(struct sw_transport){.size = out->ranks}, &o.comm));
     sw_status st = sw_initialize(&o, &e);

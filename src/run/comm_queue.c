@@ -142,6 +142,19 @@ sw_status sw_comm_queue_wait(struct sw_comm_queue *q, int32_t instr)
     return st;
 }
 
+void sw_comm_queue_stop(struct sw_comm_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->st >= 0) {
+        q->st = SW_E_ARG;
+        snprintf(q->message, sizeof q->message, "an instruction before it failed");
+    }
+    while (atomic_load(&q->n_done) < q->n_issued) {
+        pthread_cond_wait(&q->changed, &q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
 void sw_comm_queue_times(const struct sw_comm_queue *q, int64_t *out_busy_ns,
                          int64_t *out_waited_ns)
 {

@@ -16,6 +16,9 @@ void sw_comm_queue_issue(struct sw_comm_queue *queue, const struct sw_comm_job *
 /* Until instruction `instr` is done; INT32_MAX = all that was issued. SW_E_PEER and others: the first that
  * failed, and none of those behind it ran. */
 sw_status sw_comm_queue_wait(struct sw_comm_queue *queue, int32_t instr);
+/* After an error elsewhere: what has not begun never does, and what has is waited for, so that the
+ * communicator and the arena are the caller's again. The message of that error stays. */
+void sw_comm_queue_stop(struct sw_comm_queue *queue);
 /* Nanoseconds that groups took, and that sw_comm_queue_wait had to wait for them, since opening. */
 void sw_comm_queue_times(const struct sw_comm_queue *queue, int64_t *out_busy_ns,
                          int64_t *out_waited_ns);

@@ -313,13 +313,17 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     return SW_OK;
 }
 
+/* A skipped instruction waits, too: the memory map counts on it. */
+static sw_status wait_for(struct sw_executor *ex, const struct sw_instr *instr)
+{
+    return instr->waits[0] >= 0 ? sw_comm_queue_wait(ex->comm_queue, instr->waits[0]) : SW_OK;
+}
+
 static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
-    if (instr->waits[0] >= 0) {
-        SW_TRY(sw_comm_queue_wait(ex->comm_queue, instr->waits[0]));
-    }
+    SW_TRY(wait_for(ex, instr));
     if (sw_op_is_collective(op->kind)) {
         SW_TRY(start_group(ex, program, i, false));
     } else if (sw_op_is_transfer(op->kind)) {
@@ -350,7 +354,7 @@ static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool
     return SW_OK;
 }
 
-sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
+static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
@@ -359,9 +363,7 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
     bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
-        if (!skipped) {
-            SW_TRY(run_step(ex, program, i));
-        }
+        SW_TRY(skipped ? wait_for(ex, &program->instrs[i]) : run_step(ex, program, i));
         if (i == last && ex->comm_queue) {
             SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
         }
@@ -371,6 +373,15 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
         }
     }
     return pull_scalars(ex);
+}
+
+sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
+{
+    const sw_status st = run_segment(ex, i_program, segment);
+    if (st < 0 && ex->comm_queue) {
+        sw_comm_queue_stop(ex->comm_queue);
+    }
+    return st;
 }
 
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
