@@ -333,6 +333,7 @@ sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport 
         return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", options->rank,
                        options->size);
     }
+    SW_TRY(sw_comm_check_deadline(options->deadline_s));
     const size_t n = (size_t)options->size;
     struct tcp *c = sw_alloc_zero("comm", 1, sizeof *c);
     SW_TRY_ALLOC(c, "connections");

@@ -278,8 +278,12 @@ static void a_meeting_names_who_is_missing(void **state)
     if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    const struct sw_tcp_options wrong = {.rank = 3, .size = 3, .host = "localhost", .port = 1};
+    struct sw_tcp_options wrong = {
+        .rank = 3, .size = 3, .host = "localhost", .port = 1, .deadline_s = 1};
     struct sw_transport transport;
+    assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
+    wrong.rank = 0;
+    wrong.deadline_s = 2.0 * SW_DEADLINE_MAX_S; /* milliseconds of it are no int */
     assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
 }
 
