@@ -282,6 +282,28 @@ static void ranks_that_differ_refuse(void **state)
     for_each_mpi(other_math);
 }
 
+/* What mpirun or srun says, without what connects them: each would train alone, into one folder. */
+static void alone(void)
+{
+    const char *name = mpi == &mpis[0] ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE";
+    char more[256];
+    snprintf(more, sizeof more, "--steps 1 --output %s", at("alone"));
+    setenv(name, "2", 1);
+    const int status = finish(start(0, more));
+    unsetenv(name);
+    char *text = read_text("log");
+    if (status != 2 || !strstr(text, "finds this one alone")) {
+        fail_msg("%s: status %d: %s", mpi->name, status, text);
+    }
+    sw_free(text);
+}
+
+static void one_of_several_does_not_train_alone(void **state)
+{
+    (void)state;
+    for_each_mpi(alone);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -333,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(told_to_end_they_agree_and_save),
         cmocka_unit_test(ranks_that_differ_refuse),
+        cmocka_unit_test(one_of_several_does_not_train_alone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -95,7 +95,8 @@ SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_tra
  *
  * out          NULL when this process was started alone
  *
- * SW_E_UNSUP   started as one of several, and this build has no module for that MPI
+ * SW_E_UNSUP   started as one of several, and this build has no module for that MPI, or that MPI, as
+ *              under an srun without its --mpi, finds nobody else
  * SW_E_CONFIG  WORLD_SIZE without the others
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);

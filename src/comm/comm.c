@@ -323,6 +323,15 @@ sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what)
     return mine;
 }
 
+sw_status sw_comm_check_deadline(double deadline_s)
+{
+    if (!(deadline_s > 0 && deadline_s <= SW_DEADLINE_MAX_S)) {
+        return SW_FAIL(SW_E_ARG, "a deadline of %g s; wanted above 0, at most %d", deadline_s,
+                       SW_DEADLINE_MAX_S);
+    }
+    return SW_OK;
+}
+
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
                            const char *op, const char *what, int64_t sequence, size_t peer_bytes)
 {

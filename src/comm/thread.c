@@ -293,10 +293,7 @@ sw_status sw_thread_transports_open(int size, double deadline_s, struct sw_trans
         return SW_FAIL(SW_E_ARG, "%d ranks; wanted 1 to %d, as threads of one process", size,
                        SW_THREAD_RANKS_MAX);
     }
-    if (!(deadline_s > 0 && deadline_s <= SW_DEADLINE_MAX_S)) {
-        return SW_FAIL(SW_E_ARG, "a deadline of %g s; wanted above 0, at most %d", deadline_s,
-                       SW_DEADLINE_MAX_S);
-    }
+    SW_TRY(sw_comm_check_deadline(deadline_s));
     const size_t n = (size_t)size;
     struct world *w = sw_alloc_zero("comm", 1, sizeof *w);
     SW_TRY_ALLOC(w, "ranks");

@@ -128,7 +128,17 @@ static sw_status open_mpi(const struct flavour *flavour, int size, double deadli
                               "(SPILLWAY_MPI=off trains each alone)",
                               size, flavour->name);
     }
-    return sw_mpi_open(module, deadline_s, out);
+    SW_TRY(sw_mpi_open(module, deadline_s, out));
+    if (out->size > 1) {
+        return SW_OK;
+    }
+    /* each would train alone, into the same folder */
+    out->close(out->ctx, false);
+    return SW_FAIL(SW_E_UNSUP,
+                   "started as one of %d processes, and %s finds this one alone: srun wants the "
+                   "--mpi that it was built for (pmix, pmi2), and what mpirun left in the "
+                   "environment is for its own processes (SPILLWAY_MPI=off trains each alone)",
+                   size, flavour->name);
 }
 
 sw_status sw_world_open(double deadline_s, sw_comm **out)

@@ -206,6 +206,10 @@ static sw_status check_options(const struct sw_train_options *o)
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
     }
+    if (!(o->deadline_s >= 0 && o->deadline_s <= SW_DEADLINE_MAX_S)) {
+        return SW_FAIL(SW_E_ARG, "--deadline is %g; wanted above 0, at most %d", o->deadline_s,
+                       SW_DEADLINE_MAX_S);
+    }
     if (o->ranks < 0 || o->ranks > INT_MAX) {
         return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
     }

@@ -42,14 +42,32 @@ static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
     return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
 }
 
+static bool writes(const struct pass *p, const struct sw_op *op, sw_value root)
+{
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        if (sw_graph_root(p->g, op->in[k]) == root) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_written_before(const struct pass *p, int32_t begin, int32_t i, sw_value root)
 {
     for (int32_t j = begin; j < i; j++) {
         const struct sw_op *op = op_of(p, j);
-        for (int k = 0; k < op->n_out; k++) {
-            if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
-                return true;
-            }
+        if (writes(p, op, root)) {
+            return true;
         }
     }
     return false;
@@ -184,29 +202,15 @@ static bool is_held(const struct pass *p, int32_t i)
     return op->kind == SW_OP_REDUCE || (op->kind == SW_OP_GATHER && op->unless_skipped);
 }
 
-static bool has_root(const struct pass *p, const sw_value *values, int n, sw_value root)
-{
-    for (int k = 0; k < n; k++) {
-        if (values[k] >= 0 && sw_graph_root(p->g, values[k]) == root) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Instructions that read what is held back to be written, or write what it touches, must not overtake it. */
 static bool touches_held(const struct pass *p, const struct sw_op *op)
 {
     for (int32_t h = 0; h < p->n_held; h++) {
-        const struct sw_op *held = op_of(p, p->held[h]);
-        for (int k = 0; k < held->n_in; k++) {
-            if (has_root(p, op->out, op->n_out, sw_graph_root(p->g, held->in[k]))) {
-                return true;
-            }
-        }
-        for (int k = 0; k < held->n_out; k++) {
-            const sw_value root = sw_graph_root(p->g, held->out[k]);
-            if (has_root(p, op->out, op->n_out, root) || has_root(p, op->in, op->n_in, root)) {
+        const struct sw_op *waiting = op_of(p, p->held[h]);
+        for (int a = 0; a < waiting->n_in + waiting->n_out; a++) {
+            const sw_value v = a < waiting->n_in ? waiting->in[a] : waiting->out[a - waiting->n_in];
+            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(p->g, v);
+            if (root >= 0 && (writes(p, op, root) || (a >= waiting->n_in && reads(p, op, root)))) {
                 return true;
             }
         }

@@ -321,6 +321,7 @@ sw_status sw_mpi_open(const struct sw_mpi_module *module, double deadline_s,
                       struct sw_transport *out)
 {
     sw_status st = SW_OK;
+    SW_TRY(sw_comm_check_deadline(deadline_s));
     struct mpi *m = sw_alloc_zero("comm", 1, sizeof *m);
     SW_TRY_ALLOC(m, "MPI");
     m->module = module;

@@ -145,7 +145,24 @@ static struct hello own_hello(const struct meeting *m)
     return h;
 }
 
-/* One that connects and says hello properly; -1 when the time is up. Strangers are turned away. */
+/* Tells a rank why it cannot take part; who is no rank learns nothing. */
+static void turn_away(const struct meeting *m, int fd, const struct hello *h)
+{
+    struct verdict verdict = {.met = false};
+    if (h->magic != magic || m->o->rank != 0) {
+        return;
+    }
+    if (h->size != m->o->size || h->rank < 1 || h->rank >= m->o->size) {
+        snprintf(verdict.why, sizeof verdict.why, "rank %d counts %d ranks, rank 0 counts %d",
+                 h->rank, h->size, m->o->size);
+    } else {
+        snprintf(verdict.why, sizeof verdict.why, "rank %d is here already, from %s", h->rank,
+                 m->places[h->rank].host);
+    }
+    (void)!send(fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* One that connects and says hello properly; -1 when the time is up. Others are turned away. */
 static int accept_one(const struct meeting *m, struct hello *out, struct sockaddr_storage *from,
                       socklen_t *from_len)
 {
@@ -157,11 +174,14 @@ static int accept_one(const struct meeting *m, struct hello *out, struct sockadd
         }
         prepare(fd);
         const struct meeting brief = {.o = m->o, .until = sw_now_s() + 5};
-        if (transfer(&brief, fd, out, sizeof *out, false) && out->magic == magic &&
-            out->rank >= 0 && out->rank < m->o->size && m->fds[out->rank] < 0 &&
-            out->rank != m->o->rank) {
+        const bool said = transfer(&brief, fd, out, sizeof *out, false);
+        if (said && out->magic == magic && out->rank >= 0 && out->rank < m->o->size &&
+            m->fds[out->rank] < 0 && out->rank != m->o->rank) {
             out->host[sizeof out->host - 1] = '\0';
             return fd;
+        }
+        if (said) {
+            turn_away(m, fd, out);
         }
         close(fd);
     }

@@ -223,9 +223,36 @@ static bool is_busy(const struct tcp *c)
     return false;
 }
 
-static sw_status exchange(void *ctx, const struct sw_exchange *x)
+static bool is_in_frame(const struct tcp *c, int peer)
 {
-    struct tcp *c = ctx;
+    return c->out[peer].busy && c->out[peer].header_done > 0;
+}
+
+/* This exchange failed. Peers that wait for the rest of a frame get it, if they take it soon: they could not
+ * be told otherwise what went wrong, and would name this rank. */
+static void finish_frames(struct tcp *c, const struct sw_exchange *x)
+{
+    const double until = sw_now_s() + (c->deadline_s < 1 ? c->deadline_s : 1);
+    for (double left = 1; left > 0; left = until - sw_now_s()) {
+        int n = 0;
+        for (int r = 0; r < c->size; r++) {
+            const bool open = is_in_frame(c, r);
+            c->polls[r] = (struct pollfd){.fd = open ? c->fds[r] : -1, .events = POLLOUT};
+            n += open;
+        }
+        if (n == 0 || poll(c->polls, (nfds_t)c->size, 50) < 0) {
+            break;
+        }
+        for (int r = 0; r < c->size; r++) {
+            if (c->polls[r].revents && advance(c, x, r, true) < 0) {
+                c->out[r].busy = false; /* nobody is there */
+            }
+        }
+    }
+}
+
+static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
+{
     const double until = sw_now_s() + c->deadline_s;
     for (int r = 0; r < c->size; r++) {
         start(&c->out[r], x, r, true);
@@ -254,6 +281,18 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
     return SW_OK;
 }
 
+static sw_status exchange(void *ctx, const struct sw_exchange *x)
+{
+    char why[1024];
+    const sw_status st = exchange_all(ctx, x);
+    if (st >= 0) {
+        return st;
+    }
+    snprintf(why, sizeof why, "%s", sw_error_message());
+    finish_frames(ctx, x);
+    return SW_FAIL(st, "%s", why);
+}
+
 /* ---- ending ---- */
 
 static void give_up(void *ctx, sw_status reason)
@@ -264,7 +303,7 @@ static void give_up(void *ctx, sw_status reason)
     snprintf(h.what, sizeof h.what, "%s", why[0] ? why : sw_status_string(reason));
     for (int r = 0; r < c->size; r++) {
         /* in the middle of a frame the broken line must say it */
-        if (r != c->rank && c->fds[r] >= 0 && !c->out[r].busy) {
+        if (r != c->rank && c->fds[r] >= 0 && !is_in_frame(c, r)) {
             (void)!send(c->fds[r], &h, sizeof h, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
@@ -294,6 +333,7 @@ sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport 
         return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", options->rank,
                        options->size);
     }
+    SW_TRY(sw_comm_check_deadline(options->deadline_s));
     const size_t n = (size_t)options->size;
     struct tcp *c = sw_alloc_zero("comm", 1, sizeof *c);
     SW_TRY_ALLOC(c, "connections");

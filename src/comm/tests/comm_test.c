@@ -283,8 +283,12 @@ static void a_meeting_names_who_is_missing(void **state)
     if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    const struct sw_tcp_options wrong = {.rank = 3, .size = 3, .host = "127.0.0.1", .port = 1};
+    struct sw_tcp_options wrong = {
+        .rank = 3, .size = 3, .host = "127.0.0.1", .port = 1, .deadline_s = 1};
     struct sw_transport transport;
+    assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
+    wrong.rank = 0;
+    wrong.deadline_s = 2.0 * SW_DEADLINE_MAX_S; /* milliseconds of it are no int */
     assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
 }
 
@@ -408,6 +412,38 @@ static void failures_are_named(void **state)
     name_failures(true);
 }
 
+/* Rank 0 is the only one that has to do with rank 1, which is gone; it must tell rank 2, to which it has begun
+ * to send, or has not. */
+static sw_status lose_one(void *ctx, sw_comm *comm)
+{
+    enum { MUCH = 8 << 20 };
+    const int rank = sw_comm_rank(comm);
+    SW_TRY(sw_comm_barrier(comm, "the begin"));
+    if (rank == 1) {
+        return SW_OK;
+    }
+    char *data = sw_alloc_zero("test", MUCH, 1);
+    SW_TRY_ALLOC(data, "a test");
+    if (rank == 0) {
+        usleep(100000);
+    }
+    sw_status st = sw_comm_broadcast(comm, 0, data, MUCH, "much");
+    st = st < 0 ? st : sw_comm_barrier(comm, "the end");
+    sw_free(data);
+    WANT(st == SW_E_PEER && strstr(sw_error_message(), "rank 1 ("));
+    sw_comm_abort(comm, st);
+    *(int *)ctx = 1;
+    return SW_OK;
+}
+
+static void a_rank_that_died_is_named_by_those_who_do_not_talk_to_it(void **state)
+{
+    (void)state;
+    int done = 0;
+    run_over_tcp(3, lose_one, &done, 60);
+    assert_int_equal(done, 1);
+}
+
 static sw_status fail_one(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -445,9 +481,12 @@ static void plans_need_no_transport(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_move),        cmocka_unit_test(a_meeting_names_who_is_missing),
-        cmocka_unit_test(failures_are_named),      cmocka_unit_test(first_cause_is_returned),
+        cmocka_unit_test(collectives_move),
+        cmocka_unit_test(a_meeting_names_who_is_missing),
+        cmocka_unit_test(failures_are_named),
+        cmocka_unit_test(first_cause_is_returned),
         cmocka_unit_test(plans_need_no_transport),
+        cmocka_unit_test(a_rank_that_died_is_named_by_those_who_do_not_talk_to_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
