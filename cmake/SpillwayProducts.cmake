@@ -65,6 +65,20 @@ foreach(source IN LISTS bench_sources)
     add_dependencies(bench bench_${stem})
 endforeach()
 
+# MPI's own collectives, for bench_zero under mpirun.
+foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
+    set(source "${PROJECT_SOURCE_DIR}/bench/mpi/own.c")
+    set(output "${PROJECT_BINARY_DIR}/bench/own_${mpi}.so")
+    add_custom_command(OUTPUT "${output}"
+        COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/bench"
+        COMMAND "${SPILLWAY_MPI_WRAPPER_${mpi}}" -std=gnu17 -O2 -fPIC -shared -fvisibility=hidden
+            -Wall -Wextra "$<$<BOOL:${SPILLWAY_WERROR}>:-Werror>" -o "${output}" "${source}"
+        DEPENDS "${source}" COMMAND_EXPAND_LISTS VERBATIM)
+    add_custom_target(bench_own_${mpi} DEPENDS "${output}")
+    add_dependencies(bench bench_own_${mpi})
+    add_dependencies(bench_zero spillway_${mpi}_module)
+endforeach()
+
 # examples/<x>.c see what a user sees: the public headers and the shared library.
 if(SPILLWAY_EXAMPLES AND TARGET spillway)
     file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")

@@ -159,6 +159,30 @@ static void processes_give_the_bytes_of_one(void **state)
     for_each_mpi(same_bytes);
 }
 
+/* Overflows are agreed on, and the trust ratios are of whole tensors. */
+static void same_bytes_of_lamb(void)
+{
+    static const char sets[] = "--set optimizer.type=Lamb --set bf16.enabled=false "
+                               "--set fp16.enabled=true --set fp16.initial_scale_power=19";
+    char more[384];
+    snprintf(more, sizeof more, "--steps 8 %s --output %s", sets, at("one"));
+    run(0, more);
+    for (int stage = 1; stage < 4; stage += 2) {
+        snprintf(more, sizeof more, "--steps 8 %s --set zero_optimization.stage=%d --output %s",
+                 sets, stage, at("many"));
+        run(stage == 1 ? 2 : 3, more);
+        assert_same_model("one", "many");
+        remove_all("many");
+    }
+    remove_all("one");
+}
+
+static void lamb_in_fp16_gives_the_bytes_of_one(void **state)
+{
+    (void)state;
+    for_each_mpi(same_bytes_of_lamb);
+}
+
 static void pause_ms(long ms)
 {
     const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
@@ -352,6 +376,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_give_the_bytes_of_one),
+        cmocka_unit_test(lamb_in_fp16_gives_the_bytes_of_one),
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(told_to_end_they_agree_and_save),
         cmocka_unit_test(ranks_that_differ_refuse),
