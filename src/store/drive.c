@@ -56,11 +56,13 @@ static void wait_a_little(int n_retries)
 static enum next_step look(struct op *op, int result)
 {
     char why[160];
-    if ((result == -EINTR || result == -EAGAIN) && op->n_retries++ < MOST_RETRIES) {
-        return op->request->stopped ? STOPPED : AGAIN;
-    }
     if (result == -ECANCELED && op->request->stopped) {
         return STOPPED;
+    }
+    /* Cancelled by nobody: the thread that submitted it has ended, and io_uring lets go of its work. */
+    if ((result == -EINTR || result == -EAGAIN || result == -ECANCELED) &&
+        op->n_retries++ < MOST_RETRIES) {
+        return op->request->stopped ? STOPPED : AGAIN;
     }
     if (result < 0) {
         stop_for(op, SW_E_IO, strerror(-result));

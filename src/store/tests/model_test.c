@@ -329,9 +329,61 @@ static void neighbours_keep_their_bytes(void **state)
     }
 }
 
+/* ---- a thread that begins and ends ---- */
+
+static void *begin_and_end(void *ctx)
+{
+    struct writer *w = ctx;
+    static unsigned char memory[THREADS][1 << 20];
+    static struct sw_nvme_segment segments[THREADS];
+    sw_nvme_ticket ticket;
+    memset(memory[w->i_thread], w->i_thread + 1, sizeof *memory);
+    segments[w->i_thread] = (struct sw_nvme_segment){memory[w->i_thread], sizeof *memory};
+    w->n_errors = sw_nvme_begin_write(w->store, (int64_t)w->i_thread << 20, &segments[w->i_thread],
+                                      1, &ticket) != SW_OK;
+    return NULL;
+}
+
+static void requests_outlive_their_thread(void **state)
+{
+    (void)state;
+    enum sw_nvme_backend backends[2];
+    const int n_runs = 2 * test_backends(backends);
+    static unsigned char back[1 << 20];
+    for (int run = 0; run < n_runs; run++) {
+        struct writer writers[THREADS];
+        const struct test_variant v = {.backend = backends[run / 2],
+                                       .direct = run % 2 ? SW_NVME_DIRECT_OFF : SW_NVME_DIRECT_AUTO,
+                                       .n_paths = 1,
+                                       .queue_depth = 64,
+                                       .block_bytes = 16384};
+        struct sw_nvme_options options;
+        sw_nvme *store;
+        test_variant_options(&v, &options);
+        test_fine(sw_nvme_open(test_paths("ends", 1), 1, THREADS << 20, &options, &store));
+        for (int i = 0; i < THREADS; i++) {
+            writers[i] = (struct writer){.store = store, .i_thread = i};
+            assert_int_equal(pthread_create(&writers[i].thread, NULL, begin_and_end, &writers[i]),
+                             0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(writers[i].thread, NULL);
+            assert_int_equal(writers[i].n_errors, 0);
+        }
+        test_fine(sw_nvme_wait_all(store, 0));
+        for (int i = 0; i < THREADS; i++) {
+            test_fine(sw_nvme_read(store, (int64_t)i << 20, back, sizeof back));
+            assert_int_equal(back[0], i + 1);
+            assert_memory_equal(back, back + 1, sizeof back - 1);
+        }
+        sw_nvme_close(store);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_an_array),
-                                       cmocka_unit_test(neighbours_keep_their_bytes)};
+                                       cmocka_unit_test(neighbours_keep_their_bytes),
+                                       cmocka_unit_test(requests_outlive_their_thread)};
     return cmocka_run_group_tests(tests, test_make_folder, test_clean);
 }
