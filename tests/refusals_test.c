@@ -78,7 +78,7 @@ static const struct {
     {TRAIN "text.txt --device-memory -5", 2, "--set spillway.device_memory=-5: "},
     {"train --model '' --steps 2 --output o --data text.txt", 2, "--model"},
     {TRAIN "text.txt --ranks 65", 2, "65 ranks; wanted 1 to 64"},
-    {TRAIN "text.txt --ranks 2 --deadline 1e300", 2, "deadline of 1e+300 s"},
+    {TRAIN "text.txt --ranks 2 --deadline 1e300", 2, "--deadline is 1e+300"},
     {TRAIN "text.txt --seed -1", 2, "--seed: wanted"},
     {TRAIN "text.txt --threads -1", 2, "--threads: wanted"},
     {TRAIN "text.txt --deadline nan", 2, "--deadline: wanted"},
