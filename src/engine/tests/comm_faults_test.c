@@ -35,7 +35,7 @@ static sw_status train(const struct run *run, sw_comm *comm, sw_engine **out)
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
-             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1}}",
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\"}}",
              B, run->stage, K);
     const struct sw_engine_options options = {
         .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .comm = comm};
