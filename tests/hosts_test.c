@@ -72,7 +72,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
                         : "--save-every 5 --deadline 20 --set spillway.micro_batches=4");
     snprintf(command, sizeof command,
              "exec sh tests/support/hosts.sh in %s %s/spillway launch --hostfile %s/hostfile "
-             "--launcher openmpi --agent %s/agent --deadline 4 --grace 2 %s "
+             "--launcher openmpi --agent %s/agent --deadline 8 --grace 2 %s "
              "--launcher-args '--allow-run-as-root --mca btl tcp,self' -- %s > %s/log 2>&1",
              name, build, folder, folder, launch_more, train, folder);
     const pid_t pid = fork();

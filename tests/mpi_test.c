@@ -226,7 +226,7 @@ static void wait_for_steps(const char *output)
 static void stopped_rank(void)
 {
     char more[256];
-    snprintf(more, sizeof more, "--steps 1000000 --deadline 2 --no-export --output %s", at("hang"));
+    snprintf(more, sizeof more, "--steps 1000000 --deadline 6 --no-export --output %s", at("hang"));
     const pid_t job = start(3, more);
     wait_for_steps(at("hang"));
     const pid_t rank = find_rank(2);
@@ -235,13 +235,19 @@ static void stopped_rank(void)
     assert_int_not_equal(finish(job), 0);
     kill(rank, SIGKILL); /* where the launcher has not done it yet */
     char *log = read_text("log");
+    /* each that speaks names rank 2; on a machine with much else to do the launcher may end one before it spoke */
+    int n_named = 0;
     for (int r = 0; r < 2; r++) {
         char name[32];
         snprintf(name, sizeof name, "rank %d of 3: ", r);
         const char *line = strstr(log, name);
-        if (!line || !strstr(line, "for rank ") || !memmem(line, strcspn(line, "\n"), "2 (", 3)) {
+        if (line && (!strstr(line, "for rank ") || !memmem(line, strcspn(line, "\n"), "2 (", 3))) {
             fail_msg("%s: rank %d does not name rank 2: %s", mpi->name, r, log);
         }
+        n_named += line != NULL;
+    }
+    if (n_named == 0) {
+        fail_msg("%s: nobody names rank 2: %s", mpi->name, log);
     }
     sw_free(log);
     remove_all("hang");
