@@ -94,9 +94,9 @@ struct training {
     const char *precision;
     struct sw_transport transports[RANKS];
     double seconds[WAYS][MAX_ROUNDS];
-    /* nanoseconds over all rounds, of each rank: collectives beside computation and waiting for them;
-     * serial, the same collectives by the clock around each */
-    double busy[WAYS][RANKS], waited[WAYS][RANKS];
+    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside computation and
+     * waiting for them; serial, the same collectives by the clock around each */
+    double busy[WAYS][RANKS][MAX_ROUNDS + 1], waited[WAYS][RANKS][MAX_ROUNDS + 1];
     int64_t parameters;
 };
 
@@ -171,13 +171,13 @@ static double serial_ns(const sw_engine *e)
     return ns;
 }
 
-static void note_times(struct training *t, sw_engine **engines, int rank, double sign)
+static void note_times(struct training *t, sw_engine **engines, int rank, int64_t round)
 {
     for (int w = OVERLAPPED; w < WAYS; w++) {
         int64_t busy, waited;
         sw_executor_comm_times(engines[w]->executor, &busy, &waited);
-        t->busy[w][rank] += sign * (w < SERIAL ? (double)busy : serial_ns(engines[w]));
-        t->waited[w][rank] += sign * (double)waited;
+        t->busy[w][rank][round + 1] = w < SERIAL ? (double)busy : serial_ns(engines[w]);
+        t->waited[w][rank][round + 1] = (double)waited;
     }
 }
 
@@ -196,11 +196,8 @@ static sw_status train_rounds(struct training *t, sw_comm *meet, sw_engine **eng
                 t->seconds[w][round] = sw_now_s() - begin;
             }
         }
-        if (round == -1) {
-            note_times(t, engines, rank, -1);
-        }
+        note_times(t, engines, rank, round);
     }
-    note_times(t, engines, rank, 1);
     if (rank == 0) {
         t->parameters = sw_engine_parameters(engines[ALONE]);
     }
@@ -234,7 +231,17 @@ static sw_status train(void *ctx, sw_comm *meet)
     return st;
 }
 
-static void print_training(const struct training *t, const char *name)
+/* Milliseconds of a round, mean of the ranks. */
+static double per_round(double (*until)[MAX_ROUNDS + 1], int64_t round)
+{
+    double ns = 0;
+    for (int r = 0; r < RANKS; r++) {
+        ns += until[r][round + 1] - until[r][round];
+    }
+    return ns / 1e6 / RANKS;
+}
+
+static void print_training(struct training *t, const char *name)
 {
     const int64_t n = t->args->rounds;
     printf("\n%s: GPT-2 of %.1fM parameters, K = %lld micro-batches of %lld x %lld\n", name,
@@ -248,20 +255,19 @@ static void print_training(const struct training *t, const char *name)
     printf("%-9s %8.1f\n", "1 rank", median(t->seconds[ALONE], n) * 1e3);
     for (int s = 0; s < STAGES; s++) {
         const int w = OVERLAPPED + s, v = SERIAL + s;
-        const double per_step = 1e6 * (double)n * RANKS;
-        const double busy = (t->busy[w][0] + t->busy[w][1]) / per_step;
-        const double waited = (t->waited[w][0] + t->waited[w][1]) / per_step;
-        const double comm = (t->busy[v][0] + t->busy[v][1]) / per_step;
-        double gain[MAX_ROUNDS];
+        double busy[MAX_ROUNDS], waited[MAX_ROUNDS], serial[MAX_ROUNDS], gain[MAX_ROUNDS];
         for (int64_t i = 0; i < n; i++) {
+            busy[i] = per_round(t->busy[w], i);
+            waited[i] = per_round(t->waited[w], i);
+            serial[i] = per_round(t->busy[v], i);
             gain[i] = (t->seconds[v][i] - t->seconds[w][i]) * 1e3;
         }
-        printf("stage %-3d %8.1f %9.3f %8.3f | %8.1f %10.1f %6.0f%% | %9.1f %8.1f %8.0f%%\n", s,
-               median(t->seconds[w], n) * 1e3,
-               median_ratio(t->seconds[w], t->seconds[OVERLAPPED], n),
-               median_ratio(t->seconds[w], t->seconds[ALONE], n), busy, waited,
-               100 * (1 - waited / busy), median(t->seconds[v], n) * 1e3, comm,
-               100 * median(gain, n) / comm);
+        printf(
+            "stage %-3d %8.1f %9.3f %8.3f | %8.1f %10.1f %6.0f%% | %9.1f %8.1f %8.0f%%\n", s,
+            median(t->seconds[w], n) * 1e3, median_ratio(t->seconds[w], t->seconds[OVERLAPPED], n),
+            median_ratio(t->seconds[w], t->seconds[ALONE], n), median(busy, n), median(waited, n),
+            100 * (1 - median_ratio(waited, busy, n)), median(t->seconds[v], n) * 1e3,
+            median(serial, n), 100 * median_ratio(gain, serial, n));
     }
 }
 
