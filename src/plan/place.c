@@ -11,24 +11,9 @@ struct pass {
     const struct sw_plan_options *options;
     sw_value *here; /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
     int64_t *place; /* [n_values] where it was loaded: see sw_shard_place */
-    struct sw_op *order;
-    int32_t n_order, cap_order, n_values;
+    struct sw_op_order order;
+    int32_t n_values;
 };
-
-static bool emit(struct pass *p, const struct sw_op *op)
-{
-    if (p->n_order == p->cap_order) {
-        const int32_t cap = p->cap_order * 2;
-        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
-        if (!mem) {
-            return false;
-        }
-        p->order = mem;
-        p->cap_order = cap;
-    }
-    p->order[p->n_order++] = *op;
-    return true;
-}
 
 static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
 {
@@ -64,7 +49,7 @@ static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
     op.out[0] = here;
     p->here[state] = here;
     p->place[state] = sw_shard_place(p->g, reader);
-    return here >= 0 && emit(p, &op);
+    return here >= 0 && sw_op_order_add(&p->order, &op);
 }
 
 /* `here` is a version of the loaded bytes. */
@@ -82,7 +67,7 @@ static bool store(struct pass *p, const struct sw_op *writer, sw_value state, sw
     op.in[0] = state;
     op.in[1] = here;
     op.out[0] = version;
-    return emit(p, &op);
+    return sw_op_order_add(&p->order, &op);
 }
 
 static bool rewrite(struct pass *p, struct sw_op *op)
@@ -107,7 +92,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
             p->g->values[op->out[k]].role = SW_ROLE_TRANSIENT;
         }
     }
-    if (!emit(p, op)) {
+    if (!sw_op_order_add(&p->order, op)) {
         return false;
     }
     for (int k = 0; k < op->n_out; k++) {
@@ -118,23 +103,13 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     return true;
 }
 
-static bool has_view(const struct sw_graph *g, sw_value param)
-{
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].kind == SW_OP_VIEW && g->ops[i].in[0] == param) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Parameters that the threshold keeps whole on each rank stay here, too. */
 static bool is_cut_or_large(const struct pass *p, sw_value v)
 {
     const struct sw_value_info *info = &p->g->values[v];
-    return p->options->ranks > 1
-               ? sw_value_is_slice(info)
-               : sw_shape_elems(&info->shape) > p->options->persistence_elems && !has_view(p->g, v);
+    return p->options->ranks > 1 ? sw_value_is_slice(info)
+                                 : sw_shape_elems(&info->shape) > p->options->persistence_elems &&
+                                       !sw_param_has_view(p->g, v);
 }
 
 static enum sw_tier tier_of(const struct pass *p, sw_value v)
@@ -150,35 +125,17 @@ static enum sw_tier tier_of(const struct pass *p, sw_value v)
                ? p->options->params_tier
                : SW_TIER_DEVICE;
 }
-static void install(struct pass *p)
-{
-    struct sw_graph *g = p->g;
-    sw_free(g->ops);
-    g->ops = p->order;
-    g->n_ops = p->n_order;
-    g->cap_ops = p->cap_order;
-    p->order = NULL;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; k < g->ops[i].n_out; k++) {
-            if (g->ops[i].out[k] >= 0) {
-                g->values[g->ops[i].out[k]].producer = i;
-            }
-        }
-    }
-}
 
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options)
 {
     if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
-    struct pass p = {
-        .g = g, .options = options, .cap_order = g->n_ops * 2 + 16, .n_values = g->n_values};
+    struct pass p = {.g = g, .options = options, .n_values = g->n_values};
     const int32_t n_ops = g->n_ops;
-    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
     p.here = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.here);
     p.place = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.place);
-    bool good = p.order && p.here && p.place;
+    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place;
     for (sw_value v = 0; good && v < p.n_values; v++) {
         p.here[v] = SW_NO_VALUE;
         g->values[v].tier = (int)tier_of(&p, v);
@@ -188,9 +145,9 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *option
         good = op.removed || rewrite(&p, &op);
     }
     if (good) {
-        install(&p);
+        sw_op_order_install(&p.order, g);
     }
-    sw_free(p.order);
+    sw_op_order_close(&p.order);
     sw_free(p.here);
     sw_free(p.place);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");

@@ -148,6 +148,17 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
 
 /* ---- passes; each is a pure function on its graph, tested alone ---- */
 
+/* The ops of a graph in a new order, with those that a pass inserts. */
+struct sw_op_order {
+    struct sw_op *ops;
+    int32_t n, cap;
+};
+sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_graph *g);
+void sw_op_order_close(struct sw_op_order *order);
+bool sw_op_order_add(struct sw_op_order *order, const struct sw_op *op); /* false: out of memory */
+/* Takes the list over into g, and tells values who produces them now. */
+void sw_op_order_install(struct sw_op_order *order, struct sw_graph *g);
+
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
@@ -172,6 +183,8 @@ struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
 };
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
+/* A view keeps its parameter where it is: whole, and on the device. */
+bool sw_param_has_view(const struct sw_graph *g, sw_value param);
 /* When collectives start, which travel together, who waits for whom. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* The instructions between which the operands of instruction i are in use. */

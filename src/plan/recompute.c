@@ -9,12 +9,11 @@
 
 struct pass {
     struct sw_graph *g;
-    int32_t n_forward;   /* ops before the first backward op */
-    int32_t *group_of;   /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
-    sw_value *clone_of;  /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
-    bool *wanted;        /* [n_ops] forward ops of the present group that are to be cloned */
-    struct sw_op *order; /* the new op list */
-    int32_t n_order, cap_order;
+    int32_t n_forward;  /* ops before the first backward op */
+    int32_t *group_of;  /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
+    sw_value *clone_of; /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
+    bool *wanted;       /* [n_ops] forward ops of the present group that are to be cloned */
+    struct sw_op_order order;
     int32_t n_values; /* before cloning */
 };
 
@@ -84,21 +83,6 @@ static void want(struct pass *p, const bool *kept, sw_value v, int32_t group)
     }
 }
 
-static bool emit(struct pass *p, const struct sw_op *op)
-{
-    if (p->n_order == p->cap_order) {
-        const int32_t cap = p->cap_order * 2;
-        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
-        if (!mem) {
-            return false;
-        }
-        p->order = mem;
-        p->cap_order = cap;
-    }
-    p->order[p->n_order++] = *op;
-    return true;
-}
-
 /* A new value with the same type as v; views keep pointing into the clone of their base. */
 static sw_value clone_value(struct pass *p, sw_value v)
 {
@@ -153,7 +137,7 @@ static bool emit_clones(struct pass *p, const bool *kept)
                 p->clone_of[v] = copy;
             }
         }
-        if (!emit(p, &op)) {
+        if (!sw_op_order_add(&p->order, &op)) {
             return false;
         }
         p->wanted[i] = false;
@@ -182,7 +166,7 @@ static bool rewrite(struct pass *p, const bool *kept, int32_t n_groups)
     bool *done = sw_alloc_zero("plan", (size_t)n_groups, sizeof *done);
     bool good = done != NULL;
     for (int32_t i = 0; good && i < p->n_forward; i++) {
-        good = g->ops[i].removed || emit(p, &g->ops[i]);
+        good = g->ops[i].removed || sw_op_order_add(&p->order, &g->ops[i]);
     }
     const int32_t n_ops = g->n_ops;
     for (int32_t i = p->n_forward; good && i < n_ops; i++) {
@@ -205,27 +189,10 @@ static bool rewrite(struct pass *p, const bool *kept, int32_t n_groups)
         for (int k = 0; k < op.n_in; k++) {
             op.in[k] = again(p, op.in[k]);
         }
-        good = good && emit(p, &op);
+        good = good && sw_op_order_add(&p->order, &op);
     }
     sw_free(done);
     return good;
-}
-
-static void install(struct pass *p)
-{
-    struct sw_graph *g = p->g;
-    sw_free(g->ops);
-    g->ops = p->order;
-    g->n_ops = p->n_order;
-    g->cap_ops = p->cap_order;
-    p->order = NULL;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; k < g->ops[i].n_out; k++) {
-            if (g->ops[i].out[k] >= 0) {
-                g->values[g->ops[i].out[k]].producer = i;
-            }
-        }
-    }
 }
 
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every)
@@ -241,13 +208,12 @@ sw_status sw_pass_recompute(struct sw_graph *g, int64_t every)
             break;
         }
     }
-    p.cap_order = g->n_ops * 2;
     p.group_of = sw_alloc_zero("plan", (size_t)g->n_ops, sizeof *p.group_of);
     p.wanted = sw_alloc_zero("plan", (size_t)g->n_ops, sizeof *p.wanted);
     p.clone_of = sw_alloc("plan", (size_t)g->n_values * sizeof *p.clone_of);
     kept = sw_alloc_zero("plan", (size_t)g->n_values, sizeof *kept);
-    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
-    if (p.group_of && p.wanted && p.clone_of && kept && p.order && group_ops(&p, every)) {
+    if (p.group_of && p.wanted && p.clone_of && kept && sw_op_order_open(&p.order, g) >= 0 &&
+        group_ops(&p, every)) {
         int32_t n_groups = 0;
         for (int32_t i = 0; i < g->n_ops; i++) {
             n_groups = p.group_of[i] >= n_groups ? p.group_of[i] + 1 : n_groups;
@@ -260,13 +226,13 @@ sw_status sw_pass_recompute(struct sw_graph *g, int64_t every)
         }
         good = rewrite(&p, kept, n_groups);
         if (good) {
-            install(&p);
+            sw_op_order_install(&p.order, g);
         }
     }
     sw_free(p.group_of);
     sw_free(p.wanted);
     sw_free(p.clone_of);
     sw_free(kept);
-    sw_free(p.order);
+    sw_op_order_close(&p.order);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }

@@ -35,8 +35,7 @@ struct pass {
     struct sw_graph *g;
     const struct sw_plan_options *options;
     struct current *current; /* [n_values] by parameter */
-    struct sw_op *order;
-    int32_t n_order, cap_order;
+    struct sw_op_order order;
 };
 
 int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
@@ -49,25 +48,10 @@ int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)op->phase;
 }
 
-static bool emit(struct pass *p, const struct sw_op *op)
+bool sw_param_has_view(const struct sw_graph *g, sw_value param)
 {
-    if (p->n_order == p->cap_order) {
-        const int32_t cap = p->cap_order * 2;
-        void *mem = sw_realloc("plan", p->order, (size_t)cap * sizeof *p->order);
-        if (!mem) {
-            return false;
-        }
-        p->order = mem;
-        p->cap_order = cap;
-    }
-    p->order[p->n_order++] = *op;
-    return true;
-}
-
-static bool has_view(const struct sw_graph *g, sw_value param)
-{
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].base == param) {
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_VIEW && g->ops[i].in[0] == param) {
             return true;
         }
     }
@@ -104,7 +88,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reade
     for (int k = 0; k < SW_OP_MAX_OUT; k++) {
         op.out[k] = k == 0 ? whole : SW_NO_VALUE;
     }
-    return emit(p, &op) ? whole : SW_NO_VALUE;
+    return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;
 }
 
 static bool rewrite(struct pass *p, struct sw_op *op)
@@ -125,24 +109,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
         }
         op->in[k] = now->whole;
     }
-    return emit(p, op);
-}
-
-static void install(struct pass *p)
-{
-    struct sw_graph *g = p->g;
-    sw_free(g->ops);
-    g->ops = p->order;
-    g->n_ops = p->n_order;
-    g->cap_ops = p->cap_order;
-    p->order = NULL;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; k < g->ops[i].n_out; k++) {
-            if (g->ops[i].out[k] >= 0) {
-                g->values[g->ops[i].out[k]].producer = i;
-            }
-        }
-    }
+    return sw_op_order_add(&p->order, op);
 }
 
 sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options)
@@ -158,7 +125,7 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
         const int64_t slice = sw_shard_elems(elems, options->ranks);
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || has_view(g, param)) {
+        if (options->stage < 3 || persists || sw_param_has_view(g, param)) {
             g->values[param].padded_elems = slice * options->ranks;
         } else {
             cut(g, param, slice, options->rank);
@@ -168,11 +135,10 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
     if (!any) {
         return SW_OK;
     }
-    struct pass p = {.g = g, .options = options, .cap_order = g->n_ops * 2};
+    struct pass p = {.g = g, .options = options};
     const int32_t n_ops = g->n_ops, n_values = g->n_values;
-    p.order = sw_alloc("plan", (size_t)p.cap_order * sizeof *p.order);
     p.current = sw_alloc("plan", (size_t)n_values * sizeof *p.current);
-    bool good = p.order && p.current;
+    bool good = sw_op_order_open(&p.order, g) >= 0 && p.current;
     for (sw_value v = 0; good && v < n_values; v++) {
         p.current[v] = (struct current){SW_NO_VALUE, 0};
     }
@@ -181,9 +147,9 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
         good = op.removed || rewrite(&p, &op);
     }
     if (good) {
-        install(&p);
+        sw_op_order_install(&p.order, g);
     }
-    sw_free(p.order);
+    sw_op_order_close(&p.order);
     sw_free(p.current);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
