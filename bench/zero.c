@@ -174,10 +174,10 @@ static double serial_ns(const sw_engine *e)
 static void note_times(struct training *t, sw_engine **engines, int rank, int64_t round)
 {
     for (int w = OVERLAPPED; w < WAYS; w++) {
-        int64_t busy, waited;
-        sw_executor_comm_times(engines[w]->executor, &busy, &waited);
-        t->busy[w][rank][round + 1] = w < SERIAL ? (double)busy : serial_ns(engines[w]);
-        t->waited[w][rank][round + 1] = (double)waited;
+        struct sw_queue_times times;
+        sw_executor_queue_times(engines[w]->executor, SW_QUEUE_COMM, &times);
+        t->busy[w][rank][round + 1] = w < SERIAL ? (double)times.busy_ns : serial_ns(engines[w]);
+        t->waited[w][rank][round + 1] = (double)times.waited_ns;
     }
 }
 

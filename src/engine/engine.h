@@ -64,6 +64,10 @@ struct sw_engine {
     float *scratch; /* [SW_SCRATCH_ELEMS] for conversions */
 
     /* the run */
+    struct engine_totals {
+        double sum, count, means; /* of the losses of a step, over k, in the order of k */
+    } totals;
+    struct sw_rates rates; /* of the step under way */
     int64_t step, applied, samples;
     int64_t n_forward, n_backward; /* micro-batches of the step under way */
     uint64_t seed;

@@ -127,6 +127,10 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
 
 /* ---- programs ---- */
 
+/* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
+ * milliseconds of a disk. */
+enum { UPDATE_ELEMS = 1 << 21, TRANSFER_BYTES = 1 << 26 };
+
 struct recipe {
     enum sw_program_kind kind;
     int *i_program;
@@ -304,6 +308,10 @@ static sw_status make_plan(struct sw_engine *e)
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
+    if (options.states_tier != SW_TIER_DEVICE || options.params_tier != SW_TIER_DEVICE) {
+        options.update_elems = sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS);
+        options.transfer_bytes = TRANSFER_BYTES;
+    }
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
     if (options.states_tier == SW_TIER_HOST || options.params_tier == SW_TIER_HOST) {

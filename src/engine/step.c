@@ -53,13 +53,80 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     return SW_OK;
 }
 
+/* All ranks know all losses, so that all print, and scale by, the same. */
+static sw_status total_losses(struct sw_engine *e)
+{
+    const double *all = e->losses;
+    if (e->ranks > 1) {
+        SW_TRY(sw_comm_all_gather(e->options.comm, e->losses, e->all_losses,
+                                  2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
+        all = e->all_losses;
+    }
+    struct engine_totals t = {0};
+    for (int64_t k = 0; k < e->micro_batches; k++) {
+        const double *loss = &all[2 * (k % e->ranks * e->rounds + k / e->ranks)];
+        t.sum += loss[0];
+        t.count += loss[1];
+        t.means += loss[1] > 0 ? loss[0] / loss[1] : 0;
+    }
+    e->totals = t;
+    return SW_OK;
+}
+
+/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. */
+static void set_boundary(struct sw_engine *e)
+{
+    struct sw_executor *ex = e->executor;
+    const double targets = e->totals.count;
+    double share = 1.0 / (double)e->micro_batches;
+    if (e->token_mean) {
+        const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
+        const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
+        share = targets > 0 ? 1 / (mean->attrs.alpha * targets) : 0;
+    }
+    e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
+    if (!isnan(e->lr_override)) {
+        e->rates.lr = e->lr_override;
+    }
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
+    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
+    sw_executor_set(ex, SW_SCALAR_LR, e->rates.lr);
+    sw_executor_set(ex, SW_SCALAR_BETA1,
+                    e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
+    sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
+    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
+    if (e->plan->updates_in_backward) { /* neither is known before the last update, nor asked for */
+        sw_executor_set(ex, SW_SCALAR_CLIP, 1);
+        sw_executor_set(ex, SW_SCALAR_SKIP, 0);
+    }
+}
+
+/* Before the last backward of a step where updates run within it, else before the update. */
+static sw_status reach_boundary(struct sw_engine *e)
+{
+    SW_TRY(total_losses(e));
+    set_boundary(e);
+    sw_executor_set_boundary(e->executor, true);
+    return SW_OK;
+}
+
+static sw_status run_backward(struct sw_engine *e)
+{
+    const bool last = e->trains && e->n_backward == e->rounds - 1;
+    sw_executor_set_boundary(e->executor, false);
+    if (last && e->plan->updates_in_backward) {
+        SW_TRY(reach_boundary(e));
+    }
+    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+}
+
 sw_status sw_backward(sw_engine *e)
 {
     SW_TRY(check_ready(e));
     if (e->n_backward != e->n_forward - 1) {
         return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
     }
-    const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+    const sw_status st = run_backward(e);
     if (st < 0) {
         e->failed = true;
         return st;
@@ -76,58 +143,18 @@ static sw_status idle_round(struct sw_engine *e)
     }
     set_round(e, e->rounds - 1);
     SW_TRY(sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    if (e->plan->updates_in_backward) {
+        SW_TRY(reach_boundary(e));
+    }
     return sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
 }
 
-struct totals {
-    double sum, count, means; /* over k, in the order of k */
-};
-
-/* All ranks know all losses, so that all print, and scale by, the same. */
-static sw_status total_losses(struct sw_engine *e, struct totals *out)
-{
-    const double *all = e->losses;
-    if (e->ranks > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.comm, e->losses, e->all_losses,
-                                  2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
-        all = e->all_losses;
-    }
-    struct totals t = {0};
-    for (int64_t k = 0; k < e->micro_batches; k++) {
-        const double *loss = &all[2 * (k % e->ranks * e->rounds + k / e->ranks)];
-        t.sum += loss[0];
-        t.count += loss[1];
-        t.means += loss[1] > 0 ? loss[0] / loss[1] : 0;
-    }
-    *out = t;
-    return SW_OK;
-}
-
-/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. */
-static void set_boundary(struct sw_engine *e, const struct sw_rates *rates, double targets)
-{
-    struct sw_executor *ex = e->executor;
-    double share = 1.0 / (double)e->micro_batches;
-    if (e->token_mean) {
-        const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
-        const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
-        share = targets > 0 ? 1 / (mean->attrs.alpha * targets) : 0;
-    }
-    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
-    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
-    sw_executor_set(ex, SW_SCALAR_LR, rates->lr);
-    sw_executor_set(ex, SW_SCALAR_BETA1,
-                    e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : rates->beta1);
-    sw_executor_set(ex, SW_SCALAR_BETA2, rates->beta2);
-    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
-}
-
-static sw_status run_update(struct sw_engine *e, const struct sw_rates *rates,
-                            struct totals *totals)
+static sw_status run_update(struct sw_engine *e)
 {
     SW_TRY(idle_round(e));
-    SW_TRY(total_losses(e, totals));
-    set_boundary(e, rates, totals->count);
+    if (!e->plan->updates_in_backward) {
+        SW_TRY(reach_boundary(e));
+    }
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
 }
 
@@ -141,21 +168,17 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
                        (long long)e->n_backward, (long long)e->local);
     }
-    struct totals totals = {0};
-    struct sw_rates rates = sw_schedule_at(&e->schedule, 0, e->applied);
-    if (!isnan(e->lr_override)) {
-        rates.lr = e->lr_override;
-    }
-    const sw_status st = run_update(e, &rates, &totals);
+    const sw_status st = run_update(e);
     if (st < 0) {
         e->failed = true;
         return st;
     }
+    const struct engine_totals totals = e->totals;
     struct sw_step_report report = {
         .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
                               : totals.means / (double)e->micro_batches,
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
-        .lr = rates.lr,
+        .lr = e->rates.lr,
         .loss_scale = e->scaler.scale,
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
         .targets = totals.count,

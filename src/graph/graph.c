@@ -488,3 +488,15 @@ void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct 
         }
     }
 }
+
+int64_t sw_update_elems(const struct sw_op_desc *desc)
+{
+    return sw_shape_elems(&desc->in[desc->op->attrs.update.n_states > 0].shape);
+}
+
+int64_t sw_update_first(const struct sw_op_desc *desc, int i)
+{
+    const bool sparse = i + 1 < desc->op->n_in && desc->in[i + 1].dtype == SW_I32;
+    return sparse || sw_shape_elems(&desc->in[i].shape) > sw_update_elems(desc) ? desc->op->attrs.n
+                                                                                : 0;
+}

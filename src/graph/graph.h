@@ -85,10 +85,15 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
                                                    micro-batch now */                             \
     X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
     X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
-    X(LOAD,               "load")               /* transfer: x in another tier -> the same here     */ \
-    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s   */ \
+    X(LOAD,               "load")               /* transfer: x in another tier -> its elements     \
+                                                   attrs.n, attrs.n + 1, .. here */                \
+    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s, \
+                                                   from element attrs.n of s on */                 \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \
-                                                   attrs.update; not run where SKIP is set */      \
+                                                   attrs.update; not run where SKIP is set;       \
+                                                   states shorter than param: of its elements     \
+                                                   attrs.n, attrs.n + 1, .., alone updated; so     \
+                                                   may dense streams be */                         \
     X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
                                                    -> m, v, norms i64 [SW_LAMB_WORDS]: the sums   \
                                                    of w^2 and of u^2, u being the step before its \
@@ -214,6 +219,7 @@ struct sw_op {
     int32_t scope;
     uint64_t path;       /* names this op for its randomness; a clone keeps it */
     bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
+    bool in_backward;    /* of the update, and runs within the step's last backward */
     bool is_clone;       /* made by recomputation */
     bool removed;        /* by a pass; kept so that indices stay */
 };
@@ -350,3 +356,6 @@ struct sw_op_desc {
     struct sw_view out[SW_OP_MAX_OUT]; /* dtype and shape unset (rank -1) for an absent output */
 };
 void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out);
+/* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them. */
+int64_t sw_update_elems(const struct sw_op_desc *desc);
+int64_t sw_update_first(const struct sw_op_desc *desc, int i);

@@ -57,7 +57,7 @@ static sw_status check_order(struct check *c)
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_op *op = &g->ops[program->instrs[i].op];
-        for (int k = 0; k < op->n_in; k++) {
+        for (int k = sw_op_is_transfer(op->kind); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
         }
         for (int k = 0; k < op->n_out; k++) {
@@ -70,7 +70,7 @@ static sw_status check_order(struct check *c)
         if (i > 0 && program->instrs[i].segment < program->instrs[i - 1].segment) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
-        for (int w = 0; w < 2; w++) {
+        for (int w = 0; w < SW_QUEUE_COUNT; w++) {
             if (program->instrs[i].waits[w] >= i) {
                 return SW_FAIL(SW_E_ARG, "plan: instruction %d waits for a later one", i);
             }
@@ -79,10 +79,10 @@ static sw_status check_order(struct check *c)
     return SW_OK;
 }
 
-static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t first,
-                            int32_t last)
+static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t last)
 {
     const struct sw_buffer *buffer = &c->program->buffers[b];
+    const int32_t first = sw_program_issued(c->program, i);
     if (!buffer->persistent && (buffer->first > first || buffer->last < last)) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d is under way from %d to %d, its buffer lives from %d "
@@ -92,48 +92,156 @@ static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t
     return SW_OK;
 }
 
-/* Collectives are under way until somebody waits: nobody may read what they write, or write what they
- * read, before that. */
-static sw_status check_overlap(const struct check *c, int32_t *touched, int32_t *arrived)
+/* Instruction i may be under way until `last`. */
+static sw_status check_lives(const struct check *c, int32_t i, int32_t last)
 {
-    const struct sw_program *program = c->program;
-    const struct sw_graph *g = program->graph;
-    int32_t done = -1;
-    for (int32_t i = 0, segment = -1; i < program->n_instrs; i++) {
-        const struct sw_instr *instr = &program->instrs[i];
-        const struct sw_op *op = &g->ops[instr->op];
-        if ((int32_t)instr->segment != segment) { /* a segment ends with all of them complete */
-            segment = (int32_t)instr->segment;
-            done = i - 1;
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_graph *g = c->program->graph;
+    const struct sw_op *op = &g->ops[instr->op];
+    for (int k = 0; k < op->n_in + op->n_out; k++) {
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        if (v >= 0) {
+            SW_TRY(check_held(c, i, c->program->buffer_of[sw_graph_root(g, v)], last));
         }
-        done = instr->waits[0] > done ? instr->waits[0] : done;
-        done = instr->blocking ? i : done; /* it waits for all before it */
-        const int32_t first = sw_program_issued(program, i), last = sw_program_retired(program, i);
-        for (int k = 0; k < op->n_in + op->n_out; k++) {
-            const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(g, v);
-            if (root < 0) {
-                continue;
-            }
-            SW_TRY(check_held(c, i, program->buffer_of[root], first, last));
-            const int32_t other = k < op->n_in ? arrived[root] : touched[root];
-            if (instr->queue != SW_QUEUE_COMM && other > done) {
-                return SW_FAIL(SW_E_ARG,
-                               "plan: instruction %d (%s) does not wait for instruction %d (%s), "
-                               "which is under way with %s",
-                               i, sw_op_name(op), other,
-                               sw_op_name(&g->ops[program->instrs[other].op]), value_name(g, root));
-            }
-            if (instr->queue == SW_QUEUE_COMM && !instr->blocking) {
-                touched[root] = i;
-                arrived[root] = k < op->n_in ? arrived[root] : i;
-            }
-        }
-        if (instr->workspace >= 0) {
-            SW_TRY(check_held(c, i, instr->workspace, first, last));
+    }
+    return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
+}
+
+/* What is under way beside an instruction: by root, the latest of each queue that reads or writes it. */
+struct touch {
+    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
+};
+
+struct beside {
+    struct sw_clocks clocks;
+    struct touch *touched;
+    int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
+};
+
+static sw_status check_latest(const struct check *c, const struct beside *b, int32_t i,
+                              const int32_t latest[SW_QUEUE_COUNT], sw_value root)
+{
+    const struct sw_graph *g = c->program->graph;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (latest[q] > b->found[q]) {
+            return SW_FAIL(SW_E_ARG,
+                           "plan: instruction %d (%s) does not wait for instruction %d (%s), "
+                           "which is under way with %s",
+                           i, sw_op_name(&g->ops[c->program->instrs[i].op]), latest[q],
+                           sw_op_name(&g->ops[c->program->instrs[latest[q]].op]),
+                           value_name(g, root));
         }
     }
     return SW_OK;
+}
+
+/* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in, and do not meet. */
+static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i,
+                                int32_t begin)
+{
+    const struct sw_program *program = c->program;
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    for (int32_t j = begin; j < i; j++) {
+        const struct sw_instr *other = &program->instrs[j];
+        const struct sw_op *before = &g->ops[other->op];
+        if (!sw_op_is_transfer(before->kind) ||
+            (op->kind == SW_OP_LOAD && before->kind == SW_OP_LOAD) ||
+            !sw_transfers_overlap(g, op, before)) {
+            continue;
+        }
+        if (other->op > program->instrs[i].op || j > b->found[other->queue]) {
+            return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s of %s) %s instruction %d (%s)", i,
+                           sw_op_name(op), value_name(g, sw_graph_root(g, op->in[0])),
+                           j > b->found[other->queue] ? "does not wait for" : "comes after", j,
+                           sw_op_name(before));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status check_operands(const struct check *c, struct beside *b, int32_t i)
+{
+    const struct sw_graph *g = c->program->graph;
+    const struct sw_op *op = &g->ops[c->program->instrs[i].op];
+    const enum sw_queue q = sw_instr_queue(&c->program->instrs[i]);
+    const bool moves = sw_op_is_transfer(op->kind);
+    for (int k = moves; k < op->n_in; k++) {
+        const sw_value root = sw_graph_root(g, op->in[k]);
+        SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+    }
+    for (int k = 0; k < op->n_out && op->kind != SW_OP_STORE; k++) {
+        const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_graph_root(g, op->out[k]);
+        if (root >= 0) {
+            SW_TRY(check_latest(c, b, i, b->touched[root].read, root));
+            SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+        }
+    }
+    for (int k = moves; k < op->n_in; k++) {
+        b->touched[sw_graph_root(g, op->in[k])].read[q] = i;
+    }
+    for (int k = 0; k < op->n_out && op->kind != SW_OP_STORE; k++) {
+        if (op->out[k] >= 0) {
+            b->touched[sw_graph_root(g, op->out[k])].wrote[q] = i;
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status check_segment(const struct check *c, struct beside *b, int32_t begin, int32_t end)
+{
+    const struct sw_program *program = c->program;
+    int32_t known[SW_QUEUE_COUNT];
+    sw_clocks_begin(&b->clocks, begin);
+    for (sw_value v = 0; v < program->graph->n_values; v++) {
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = begin - 1;
+        }
+    }
+    for (int32_t i = begin; i < end; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
+            sw_clocks_find(&b->clocks, i, instr->waits, b->found);
+        } else {
+            b->found[SW_QUEUE_COMM] = i - 1; /* together with the first of its group */
+        }
+        SW_TRY(check_operands(c, b, i));
+        if (sw_op_is_transfer(program->graph->ops[instr->op].kind)) {
+            SW_TRY(check_transfer(c, b, i, begin));
+        }
+        sw_clocks_step(&b->clocks, i);
+        SW_TRY(check_lives(c, i, i));
+        for (int q = 1; q < SW_QUEUE_COUNT; q++) {
+            for (; known[q] < b->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
+                const struct sw_instr *done = &program->instrs[known[q] + 1];
+                if ((int)done->queue == q && !done->blocking) {
+                    SW_TRY(check_lives(c, known[q] + 1, i));
+                }
+            }
+        }
+    }
+    for (int32_t i = begin; i < end; i++) { /* the rest is waited for at the end */
+        const struct sw_instr *instr = &program->instrs[i];
+        if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
+            SW_TRY(check_lives(c, i, end - 1));
+        }
+    }
+    return SW_OK;
+}
+
+/* Nobody reads what another queue may still be writing, or writes what it may still touch. */
+static sw_status check_overlap(const struct check *c)
+{
+    struct beside b = {
+        .touched = sw_alloc("plan", ((size_t)c->program->graph->n_values + 1) * sizeof *b.touched)};
+    SW_TRY_ALLOC(b.touched, "checking the plan");
+    sw_status st = sw_clocks_open(&b.clocks, c->program);
+    for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
+        st = check_segment(c, &b, c->program->segment_first[s], c->program->segment_first[s + 1]);
+    }
+    sw_clocks_close(&b.clocks);
+    sw_free(b.touched);
+    return st;
 }
 
 static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
@@ -221,11 +329,8 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         if (st == SW_OK) {
             st = check_order(&c);
         }
-        for (size_t v = 0; st == SW_OK && v < n; v++) {
-            c.written[v] = c.newest[v] = -1; /* used again */
-        }
         if (st == SW_OK) {
-            st = check_overlap(&c, c.written, c.newest);
+            st = check_overlap(&c);
         }
         if (st == SW_OK) {
             st = check_sizes(&c, options);

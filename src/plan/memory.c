@@ -46,7 +46,7 @@ static void find_lives(struct sw_program *program)
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_op *op = &g->ops[instr->op];
         const int32_t first = sw_program_issued(program, i);
-        const int32_t last = sw_program_retired(program, i);
+        const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
         }

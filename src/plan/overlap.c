@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives beside computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari et al. 2021, section 6).
 // The collectives of a program run one after the other on a queue of their own; this pass decides when
-// each starts, which of them travel together, and which instruction waits for which.
+// each starts and which of them travel together.
 //
 // Gathers start ahead of their first reader, a block at a time, while so many elements are not exceeded. Gradients of a
 // block leave together when the block is done, and one group must have arrived before the next leaves, so
@@ -62,11 +62,14 @@ static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
     return false;
 }
 
+/* By something that cannot start early itself. */
 static bool is_written_before(const struct pass *p, int32_t begin, int32_t i, sw_value root)
 {
     for (int32_t j = begin; j < i; j++) {
         const struct sw_op *op = op_of(p, j);
-        if (writes(p, op, root)) {
+        if (writes(p, op, root) &&
+            (op->kind != SW_OP_LOAD || op->unless_skipped ||
+             is_written_before(p, begin, j, sw_graph_root(p->g, op->in[0])))) {
             return true;
         }
     }
@@ -93,9 +96,27 @@ static void emit(struct pass *p, int32_t i)
     p->emitted[i] = true;
 }
 
+/* What a gather that starts early reads has to be loaded before it. */
+static void emit_loads_of(struct pass *p, int32_t i)
+{
+    const sw_value root = sw_graph_root(p->g, op_of(p, i)->in[0]);
+    for (int32_t j = i - 1; j >= 0 && p->ahead[i]; j--) {
+        const struct sw_op *op = op_of(p, j);
+        if (op->kind == SW_OP_LOAD && writes(p, op, root)) {
+            if (!p->emitted[j]) {
+                emit(p, j);
+            }
+            return;
+        }
+    }
+}
+
 /* A group: members are neighbours, the first says how many. */
 static void emit_group(struct pass *p, const int32_t *members, int32_t n)
 {
+    for (int32_t k = 0; k < n; k++) {
+        emit_loads_of(p, members[k]);
+    }
     const int32_t first = p->n_out;
     for (int32_t k = 0; k < n; k++) {
         emit(p, members[k]);
@@ -257,78 +278,6 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
     flush_held(p);
 }
 
-/* ---- who waits for whom ---- */
-
-struct touch { /* the latest collective that reads or writes a root value */
-    int32_t any, written;
-};
-
-static int32_t latest(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
-static int32_t needed(const struct pass *p, const struct touch *touched, const struct sw_op *op)
-{
-    int32_t need = -1;
-    for (int k = 0; k < op->n_in; k++) {
-        need = latest(need, touched[sw_graph_root(p->g, op->in[k])].written);
-    }
-    for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
-            need = latest(need, touched[sw_graph_root(p->g, op->out[k])].any);
-        }
-    }
-    return need;
-}
-
-static void note_touches(const struct pass *p, struct touch *touched, const struct sw_op *op,
-                         int32_t i)
-{
-    for (int k = 0; k < op->n_in; k++) {
-        touched[sw_graph_root(p->g, op->in[k])].any = i;
-    }
-    for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
-            struct touch *t = &touched[sw_graph_root(p->g, op->out[k])];
-            t->any = t->written = i;
-        }
-    }
-}
-
-/* The first instruction of a segment finds all collectives of the one before it complete. */
-static void set_waits(struct pass *p, struct touch *touched)
-{
-    struct sw_program *program = p->program;
-    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        int32_t waited = -1, reduced = -1;
-        for (sw_value v = 0; v < p->g->n_values; v++) {
-            touched[v] = (struct touch){-1, -1};
-        }
-        for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
-             i++) {
-            struct sw_instr *instr = &program->instrs[i];
-            const struct sw_op *op = &p->g->ops[instr->op];
-            int32_t need = -1;
-            instr->blocking = instr->queue == SW_QUEUE_COMM &&
-                              (!p->options->overlap || op->kind == SW_OP_STATS_MERGE);
-            if (instr->queue != SW_QUEUE_COMM) {
-                need = needed(p, touched, op);
-            } else if (instr->blocking) {
-                waited = i;
-            } else if (op->kind == SW_OP_REDUCE && instr->group > 0) {
-                need = reduced; /* the group before this one */
-                reduced = i + instr->group - 1;
-            }
-            instr->waits[0] = need > waited ? need : -1;
-            waited = latest(waited, need);
-            if (instr->queue == SW_QUEUE_COMM) {
-                note_touches(p, touched, op, i);
-            }
-        }
-    }
-}
-
 static sw_status run(struct pass *p)
 {
     struct sw_program *program = p->program;
@@ -337,10 +286,6 @@ static sw_status run(struct pass *p)
     }
     SW_ASSERT(p->n_out == program->n_instrs);
     memcpy(program->instrs, p->out, (size_t)p->n_out * sizeof *p->out);
-    struct touch *touched = sw_alloc("plan", ((size_t)p->g->n_values + 1) * sizeof *touched);
-    SW_TRY_ALLOC(touched, "the plan");
-    set_waits(p, touched);
-    sw_free(touched);
     return SW_OK;
 }
 
@@ -367,37 +312,4 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.held);
     sw_free(p.unread);
     return st;
-}
-
-int32_t sw_program_retired(const struct sw_program *program, int32_t i)
-{
-    const struct sw_instr *instrs = program->instrs;
-    int segment = 0;
-    if (instrs[i].queue != SW_QUEUE_COMM) {
-        return i;
-    }
-    if (instrs[i].blocking) {
-        while (i + 1 < program->n_instrs && instrs[i + 1].queue == SW_QUEUE_COMM &&
-               instrs[i + 1].group == 0) {
-            i++;
-        }
-        return i;
-    }
-    while (i >= program->segment_first[segment + 1]) {
-        segment++;
-    }
-    for (int32_t j = i + 1; j < program->segment_first[segment + 1]; j++) {
-        if (instrs[j].waits[0] >= i || instrs[j].blocking) {
-            return j;
-        }
-    }
-    return program->segment_first[segment + 1] - 1;
-}
-
-int32_t sw_program_issued(const struct sw_program *program, int32_t i)
-{
-    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].group == 0) {
-        i--;
-    }
-    return i;
 }

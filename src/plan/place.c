@@ -3,7 +3,10 @@
 // stage 3 parameters, in host memory or on disk. Before the first op of a block, or of an update, that touches one, it is loaded into
 // bytes of the device, which that op and those behind it use instead; what an op has written is stored
 // at once. Liveness does the rest: the device holds the parameters of a block, and the states of a tensor, at a
-// time. No operand changes its value, so no bit of the training does.
+// time; an update whose states are long takes them in pieces. No operand changes its value, so no bit of the
+// training does.
+#include <string.h>
+
 #include "plan/plan.h"
 
 struct pass {
@@ -21,7 +24,8 @@ static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
                        .phase = of->phase,
                        .scope = of->scope,
                        .n_out = 1,
-                       .unless_skipped = of->unless_skipped};
+                       .unless_skipped = of->unless_skipped,
+                       .in_backward = of->in_backward};
     for (int k = 0; k < SW_OP_MAX_OUT; k++) {
         op.out[k] = SW_NO_VALUE;
     }
@@ -35,25 +39,35 @@ static sw_value home_of(const struct pass *p, sw_value v)
     return root >= 0 && p->g->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
-static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
+/* Elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
+static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value state, int64_t first,
+                          struct sw_shape shape)
 {
     const struct sw_value_info info = p->g->values[state];
-    const sw_value here = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
-    if (here >= 0) {
-        p->g->values[here].needs_grad = info.needs_grad;
-        p->g->values[here].param = info.role == SW_ROLE_PARAM ? state : info.param;
+    const sw_value here = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, shape);
+    if (here < 0) {
+        return SW_NO_VALUE;
     }
+    p->g->values[here].needs_grad = info.needs_grad;
+    p->g->values[here].param = info.role == SW_ROLE_PARAM ? state : info.param;
     struct sw_op op = transfer(SW_OP_LOAD, reader);
+    op.attrs.n = first;
     op.n_in = 1;
     op.in[0] = state;
     op.out[0] = here;
-    p->here[state] = here;
-    p->place[state] = sw_shard_place(p->g, reader);
-    return here >= 0 && sw_op_order_add(&p->order, &op);
+    return sw_op_order_add(&p->order, &op) ? here : SW_NO_VALUE;
 }
 
-/* `here` is a version of the loaded bytes. */
-static bool store(struct pass *p, const struct sw_op *writer, sw_value state, sw_value here)
+static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
+{
+    p->here[state] = load_part(p, reader, state, 0, p->g->values[state].shape);
+    p->place[state] = sw_shard_place(p->g, reader);
+    return p->here[state] >= 0;
+}
+
+/* `here` is a version of what was loaded from element `first` on. */
+static bool store(struct pass *p, const struct sw_op *writer, sw_value state, int64_t first,
+                  sw_value here)
 {
     const struct sw_value_info info = p->g->values[state];
     const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
@@ -63,6 +77,7 @@ static bool store(struct pass *p, const struct sw_op *writer, sw_value state, sw
     }
     p->g->values[version].base = state;
     p->g->values[version].param = info.param;
+    op.attrs.n = first;
     op.n_in = 2;
     op.in[0] = state;
     op.in[1] = here;
@@ -70,19 +85,119 @@ static bool store(struct pass *p, const struct sw_op *writer, sw_value state, sw
     return sw_op_order_add(&p->order, &op);
 }
 
-static bool rewrite(struct pass *p, struct sw_op *op)
+/* Puts what stands for operand k in its place. */
+static bool fetch(struct pass *p, struct sw_op *op, int k)
 {
-    for (int k = 0; k < op->n_in; k++) {
-        const sw_value state = home_of(p, op->in[k]);
-        if (state < 0) {
-            continue;
-        }
-        const bool loaded = p->here[state] >= 0 && p->place[state] == sw_shard_place(p->g, op);
-        if (!loaded && !load(p, op, state)) {
+    const sw_value state = home_of(p, op->in[k]);
+    if (state < 0) {
+        return true;
+    }
+    const bool loaded = p->here[state] >= 0 && p->place[state] == sw_shard_place(p->g, op);
+    if (!loaded && !load(p, op, state)) {
+        return false;
+    }
+    /* a later version of the state is the op's output, whose base moves below */
+    op->in[k] = op->in[k] == state ? p->here[state] : op->in[k];
+    return true;
+}
+
+/* A new version of `of`, in its bytes. */
+static sw_value new_version(struct pass *p, sw_value of)
+{
+    const struct sw_value_info info = p->g->values[of];
+    const sw_value v = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    if (v >= 0) {
+        struct sw_value_info *copy = &p->g->values[v];
+        memcpy(copy->strides, info.strides, sizeof copy->strides);
+        copy->base = info.base >= 0 ? info.base : of;
+        copy->base_offset = info.base_offset;
+        copy->padded_elems = info.padded_elems;
+        copy->param = info.param;
+        copy->whole = info.whole;
+        copy->first = info.first;
+    }
+    return v;
+}
+
+/* Elements [first, first + n) of an update: their states come and go, the parameter stays. out: what the parameter
+ * is called behind it. */
+static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value param, int64_t first,
+                         int64_t n, sw_value out)
+{
+    struct sw_op op = *whole;
+    const int n_states = op.attrs.update.n_states;
+    op.attrs.n = first;
+    op.in[0] = param;
+    op.out[0] = out;
+    for (int k = 1; k <= n_states; k++) {
+        op.in[k] = load_part(p, whole, home_of(p, whole->in[k]), first, SW_SHAPE(n));
+        op.out[k] = op.in[k] < 0 ? SW_NO_VALUE : new_version(p, op.in[k]);
+        if (op.out[k] < 0) {
             return false;
         }
-        /* a later version of the state is the op's output, whose base moves below */
-        op->in[k] = op->in[k] == state ? p->here[state] : op->in[k];
+    }
+    if (!sw_op_order_add(&p->order, &op)) {
+        return false;
+    }
+    for (int k = 1; k <= n_states; k++) {
+        if (!store(p, whole, home_of(p, whole->in[k]), first, op.out[k])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool goes_in_pieces(const struct pass *p, const struct sw_op *op)
+{
+    if (op->kind != SW_OP_UPDATE || op->attrs.update.n_states == 0) {
+        return false;
+    }
+    for (int k = 1; k <= op->attrs.update.n_states; k++) {
+        if (home_of(p, op->in[k]) < 0) {
+            return false;
+        }
+    }
+    return p->options->update_elems > 0 &&
+           sw_shape_elems(&p->g->values[op->in[1]].shape) > p->options->update_elems;
+}
+
+static bool update_in_pieces(struct pass *p, struct sw_op *op)
+{
+    const sw_value state = home_of(p, op->out[0]);
+    const int64_t n = sw_shape_elems(&p->g->values[op->in[1]].shape);
+    if (!fetch(p, op, 0)) {
+        return false;
+    }
+    for (int k = 1 + op->attrs.update.n_states; k < op->n_in; k++) {
+        if (!fetch(p, op, k)) {
+            return false;
+        }
+    }
+    if (state >= 0) {
+        p->g->values[op->out[0]].base = p->here[state];
+        p->g->values[op->out[0]].role = SW_ROLE_TRANSIENT;
+    }
+    sw_value param = op->in[0];
+    for (int64_t first = 0; first < n; first += p->options->update_elems) {
+        const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
+        const sw_value out = first + piece == n ? op->out[0] : new_version(p, param);
+        if (out < 0 || !update_piece(p, op, param, first, piece, out)) {
+            return false;
+        }
+        param = out;
+    }
+    return state < 0 || store(p, op, state, 0, param);
+}
+
+static bool rewrite(struct pass *p, struct sw_op *op)
+{
+    if (goes_in_pieces(p, op)) {
+        return update_in_pieces(p, op);
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        if (!fetch(p, op, k)) {
+            return false;
+        }
     }
     sw_value written[SW_OP_MAX_OUT];
     for (int k = 0; k < op->n_out; k++) {
@@ -96,7 +211,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
         return false;
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (written[k] >= 0 && !store(p, op, written[k], op->out[k])) {
+        if (written[k] >= 0 && !store(p, op, written[k], 0, op->out[k])) {
             return false;
         }
     }
@@ -164,7 +279,7 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
         if (sw_op_is_transfer(op->kind)) {
             const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
             (op->kind == SW_OP_LOAD ? sum.in : sum.out)[home->tier] +=
-                times * (int64_t)sw_value_bytes(home);
+                times * (int64_t)sw_transfer_bytes(g, op);
         }
     }
     return sum;

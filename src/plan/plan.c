@@ -13,7 +13,7 @@ const char *sw_tier_name(enum sw_tier tier)
 
 const char *sw_queue_name(enum sw_queue queue)
 {
-    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "disk"};
+    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write"};
     return names[queue];
 }
 
@@ -323,6 +323,8 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
         clear_program(program);
         SW_TRY(sw_pass_schedule(program, options));
         SW_TRY(sw_pass_overlap(program, options));
+        SW_TRY(sw_pass_prefetch(program, options));
+        SW_TRY(sw_pass_waits(program, options));
     }
     SW_TRY(place_persistent(plan));
     for (int i = 0; i < plan->n_programs; i++) {
@@ -333,6 +335,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
     plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
+    plan->transfer_bytes = options->transfer_bytes;
     return SW_OK;
 }
 
@@ -350,13 +353,12 @@ static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_opti
 static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
+    o.overlap = options->overlap && options->ranks > 1;
     SW_TRY(settle(plan, &o));
-    if (options->ranks <= 1) {
-        return SW_OK;
-    }
-    while (is_over_budget(plan, options) && o.overlap) {
-        o.overlap = o.prefetch_elems > 0;
+    while (is_over_budget(plan, options) && (o.overlap || o.transfer_bytes > 0)) {
+        o.overlap = o.overlap && o.prefetch_elems > 0;
         o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
+        o.transfer_bytes = o.transfer_bytes >= 1 << 18 ? o.transfer_bytes / 4 : 0;
         SW_TRY(settle(plan, &o));
     }
     if (is_over_budget(plan, options)) {
@@ -384,6 +386,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         SW_TRY(sw_pass_place(program->graph, options));
     }
+    plan->updates_in_backward =
+        plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_updates_in_backward(options);
     SW_TRY(settle_within_budget(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];

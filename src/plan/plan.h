@@ -15,7 +15,15 @@
 enum sw_tier { SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK, SW_TIER_COUNT };
 const char *sw_tier_name(enum sw_tier tier);
 
-enum sw_queue { SW_QUEUE_COMPUTE, SW_QUEUE_COMM, SW_QUEUE_H2D, SW_QUEUE_D2H, SW_QUEUE_DISK };
+enum sw_queue {
+    SW_QUEUE_COMPUTE,
+    SW_QUEUE_COMM,
+    SW_QUEUE_H2D, /* from host memory to the device */
+    SW_QUEUE_D2H,
+    SW_QUEUE_READ, /* from disk to the device */
+    SW_QUEUE_WRITE,
+    SW_QUEUE_COUNT
+};
 const char *sw_queue_name(enum sw_queue queue);
 
 /* Segments run in this order within a step: forward and backward once a micro-batch, update once. */
@@ -37,7 +45,11 @@ struct sw_instr {
     int32_t op; /* in the program's graph */
     enum sw_queue queue;
     enum sw_segment segment;
-    int32_t waits[2]; /* the latest instruction of each other queue it depends on, -1 = none */
+    /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of its own queue:
+     * before it is issued, so that no more than so many are under way. */
+    int32_t waits[SW_QUEUE_COUNT];
+    int32_t
+        retired; /* the instruction from which on the computing thread knows it to be complete */
     int32_t
         group; /* collectives: how many, from this one on, travel together; 0 = with an earlier one */
     bool blocking;     /* collectives: complete before the next instruction */
@@ -83,6 +95,8 @@ struct sw_plan {
     size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
     uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
     int64_t prefetch_elems; /* what the budget left of the option; -1 = not even the overlap */
+    size_t transfer_bytes;  /* likewise */
+    bool updates_in_backward;
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -98,9 +112,12 @@ struct sw_plan_options {
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
     int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
     bool keep_gradients;     /* streams stay readable after backward */
-    int ranks, rank;         /* data-parallel; 0 and 1 = alone */
-    int stage;               /* ZeRO 0..3 */
-    bool boundary;           /* stages 0, 1: sum over micro-batches first, over ranks at the end */
+    int64_t
+        update_elems; /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+    size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
+    int ranks, rank;       /* data-parallel; 0 and 1 = alone */
+    int stage;             /* ZeRO 0..3 */
+    bool boundary;         /* stages 0, 1: sum over micro-batches first, over ranks at the end */
     int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;      /* .. while so many elements are not used up */
     enum sw_tier states_tier;       /* of optimizer states */
@@ -185,11 +202,43 @@ struct sw_transfers {
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 /* A view keeps its parameter where it is: whole, and on the device. */
 bool sw_param_has_view(const struct sw_graph *g, sw_value param);
-/* When collectives start, which travel together, who waits for whom. After the schedule. */
+/* The update of a block runs within its last backward. */
+bool sw_updates_in_backward(const struct sw_plan_options *options);
+/* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
-/* The instructions between which the operands of instruction i are in use. */
+/* When transfers start. After the overlap of collectives. */
+sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options);
+/* Who waits for whom. After all that orders instructions. */
+sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options *options);
+/* The instruction with which instruction i is issued: the first of its group. From there to its `retired`
+ * its operands are in use. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
-int32_t sw_program_retired(const struct sw_program *program, int32_t i);
+
+/* ---- clocks.c: what is known to be complete where, by the waits alone ---- */
+struct sw_clocks {
+    const struct sw_program *program;
+    int32_t (*done)[SW_QUEUE_COUNT]; /* [n_instrs] what is complete when instruction i is */
+    int32_t now[SW_QUEUE_COUNT]
+               [SW_QUEUE_COUNT];    /* what the next instruction of a queue finds complete */
+    int32_t issued[SW_QUEUE_COUNT]; /* the last one */
+};
+sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *program);
+void sw_clocks_close(struct sw_clocks *clocks);
+/* Before instruction i, which begins a segment: all is complete. */
+void sw_clocks_begin(struct sw_clocks *clocks, int32_t i);
+/* What instruction i would find complete if it waited for `waits`. */
+void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
+                    int32_t out[SW_QUEUE_COUNT]);
+/* Instruction i is issued, with its waits. */
+void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
+/* Queue that an instruction runs on: what blocks runs on the computing thread. */
+enum sw_queue sw_instr_queue(const struct sw_instr *instr);
+
+/* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
+int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int64_t *out_first);
+size_t sw_transfer_bytes(const struct sw_graph *g, const struct sw_op *op);
+/* They move some of the same bytes. */
+bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);

@@ -43,6 +43,11 @@ static bool *find_live(const struct sw_graph *g)
     return live;
 }
 
+static enum sw_segment segment_of(const struct sw_op *op)
+{
+    return op->in_backward ? SW_SEGMENT_BACKWARD : (enum sw_segment)op->phase;
+}
+
 static sw_status add_instr(struct sw_program *program, const struct sw_plan_options *options,
                            int32_t i_op)
 {
@@ -50,16 +55,17 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     struct sw_instr *instr = &program->instrs[program->n_instrs];
     *instr = (struct sw_instr){.op = i_op,
                                .queue = SW_QUEUE_COMPUTE,
-                               .segment = (enum sw_segment)op->phase,
-                               .waits = {-1, -1},
+                               .segment = segment_of(op),
+                               .waits = {-1, -1, -1, -1, -1, -1},
+                               .retired = -1,
                                .group = sw_op_is_collective(op->kind),
                                .blocking = sw_op_is_collective(op->kind),
                                .workspace = -1};
     if (sw_op_is_transfer(op->kind)) {
         const sw_value home = sw_graph_root(program->graph, op->in[0]);
-        instr->queue = program->graph->values[home].tier == SW_TIER_DISK ? SW_QUEUE_DISK
-                       : op->kind == SW_OP_LOAD                          ? SW_QUEUE_H2D
-                                                                         : SW_QUEUE_D2H;
+        const bool disk = program->graph->values[home].tier == SW_TIER_DISK;
+        instr->queue = op->kind == SW_OP_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
+                                              : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
         instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
         program->n_instrs++;
         return SW_OK;
@@ -113,7 +119,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         program->segment_first[segment] = program->n_instrs;
         for (int32_t i = 0; i < g->n_ops; i++) {
             if (!live[i] || g->ops[i].kind == SW_OP_VIEW ||
-                g->ops[i].phase != (enum sw_phase)segment) {
+                segment_of(&g->ops[i]) != (enum sw_segment)segment) {
                 continue;
             }
             SW_TRY_OR(done, add_instr(program, options, i));

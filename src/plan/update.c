@@ -2,7 +2,12 @@
 // The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches, the norm of all gradients with its overflow
 // check, clipping, and the update of every trained parameter (architecture 5a: each use of a parameter
 // is summed over k by itself; at the boundary the streams are added in forward order).
+//
+// Where states lie outside of the device and nothing has to be known of all gradients before, a block is updated
+// as soon as its last backward is done, within that backward: its parameters are here anyway, its gradients go at once,
+// and its states travel beside the backward of the blocks before it.
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "plan/plan.h"
 
@@ -11,7 +16,23 @@ struct feed {
     sw_value param;
     sw_value streams[SW_OP_MAX_IN];
     int n;
+    /* updates within backward */
+    int32_t ready;                    /* op behind which it may be updated */
+    int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
+    int32_t update_first, update_end; /* .. that update it */
 };
+
+bool sw_updates_in_backward(const struct sw_plan_options *options)
+{
+    return options->rule && options->clip == 0 && !options->fp16 &&
+           (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
+}
+
+/* Sums live on from one micro-step to the next. */
+static bool sums_stay(const struct sw_plan_options *options)
+{
+    return options->micro_batches > options->ranks || !sw_updates_in_backward(options);
+}
 
 static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_options *options,
                            sw_value param)
@@ -54,9 +75,12 @@ static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options
     const int64_t slice = slice_elems(g, options, feed->param);
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     g->phase = SW_PHASE_BACKWARD;
-    const sw_value acc = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
+    const sw_value acc = sums_stay(options)
+                             ? sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param)
+                             : sw_graph_new_value(g, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(slice));
     const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
     if (acc >= 0) {
+        g->values[acc].param = feed->param;
         g->values[acc].whole = whole_shape(&param);
         g->values[acc].first = slice * options->rank;
     }
@@ -220,15 +244,91 @@ static void keep(struct sw_graph *g, const struct sw_stream *stream, int use)
     }
 }
 
-sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options)
+/* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that the rest of its
+ * block, so that a block's updates are neighbours. */
+static int32_t ready_op(const struct sw_graph *g, sw_value param, int32_t n_ops)
 {
-    struct feed *feeds = sw_alloc_zero("plan", (size_t)g->n_params + 1, sizeof *feeds);
-    SW_TRY_ALLOC(feeds, "the update pass");
-    g->phase = SW_PHASE_UPDATE;
+    int32_t ready = 0;
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        if (g->streams[i].param == param) {
+            const int32_t producer = g->values[sw_graph_root(g, g->streams[i].grad)].producer;
+            ready = producer > ready ? producer : ready;
+        }
+    }
+    for (int32_t i = ready; i < n_ops; i++) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
+            ready = sw_graph_root(g, g->ops[i].in[k]) == param ? i : ready;
+        }
+    }
+    const int64_t place = sw_shard_place(g, &g->ops[ready]);
+    for (int32_t i = ready + 1; i < n_ops; i++) {
+        if (!g->ops[i].removed && sw_shard_place(g, &g->ops[i]) != place) {
+            break;
+        }
+        ready = g->ops[i].removed ? ready : i;
+    }
+    return ready;
+}
+
+static int by_ready(const void *a, const void *b)
+{
+    const struct feed *x = a, *y = b;
+    if (x->ready != y->ready) {
+        return x->ready < y->ready ? -1 : 1;
+    }
+    return (x->param > y->param) - (x->param < y->param);
+}
+
+static bool add_range(struct sw_op_order *order, const struct sw_graph *g, int32_t first,
+                      int32_t end)
+{
+    for (int32_t i = first; i < end; i++) {
+        if (!sw_op_order_add(order, &g->ops[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The ops of each feed go behind the one that makes it ready; what was appended after them stays last. */
+static sw_status move_into_backward(struct sw_graph *g, const struct feed *feeds, int n_feeds,
+                                    int32_t n_before)
+{
+    struct sw_op_order order;
+    SW_TRY(sw_op_order_open(&order, g));
+    bool good = true;
+    int32_t end = n_before;
+    for (int f = 0; f < n_feeds; f++) {
+        end = feeds[f].update_end > end ? feeds[f].update_end : end;
+        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
+            g->ops[i].in_backward = true;
+            g->ops[i].scope = g->ops[feeds[f].ready].scope;
+        }
+    }
+    for (int32_t i = 0, f = 0; good && i < n_before; i++) {
+        good = g->ops[i].removed || sw_op_order_add(&order, &g->ops[i]);
+        for (; good && f < n_feeds && feeds[f].ready == i; f++) {
+            good = add_range(&order, g, feeds[f].sum_first, feeds[f].sum_end) &&
+                   add_range(&order, g, feeds[f].update_first, feeds[f].update_end);
+        }
+    }
+    good = good && add_range(&order, g, end, g->n_ops);
+    if (good) {
+        sw_op_order_install(&order, g);
+    }
+    sw_op_order_close(&order);
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
+
+/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many feeds. */
+static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options,
+                       struct feed *feeds)
+{
+    const int32_t n_before = g->n_ops;
     int n_feeds = 0;
     for (int32_t p = 0; p < g->n_params; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){.param = g->params[p]};
+        *feed = (struct feed){.param = g->params[p], .sum_first = g->n_ops};
         int use = 0;
         for (int32_t i = 0; i < g->n_streams; i++) {
             if (g->streams[i].param != feed->param) {
@@ -242,14 +342,38 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
                 accumulate(g, options, feed, g->streams[i].grad);
             }
         }
+        feed->sum_end = g->n_ops;
+        if (feed->n > 0 && sw_updates_in_backward(options)) {
+            feed->ready = ready_op(g, feed->param, n_before);
+        }
         n_feeds += feed->n > 0;
     }
+    return n_feeds;
+}
+
+sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options)
+{
+    struct feed *feeds = sw_alloc_zero("plan", (size_t)g->n_params + 1, sizeof *feeds);
+    const bool early = sw_updates_in_backward(options);
+    const int32_t n_before = g->n_ops;
+    SW_TRY_ALLOC(feeds, "the update pass");
+    g->phase = SW_PHASE_UPDATE;
+    const int n_feeds = sum_streams(g, options, feeds);
+    if (early) {
+        qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
+    }
     if (options->rule) {
+        feeds[0].update_first = g->n_ops;
         sw_value stats = sw_graph_state(g, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
         stats = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL),
                                           stats);
         for (int i = 0; i < n_feeds; i++) {
+            feeds[i].update_first = i == 0 ? feeds[0].update_first : g->n_ops;
             stats = add_stats(g, options, stats, &feeds[i]);
+            if (early) {
+                update(g, options, &feeds[i]);
+            }
+            feeds[i].update_end = g->n_ops;
         }
         if (options->ranks > 1) {
             stats = sw_graph_add_out_in_place(
@@ -257,10 +381,14 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         }
         const struct sw_attrs attrs = {.alpha = options->clip, .n = options->fp16};
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; i < n_feeds; i++) {
+        for (int i = 0; !early && i < n_feeds; i++) {
             update(g, options, &feeds[i]);
         }
     }
+    sw_status st = sw_graph_status(g);
+    if (st >= 0 && early) {
+        st = move_into_backward(g, feeds, n_feeds, n_before);
+    }
     sw_free(feeds);
-    return sw_graph_status(g);
+    return st;
 }

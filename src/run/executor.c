@@ -5,8 +5,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "run/comm_queue.h"
-#include "run/run.h"
+#include "run/collectives.h"
+#include "run/queues.h"
 #include "run/swap.h"
 
 struct step { /* one instruction, ready */
@@ -35,9 +35,11 @@ struct sw_executor {
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
     int n_active;
-    /* many ranks: groups run here, or inline when they block */
-    struct sw_comm_queue *comm_queue;
-    struct sw_comm_item *items; /* scratch of a group that runs inline */
+    bool boundary, first; /* of the micro-step under way */
+    /* what runs beside the computing thread; NULL = nothing does */
+    struct sw_queues *queues;
+    struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of H2D and D2H */
+    struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
 };
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
@@ -93,24 +95,41 @@ static sw_status load_program(struct sw_executor *ex, int p)
     return SW_OK;
 }
 
-/* What groups of collectives need, none larger than the largest. */
-static sw_status open_comm(struct sw_executor *ex)
+static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
+
+/* The queues that any program uses, and what groups of collectives need, none larger than the largest. */
+static sw_status open_queues(struct sw_executor *ex)
 {
-    int32_t most = 0, n_groups = 1;
+    int32_t most = 0, n_jobs[SW_QUEUE_COUNT] = {0}, n_all = 0;
     for (int p = 0; p < ex->plan->n_programs; p++) {
         const struct sw_program *program = &ex->plan->programs[p];
+        int32_t n[SW_QUEUE_COUNT] = {0};
         for (int32_t i = 0; i < program->n_instrs; i++) {
-            const int32_t n = program->instrs[i].group;
-            most = n > most ? n : most;
-            n_groups += n > 0;
+            const struct sw_instr *instr = &program->instrs[i];
+            most = instr->group > most ? instr->group : most;
+            n[instr->queue] += instr->queue != SW_QUEUE_COMPUTE;
+        }
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            n_jobs[q] = n[q] > n_jobs[q] ? n[q] : n_jobs[q];
+            n_all += n[q];
         }
     }
-    if (most == 0) {
+    if (n_all == 0) {
         return SW_OK;
     }
-    ex->items = sw_alloc_zero("run", (size_t)most, sizeof *ex->items);
-    SW_TRY_ALLOC(ex->items, "collectives");
-    return sw_comm_queue_open(ex->options.comm, most, n_groups, &ex->comm_queue);
+    for (int k = 0; k < 2 && most > 0; k++) {
+        ex->items[k] = sw_alloc_zero("run", (size_t)most, sizeof *ex->items[k]);
+        SW_TRY_ALLOC(ex->items[k], "collectives");
+    }
+    if (most > 0) {
+        SW_TRY(sw_comm_reserve(ex->options.comm, most));
+    }
+    for (int q = SW_QUEUE_H2D; q <= SW_QUEUE_D2H; q++) {
+        if (n_jobs[q] > 0) {
+            SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->streams[q]));
+        }
+    }
+    return sw_queues_open(n_jobs, run_beside, ex, &ex->queues);
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -144,7 +163,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     for (int p = 0; p < plan->n_programs; p++) {
         SW_TRY_OR(close, load_program(ex, p));
     }
-    SW_TRY_OR(close, open_comm(ex));
+    SW_TRY_OR(close, open_queues(ex));
     *out = ex;
     return SW_OK;
 close:
@@ -157,9 +176,15 @@ void sw_executor_close(struct sw_executor *ex)
     if (!ex) {
         return;
     }
-    sw_comm_queue_close(ex->comm_queue);
+    sw_queues_close(ex->queues);
     sw_swap_close(ex->swap);
-    sw_free(ex->items);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (ex->streams[q]) {
+            ex->dev->ops->stream_close(ex->dev, ex->streams[q]);
+        }
+    }
+    sw_free(ex->items[0]);
+    sw_free(ex->items[1]);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
             if (ex->programs[p].steps[i].kernel) {
@@ -254,31 +279,21 @@ static sw_status launch(struct sw_executor *ex, struct step *step)
     return SW_OK;
 }
 
-/* Starts a group, or runs it when it blocks. What it reads has been computed. */
-static sw_status start_group(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                             bool inline_too)
+/* A group of collectives, on the thread that calls. */
+static sw_status collect(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                         bool beside)
 {
-    const struct sw_instr *instr = &program->instrs[i];
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
-    if (instr->group == 0) {
-        return SW_OK; /* left with the first of its group */
-    }
     const struct sw_comm_job job = {
         .program = program,
         .calls = &loaded->calls[i],
         .instr = i,
-        .n = instr->group,
-        .first = ex->host_scalars[SW_SCALAR_FIRST] != 0,
+        .n = program->instrs[i].group,
+        .first = ex->first,
         .n_active = ex->n_active,
         .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
     };
-    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
-    if (instr->blocking || inline_too || ex->options.serial) {
-        SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
-        return sw_collectives_run(ex->options.comm, &job, ex->items);
-    }
-    sw_comm_queue_issue(ex->comm_queue, &job);
-    return SW_OK;
+    return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
 }
 
 /* Between the device and what lies in a tier, from byte `at` of it. */
@@ -286,14 +301,16 @@ static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, siz
                                   size_t bytes, bool in)
 {
     if (tier == SW_TIER_DISK) {
-        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         return in ? sw_swap_read(ex->swap, at, here, bytes)
                   : sw_swap_write(ex->swap, at, here, bytes);
     }
+    struct sw_stream_queue *on = ex->streams[in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
     char *there = ex->arenas[tier] + at;
-    return sw_device_copy(ex->dev, ex->compute, in ? here : there, in ? there : here, bytes);
+    SW_TRY(sw_device_copy(ex->dev, on, in ? here : there, in ? there : here, bytes));
+    return ex->dev->ops->stream_wait(ex->dev, on);
 }
 
+/* A transfer, on the thread that calls. */
 static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_graph *g = program->graph;
@@ -301,22 +318,60 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
     const bool in = op->kind == SW_OP_LOAD;
     const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-    const size_t bytes = sw_value_bytes(home);
+    const size_t bytes = sw_transfer_bytes(g, op);
+    const size_t at =
+        sw_program_address(program, op->in[0]) + (size_t)op->attrs.n * sw_dtype_bytes(home->dtype);
     const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
-    SW_TRY(transfer_in_tier(ex, (enum sw_tier)home->tier, sw_program_address(program, op->in[0]),
-                            in ? step->out[0] : step->in[1], bytes, in));
+    const sw_status st = transfer_in_tier(ex, (enum sw_tier)home->tier, at,
+                                          in ? step->out[0] : step->in[1], bytes, in);
+    if (st < 0) {
+        return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
+                              home->name ? home->name : "an activation");
+    }
     (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
     if (ex->options.profile) {
-        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         step->ns += sw_now_ns() - begin;
     }
     return SW_OK;
 }
 
-/* A skipped instruction waits, too: the memory map counts on it. */
+static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job)
+{
+    struct sw_executor *ex = ctx;
+    return queue == SW_QUEUE_COMM ? collect(ex, job->program, job->instr, true)
+                                  : move(ex, job->program, job->instr);
+}
+
+/* Issues what does not run on the computing thread, or runs it here when it blocks. */
+static sw_status start(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                       bool here)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    if (instr->queue == SW_QUEUE_COMM && instr->group == 0) {
+        return SW_OK; /* left with the first of its group */
+    }
+    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
+    if (here || ex->options.serial) {
+        SW_TRY(sw_queues_drain(ex->queues));
+    } else if (instr->blocking) {
+        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX));
+    } else {
+        sw_queues_issue(ex->queues, instr->queue, &(struct sw_queue_job){program, i});
+        return SW_OK;
+    }
+    return instr->queue == SW_QUEUE_COMM ? collect(ex, program, i, false) : move(ex, program, i);
+}
+
+/* Of the computing thread. A skipped instruction waits, too: the memory map counts on it. */
 static sw_status wait_for(struct sw_executor *ex, const struct sw_instr *instr)
 {
-    return instr->waits[0] >= 0 ? sw_comm_queue_wait(ex->comm_queue, instr->waits[0]) : SW_OK;
+    const enum sw_queue on = sw_instr_queue(instr);
+    for (int q = 1; q < SW_QUEUE_COUNT; q++) {
+        if (instr->waits[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
+            SW_TRY(sw_queues_wait(ex->queues, (enum sw_queue)q, instr->waits[q]));
+        }
+    }
+    return SW_OK;
 }
 
 static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
@@ -324,26 +379,21 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
     SW_TRY(wait_for(ex, instr));
-    if (sw_op_is_collective(op->kind)) {
-        SW_TRY(start_group(ex, program, i, false));
-    } else if (sw_op_is_transfer(op->kind)) {
-        SW_TRY(move(ex, program, i));
-    } else {
-        const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
-        if (st < 0) {
-            return sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
-                                  program->graph->scopes[op->scope].name);
-        }
+    if (instr->queue != SW_QUEUE_COMPUTE) {
+        return start(ex, program, i, false);
     }
-    return SW_OK;
+    const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
+    return st >= 0 ? SW_OK
+                   : sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
+                                    program->graph->scopes[op->scope].name);
 }
 
 /* An op that a skipped step leaves out. Whether it is skipped is known before the first of them. */
 static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool *known,
                             bool *out_skipped)
 {
-    *out_skipped = false;
-    if (!op->unless_skipped) {
+    *out_skipped = op->in_backward && !ex->boundary;
+    if (*out_skipped || !op->unless_skipped) {
         return SW_OK;
     }
     if (!*known) {
@@ -360,12 +410,13 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
                           sizeof ex->host_scalars));
     const int32_t last = program->segment_first[segment + 1] - 1;
+    ex->first = ex->host_scalars[SW_SCALAR_FIRST] != 0;
     bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
         SW_TRY(skipped ? wait_for(ex, &program->instrs[i]) : run_step(ex, program, i));
-        if (i == last && ex->comm_queue) {
-            SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
+        if (i == last && ex->queues) {
+            SW_TRY(sw_queues_drain(ex->queues));
         }
         if (!skipped && ex->options.verify) {
             note_step(ex, program, i);
@@ -378,8 +429,8 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const sw_status st = run_segment(ex, i_program, segment);
-    if (st < 0 && ex->comm_queue) {
-        sw_comm_queue_stop(ex->comm_queue);
+    if (st < 0 && ex->queues) {
+        sw_queues_stop(ex->queues);
     }
     return st;
 }
@@ -387,16 +438,20 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
+                          sizeof ex->host_scalars));
+    ex->first = ex->host_scalars[SW_SCALAR_FIRST] != 0;
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
-        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-        if (sw_op_is_collective(op->kind)) {
-            SW_TRY(start_group(ex, program, i, true));
-        } else if (sw_op_is_transfer(op->kind)) {
-            SW_TRY(move(ex, program, i)); /* what the others gather from here */
+        const struct sw_instr *instr = &program->instrs[i];
+        const struct sw_op *op = &program->graph->ops[instr->op];
+        if (op->in_backward ? !ex->boundary : instr->queue == SW_QUEUE_COMPUTE) {
+            continue; /* a transfer: what the others gather from here, or what the update reads */
         }
+        SW_TRY(instr->queue == SW_QUEUE_COMPUTE ? run_step(ex, program, i)
+                                                : start(ex, program, i, true));
     }
-    return SW_OK;
+    return pull_scalars(ex);
 }
 
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out)
@@ -404,13 +459,18 @@ void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *
     *out = ex->transferred;
 }
 
-void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
-                            int64_t *out_waited_ns)
+void sw_executor_queue_times(const struct sw_executor *ex, enum sw_queue queue,
+                             struct sw_queue_times *out)
 {
-    *out_busy_ns = *out_waited_ns = 0;
-    if (ex->comm_queue) {
-        sw_comm_queue_times(ex->comm_queue, out_busy_ns, out_waited_ns);
+    *out = (struct sw_queue_times){0};
+    if (ex->queues) {
+        sw_queues_times(ex->queues, queue, out);
     }
+}
+
+void sw_executor_set_boundary(struct sw_executor *ex, bool boundary)
+{
+    ex->boundary = boundary;
 }
 
 void sw_executor_set_active(struct sw_executor *ex, int n)

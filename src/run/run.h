@@ -24,7 +24,7 @@ struct sw_executor_options {
      * were given; for tests. */
     bool verify;
     bool profile; /* measures each instruction; see sw_executor_profile */
-    bool serial;  /* every collective blocks, to compare with one that does not */
+    bool serial;  /* every collective and transfer blocks, to compare with one that does not */
 };
 
 /*
@@ -43,15 +43,20 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 
 /* The collectives alone: a rank without a micro-batch still serves the others. */
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
+/* Whether this micro-step is the last of its step: updates within backward run. */
+void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
 /* Ranks that have a micro-batch in this micro-step: the first n. */
 void sw_executor_set_active(struct sw_executor *ex, int n);
 
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
 
-/* Nanoseconds that collectives beside computation took, and that it waited for them. */
-void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
-                            int64_t *out_waited_ns);
+/* Nanoseconds that what a queue ran beside computation took, and that computation waited for it, since opening. */
+struct sw_queue_times {
+    int64_t busy_ns, waited_ns;
+};
+void sw_executor_queue_times(const struct sw_executor *ex, enum sw_queue queue,
+                             struct sw_queue_times *out);
 
 /* Scalars travel to the device with the next run; outputs are read back after one. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);

@@ -74,7 +74,7 @@ const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cp
                                 int64_t start, int64_t n, float *buffer)
 {
     if (s->n == 1 && !s->stream[0].index && s->stream[0].dtype == SW_F32) {
-        return (const float *)s->stream[0].data + start;
+        return (const float *)s->stream[0].data + s->stream[0].first + start;
     }
     if (s->n == 0 || s->stream[0].index) {
         memset(buffer, 0, (size_t)n * sizeof *buffer);
@@ -82,10 +82,10 @@ const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cp
     for (int k = 0; k < s->n; k++) {
         const struct cpu_grad_stream *stream = &s->stream[k];
         if (stream->index) {
-            add_rows(vector, s, k, start, n, buffer);
+            add_rows(vector, s, k, stream->first + start, n, buffer);
         } else {
-            vector->accumulate(stream->dtype, k == 0, buffer,
-                               stream->data + (size_t)start * sw_dtype_bytes(stream->dtype), 0, n);
+            const size_t at = (size_t)(stream->first + start) * sw_dtype_bytes(stream->dtype);
+            vector->accumulate(stream->dtype, k == 0, buffer, stream->data + at, 0, n);
         }
     }
     return buffer;
@@ -297,8 +297,17 @@ static void update_item(void *ctx, int64_t i_item, int i_worker)
 static void update_run(const struct cpu_call *call)
 {
     struct job job = {.vector = call->prepared, .call = call, .update = sw_cpu_update_of(call)};
-    sw_cpu_streams_of(&job.streams, call, 1 + call->desc->op->attrs.update.n_states,
-                      sw_shape_elems(&call->desc->in[0].shape));
+    const struct sw_op_desc *desc = call->desc;
+    const int64_t n = sw_update_elems(desc);
+    sw_cpu_streams_of(&job.streams, call, 1 + desc->op->attrs.update.n_states, n);
+    if (sw_shape_elems(&desc->in[0].shape) > n) {
+        job.update.param = (char *)job.update.param +
+                           (size_t)desc->op->attrs.n * sw_dtype_bytes(desc->in[0].dtype);
+    }
+    for (int k = 0, i = 1 + desc->op->attrs.update.n_states; k < job.streams.n; k++, i++) {
+        job.streams.stream[k].first = sw_update_first(desc, i);
+        i += job.streams.stream[k].index != NULL;
+    }
     sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, CPU_STREAM_ELEMS), update_item, &job);
 }
 

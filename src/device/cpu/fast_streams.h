@@ -14,6 +14,7 @@ struct cpu_grad_stream {
     const char *data;
     const int32_t *index; /* NULL: dense */
     int64_t n_rows;       /* that are present */
+    int64_t first;        /* element of the stream that is element 0 of what is computed */
 };
 
 struct cpu_streams {

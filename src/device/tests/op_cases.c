@@ -672,10 +672,10 @@ static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
 }
 
 /* A parameter, what belongs to its master, and its moments. */
-static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape,
-                             int moments)
+static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape whole,
+                             struct sw_shape shape, int moments)
 {
-    case_in(c, dtype, shape, -1, 1);
+    case_in(c, dtype, whole, -1, 1);
     if (dtype == SW_F16) {
         case_in(c, SW_F32, shape, -1, 1);
     } else if (dtype == SW_BF16) { /* the master's low half: any 16 bits but those of a NaN's hi */
@@ -734,12 +734,27 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
           .eps = 1e-8,
           .weight_decay = 0.1},
          2,
+         2,
+         3},                                                                       /* piece 0 */
+        {{.kind = SW_UPDATE_SGD, .weight_decay = 0.1, .dampening = 0.2}, 1, 0, 2}, /* piece 1 */
+        {{.kind = SW_UPDATE_ADAM,
+          .decoupled = true,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .weight_decay = 0.1},
+         2,
          0,
          3}, /* skipped */
     };
+    /* states of some of the elements */
+    static const struct {
+        int64_t first, n;
+    } pieces[] = {{PARAM_WIDTH + 5, PARAM_WIDTH * PARAM_ROWS - 2 * PARAM_WIDTH - 7}, {64, 64}};
     if (variant >= (int)SW_LEN(rows)) {
         return false;
     }
+    const int i_piece = variant - ((int)SW_LEN(rows) - 1 - (int)SW_LEN(pieces));
+    const bool in_piece = i_piece >= 0 && i_piece < (int)SW_LEN(pieces);
     const struct sw_shape shape = SW_SHAPE(PARAM_ROWS, PARAM_WIDTH);
     const enum sw_dtype stat = stat_of(dtype);
     case_init(c, SW_OP_UPDATE, "update %d %s", variant, name_of(dtype));
@@ -748,7 +763,9 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     c->op.unless_skipped = true;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
     c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
-    param_and_states(c, dtype, shape, rows[variant].moments);
+    c->op.attrs.n = in_piece ? pieces[i_piece].first : 0;
+    param_and_states(c, dtype, shape, in_piece ? SW_SHAPE(pieces[i_piece].n) : shape,
+                     rows[variant].moments);
     for (int i = 0; i <= c->op.attrs.update.n_states; i++) {
         case_out_in_place(c, i);
     }
@@ -792,7 +809,7 @@ static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
     c->op.attrs.update = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
     c->op.attrs.n = sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
     c->scalars[SW_SCALAR_SKIP] = variant == LAMB_SKIPPED;
-    param_and_states(c, dtype, shape, 2);
+    param_and_states(c, dtype, shape, shape, 2);
 }
 
 static bool lamb_moments(struct op_case *c, enum sw_dtype dtype, int variant)

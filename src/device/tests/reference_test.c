@@ -636,7 +636,7 @@ static void check_skipped(struct sw_device *dev, enum sw_op_kind kind, int varia
 
 static void test_a_skipped_update_changes_nothing(void **state)
 {
-    check_skipped(*state, SW_OP_UPDATE, 8);
+    check_skipped(*state, SW_OP_UPDATE, 10);
     check_skipped(*state, SW_OP_LAMB_APPLY, 6);
 }
 

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the waits of a program mean (vector clocks, Mattern 1989, one component a queue). The computing thread issues
+// instructions in their order; each queue runs its own in that order; a wait for an instruction brings all
+// that was complete when that one was. This is the rule by which waits are chosen and by which a finished plan is checked.
+#include <string.h>
+
+#include "plan/plan.h"
+
+enum sw_queue sw_instr_queue(const struct sw_instr *instr)
+{
+    return instr->blocking ? SW_QUEUE_COMPUTE : instr->queue;
+}
+
+sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *program)
+{
+    *clocks = (struct sw_clocks){.program = program};
+    clocks->done = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *clocks->done);
+    SW_TRY_ALLOC(clocks->done, "the plan");
+    sw_clocks_begin(clocks, 0);
+    return SW_OK;
+}
+
+void sw_clocks_close(struct sw_clocks *clocks)
+{
+    sw_free(clocks->done);
+    *clocks = (struct sw_clocks){0};
+}
+
+void sw_clocks_begin(struct sw_clocks *clocks, int32_t i)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        clocks->issued[q] = i - 1;
+        for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+            clocks->now[q][r] = i - 1;
+        }
+    }
+}
+
+/* An instruction that may be left out brings nothing but itself. */
+static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
+{
+    const struct sw_op *op = &clocks->program->graph->ops[clocks->program->instrs[i].op];
+    return op->unless_skipped || op->in_backward;
+}
+
+/* `clock` learns that instruction j of queue r is complete. */
+static void learn(const struct sw_clocks *clocks, int32_t clock[SW_QUEUE_COUNT], int r, int32_t j)
+{
+    if (j <= clock[r]) {
+        return;
+    }
+    for (int q = 0; q < SW_QUEUE_COUNT && !may_be_left_out(clocks, j); q++) {
+        clock[q] = clocks->done[j][q] > clock[q] ? clocks->done[j][q] : clock[q];
+    }
+    clock[r] = j > clock[r] ? j : clock[r];
+}
+
+static void join(int32_t a[SW_QUEUE_COUNT], const int32_t b[SW_QUEUE_COUNT])
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        a[q] = b[q] > a[q] ? b[q] : a[q];
+    }
+}
+
+void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
+                    int32_t out[SW_QUEUE_COUNT])
+{
+    const struct sw_instr *instr = &clocks->program->instrs[i];
+    const enum sw_queue on = sw_instr_queue(instr);
+    memcpy(out, clocks->now[on], sizeof clocks->now[on]);
+    join(out, clocks->now[SW_QUEUE_COMPUTE]);
+    out[SW_QUEUE_COMPUTE] = i - 1;
+    if (instr->blocking) {
+        learn(clocks, out, SW_QUEUE_COMM, clocks->issued[SW_QUEUE_COMM]);
+    }
+    for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+        learn(clocks, out, r, waits[r]);
+    }
+}
+
+void sw_clocks_step(struct sw_clocks *clocks, int32_t i)
+{
+    const struct sw_instr *instr = &clocks->program->instrs[i];
+    const enum sw_queue on = sw_instr_queue(instr);
+    int32_t found[SW_QUEUE_COUNT];
+    if (on != SW_QUEUE_COMPUTE) { /* the computing thread waits for it before it issues */
+        learn(clocks, clocks->now[SW_QUEUE_COMPUTE], (int)on, instr->waits[on]);
+    }
+    clocks->now[SW_QUEUE_COMPUTE][SW_QUEUE_COMPUTE] = i - 1;
+    sw_clocks_find(clocks, i, instr->waits, found);
+    found[on] = i;
+    memcpy(clocks->done[i], found, sizeof found);
+    if (on == SW_QUEUE_COMPUTE || !may_be_left_out(clocks, i)) {
+        memcpy(clocks->now[on], found, sizeof found);
+    }
+    clocks->now[on][on] = i;
+    clocks->issued[on] = i;
+}

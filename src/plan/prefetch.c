@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfers beside computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2): a load is issued ahead of its first
+// reader while no more bytes than allowed are loaded and unread. Loads keep their order; none passes a store to the
+// same bytes, or the moment from which on it is known whether it runs.
+#include <string.h>
+
+#include "plan/plan.h"
+
+struct pass {
+    struct sw_program *program;
+    const struct sw_graph *g;
+    size_t room, ahead;   /* bytes */
+    struct sw_instr *out; /* [n_instrs] the new order */
+    int32_t n_out;
+    bool *emitted;  /* [n_instrs] */
+    size_t *unread; /* [n_values] bytes loaded and not read, by root */
+};
+
+static const struct sw_op *op_of(const struct pass *p, int32_t i)
+{
+    return &p->g->ops[p->program->instrs[i].op];
+}
+
+int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int64_t *out_first)
+{
+    *out_first = op->attrs.n;
+    return sw_shape_elems(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]].shape);
+}
+
+size_t sw_transfer_bytes(const struct sw_graph *g, const struct sw_op *op)
+{
+    return sw_value_bytes(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]]);
+}
+
+bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b)
+{
+    int64_t at_a, at_b;
+    const int64_t n_a = sw_transfer_elems(g, a, &at_a), n_b = sw_transfer_elems(g, b, &at_b);
+    return sw_graph_root(g, a->in[0]) == sw_graph_root(g, b->in[0]) && at_a < at_b + n_b &&
+           at_b < at_a + n_a;
+}
+
+/* Can load i be issued before instruction `to` < i of the same segment? */
+static bool may_pass(const struct pass *p, int32_t i, int32_t to)
+{
+    const struct sw_op *load = op_of(p, i);
+    for (int32_t j = i - 1; j >= to; j--) {
+        const struct sw_op *op = op_of(p, j);
+        if ((op->kind == SW_OP_STORE && sw_transfers_overlap(p->g, op, load)) ||
+            (op->kind == SW_OP_STATS_FINISH && load->unless_skipped)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void emit(struct pass *p, int32_t i)
+{
+    const struct sw_op *op = op_of(p, i);
+    p->out[p->n_out++] = p->program->instrs[i];
+    p->emitted[i] = true;
+    if (op->kind == SW_OP_LOAD) {
+        const size_t bytes = sw_transfer_bytes(p->g, op);
+        p->unread[sw_graph_root(p->g, op->out[0])] = bytes;
+        p->ahead += bytes;
+        return;
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        size_t *unread = &p->unread[sw_graph_root(p->g, op->in[k])];
+        p->ahead -= *unread;
+        *unread = 0;
+    }
+}
+
+static void order_segment(struct pass *p, int32_t begin, int32_t end)
+{
+    int32_t next = begin;
+    p->ahead = 0;
+    memset(p->unread, 0, (size_t)p->g->n_values * sizeof *p->unread);
+    for (int32_t i = begin; i < end; i++) {
+        const struct sw_instr *instr = &p->program->instrs[i];
+        if (p->emitted[i]) {
+            continue;
+        }
+        const bool inside = instr->queue == SW_QUEUE_COMM && instr->group == 0;
+        for (next = next > i ? next : i; !inside && next < end; next++) {
+            const struct sw_op *op = op_of(p, next);
+            if (op->kind != SW_OP_LOAD || p->emitted[next]) {
+                continue;
+            }
+            if (next != i &&
+                (p->ahead + sw_transfer_bytes(p->g, op) > p->room || !may_pass(p, next, i))) {
+                break;
+            }
+            emit(p, next);
+        }
+        if (!p->emitted[i]) {
+            emit(p, i);
+        }
+    }
+}
+
+sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options)
+{
+    struct pass p = {.program = program, .g = program->graph, .room = options->transfer_bytes};
+    const size_t n = (size_t)program->n_instrs + 1;
+    p.out = sw_alloc("plan", n * sizeof *p.out);
+    p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
+    p.unread = sw_alloc_zero("plan", (size_t)program->graph->n_values + 1, sizeof *p.unread);
+    const bool good = p.out && p.emitted && p.unread;
+    for (int s = 0; good && s < SW_SEGMENT_COUNT; s++) {
+        order_segment(&p, program->segment_first[s], program->segment_first[s + 1]);
+    }
+    if (good) {
+        SW_ASSERT(p.n_out == program->n_instrs);
+        memcpy(program->instrs, p.out, (size_t)p.n_out * sizeof *p.out);
+    }
+    sw_free(p.out);
+    sw_free(p.emitted);
+    sw_free(p.unread);
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// One producer; a ring of jobs and a consumer for each queue; one lock for all of them.
+#include "run/queues.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+struct entry {
+    struct sw_queue_job job;
+    int64_t needs[SW_QUEUE_COUNT]; /* jobs of each other queue that are done before */
+};
+
+struct queue {
+    struct sw_queues *all;
+    enum sw_queue name;
+    pthread_t thread;
+    bool running;
+    struct entry *ring; /* [most] */
+    int32_t most;
+    int64_t n_issued;
+    atomic_llong n_done;
+    int64_t busy_ns, waited_ns;
+};
+
+struct sw_queues {
+    struct queue queues[SW_QUEUE_COUNT];
+    sw_queue_fn run;
+    void *ctx;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool quit;
+    atomic_int st;
+    char message[1024];
+};
+
+static bool has_met(struct sw_queues *all, const struct entry *entry)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (atomic_load(&all->queues[q].n_done) < entry->needs[q]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The lock is held, and let go meanwhile. */
+static void run_job(struct queue *q, const struct sw_queue_job *job)
+{
+    struct sw_queues *all = q->all;
+    if (atomic_load(&all->st) < 0) {
+        return;
+    }
+    pthread_mutex_unlock(&all->lock);
+    const int64_t begin = sw_now_ns();
+    const sw_status st = all->run(all->ctx, q->name, job);
+    const int64_t ns = sw_now_ns() - begin;
+    pthread_mutex_lock(&all->lock);
+    q->busy_ns += ns;
+    if (st < 0 && atomic_load(&all->st) >= 0) {
+        snprintf(all->message, sizeof all->message, "%s", sw_error_message());
+        atomic_store(&all->st, (int)st);
+    }
+}
+
+static void *work(void *arg)
+{
+    struct queue *q = arg;
+    struct sw_queues *all = q->all;
+    pthread_mutex_lock(&all->lock);
+    for (;;) {
+        const int64_t n_done = atomic_load(&q->n_done);
+        struct entry *entry = &q->ring[n_done % q->most];
+        if (n_done == q->n_issued) {
+            if (all->quit) {
+                break;
+            }
+            pthread_cond_wait(&all->changed, &all->lock);
+        } else if (atomic_load(&all->st) >= 0 && !has_met(all, entry)) {
+            pthread_cond_wait(&all->changed, &all->lock);
+        } else {
+            run_job(q, &entry->job);
+            atomic_fetch_add(&q->n_done, 1);
+            pthread_cond_broadcast(&all->changed);
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+static bool open_queue(struct sw_queues *all, int name, int32_t most)
+{
+    struct queue *q = &all->queues[name];
+    q->all = all;
+    q->name = (enum sw_queue)name;
+    q->most = most;
+    if (most == 0) {
+        return true;
+    }
+    q->ring = sw_alloc_zero("run", (size_t)most, sizeof *q->ring);
+    q->running = q->ring && pthread_create(&q->thread, NULL, work, q) == 0;
+    return q->running;
+}
+
+sw_status sw_queues_open(const int32_t most_jobs[SW_QUEUE_COUNT], sw_queue_fn run, void *ctx,
+                         struct sw_queues **out)
+{
+    struct sw_queues *all = sw_alloc_zero("run", 1, sizeof *all);
+    SW_TRY_ALLOC(all, "the queues");
+    all->run = run;
+    all->ctx = ctx;
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->changed, NULL);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (!open_queue(all, q, most_jobs[q])) {
+            sw_queues_close(all);
+            return SW_FAIL(SW_E_NOMEM, "no memory or no thread for the queue \"%s\"",
+                           sw_queue_name((enum sw_queue)q));
+        }
+    }
+    *out = all;
+    return SW_OK;
+}
+
+void sw_queues_close(struct sw_queues *all)
+{
+    if (!all) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    all->quit = true;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (all->queues[q].running) {
+            pthread_join(all->queues[q].thread, NULL);
+        }
+        sw_free(all->queues[q].ring);
+    }
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->lock);
+    sw_free(all);
+}
+
+/* How many jobs of a queue there are up to instruction `instr`; those of earlier segments are done. What was left out
+ * was not issued, and nobody waits for it. */
+static int64_t jobs_until(const struct queue *q, int32_t instr)
+{
+    int64_t n = q->n_issued;
+    for (; n > atomic_load(&q->n_done); n--) {
+        if (q->ring[(n - 1) % q->most].job.instr <= instr) {
+            break;
+        }
+    }
+    return n;
+}
+
+void sw_queues_issue(struct sw_queues *all, enum sw_queue queue, const struct sw_queue_job *job)
+{
+    const int32_t *waits = job->program->instrs[job->instr].waits;
+    struct queue *q = &all->queues[queue];
+    pthread_mutex_lock(&all->lock);
+    while (q->n_issued - atomic_load(&q->n_done) == q->most) {
+        pthread_cond_wait(&all->changed, &all->lock);
+    }
+    struct entry *entry = &q->ring[q->n_issued % q->most];
+    entry->job = *job;
+    for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+        entry->needs[r] =
+            r == (int)queue || waits[r] < 0 ? 0 : jobs_until(&all->queues[r], waits[r]);
+    }
+    q->n_issued++;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+}
+
+static sw_status status_of(struct sw_queues *all)
+{
+    const int st = atomic_load(&all->st);
+    return st < 0 ? SW_FAIL((sw_status)st, "%s", all->message) : SW_OK;
+}
+
+sw_status sw_queues_wait(struct sw_queues *all, enum sw_queue queue, int32_t instr)
+{
+    enum { LOOKS = 40 };
+    struct queue *q = &all->queues[queue];
+    pthread_mutex_lock(&all->lock);
+    const int64_t target = jobs_until(q, instr);
+    if (atomic_load(&q->n_done) < target) {
+        const int64_t begin = sw_now_ns();
+        pthread_mutex_unlock(&all->lock);
+        for (int i = 0; i < LOOKS && atomic_load(&q->n_done) < target; i++) {
+            sched_yield(); /* it is often nearly there */
+        }
+        pthread_mutex_lock(&all->lock);
+        while (atomic_load(&q->n_done) < target) {
+            pthread_cond_wait(&all->changed, &all->lock);
+        }
+        q->waited_ns += sw_now_ns() - begin;
+    }
+    const sw_status st = status_of(all);
+    pthread_mutex_unlock(&all->lock);
+    return st;
+}
+
+sw_status sw_queues_drain(struct sw_queues *all)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        SW_TRY(sw_queues_wait(all, (enum sw_queue)q, INT32_MAX));
+    }
+    return SW_OK;
+}
+
+void sw_queues_stop(struct sw_queues *all)
+{
+    pthread_mutex_lock(&all->lock);
+    if (atomic_load(&all->st) >= 0) {
+        snprintf(all->message, sizeof all->message, "an instruction before it failed");
+        atomic_store(&all->st, (int)SW_E_ARG);
+    }
+    pthread_cond_broadcast(&all->changed);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        while (atomic_load(&all->queues[q].n_done) < all->queues[q].n_issued) {
+            pthread_cond_wait(&all->changed, &all->lock);
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+void sw_queues_times(const struct sw_queues *all, enum sw_queue queue, struct sw_queue_times *out)
+{
+    *out = (struct sw_queue_times){all->queues[queue].busy_ns, all->queues[queue].waited_ns};
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queues beside the computing thread: one thread each, which runs jobs in the order in which they were issued,
+// every one after the jobs of other queues that it waits for. Private to the room.
+#pragma once
+
+#include "run/run.h"
+
+struct sw_queues;
+
+struct sw_queue_job {
+    const struct sw_program *program; /* borrowed until it is done */
+    int32_t instr;
+};
+typedef sw_status (*sw_queue_fn)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
+
+/* most_jobs [SW_QUEUE_COUNT]: under way at a time; 0 = this queue is not used. Nothing is allocated after opening. */
+sw_status sw_queues_open(const int32_t most_jobs[SW_QUEUE_COUNT], sw_queue_fn run, void *ctx,
+                         struct sw_queues **out);
+void sw_queues_close(struct sw_queues *queues);
+/* Starts it when those before it, and those that its instruction waits for, are done. Errors come from a wait. */
+void sw_queues_issue(struct sw_queues *queues, enum sw_queue queue, const struct sw_queue_job *job);
+/* Until what was issued to a queue up to instruction `instr` is done; INT32_MAX = all of it. Fails with the first
+ * failure of any queue; nothing behind it runs. */
+sw_status sw_queues_wait(struct sw_queues *queues, enum sw_queue queue, int32_t instr);
+sw_status sw_queues_drain(struct sw_queues *queues);
+/* After an error elsewhere: what has not begun never does, and what has is waited for, so that the
+ * communicator and the arenas are the caller's again. The message of that error stays. */
+void sw_queues_stop(struct sw_queues *queues);
+void sw_queues_times(const struct sw_queues *queues, enum sw_queue queue,
+                     struct sw_queue_times *out);
