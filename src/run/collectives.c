@@ -18,6 +18,16 @@ static const struct sw_value_info *operand(const struct sw_collective_call *call
     return &call->graph->values[call->op->in[k]];
 }
 
+/* What a wait for it is called. */
+static const char *name_of(const struct sw_collective_call *call)
+{
+    const struct sw_value_info *slice = operand(call, 0);
+    if (slice->name) {
+        return slice->name;
+    }
+    return slice->param >= 0 ? call->graph->values[slice->param].name : "a parameter";
+}
+
 static struct sw_comm_item item_of(const struct sw_collective_call *call)
 {
     const struct sw_value_info *slice = operand(call, 0);
@@ -26,10 +36,10 @@ static struct sw_comm_item item_of(const struct sw_collective_call *call)
         clear_padding(grad, call->in[1]);
         return (struct sw_comm_item){
             SW_COMM_REDUCE_SCATTER, call->in[1], call->workspace,
-            (size_t)sw_shape_elems(&slice->shape) * sw_dtype_bytes(grad->dtype), slice->name};
+            (size_t)sw_shape_elems(&slice->shape) * sw_dtype_bytes(grad->dtype), name_of(call)};
     }
     return (struct sw_comm_item){SW_COMM_ALL_GATHER, call->in[0], call->out[0],
-                                 sw_value_bytes(slice), slice->name ? slice->name : "a parameter"};
+                                 sw_value_bytes(slice), name_of(call)};
 }
 
 static void add(const struct sw_collective_call *call, const struct sw_comm_job *job, int n_ranks)

@@ -15,6 +15,7 @@ enum { B = 2, MAX_ELEMS = 1 << 16 };
 enum axis {
     PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
     STAGE, RANKS, RECOMPUTE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
+    STATES, PARAMS, PIECES,
     N_AXES,
     N_MATH = STAGE
 };
@@ -26,7 +27,7 @@ static const struct {
     const char *choices[MAX_CHOICES];
 } axes[N_AXES] = {
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
-    [MICRO_BATCHES] = {"micro-batches", 2, {"8", "6"}},
+    [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
     [SIZES]         = {"sizes", 2, {"odd", "round"}},
     [DROPOUT]       = {"dropout", 2, {"0.1", "0"}},
     [CLIPPING]      = {"clipping", 2, {"0.5", "0"}},
@@ -39,6 +40,9 @@ static const struct {
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
+    [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}}, /* where the stage allows it, see below */
+    [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
+    [PIECES]        = {"update by", 2, {"1000000000", "450"}},
 };
 // clang-format on
 
@@ -113,21 +117,44 @@ static int write_model(const struct row *row)
     return sw_file_write_atomic(path, text, strlen(text)) < 0;
 }
 
+/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, parameters elsewhere at stage 3. */
+static void write_offload(const struct row *row, char *text, size_t size)
+{
+    const int stage = row->at[STAGE];
+    int states = row->at[STATES], params = row->at[PARAMS];
+    states = stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
+    params = stage < 3 ? 0 : params;
+    char paths[2][96] = {"", ""};
+    snprintf(paths[0], sizeof paths[0], ", \"nvme_path\": \"%s\"", folder);
+    snprintf(text, size,
+             "\"offload_optimizer\": {\"device\": \"%s\"%s}, \"offload_param\": "
+             "{\"device\": \"%s\"%s}, ",
+             axes[STATES].choices[states], paths[states < 2], axes[PARAMS].choices[params],
+             paths[params < 2]);
+    if (states == 0 && params == 0) {
+        *text = 0;
+    }
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
+    char offload[384];
+    write_offload(row, offload, sizeof offload);
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
     snprintf(
         text, size,
         "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-        "\"zero_optimization\": {\"stage\": %s, \"stage3_param_persistence_threshold\": 30, "
+        "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
+        "\"stage3_param_persistence_threshold\": 30, "
         "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
         "\"reduce_bucket_size\": 1000}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
         "\"recompute\": \"%s\", \"frozen\": [%s]}}",
-        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), choice(row, STAGE),
+        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
+        choice(row, STAGE),
         choice(row, OVERLAP), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
         choice(row, THREADS), choice(row, RECOMPUTE),
@@ -180,22 +207,45 @@ static sw_status collect(sw_engine *e, float *all)
     return SW_OK;
 }
 
+/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name only. */
+static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
+{
+    const struct sw_transfers planned = sw_plan_transfers(e->plan, e->rounds), before = *known;
+    sw_executor_transferred(e->executor, known);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        const int64_t in = known->in[t] - before.in[t], out = known->out[t] - before.out[t];
+        if (in != planned.in[t] || out != planned.out[t]) {
+            return SW_FAIL(SW_E_ARG,
+                           "%s: %lld bytes came and %lld went, planned were %lld and %lld",
+                           sw_tier_name((enum sw_tier)t), (long long)in, (long long)out,
+                           (long long)planned.in[t], (long long)planned.out[t]);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct job *job = ctx;
-    char config[1024], model[128];
+    char config[2048], model[128];
     write_config(job->row, config, sizeof config);
     model_path(job->row, model, sizeof model);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model,
                                               .seq_len = seq_len(job->row),
                                               .seed = 5,
-                                              .comm = comm};
+                                              .comm = comm,
+                                              .verify = true};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     for (int i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report;
+        struct sw_transfers known;
+        sw_executor_transferred(e->executor, &known);
         st = one_step(e, job->row, i, &report);
+        if (st >= 0 && !report.skipped) {
+            st = check_transfers(e, &known);
+        }
         if (st >= 0 && sw_comm_rank(comm) == 0) {
             job->result->losses[i] = report.loss;
             job->result->norms[i] = report.grad_norm;
