@@ -186,7 +186,7 @@ static const struct config_field activation_fields[] = {
     BOOL("contiguous_memory_optimization", NOWHERE, "false", "kept activations in one buffer",
          NEEDLESS("the memory map has no fragmentation")),
     BOOL("cpu_checkpointing", AT(activation.cpu_checkpointing), "false",
-         "kept activations in host memory", LATER),
+         "kept activations in host memory", BUILT),
     INT("number_checkpoints", AT(activation.number_checkpoints), "null", 1, HIGHEST,
         "inputs of blocks that are kept; the rest is computed again", .flags = FIELD_NULL, BUILT),
     BOOL("synchronize_checkpoint_boundary", NOWHERE, "false", "wait for the device at boundaries",

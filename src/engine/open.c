@@ -302,22 +302,29 @@ static sw_status make_plan(struct sw_engine *e)
         .persistence_total = c->zero.model_persistence_elems,
         .states_tier = tier_of(c->zero.offload_optimizer.device),
         .params_tier = tier_of(c->zero.offload_param.device),
+        .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
+        .states_share = c->zero.offload_optimizer.ratio,
+        .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
         .prefetch_elems = c->zero.prefetch_bucket_elems,
         .max_live_elems = c->zero.max_live_elems,
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
-    if (options.states_tier != SW_TIER_DEVICE || options.params_tier != SW_TIER_DEVICE) {
+    if (options.states_tier != SW_TIER_DEVICE || options.params_tier != SW_TIER_DEVICE ||
+        options.activations_tier != SW_TIER_DEVICE) {
+        options.grads_tier = options.states_tier == SW_TIER_DEVICE ? SW_TIER_DEVICE : SW_TIER_HOST;
         options.update_elems = sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS);
         options.transfer_bytes = TRANSFER_BYTES;
     }
     options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
-    if (options.states_tier == SW_TIER_HOST || options.params_tier == SW_TIER_HOST) {
+    const bool in_host = options.states_tier == SW_TIER_HOST ||
+                         options.params_tier == SW_TIER_HOST ||
+                         options.activations_tier == SW_TIER_HOST;
+    if (in_host || options.budget[SW_TIER_DEVICE] > 0) {
         options.budget[SW_TIER_HOST] = host;
-    } else if (host > 0 &&
-               (options.budget[SW_TIER_DEVICE] == 0 || host < options.budget[SW_TIER_DEVICE])) {
+    } else {
         options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     options.budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;

@@ -95,13 +95,14 @@ static void set_boundary(struct sw_engine *e)
                     e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
     sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
-    if (e->plan->updates_in_backward) { /* neither is known before the last update, nor asked for */
+    if (e->plan
+            ->boundary_in_backward) { /* neither is known before the last update, nor asked for */
         sw_executor_set(ex, SW_SCALAR_CLIP, 1);
         sw_executor_set(ex, SW_SCALAR_SKIP, 0);
     }
 }
 
-/* Before the last backward of a step where updates run within it, else before the update. */
+/* Before the last backward of a step where norms or updates run within it, else before the update. */
 static sw_status reach_boundary(struct sw_engine *e)
 {
     SW_TRY(total_losses(e));
@@ -114,7 +115,7 @@ static sw_status run_backward(struct sw_engine *e)
 {
     const bool last = e->trains && e->n_backward == e->rounds - 1;
     sw_executor_set_boundary(e->executor, false);
-    if (last && e->plan->updates_in_backward) {
+    if (last && e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
@@ -143,7 +144,7 @@ static sw_status idle_round(struct sw_engine *e)
     }
     set_round(e, e->rounds - 1);
     SW_TRY(sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
-    if (e->plan->updates_in_backward) {
+    if (e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
     return sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
@@ -152,7 +153,7 @@ static sw_status idle_round(struct sw_engine *e)
 static sw_status run_update(struct sw_engine *e)
 {
     SW_TRY(idle_round(e));
-    if (!e->plan->updates_in_backward) {
+    if (!e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);

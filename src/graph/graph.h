@@ -202,8 +202,9 @@ struct sw_value_info {
     bool contiguous;
     bool needs_grad;         /* a parameter, or computed from one */
     bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
-    /* PARAM and STATE: 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than
-     * LOAD and STORE never see it. */
+    bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
+    /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
+     * see it. */
     int tier;
     bool is_output;
 };

@@ -27,10 +27,12 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
     const struct sw_graph *g = program->graph;
     const sw_value root = sw_graph_root(g, v);
     if (program->buffer_of[root] < 0) {
+        const enum sw_tier tier = (enum sw_tier)g->values[root].tier;
         program->buffer_of[root] = program->n_buffers;
         program->buffers[program->n_buffers++] = (struct sw_buffer){
             .value = root,
-            .bytes = sw_round_up(sw_value_storage_bytes(&g->values[root]), SW_PLAN_ALIGN),
+            .tier = tier,
+            .bytes = sw_round_up(sw_value_storage_bytes(&g->values[root]), sw_tier_align(tier)),
             .first = g->values[root].role == SW_ROLE_INPUT ? 0 : at,
             .last = at,
         };
@@ -109,7 +111,8 @@ static size_t lowest_gap(const struct sw_program *program, const struct rank *pl
     int32_t n = 0;
     for (int32_t i = 0; i < n_placed; i++) {
         const struct sw_buffer *other = &program->buffers[placed[i].buffer];
-        if (other->first <= buffer->last && buffer->first <= other->last) {
+        if (other->tier == buffer->tier && other->first <= buffer->last &&
+            buffer->first <= other->last) {
             spans[n++] = (struct span){other->offset, other->offset + other->bytes};
         }
     }
@@ -130,7 +133,8 @@ static void find_peak(struct sw_program *program)
         size_t live = 0;
         for (int32_t b = 0; b < program->n_buffers; b++) {
             const struct sw_buffer *buffer = &program->buffers[b];
-            if (!buffer->persistent && buffer->first <= i && i <= buffer->last) {
+            if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE && buffer->first <= i &&
+                i <= buffer->last) {
                 live += buffer->bytes;
             }
         }
@@ -139,6 +143,11 @@ static void find_peak(struct sw_program *program)
             program->peak_instr = i;
         }
     }
+}
+
+size_t sw_tier_align(enum sw_tier tier)
+{
+    return tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN;
 }
 
 sw_status sw_pass_memory(struct sw_program *program)
@@ -162,9 +171,9 @@ sw_status sw_pass_memory(struct sw_program *program)
     for (int32_t i = 0; i < n; i++) {
         struct sw_buffer *buffer = &program->buffers[order[i].buffer];
         buffer->offset = lowest_gap(program, order, i, buffer, spans);
-        if (buffer->offset + buffer->bytes > program->transient_bytes) {
-            program->transient_bytes = buffer->offset + buffer->bytes;
-        }
+        size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
+                                                     : &program->away_bytes[buffer->tier];
+        *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
     }
     sw_free(order);
     sw_free(spans);

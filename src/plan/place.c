@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021): optimizer states, and at
-// stage 3 parameters, in host memory or on disk. Before the first op of a block, or of an update, that touches one, it is loaded into
-// bytes of the device, which that op and those behind it use instead; what an op has written is stored
-// at once. Liveness does the rest: the device holds the parameters of a block, and the states of a tensor, at a
-// time; an update whose states are long takes them in pieces. No operand changes its value, so no bit of the
-// training does.
+// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021): optimizer states, sums of
+// gradients and, at stage 3, parameters in host memory or on disk; what one segment keeps for a later one likewise.
+// Before the first op of a block, or of an update, that touches one, it is loaded into bytes of the device,
+// which that op and those behind it use instead; what an op has written is stored at once. Liveness does the rest: the
+// device holds the parameters of a block, and the states of a tensor, at a time; an update whose states are long
+// takes them in pieces. No operand changes its value, so no bit of the training does.
 #include <string.h>
 
 #include "plan/plan.h"
@@ -14,9 +14,173 @@ struct pass {
     const struct sw_plan_options *options;
     sw_value *here; /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
     int64_t *place; /* [n_values] where it was loaded: see sw_shard_place */
+    sw_value
+        *away; /* [n_values] what a transient is called where it waits; SW_NO_VALUE = it stays */
     struct sw_op_order order;
     int32_t n_values;
+    int64_t states_left; /* bytes of optimizer states that may still leave the device */
+    enum sw_tier grads_tier;
+    size_t host_left; /* bytes that host memory has for what would go to the disk */
+    int64_t host_param_elems_left;
 };
+
+/* ---- tiers ---- */
+
+/* Parameters that the threshold keeps whole on each rank stay here, too. */
+static bool is_cut_or_large(const struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    return p->options->ranks > 1 ? sw_value_is_slice(info)
+                                 : sw_shape_elems(&info->shape) > p->options->persistence_elems &&
+                                       !sw_param_has_view(p->g, v);
+}
+
+static size_t bytes_of(const struct sw_value_info *info)
+{
+    return sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+}
+
+/* Host memory is a cache of the disk: what fits stays there. */
+static enum sw_tier cached(struct pass *p, enum sw_tier tier, size_t bytes)
+{
+    if (tier != SW_TIER_DISK || bytes > p->host_left) {
+        return tier;
+    }
+    p->host_left -= bytes;
+    return SW_TIER_HOST;
+}
+
+static enum sw_tier tier_of(struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    const size_t bytes = bytes_of(info);
+    if (info->base >= 0) {
+        return SW_TIER_DEVICE;
+    }
+    if (info->is_optimizer_state) {
+        if (p->states_left < (int64_t)bytes) {
+            return SW_TIER_DEVICE;
+        }
+        p->states_left -= (int64_t)bytes;
+        return cached(p, p->options->states_tier, bytes);
+    }
+    if (info->is_gradient_sum) {
+        return p->grads_tier;
+    }
+    if (info->role != SW_ROLE_PARAM || info->producer >= 0 || !is_cut_or_large(p, v)) {
+        return SW_TIER_DEVICE;
+    }
+    const int64_t elems = sw_shape_elems(&info->shape);
+    if (p->options->params_tier != SW_TIER_DISK || elems > p->host_param_elems_left) {
+        return p->options->params_tier;
+    }
+    p->host_param_elems_left -= elems;
+    return cached(p, p->options->params_tier, bytes);
+}
+
+static enum sw_segment segment_of(const struct sw_op *op)
+{
+    return op->in_backward ? SW_SEGMENT_BACKWARD : (enum sw_segment)op->phase;
+}
+
+/* Where a transient waits for a later segment. What others lie in, or are read from outside, stays. */
+static enum sw_tier waits_on(const struct pass *p, sw_value v)
+{
+    enum { SMALL = 256 }; /* bytes that are not worth a transfer */
+    const struct sw_graph *g = p->g;
+    const struct sw_value_info *info = &g->values[v];
+    if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
+        return SW_TIER_DEVICE;
+    }
+    if (info->base >= 0 || info->producer < 0 || info->is_output || info->padded_elems > 0 ||
+        (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
+        sw_value_bytes(info) < SMALL || !info->contiguous) {
+        return SW_TIER_DEVICE;
+    }
+    const enum sw_segment made = segment_of(&g->ops[info->producer]);
+    enum sw_segment read = made;
+    for (int32_t i = info->producer + 1; i < g->n_ops; i++) {
+        const struct sw_op *op = &g->ops[i];
+        for (int k = 0; !op->removed && k < op->n_in; k++) {
+            if (op->in[k] == v && segment_of(op) > made) {
+                if (op->kind == SW_OP_VIEW || sw_op_is_collective(op->kind)) {
+                    return SW_TIER_DEVICE;
+                }
+                read = segment_of(op);
+            }
+        }
+    }
+    for (sw_value w = 0; w < p->n_values; w++) {
+        if (g->values[w].base == v) {
+            return SW_TIER_DEVICE;
+        }
+    }
+    return read == SW_SEGMENT_UPDATE     ? p->grads_tier
+           : read == SW_SEGMENT_BACKWARD ? p->options->activations_tier
+                                         : SW_TIER_DEVICE;
+}
+
+/* A place for it elsewhere; the value's version there, once it is stored. */
+static bool make_away(struct pass *p, sw_value v, enum sw_tier tier)
+{
+    const struct sw_value_info info = p->g->values[v];
+    const sw_value home = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    if (home < 0 || version < 0) {
+        return false;
+    }
+    p->g->values[home].tier = (int)tier;
+    p->g->values[home].param = info.param;
+    p->g->values[version].base = home;
+    p->g->values[version].param = info.param;
+    p->away[v] = version;
+    return true;
+}
+
+/* Bytes that wait in host memory for a later segment. */
+static size_t waiting_in_host(const struct pass *p)
+{
+    size_t sum = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_value_info *info = &p->g->values[v];
+        const bool is_sum = info->is_gradient_sum && info->base < 0;
+        if (is_sum ? p->grads_tier == SW_TIER_HOST : waits_on(p, v) == SW_TIER_HOST) {
+            sum += bytes_of(info);
+        }
+    }
+    return sum;
+}
+
+/* First what has to be in host memory, then what may stay there instead of going to the disk. */
+static bool choose_tiers(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    const size_t budget = p->options->budget[SW_TIER_HOST];
+    size_t waiting = waiting_in_host(p);
+    if (budget > 0 && waiting > budget && p->options->states_tier == SW_TIER_DISK) {
+        p->grads_tier = SW_TIER_DISK;
+        waiting = waiting_in_host(p);
+    }
+    int64_t states = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_value_info info = g->values[v];
+        const enum sw_tier tier = waits_on(p, v);
+        if (tier != SW_TIER_DEVICE && !make_away(p, v, tier)) {
+            return false;
+        }
+        states += info.is_optimizer_state && info.base < 0 ? (int64_t)bytes_of(&info) : 0;
+    }
+    const double share = p->options->states_share;
+    p->states_left = share > 0 && share < 1 ? (int64_t)(share * (double)states) : states;
+    p->host_left = budget > waiting ? budget - waiting : 0;
+    p->host_param_elems_left = p->options->host_param_elems;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        g->values[v].tier = (int)tier_of(p, v);
+    }
+    return true;
+}
+
+/* ---- transfers ---- */
 
 static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
 {
@@ -39,30 +203,54 @@ static sw_value home_of(const struct pass *p, sw_value v)
     return root >= 0 && p->g->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
+/* Likewise, for operand k of op: also a transient of an earlier segment. */
+static sw_value elsewhere(const struct pass *p, const struct sw_op *op, int k)
+{
+    const sw_value v = op->in[k];
+    if (v >= 0 && v < p->n_values && p->away[v] >= 0 &&
+        segment_of(op) > segment_of(&p->g->ops[p->g->values[v].producer])) {
+        return v;
+    }
+    return home_of(p, v);
+}
+
 /* Elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
-static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value state, int64_t first,
+static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value what, int64_t first,
                           struct sw_shape shape)
 {
-    const struct sw_value_info info = p->g->values[state];
+    const struct sw_value_info info = p->g->values[what];
     const sw_value here = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, shape);
     if (here < 0) {
         return SW_NO_VALUE;
     }
     p->g->values[here].needs_grad = info.needs_grad;
-    p->g->values[here].param = info.role == SW_ROLE_PARAM ? state : info.param;
+    p->g->values[here].param = info.role == SW_ROLE_PARAM ? what : info.param;
     struct sw_op op = transfer(SW_OP_LOAD, reader);
     op.attrs.n = first;
     op.n_in = 1;
-    op.in[0] = state;
+    op.in[0] = p->away[what] >= 0 ? p->away[what] : what;
     op.out[0] = here;
     return sw_op_order_add(&p->order, &op) ? here : SW_NO_VALUE;
 }
 
-static bool load(struct pass *p, const struct sw_op *reader, sw_value state)
+static bool load(struct pass *p, const struct sw_op *reader, sw_value what)
 {
-    p->here[state] = load_part(p, reader, state, 0, p->g->values[state].shape);
-    p->place[state] = sw_shard_place(p->g, reader);
-    return p->here[state] >= 0;
+    p->here[what] = load_part(p, reader, what, 0, p->g->values[what].shape);
+    p->place[what] = sw_shard_place(p->g, reader);
+    return p->here[what] >= 0;
+}
+
+/* `version`: what `home` is called behind it. */
+static bool store_as(struct pass *p, const struct sw_op *writer, sw_value home, int64_t first,
+                     sw_value here, sw_value version)
+{
+    struct sw_op op = transfer(SW_OP_STORE, writer);
+    op.attrs.n = first;
+    op.n_in = 2;
+    op.in[0] = home;
+    op.in[1] = here;
+    op.out[0] = version;
+    return sw_op_order_add(&p->order, &op);
 }
 
 /* `here` is a version of what was loaded from element `first` on. */
@@ -71,35 +259,31 @@ static bool store(struct pass *p, const struct sw_op *writer, sw_value state, in
 {
     const struct sw_value_info info = p->g->values[state];
     const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
-    struct sw_op op = transfer(SW_OP_STORE, writer);
     if (version < 0) {
         return false;
     }
     p->g->values[version].base = state;
     p->g->values[version].param = info.param;
-    op.attrs.n = first;
-    op.n_in = 2;
-    op.in[0] = state;
-    op.in[1] = here;
-    op.out[0] = version;
-    return sw_op_order_add(&p->order, &op);
+    return store_as(p, writer, state, first, here, version);
 }
 
 /* Puts what stands for operand k in its place. */
 static bool fetch(struct pass *p, struct sw_op *op, int k)
 {
-    const sw_value state = home_of(p, op->in[k]);
-    if (state < 0) {
+    const sw_value what = elsewhere(p, op, k);
+    if (what < 0) {
         return true;
     }
-    const bool loaded = p->here[state] >= 0 && p->place[state] == sw_shard_place(p->g, op);
-    if (!loaded && !load(p, op, state)) {
+    const bool loaded = p->here[what] >= 0 && p->place[what] == sw_shard_place(p->g, op);
+    if (!loaded && !load(p, op, what)) {
         return false;
     }
-    /* a later version of the state is the op's output, whose base moves below */
-    op->in[k] = op->in[k] == state ? p->here[state] : op->in[k];
+    /* a later version of a state is the op's output, whose base moves below */
+    op->in[k] = op->in[k] == what ? p->here[what] : op->in[k];
     return true;
 }
+
+/* ---- updates in pieces ---- */
 
 /* A new version of `of`, in its bytes. */
 static sw_value new_version(struct pass *p, sw_value of)
@@ -119,6 +303,14 @@ static sw_value new_version(struct pass *p, sw_value of)
     return v;
 }
 
+/* A dense stream comes in the same pieces as the states; of a sparse one the rows stay. */
+static bool comes_in_pieces(const struct pass *p, const struct sw_op *op, int k)
+{
+    const bool index = p->g->values[op->in[k]].dtype == SW_I32;
+    const bool sparse = k + 1 < op->n_in && p->g->values[op->in[k + 1]].dtype == SW_I32;
+    return !index && !sparse && elsewhere(p, op, k) >= 0;
+}
+
 /* Elements [first, first + n) of an update: their states come and go, the parameter stays. out: what the parameter
  * is called behind it. */
 static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value param, int64_t first,
@@ -129,10 +321,16 @@ static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value par
     op.attrs.n = first;
     op.in[0] = param;
     op.out[0] = out;
-    for (int k = 1; k <= n_states; k++) {
-        op.in[k] = load_part(p, whole, home_of(p, whole->in[k]), first, SW_SHAPE(n));
-        op.out[k] = op.in[k] < 0 ? SW_NO_VALUE : new_version(p, op.in[k]);
-        if (op.out[k] < 0) {
+    for (int k = 1; k < op.n_in; k++) {
+        if (k > n_states && !comes_in_pieces(p, whole, k)) {
+            continue;
+        }
+        sw_value what = elsewhere(p, whole, k);
+        op.in[k] = load_part(p, whole, what, first, SW_SHAPE(n));
+        if (op.in[k] >= 0 && k <= n_states) {
+            op.out[k] = new_version(p, op.in[k]);
+        }
+        if (op.in[k] < 0 || (k <= n_states && op.out[k] < 0)) {
             return false;
         }
     }
@@ -169,7 +367,7 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
         return false;
     }
     for (int k = 1 + op->attrs.update.n_states; k < op->n_in; k++) {
-        if (!fetch(p, op, k)) {
+        if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
     }
@@ -188,6 +386,8 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
     }
     return state < 0 || store(p, op, state, 0, param);
 }
+
+/* ---- the pass ---- */
 
 static bool rewrite(struct pass *p, struct sw_op *op)
 {
@@ -211,50 +411,33 @@ static bool rewrite(struct pass *p, struct sw_op *op)
         return false;
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (written[k] >= 0 && !store(p, op, written[k], 0, op->out[k])) {
+        const sw_value out = op->out[k], away = out < 0 ? SW_NO_VALUE : p->away[out];
+        if ((written[k] >= 0 && !store(p, op, written[k], 0, out)) ||
+            (away >= 0 && !store_as(p, op, sw_graph_root(p->g, away), 0, out, away))) {
             return false;
         }
     }
     return true;
 }
 
-/* Parameters that the threshold keeps whole on each rank stay here, too. */
-static bool is_cut_or_large(const struct pass *p, sw_value v)
-{
-    const struct sw_value_info *info = &p->g->values[v];
-    return p->options->ranks > 1 ? sw_value_is_slice(info)
-                                 : sw_shape_elems(&info->shape) > p->options->persistence_elems &&
-                                       !sw_param_has_view(p->g, v);
-}
-
-static enum sw_tier tier_of(const struct pass *p, sw_value v)
-{
-    const struct sw_value_info *info = &p->g->values[v];
-    if (info->base >= 0) {
-        return SW_TIER_DEVICE;
-    }
-    if (info->is_optimizer_state) {
-        return p->options->states_tier;
-    }
-    return info->role == SW_ROLE_PARAM && info->producer < 0 && is_cut_or_large(p, v)
-               ? p->options->params_tier
-               : SW_TIER_DEVICE;
-}
-
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options)
 {
-    if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE) {
+    if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE &&
+        options->grads_tier == SW_TIER_DEVICE && options->activations_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
-    struct pass p = {.g = g, .options = options, .n_values = g->n_values};
+    struct pass p = {
+        .g = g, .options = options, .grads_tier = options->grads_tier, .n_values = g->n_values};
     const int32_t n_ops = g->n_ops;
-    p.here = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.here);
-    p.place = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *p.place);
-    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place;
+    const size_t n = (size_t)g->n_values + 1;
+    p.here = sw_alloc("plan", n * sizeof *p.here);
+    p.place = sw_alloc("plan", n * sizeof *p.place);
+    p.away = sw_alloc("plan", n * sizeof *p.away);
+    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away;
     for (sw_value v = 0; good && v < p.n_values; v++) {
-        p.here[v] = SW_NO_VALUE;
-        g->values[v].tier = (int)tier_of(&p, v);
+        p.here[v] = p.away[v] = SW_NO_VALUE;
     }
+    good = good && choose_tiers(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_op op = g->ops[i];
         good = op.removed || rewrite(&p, &op);
@@ -265,6 +448,7 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *option
     sw_op_order_close(&p.order);
     sw_free(p.here);
     sw_free(p.place);
+    sw_free(p.away);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 

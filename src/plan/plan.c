@@ -70,7 +70,7 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         .offset = *end,
         .bytes = sw_value_storage_bytes(info),
     };
-    *end += sw_round_up(item->bytes, tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN);
+    *end += sw_round_up(item->bytes, sw_tier_align(tier));
     return SW_OK;
 }
 
@@ -100,6 +100,11 @@ static sw_status place_persistent(struct sw_plan *plan)
     return SW_OK;
 }
 
+static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
+{
+    return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_away[tier];
+}
+
 static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_graph *g = program->graph;
@@ -125,8 +130,9 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
     }
     SW_TRY(sw_pass_memory(program));
     for (int32_t i = 0; i < program->n_buffers; i++) {
-        if (!program->buffers[i].persistent) {
-            program->buffers[i].offset += plan->persistent_bytes;
+        struct sw_buffer *buffer = &program->buffers[i];
+        if (!buffer->persistent) {
+            buffer->offset += persistent_end(plan, buffer->tier);
         }
     }
     return SW_OK;
@@ -327,13 +333,20 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
         SW_TRY(sw_pass_waits(program, options));
     }
     SW_TRY(place_persistent(plan));
+    size_t away[SW_TIER_COUNT] = {0};
+    memcpy(plan->persistent_away, plan->tier_bytes, sizeof plan->persistent_away);
     for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_program *program = &plan->programs[i];
         SW_TRY(settle_program(plan, &plan->programs[i]));
-        if (plan->programs[i].transient_bytes > transient) {
-            transient = plan->programs[i].transient_bytes;
+        transient = program->transient_bytes > transient ? program->transient_bytes : transient;
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            away[t] = program->away_bytes[t] > away[t] ? program->away_bytes[t] : away[t];
         }
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
+    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
+        plan->tier_bytes[t] += away[t];
+    }
     plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
     plan->transfer_bytes = options->transfer_bytes;
     return SW_OK;
@@ -386,8 +399,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         SW_TRY(sw_pass_place(program->graph, options));
     }
-    plan->updates_in_backward =
-        plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_updates_in_backward(options);
+    plan->boundary_in_backward =
+        plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);
     SW_TRY(settle_within_budget(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];

@@ -40,6 +40,7 @@ struct sw_buffer {
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
 };
 enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
+size_t sw_tier_align(enum sw_tier tier);
 
 struct sw_instr {
     int32_t op; /* in the program's graph */
@@ -65,9 +66,10 @@ struct sw_program {
     int32_t *buffer_of;        /* [graph->n_values] buffer of the root value, -1 = never stored */
     int32_t n_instrs, n_buffers;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
-    size_t transient_bytes; /* highest address used beyond the persistent part */
-    int32_t peak_instr;     /* where the sum of live bytes is largest */
-    size_t peak_live_bytes; /* transients alive there */
+    size_t transient_bytes; /* of the device: highest address used beyond the persistent part */
+    size_t away_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
+    int32_t peak_instr;               /* where the sum of live bytes is largest */
+    size_t peak_live_bytes;           /* transients alive there */
     int64_t flops;
 };
 
@@ -90,13 +92,14 @@ struct sw_plan {
     int n_programs;
     struct sw_persistent *persistent;
     int32_t n_persistent;
-    size_t persistent_bytes;           /* of the device's tier */
-    size_t tier_bytes[SW_TIER_COUNT];  /* what running this plan takes */
-    size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
-    uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
-    int64_t prefetch_elems; /* what the budget left of the option; -1 = not even the overlap */
-    size_t transfer_bytes;  /* likewise */
-    bool updates_in_backward;
+    size_t persistent_bytes;               /* of the device's tier */
+    size_t persistent_away[SW_TIER_COUNT]; /* of the others */
+    size_t tier_bytes[SW_TIER_COUNT];      /* what running this plan takes */
+    size_t tier_budget[SW_TIER_COUNT];     /* 0 = no budget */
+    uint64_t fingerprint;                  /* of the first TRAIN program, else of the first */
+    int64_t prefetch_elems;    /* what the budget left of the option; -1 = not even the overlap */
+    size_t transfer_bytes;     /* likewise */
+    bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -118,10 +121,17 @@ struct sw_plan_options {
     int ranks, rank;       /* data-parallel; 0 and 1 = alone */
     int stage;             /* ZeRO 0..3 */
     bool boundary;         /* stages 0, 1: sum over micro-batches first, over ranks at the end */
-    int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
-    int64_t persistence_total;      /* .. while so many elements are not used up */
-    enum sw_tier states_tier;       /* of optimizer states */
-    enum sw_tier params_tier;       /* of parameters, at stage 3 */
+    int64_t persistence_elems;     /* stage 3: parameters up to this stay whole on each rank, .. */
+    int64_t persistence_total;     /* .. while so many elements are not used up */
+    enum sw_tier states_tier;      /* of optimizer states */
+    enum sw_tier params_tier;      /* of parameters, at stage 3 */
+    enum sw_tier grads_tier;       /* of gradients that wait for the update, and of their sums */
+    enum sw_tier activations_tier; /* of what backward reads of the forward */
+    double
+        states_share; /* of the optimizer states go to their tier, the rest stays here; 0 = all */
+    /* What would go to the disk stays in host memory as long as it has a budget with room, of parameters so many
+     * elements at most. */
+    int64_t host_param_elems;
     bool overlap;                   /* collectives run beside computation */
     int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
     int64_t max_live_elems;         /* .. and never more than these */
@@ -202,8 +212,9 @@ struct sw_transfers {
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 /* A view keeps its parameter where it is: whole, and on the device. */
 bool sw_param_has_view(const struct sw_graph *g, sw_value param);
-/* The update of a block runs within its last backward. */
+/* The update of a block runs within its last backward; the norm of its gradients does. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
+bool sw_norms_in_backward(const struct sw_plan_options *options);
 /* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* When transfers start. After the overlap of collectives. */

@@ -109,7 +109,10 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         if ((g->ops[i].kind == SW_OP_ACCUMULATE || g->ops[i].kind == SW_OP_REDUCE) && live[i]) {
             const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
             const int32_t producer = g->values[grad].producer;
-            if (producer >= 0 && after[producer] < 0 && g->ops[producer].phase == g->ops[i].phase) {
+            const int32_t sum = g->values[g->ops[i].in[0]].producer;
+            const bool loaded = sum >= 0 && g->ops[sum].kind == SW_OP_LOAD;
+            if (producer >= 0 && !loaded && after[producer] < 0 &&
+                g->ops[producer].phase == g->ops[i].phase) {
                 after[producer] = i;
                 live[i] = false; /* placed by its producer */
             }

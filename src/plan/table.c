@@ -114,8 +114,8 @@ static void count_transients(const struct sw_program *program, size_t held[SW_HE
 {
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
-        if (!buffer->persistent && buffer->first <= program->peak_instr &&
-            program->peak_instr <= buffer->last) {
+        if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
+            buffer->first <= program->peak_instr && program->peak_instr <= buffer->last) {
             held[kind_of_transient(program, buffer)] += buffer->bytes;
         }
     }

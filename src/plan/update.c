@@ -28,6 +28,13 @@ bool sw_updates_in_backward(const struct sw_plan_options *options)
            (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
 }
 
+/* Gradients leave the device as soon as they are final, with their norms. */
+bool sw_norms_in_backward(const struct sw_plan_options *options)
+{
+    return sw_updates_in_backward(options) ||
+           (options->rule && options->grads_tier != SW_TIER_DEVICE);
+}
+
 /* Sums live on from one micro-step to the next. */
 static bool sums_stay(const struct sw_plan_options *options)
 {
@@ -80,6 +87,7 @@ static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options
                              : sw_graph_new_value(g, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(slice));
     const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
     if (acc >= 0) {
+        g->values[acc].is_gradient_sum = sums_stay(options);
         g->values[acc].param = feed->param;
         g->values[acc].whole = whole_shape(&param);
         g->values[acc].first = slice * options->rank;
@@ -156,6 +164,9 @@ static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *opt
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const sw_value acc = sw_graph_state(g, name, SW_F32, param.shape, feed->param);
     const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+    if (acc >= 0) {
+        g->values[acc].is_gradient_sum = true;
+    }
     g->phase = SW_PHASE_BACKWARD;
     sw_value sum = sw_graph_add_out_in_place(
         g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
@@ -171,6 +182,7 @@ static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *opt
     snprintf(name, sizeof name, "grad_sum.%d/%s", feed->n, param.name);
     const sw_value owned = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
+        g->values[owned].is_gradient_sum = true;
         g->values[owned].whole = param.shape;
         g->values[owned].first = slice * options->rank;
     }
@@ -202,6 +214,9 @@ static void accumulate(struct sw_graph *g, const struct sw_plan_options *options
         const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
         const sw_value acc = sw_graph_state(g, name, dtype, param.shape, feed->param);
         const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+        if (acc >= 0) {
+            g->values[acc].is_gradient_sum = true;
+        }
         g->phase = SW_PHASE_BACKWARD;
         const int32_t op = sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL);
         grad = sw_graph_add_out_in_place(g, op, acc);
@@ -304,6 +319,10 @@ static sw_status move_into_backward(struct sw_graph *g, const struct feed *feeds
             g->ops[i].in_backward = true;
             g->ops[i].scope = g->ops[feeds[f].ready].scope;
         }
+        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
+            g->ops[i].in_backward = g->ops[i].phase == SW_PHASE_UPDATE;
+            g->ops[i].scope = g->ops[feeds[f].ready].scope;
+        }
     }
     for (int32_t i = 0, f = 0; good && i < n_before; i++) {
         good = g->ops[i].removed || sw_op_order_add(&order, &g->ops[i]);
@@ -343,7 +362,7 @@ static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options
             }
         }
         feed->sum_end = g->n_ops;
-        if (feed->n > 0 && sw_updates_in_backward(options)) {
+        if (feed->n > 0 && sw_norms_in_backward(options)) {
             feed->ready = ready_op(g, feed->param, n_before);
         }
         n_feeds += feed->n > 0;
@@ -359,7 +378,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
     SW_TRY_ALLOC(feeds, "the update pass");
     g->phase = SW_PHASE_UPDATE;
     const int n_feeds = sum_streams(g, options, feeds);
-    if (early) {
+    if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
     if (options->rule) {
@@ -386,7 +405,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         }
     }
     sw_status st = sw_graph_status(g);
-    if (st >= 0 && early) {
+    if (st >= 0 && sw_norms_in_backward(options)) {
         st = move_into_backward(g, feeds, n_feeds, n_before);
     }
     sw_free(feeds);

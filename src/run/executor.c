@@ -250,7 +250,7 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *pr
 {
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
-        if (!buffer->persistent && buffer->last == i) {
+        if (!buffer->persistent && buffer->last == i && buffer->tier != SW_TIER_DISK) {
             SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + buffer->offset,
                                   0xff, buffer->bytes));
         }

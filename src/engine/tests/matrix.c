@@ -15,7 +15,7 @@ enum { B = 2, MAX_ELEMS = 1 << 16 };
 enum axis {
     PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
     STAGE, RANKS, RECOMPUTE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
-    STATES, PARAMS, PIECES,
+    STATES, PARAMS, PIECES, ACTIVATIONS,
     N_AXES,
     N_MATH = STAGE
 };
@@ -43,6 +43,7 @@ static const struct {
     [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}}, /* where the stage allows it, see below */
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
+    [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
 };
 // clang-format on
 
@@ -150,12 +151,12 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"stage3_param_persistence_threshold\": 30, "
         "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
         "\"reduce_bucket_size\": 1000}, "
+        "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
         "\"recompute\": \"%s\", \"frozen\": [%s]}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
-        choice(row, STAGE),
-        choice(row, OVERLAP), choice(row, OPTIMIZER),
+        choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
         choice(row, THREADS), choice(row, RECOMPUTE),
         is_second(row, FROZEN) ? "\"*.h.1.ln_2.weight\", \"*.h.0.mlp.c_fc.*\"" : "");
