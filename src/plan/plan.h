@@ -15,7 +15,14 @@
 enum sw_tier { SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK, SW_TIER_COUNT };
 const char *sw_tier_name(enum sw_tier tier);
 
-enum sw_queue { SW_QUEUE_COMPUTE, SW_QUEUE_COMM, SW_QUEUE_H2D, SW_QUEUE_D2H, SW_QUEUE_DISK };
+enum sw_queue {
+    SW_QUEUE_COMPUTE,
+    SW_QUEUE_COMM,
+    SW_QUEUE_H2D,
+    SW_QUEUE_D2H,
+    SW_QUEUE_DISK,
+    SW_QUEUE_COUNT
+};
 const char *sw_queue_name(enum sw_queue queue);
 
 /* Segments run in this order within a step: forward and backward once a micro-batch, update once. */

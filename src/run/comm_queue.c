@@ -120,7 +120,7 @@ static int64_t jobs_until(const struct sw_comm_queue *q, int32_t instr)
     return n;
 }
 
-sw_status sw_comm_queue_wait(struct sw_comm_queue *q, int32_t instr)
+sw_status sw_comm_queue_wait(struct sw_comm_queue *q, int32_t instr, const struct sw_waiter *waiter)
 {
     enum { LOOKS = 40 };
     pthread_mutex_lock(&q->lock);
@@ -135,7 +135,13 @@ sw_status sw_comm_queue_wait(struct sw_comm_queue *q, int32_t instr)
         while (atomic_load(&q->n_done) < target) {
             pthread_cond_wait(&q->changed, &q->lock);
         }
-        q->waited_ns += sw_now_ns() - begin;
+        const int64_t end = sw_now_ns();
+        q->waited_ns += end - begin;
+        sw_meter_waited(waiter->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,
+                                                         .program = waiter->i_program,
+                                                         .instr = waiter->instr,
+                                                         .begin_ns = begin,
+                                                         .end_ns = end});
     }
     const sw_status st = q->st < 0 ? SW_FAIL(q->st, "%s", q->message) : SW_OK;
     pthread_mutex_unlock(&q->lock);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "run/comm_queue.h"
+#include "run/meter.h"
 #include "run/run.h"
 #include "run/swap.h"
 
@@ -30,8 +31,9 @@ struct sw_executor {
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
     struct sw_transfers transferred;
-    struct sw_swap *swap; /* the disk's tier; NULL = none */
-    double *scalars;      /* device [SW_SCALAR_COUNT] */
+    struct sw_meter meter; /* time and bytes by queue */
+    struct sw_swap *swap;  /* the disk's tier; NULL = none */
+    double *scalars;       /* device [SW_SCALAR_COUNT] */
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
     int n_active;
@@ -242,16 +244,48 @@ static sw_status pull_scalars(struct sw_executor *ex)
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }
 
-static sw_status launch(struct sw_executor *ex, struct step *step)
+static int index_of(const struct sw_executor *ex, const struct sw_program *program)
 {
-    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    return (int)(program - ex->plan->programs);
+}
+
+/* Computation stood still for work that it did itself, and that is another queue's. */
+static void note_inline(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                        int64_t begin)
+{
+    sw_meter_waited(&ex->meter, &(struct sw_span){.queue = program->instrs[i].queue,
+                                                  .program = index_of(ex, program),
+                                                  .instr = i,
+                                                  .begin_ns = begin,
+                                                  .end_ns = sw_now_ns()});
+}
+
+static sw_status launch(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    struct step *step = &ex->programs[index_of(ex, program)].steps[i];
+    const bool timed = ex->options.profile || ex->meter.trace;
+    const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
                             step->workspace, ex->scalars));
-    if (ex->options.profile) {
+    if (timed) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
-        step->ns += sw_now_ns() - begin;
+        const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
+                                     .program = index_of(ex, program),
+                                     .instr = i,
+                                     .begin_ns = begin,
+                                     .end_ns = sw_now_ns()};
+        step->ns += span.end_ns - begin;
+        sw_meter_ran(&ex->meter, &span);
     }
     return SW_OK;
+}
+
+/* In front of instruction i, until collective `until` is done. */
+static sw_status wait_for_comm(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                               int32_t until)
+{
+    const struct sw_waiter waiter = {&ex->meter, index_of(ex, program), i};
+    return sw_comm_queue_wait(ex->comm_queue, until, &waiter);
 }
 
 /* Starts a group, or runs it when it blocks. What it reads has been computed. */
@@ -265,6 +299,8 @@ static sw_status start_group(struct sw_executor *ex, const struct sw_program *pr
     }
     const struct sw_comm_job job = {
         .program = program,
+        .i_program = index_of(ex, program),
+        .meter = &ex->meter,
         .calls = &loaded->calls[i],
         .instr = i,
         .n = instr->group,
@@ -274,8 +310,11 @@ static sw_status start_group(struct sw_executor *ex, const struct sw_program *pr
     };
     SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
     if (instr->blocking || inline_too || ex->options.serial) {
-        SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
-        return sw_collectives_run(ex->options.comm, &job, ex->items);
+        SW_TRY(wait_for_comm(ex, program, i, INT32_MAX));
+        const int64_t begin = sw_now_ns();
+        SW_TRY(sw_collectives_run(ex->options.comm, &job, ex->items));
+        note_inline(ex, program, i, begin);
+        return SW_OK;
     }
     sw_comm_queue_issue(ex->comm_queue, &job);
     return SW_OK;
@@ -286,7 +325,6 @@ static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, siz
                                   size_t bytes, bool in)
 {
     if (tier == SW_TIER_DISK) {
-        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         return in ? sw_swap_read(ex->swap, at, here, bytes)
                   : sw_swap_write(ex->swap, at, here, bytes);
     }
@@ -302,34 +340,47 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     const bool in = op->kind == SW_OP_LOAD;
     const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
     const size_t bytes = sw_value_bytes(home);
-    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    if (home->tier == SW_TIER_DISK) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+    }
+    const int64_t begin = sw_now_ns();
     SW_TRY(transfer_in_tier(ex, (enum sw_tier)home->tier, sw_program_address(program, op->in[0]),
                             in ? step->out[0] : step->in[1], bytes, in));
     (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
-    if (ex->options.profile) {
+    if (ex->options.profile || ex->meter.trace) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
-        step->ns += sw_now_ns() - begin;
     }
+    const struct sw_span span = {.queue = program->instrs[i].queue,
+                                 .program = index_of(ex, program),
+                                 .instr = i,
+                                 .bytes_in = in ? (int64_t)bytes : 0,
+                                 .bytes_out = in ? 0 : (int64_t)bytes,
+                                 .begin_ns = begin,
+                                 .end_ns = sw_now_ns()};
+    step->ns += span.end_ns - begin;
+    sw_meter_ran(&ex->meter, &span);
+    sw_meter_waited(&ex->meter, &span); /* nothing else ran meanwhile */
     return SW_OK;
 }
 
 /* A skipped instruction waits, too: the memory map counts on it. */
-static sw_status wait_for(struct sw_executor *ex, const struct sw_instr *instr)
+static sw_status wait_for(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
-    return instr->waits[0] >= 0 ? sw_comm_queue_wait(ex->comm_queue, instr->waits[0]) : SW_OK;
+    const int32_t until = program->instrs[i].waits[0];
+    return until >= 0 ? wait_for_comm(ex, program, i, until) : SW_OK;
 }
 
 static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
-    SW_TRY(wait_for(ex, instr));
+    SW_TRY(wait_for(ex, program, i));
     if (sw_op_is_collective(op->kind)) {
         SW_TRY(start_group(ex, program, i, false));
     } else if (sw_op_is_transfer(op->kind)) {
         SW_TRY(move(ex, program, i));
     } else {
-        const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
+        const sw_status st = launch(ex, program, i);
         if (st < 0) {
             return sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
                                   program->graph->scopes[op->scope].name);
@@ -363,9 +414,9 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
     bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
-        SW_TRY(skipped ? wait_for(ex, &program->instrs[i]) : run_step(ex, program, i));
+        SW_TRY(skipped ? wait_for(ex, program, i) : run_step(ex, program, i));
         if (i == last && ex->comm_queue) {
-            SW_TRY(sw_comm_queue_wait(ex->comm_queue, INT32_MAX));
+            SW_TRY(wait_for_comm(ex, program, i, INT32_MAX));
         }
         if (!skipped && ex->options.verify) {
             note_step(ex, program, i);
@@ -377,7 +428,9 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
 
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
+    const int64_t begun = sw_meter_begin(&ex->meter);
     const sw_status st = run_segment(ex, i_program, segment);
+    sw_meter_end(&ex->meter, begun);
     if (st < 0 && ex->comm_queue) {
         sw_comm_queue_stop(ex->comm_queue);
     }
@@ -387,6 +440,7 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
+    const int64_t begun = sw_meter_begin(&ex->meter);
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
         const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
@@ -396,6 +450,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
             SW_TRY(move(ex, program, i)); /* what the others gather from here */
         }
     }
+    sw_meter_end(&ex->meter, begun);
     return SW_OK;
 }
 
@@ -411,6 +466,17 @@ void sw_executor_comm_times(const struct sw_executor *ex, int64_t *out_busy_ns,
     if (ex->comm_queue) {
         sw_comm_queue_times(ex->comm_queue, out_busy_ns, out_waited_ns);
     }
+}
+
+void sw_executor_queue_times(const struct sw_executor *ex,
+                             struct sw_queue_times out[SW_QUEUE_COUNT])
+{
+    sw_meter_read(&ex->meter, out);
+}
+
+void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)
+{
+    ex->meter.trace = trace;
 }
 
 void sw_executor_set_active(struct sw_executor *ex, int n)
