@@ -374,6 +374,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     const struct sw_executor_options options = {
         .swap = swap_of(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
+    SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
@@ -409,6 +410,7 @@ void sw_close(sw_engine *e)
     if (!e) {
         return;
     }
+    sw_engine_close_trace(e);
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);

@@ -487,6 +487,7 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
     SW_TRY(save_tokenizer(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
@@ -511,7 +512,13 @@ static void print_head(const struct job *job)
 
 static sw_status finish(struct job *job, bool stopped)
 {
+    SW_TRY(sw_engine_finish_trace(job->engine));
     SW_TRY(save(job));
+    if (job->engine->trace.written) {
+        fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->engine->config->spillway.trace,
+                (long long)job->engine->trace.first,
+                (long long)sw_min_i64(job->engine->trace.last, job->engine->step));
+    }
     if (stopped) {
         fprintf(job->out, "stopped at step %lld with a checkpoint; --resume goes on from it\n",
                 (long long)job->engine->step);

@@ -111,5 +111,5 @@ int64_t sw_trace_dropped(const struct sw_trace *trace);
 /* Appends the events as JSON objects with commas between them, as Perfetto and Chrome read them: process `rank`, a
  * thread for each queue, counters of planned bytes; time counts from base_ns. While nothing is recorded. */
 sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, struct sw_str *out);
-/* The whole file, of the rendered events of n ranks. */
+/* The whole file, of the rendered events of n ranks; NULL or "" = none of that rank. */
 void sw_trace_document(const char *const *ranks, int n, struct sw_str *out);

@@ -404,9 +404,13 @@ sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, str
 void sw_trace_document(const char *const *ranks, int n, struct sw_str *out)
 {
     sw_str_puts(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    const char *between = "";
     for (int r = 0; r < n; r++) {
-        sw_str_puts(out, r > 0 ? ",\n" : "");
-        sw_str_puts(out, ranks[r]);
+        if (ranks[r] && *ranks[r]) {
+            sw_str_puts(out, between);
+            sw_str_puts(out, ranks[r]);
+            between = ",\n";
+        }
     }
     sw_str_puts(out, "\n]}\n");
 }
