@@ -88,6 +88,13 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
+/* Where the plan's disk tier lies. */
+struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
+
+/* ---- predict.c ---- */
+/* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
+void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
+
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);
 /* The run ends with this step. SW_E_CONFIG: none of the steps of the trace is in it. */
