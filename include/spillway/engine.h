@@ -67,7 +67,7 @@ struct sw_engine_options {
     bool no_dropout;     /* training programs leave dropout out */
     int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
     bool verify;             /* checks the plan while it runs; slow */
-    bool profile;            /* measures every instruction */
+    bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
 };
 

@@ -85,6 +85,39 @@ static void measured_are_the_others(void **state)
     closedir(dir);
 }
 
+/* What one rank of several moves, at the stage that offloads and at those that cannot. */
+static void stages_say_what_they_move(void **state)
+{
+    (void)state;
+    char set[128], *text = NULL;
+    const char *sets[] = {"zero_optimization.stage=3",
+                          "zero_optimization.offload_optimizer.device=nvme", set};
+    struct sw_json_doc *doc = NULL;
+    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+                       "\"params\": {\"lr\": 0.001}}}",
+        .model = "gpt2-tiny",
+        .seq_len = 8,
+        .sets = sets,
+        .n_sets = 3};
+    if (sw_plan_stages_text(&options, 2, true, &text) < 0 ||
+        sw_json_parse("stages", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const struct sw_json *stages = sw_json_get(sw_json_root(doc), "stages");
+    for (const struct sw_json *s = stages->first; s; s = s->next) {
+        const int64_t held = sw_json_get(s, "disk_bytes")->integer;
+        const int64_t written = sw_json_get(s, "moved_to_disk")->integer;
+        assert_int_equal(written > 0, sw_json_get(s, "stage")->integer == 3);
+        assert_int_equal(sw_json_get(s, "moved_from_disk")->integer, written);
+        assert_true(written <= held); /* which is in whole sectors */
+        assert_int_equal(sw_json_get(s, "moved_to_host")->integer, 0);
+    }
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -103,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_rates_are_taken),
         cmocka_unit_test(measured_are_the_others),
+        cmocka_unit_test(stages_say_what_they_move),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
