@@ -47,6 +47,7 @@ struct rank {
     struct sw_transfers moved[2];
     struct sw_queue_times times[2][SW_QUEUE_COUNT];
     int64_t sent[2], dropped[2], peak[2];
+    int64_t n_allocs;                    /* while it recorded; of the process */
     int64_t expected[2][SW_QUEUE_COUNT]; /* events of a step */
 };
 
@@ -113,6 +114,7 @@ static sw_status work(void *ctx, sw_comm *comm)
     struct sw_executor *ex = NULL;
     struct sw_trace *trace = NULL;
     struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    struct sw_alloc_stats stats;
     sw_status st = SW_OK;
     sw_nvme_options_init(&options.swap.nvme);
     SW_TRY_OR(close, build(&spec.graph));
@@ -142,6 +144,10 @@ static sw_status work(void *ctx, sw_comm *comm)
     const int64_t sent = sent_by(comm), base = sw_now_ns();
     sw_executor_transferred(ex, &before);
     sw_executor_queue_times(ex, times);
+    if (ranks == 1) {
+        sw_alloc_get_stats(&stats);
+        r->n_allocs = -stats.n_calls;
+    }
     sw_executor_trace(ex, trace);
     for (int64_t n = 2; n < 2 + STEPS; n++) {
         const int64_t begin = sw_now_ns();
@@ -149,6 +155,10 @@ static sw_status work(void *ctx, sw_comm *comm)
         sw_trace_step(trace, n, begin, sw_now_ns());
     }
     sw_executor_trace(ex, NULL);
+    if (ranks == 1) {
+        sw_alloc_get_stats(&stats);
+        r->n_allocs += stats.n_calls;
+    }
     r->sent[rank] = sent_by(comm) - sent;
     sw_executor_transferred(ex, &r->moved[rank]);
     sw_executor_queue_times(ex, r->times[rank]);
@@ -358,6 +368,7 @@ static void every_instruction_is_there_once(void **state)
             for (int k = 0; k < ranks; k++) {
                 check(&r, k, &seen[k]);
             }
+            assert_int_equal(r.n_allocs, 0);
             assert_int_equal(seen[0].events[SW_QUEUE_COMM] > 0, ranks > 1);
             assert_int_equal(seen[0].events[SW_QUEUE_DISK] > 0, tiers[i][0] == SW_TIER_DISK);
         }
@@ -375,11 +386,48 @@ static void what_finds_no_place_is_counted(void **state)
     assert_true(r.dropped[0] >= r.expected[0][SW_QUEUE_COMPUTE] + r.expected[0][SW_QUEUE_DISK]);
 }
 
+/* A trace that found no memory leaves none behind, and says so. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    const struct sw_cpu_options cpu = {.n_threads = 1};
+    struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    struct sw_device *dev = NULL;
+    struct sw_plan *plan = NULL;
+    struct sw_alloc_stats before, after;
+    assert_int_equal(sw_device_open_cpu(&cpu, &dev), SW_OK);
+    assert_int_equal(build(&spec.graph), SW_OK);
+    const struct sw_plan_options options = {
+        .query = query, .query_ctx = dev, .micro_batches = ROUNDS, .rule = &adam};
+    assert_int_equal(sw_plan_open(&spec, 1, &options, &plan), SW_OK);
+    sw_alloc_get_stats(&before);
+    for (int n = 1;; n++) {
+        struct sw_trace *trace = NULL;
+        struct sw_str text = {0};
+        sw_alloc_fail_nth(n);
+        sw_status st = sw_trace_open(plan, STEPS, ROUNDS, &trace);
+        st = st < 0 ? st : sw_trace_render(trace, 0, 0, &text);
+        sw_alloc_fail_nth(0);
+        sw_str_fini(&text);
+        sw_trace_close(trace);
+        if (st == SW_OK) {
+            assert_true(n > SW_QUEUE_COUNT);
+            break;
+        }
+        assert_int_equal(st, SW_E_NOMEM);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+    sw_plan_close(plan);
+    sw_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_is_there_once),
         cmocka_unit_test(what_finds_no_place_is_counted),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
