@@ -174,10 +174,11 @@ static double serial_ns(const sw_engine *e)
 static void note_times(struct training *t, sw_engine **engines, int rank, int64_t round)
 {
     for (int w = OVERLAPPED; w < WAYS; w++) {
-        struct sw_queue_times times;
-        sw_executor_queue_times(engines[w]->executor, SW_QUEUE_COMM, &times);
-        t->busy[w][rank][round + 1] = w < SERIAL ? (double)times.busy_ns : serial_ns(engines[w]);
-        t->waited[w][rank][round + 1] = (double)times.waited_ns;
+        struct sw_queue_times times[SW_QUEUE_COUNT];
+        sw_executor_queue_times(engines[w]->executor, times);
+        const struct sw_queue_times *comm = &times[SW_QUEUE_COMM];
+        t->busy[w][rank][round + 1] = w < SERIAL ? (double)comm->busy_ns : serial_ns(engines[w]);
+        t->waited[w][rank][round + 1] = (double)comm->waited_ns;
     }
 }
 

@@ -67,7 +67,7 @@ struct sw_engine_options {
     bool no_dropout;     /* training programs leave dropout out */
     int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
     bool verify;             /* checks the plan while it runs; slow */
-    bool profile;            /* measures every instruction */
+    bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
 };
 
@@ -172,6 +172,18 @@ SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool j
  * nothing is opened. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
+/* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s,
+ * "copy=20", "disk_read=2", "disk_write=1", "comm=1.2" in GB/s), or measured within seconds on this machine. */
+struct sw_predict_options {
+    const char *const *rates; /* [n_rates] */
+    int n_rates;
+    bool measure; /* those that are not given, except comm; else they are unknown */
+    int ranks;    /* this is one of so many; 0 = 1 */
+    bool json;
+};
+/* SW_E_ARG: no such rate. The caller's: sw_text_free. */
+SW_API sw_status sw_plan_predict_text(const struct sw_engine_options *options,
+                                      const struct sw_predict_options *predict, char **out);
 /* What DeepSpeed's memory estimators say of ZeRO 2 and 3: formulas of a few numbers, no plan. */
 struct sw_estimate_options {
     const char *model; /* as for the engine; its weights are not needed. Or NULL .. */

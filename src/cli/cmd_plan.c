@@ -2,14 +2,15 @@
 // spillway plan - what a training would run and how many bytes it takes, without taking them.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "spillway/engine.h"
 
 struct run {
     struct sw_engine_options options;
-    struct words sets;
-    bool brief, json, no_optimizer;
+    struct words sets, rates;
+    bool brief, json, no_optimizer, predict;
     int64_t batch, ranks, stage; /* stage -1: the configuration's */
 };
 
@@ -29,7 +30,7 @@ static int show(const struct command *command, struct run *run)
 {
     struct sw_engine_options *o = &run->options;
     char text[256];
-    char *out = NULL;
+    char *out = NULL, *prediction = NULL;
     sw_engine *engine = NULL;
     snprintf(text, sizeof text,
              "{\"train_micro_batch_size_per_gpu\": %lld, \"optimizer\": {\"type\": \"AdamW\", "
@@ -47,10 +48,21 @@ static int show(const struct command *command, struct run *run)
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
     }
-    if (st >= 0) {
-        printf("%s%s", out, run->json ? "\n" : "");
+    if (st >= 0 && (run->predict || run->rates.n > 0)) {
+        const struct sw_predict_options predict = {.rates = run->rates.items,
+                                                   .n_rates = run->rates.n,
+                                                   .measure = run->predict,
+                                                   .ranks = (int)run->ranks,
+                                                   .json = run->json};
+        st = sw_plan_predict_text(o, &predict, &prediction);
+    }
+    if (st >= 0 && run->json && prediction) { /* one object: before its closing brace */
+        printf("%.*s,\"prediction\":%s}\n", (int)strlen(out) - 1, out, prediction);
+    } else if (st >= 0) {
+        printf("%s%s", out, run->json ? "\n" : prediction ? prediction : "");
     }
     sw_text_free(out);
+    sw_text_free(prediction);
     sw_close(engine);
     return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
 }
@@ -73,6 +85,12 @@ int sw_cmd_plan(int argc, char **argv)
         {"--ranks", FLAG_INT, &run.ranks, "R",
          "bytes held and sent by one of R ranks, for every ZeRO stage", 0},
         {"--stage", FLAG_INT, &run.stage, "S", "ZeRO stage, instead of the configuration's", 0},
+        {"--predict", FLAG_BOOL, &run.predict, NULL,
+         "estimate a step's time; measures this machine and its disk for some seconds", 0},
+        {"--rates", FLAG_LIST, &run.rates, "NAME=N",
+         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, comm "
+         "(GB/s)",
+         true},
         {"--summary", FLAG_BOOL, &run.brief, NULL, "leave out the instructions", 0},
         {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
     };
@@ -92,6 +110,7 @@ int sw_cmd_plan(int argc, char **argv)
     }
     status = status < 0 ? show(&command, &run) : status;
     cli_free_words(&run.sets);
+    cli_free_words(&run.rates);
     free(edit);
     return status;
 }

@@ -18,6 +18,40 @@ static void on_signal(int signal_number)
     stop_asked = 1;
 }
 
+enum { PATH_CAP = 4096 };
+
+/* As a JSON string: what looks like a number is a name, too. */
+static void quote(const char *path, char *out)
+{
+    *out++ = '"';
+    for (; *path; path++) {
+        if (*path == '"' || *path == '\\') {
+            *out++ = '\\';
+        }
+        *out++ = *path;
+    }
+    *out++ = '"';
+    *out = '\0';
+}
+
+/* "2:4", or "3" for one step. */
+static bool steps_of(const char *text, long long *first, long long *last)
+{
+    int end = 0;
+    if (sscanf(text, "%18lld%n", first, &end) != 1) {
+        return false;
+    }
+    *last = *first;
+    if (text[end] == ':') {
+        const char *more = text + end + 1;
+        if (sscanf(more, "%18lld%n", last, &end) != 1) {
+            return false;
+        }
+        text = more;
+    }
+    return text[end] == '\0' && *first >= 1 && *last >= *first;
+}
+
 static const char *const dtype_names[] = {"f32", "bf16", "f16"};
 /* enum sw_dtype of each name */
 static const int dtypes[] = {0, 2, 3};
@@ -27,6 +61,7 @@ int sw_cmd_train(int argc, char **argv)
     struct sw_train_options o = {.export_dtype = -1};
     struct words data = {0}, val_data = {0}, sets = {0};
     const char *dtype = NULL, *device_memory = NULL, *host_memory = NULL;
+    const char *trace = NULL, *trace_steps = NULL;
     int64_t seed = -1, threads = -1;
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET",
@@ -59,6 +94,10 @@ int sw_cmd_train(int argc, char **argv)
         {"--export-dtype", FLAG_TEXT, &dtype, "f32|bf16|f16", "of OUTPUT/model (as it came)", 0},
         {"--no-export", FLAG_BOOL, &o.no_export, NULL, "leave out OUTPUT/model", 0},
         {"--profile", FLAG_BOOL, &o.profile, NULL, "a table of time by operation at the end", 0},
+        {"--trace", FLAG_TEXT, &trace, "FILE",
+         "what ran when, of some steps and all ranks, for ui.perfetto.dev", 0},
+        {"--trace-steps", FLAG_TEXT, &trace_steps, "A:B",
+         "steps of the trace (from the second of the run, three)", 0},
         {"--ranks", FLAG_INT, &o.ranks, "R", "data-parallel ranks, as threads of this process (1)",
          0},
         {"--deadline", FLAG_REAL, &o.deadline_s, "S",
@@ -69,8 +108,9 @@ int sw_cmd_train(int argc, char **argv)
         "train", "--model M --data FILE.. --output DIR --steps N [..]",
         "Trains or fine-tunes a model and leaves a Hugging Face folder in DIR/model.", flags,
         (int)(sizeof flags / sizeof flags[0])};
-    char *owned[4] = {0};
-    char text[32];
+    char *owned[7] = {0};
+    char text[32], quoted[2 * PATH_CAP + 3];
+    long long first = 0, last = 0;
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && dtype) {
         for (int i = 0; i < 3; i++) {
@@ -80,6 +120,17 @@ int sw_cmd_train(int argc, char **argv)
             status = cli_fail(&command, CLI_REFUSED,
                               "--export-dtype: wanted f32, bf16 or f16, got %s", dtype);
         }
+    }
+    if (status < 0 && trace_steps && !steps_of(trace_steps, &first, &last)) {
+        status = cli_fail(&command, CLI_REFUSED,
+                          "--trace-steps: wanted A:B with 1 <= A <= B, or one step, got \"%s\"",
+                          trace_steps);
+    }
+    if (status < 0 && trace_steps && !trace) {
+        status = cli_fail(&command, CLI_REFUSED, "--trace-steps wants --trace, the file");
+    }
+    if (status < 0 && trace && (!*trace || strlen(trace) > PATH_CAP)) {
+        status = cli_fail(&command, CLI_REFUSED, "--trace: that is no name of a file");
     }
     /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
     bool good = true;
@@ -95,6 +146,16 @@ int sw_cmd_train(int argc, char **argv)
                     cli_add_set(&sets, &owned[2], "spillway.device_memory?", device_memory));
     good = good &&
            (!host_memory || cli_add_set(&sets, &owned[3], "spillway.host_memory?", host_memory));
+    if (trace && status < 0) {
+        quote(trace, quoted);
+        good = good && cli_add_set(&sets, &owned[4], "spillway.trace?", quoted);
+    }
+    if (first > 0) {
+        snprintf(text, sizeof text, "%lld", first);
+        good = good && cli_add_set(&sets, &owned[5], "spillway.trace_first?", text);
+        snprintf(text, sizeof text, "%lld", last);
+        good = good && cli_add_set(&sets, &owned[6], "spillway.trace_last?", text);
+    }
     if (status < 0 && !good) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }

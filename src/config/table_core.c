@@ -477,6 +477,13 @@ static const struct config_field spillway_fields[] = {
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,
         "columns of the vocabulary that the loss holds at a time; 0 = the program's choice", BUILT),
+    STRING("trace", AT(spillway.trace), "null",
+           "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,
+           BUILT),
+    INT("trace_first", AT(spillway.trace_first), "null", 1, HIGHEST,
+        "first step of the trace; null = the second of the run", .flags = FIELD_NULL, BUILT),
+    INT("trace_last", AT(spillway.trace_last), "null", 1, HIGHEST,
+        "last step of the trace; null = two behind the first", .flags = FIELD_NULL, BUILT),
 };
 SECTION(sw_config_table_spillway, "spillway", spillway_fields, 0,
         "keys of this program; DeepSpeed ignores the block");

@@ -31,6 +31,15 @@ struct engine_param {
     const char *file_name;              /* in the folder that it was read from; NULL: its own */
 };
 
+/* Of steps first .. last; see trace.c. */
+struct engine_trace {
+    struct sw_trace *trace;    /* NULL = none */
+    int64_t first, last;       /* 0 = not settled yet */
+    int64_t begin_ns, base_ns; /* of the step under way, of the first one */
+    bool began;                /* a step has begun, in the window or not */
+    bool recording, done, written;
+};
+
 struct sw_engine {
     struct sw_engine_options options; /* strings borrowed only while opening */
     struct sw_config *config;
@@ -56,6 +65,7 @@ struct sw_engine {
     struct sw_plan *plan;
     struct sw_executor *executor;
     struct engine_programs programs;
+    struct engine_trace trace;
     struct engine_param *params;
     struct sw_arena names; /* of file_name */
     int32_t n_params;
@@ -81,6 +91,24 @@ enum { SW_SCRATCH_ELEMS = 1 << 16 };
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
+
+/* Where the plan's disk tier lies. */
+struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
+
+/* ---- predict.c ---- */
+/* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
+void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
+
+/* ---- trace.c ---- */
+sw_status sw_engine_open_trace(struct sw_engine *e);
+/* The run ends with this step. SW_E_CONFIG: none of the steps of the trace is in it. */
+sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step);
+/* Around every step; the second one writes the file after the last step. Collective. */
+void sw_engine_begin_trace(struct sw_engine *e);
+sw_status sw_engine_end_trace(struct sw_engine *e);
+/* Writes what there is, if it is not written yet. Collective. */
+sw_status sw_engine_finish_trace(struct sw_engine *e);
+void sw_engine_close_trace(struct sw_engine *e);
 
 /* ---- estimate.c ---- */
 /* Parameters of the module that owns most. */

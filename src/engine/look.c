@@ -20,10 +20,20 @@ static sw_status give_text(struct sw_str *text, char **out)
 sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **out)
 {
     struct sw_str text = {0};
+    const bool moves = e->programs.train >= 0;
     if (json) {
         sw_plan_print_json(e->plan, &text);
+        if (moves && !text.failed) {
+            text.len--; /* the closing brace */
+            sw_str_putc(&text, ',');
+            sw_engine_print_moves(e, true, &text);
+            sw_str_putc(&text, '}');
+        }
     } else {
         sw_plan_print(e->plan, instructions, &text);
+        if (moves) {
+            sw_engine_print_moves(e, false, &text);
+        }
     }
     return give_text(&text, out);
 }

@@ -222,7 +222,7 @@ static enum sw_tier tier_of(enum sw_offload_device device)
 }
 
 /* One swap file holds both; the folders are those of the optimizer where it is on disk. */
-static struct sw_swap_options swap_of(const struct sw_engine *e)
+struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     const struct sw_config_strings *folders = c->zero.offload_optimizer.device == SW_OFFLOAD_NVME
@@ -387,8 +387,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
     const struct sw_executor_options options = {
-        .swap = swap_of(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
+        .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
+    SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
@@ -424,6 +425,7 @@ void sw_close(sw_engine *e)
     if (!e) {
         return;
     }
+    sw_engine_close_trace(e);
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);

@@ -16,6 +16,7 @@ struct stages {
     int64_t micro_batches;
     struct sw_paper paper;
     struct sw_plan_table tables[N_STAGES];
+    struct sw_transfers moved[N_STAGES]; /* in a step */
 };
 
 /* The stage and the budget that the configuration has. The plans are made without a budget: a table
@@ -77,6 +78,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     out->dtype = e->dtype;
     out->micro_batches = e->micro_batches;
     out->paper = sw_paper_widths(e->dtype, &e->rule);
+    out->moved[stage] = sw_plan_transfers(e->plan, e->rounds);
     const struct sw_plan_options plan = {.ranks = out->ranks,
                                          .stage = stage,
                                          .micro_batches = e->micro_batches,
@@ -216,6 +218,37 @@ static void print_short(const struct stages *s, struct sw_str *out)
     sw_str_putc(out, '\n');
 }
 
+/* Left out where nothing is offloaded. */
+static void print_moved(const struct stages *s, struct sw_str *out)
+{
+    static const struct {
+        const char *label;
+        enum sw_tier tier;
+        bool in;
+    } rows[] = {{"copied from the host", SW_TIER_HOST, true},
+                {"copied to the host", SW_TIER_HOST, false},
+                {"read from the disk", SW_TIER_DISK, true},
+                {"written to the disk", SW_TIER_DISK, false}};
+    double v[N_STAGES], sum = 0;
+    for (int i = 0; i < N_STAGES; i++) {
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            sum += (double)(s->moved[i].in[t] + s->moved[i].out[t]);
+        }
+    }
+    if (sum == 0) {
+        return;
+    }
+    add_head(out, s, "bytes one rank moves in a step");
+    for (size_t k = 0; k < SW_LEN(rows); k++) {
+        for (int i = 0; i < N_STAGES; i++) {
+            const struct sw_transfers *t = &s->moved[i];
+            v[i] = (double)(rows[k].in ? t->in : t->out)[rows[k].tier];
+        }
+        add_part(out, rows[k].label, v);
+    }
+    sw_str_putc(out, '\n');
+}
+
 /* Why what is sent is not what the formula says. */
 static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct sw_str *out)
 {
@@ -281,6 +314,7 @@ static void print_text(const struct stages *s, struct sw_str *out)
     print_held(s, out);
     print_short(s, out);
     sw_str_putc(out, '\n');
+    print_moved(s, out);
     print_sent(s, out);
     sw_str_printf(
         out,
@@ -308,6 +342,11 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
                   states_of(t), t->padding, paper_of(s, stage));
     for (int k = 0; k < SW_TIER_COUNT; k++) {
         sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)k), t->tier_bytes[k]);
+    }
+    for (int k = SW_TIER_HOST; k < SW_TIER_COUNT; k++) {
+        const char *name = sw_tier_name((enum sw_tier)k);
+        sw_str_printf(out, ",\"moved_from_%s\":%lld,\"moved_to_%s\":%lld", name,
+                      (long long)s->moved[stage].in[k], name, (long long)s->moved[stage].out[k]);
     }
     sw_str_puts(out, ",\"sent\":{");
     for (int k = 0; k < SW_SENT_COUNT; k++) {

@@ -40,6 +40,9 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
         return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
                        (long long)e->local);
     }
+    if (e->n_forward == 0) {
+        sw_engine_begin_trace(e);
+    }
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, batch));
     set_round(e, e->n_forward);
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
@@ -169,6 +172,9 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
                        (long long)e->n_backward, (long long)e->local);
     }
+    if (e->local == 0) {
+        sw_engine_begin_trace(e);
+    }
     const sw_status st = run_update(e);
     if (st < 0) {
         e->failed = true;
@@ -191,6 +197,7 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
     report.step = e->step;
     report.applied = e->applied;
     report.samples = e->samples;
+    SW_TRY(sw_engine_end_trace(e));
     SW_TRY(sw_scaler_update(&e->scaler, report.skipped));
     if (out) {
         *out = report;

@@ -13,6 +13,7 @@
 #include "data/data.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
+#include "engine/queues.h"
 #include "launch/launch.h"
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
@@ -35,6 +36,7 @@ struct job {
     struct sw_batch *batches;  /* [local] */
     int64_t first_step;
     double began_s, val_loss, loss;
+    struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
     int64_t saved_step;
 };
 
@@ -339,10 +341,16 @@ static void format_eta(double seconds, char *buf, size_t cap)
     }
 }
 
-static void print_step(struct job *job, const struct sw_step_report *r, double seconds)
+static bool has_disk(const struct job *job)
+{
+    return sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0;
+}
+
+static void print_step(struct job *job, const struct sw_step_report *r, const struct queue_use *use,
+                       double seconds)
 {
     const struct sw_train_options *o = job->options;
-    char eta[32], device[32], host[32], val[40] = "";
+    char eta[32], device[32], host[32], val[40] = "", queues[128] = "";
     struct sw_alloc_stats stats;
     const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
     format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
@@ -353,13 +361,17 @@ static void print_step(struct job *job, const struct sw_step_report *r, double s
     if (validated) {
         snprintf(val, sizeof val, " val %.4f", job->val_loss);
     }
+    if (has_disk(job)) {
+        sw_queue_use_line(use, queues, sizeof queues);
+    }
     const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
     char text[512];
     snprintf(
         text, sizeof text,
-        "step %lld/%lld eta %s loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s%s",
+        "step %lld/%lld eta %s loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s%s%s",
         (long long)r->step, (long long)o->steps, eta, r->loss, val, r->grad_norm, r->lr,
-        seconds * 1e3, tokens / seconds, device, host, r->skipped ? " (skipped: overflow)" : "");
+        seconds * 1e3, tokens / seconds, device, host, queues,
+        r->skipped ? " (skipped: overflow)" : "");
     sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
                      validated || r->step == o->steps || r->skipped);
 }
@@ -374,7 +386,8 @@ static void json_number(struct sw_str *line, const char *key, double value)
     }
 }
 
-static sw_status write_metrics(struct job *job, const struct sw_step_report *r, double seconds)
+static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
+                               const struct queue_use *use, double seconds)
 {
     struct sw_alloc_stats host;
     sw_alloc_get_stats(&host);
@@ -391,6 +404,12 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r, 
     sw_str_printf(&line, ",\"device_bytes\":%lld,\"host_bytes\":%lld,\"disk_bytes\":%lld",
                   (long long)sw_engine_tier_bytes(job->engine, 0), (long long)host.live_bytes,
                   (long long)sw_engine_tier_bytes(job->engine, 2));
+    if (has_disk(job)) {
+        json_number(&line, "disk_read_gb_s", use->read_gb_s);
+        json_number(&line, "disk_write_gb_s", use->write_gb_s);
+        json_number(&line, "hidden", use->hidden);
+        sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(use->bound));
+    }
     if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
         json_number(&line, "val_loss", job->val_loss);
     }
@@ -408,6 +427,9 @@ static sw_status one_step(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     struct sw_step_report report;
+    struct sw_queue_times before[SW_QUEUE_COUNT], after[SW_QUEUE_COUNT];
+    struct queue_use use;
+    sw_executor_queue_times(job->engine->executor, before);
     const double begin = sw_now_s();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
         const int64_t k = j * job->engine->ranks + job->engine->rank;
@@ -418,6 +440,8 @@ static sw_status one_step(struct job *job)
     }
     SW_TRY(sw_train_batch(job->engine, job->batches, job->local, &report));
     const double seconds = sw_now_s() - begin;
+    sw_executor_queue_times(job->engine->executor, after);
+    sw_queue_use(before, after, &use);
     if (!report.skipped && !isfinite(report.loss)) {
         return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
                        (long long)report.step, report.loss);
@@ -427,10 +451,10 @@ static sw_status one_step(struct job *job)
         SW_TRY(validate(job));
     }
     if (job->leads) {
-        SW_TRY(write_metrics(job, &report, seconds));
+        SW_TRY(write_metrics(job, &report, &use, seconds));
     }
     if (!o->quiet && job->leads) {
-        print_step(job, &report, seconds);
+        print_step(job, &report, &use, seconds);
     }
     if (o->sample_every > 0 && report.step % o->sample_every == 0 && job->tokenizer) {
         SW_TRY(print_sample(job));
@@ -487,6 +511,7 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
     SW_TRY(save_tokenizer(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
@@ -511,7 +536,13 @@ static void print_head(const struct job *job)
 
 static sw_status finish(struct job *job, bool stopped)
 {
+    SW_TRY(sw_engine_finish_trace(job->engine));
     SW_TRY(save(job));
+    if (job->engine->trace.written) {
+        fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->engine->config->spillway.trace,
+                (long long)job->engine->trace.first,
+                (long long)sw_min_i64(job->engine->trace.last, job->engine->step));
+    }
     if (stopped) {
         fprintf(job->out, "stopped at step %lld with a checkpoint; --resume goes on from it\n",
                 (long long)job->engine->step);
@@ -528,6 +559,19 @@ static sw_status finish(struct job *job, bool stopped)
         sw_text_free(text);
     }
     return SW_OK;
+}
+
+/* Of this rank, and all its steps. */
+static void print_queues(struct job *job)
+{
+    struct sw_queue_times now[SW_QUEUE_COUNT];
+    struct queue_use use;
+    struct sw_str text = {0};
+    sw_executor_queue_times(job->engine->executor, now);
+    sw_queue_use(job->began, now, &use);
+    sw_queue_use_report(&use, &text);
+    fputs(sw_str_text(&text), job->out);
+    sw_str_fini(&text);
 }
 
 static void tear_down(struct job *job)
@@ -595,6 +639,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
         print_head(&job);
         *started = true;
         job.began_s = sw_now_s();
+        sw_executor_queue_times(job.engine->executor, job.began);
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
         sw_launch_link_at(job.link, job.engine->step + 1, "training");
@@ -627,6 +672,9 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
             fprintf(out, ", validation loss %.4f", result->val_loss);
         }
         fputc('\n', out);
+        if (has_disk(&job)) {
+            print_queues(&job);
+        }
     }
     tear_down(&job);
     return st;

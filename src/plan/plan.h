@@ -335,3 +335,34 @@ struct sw_plan_table {
 /* Of a plan whose first program trains; the options are those that it was made with. */
 sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_options *options,
                            struct sw_plan_table *out);
+
+/* ---- predict.c: how long a step would take ---- */
+
+enum sw_load {
+    SW_LOAD_PRODUCTS_F32, /* floating-point operations of matrix products and attention, by dtype of the factors, .. */
+    SW_LOAD_PRODUCTS_BF16,
+    SW_LOAD_PRODUCTS_F16,
+    SW_LOAD_OTHER,     /* .. bytes that all other computation reads and writes, .. */
+    SW_LOAD_COPIES_IN, /* .. and copies between host and device, read and written, .. */
+    SW_LOAD_COPIES_OUT,
+    SW_LOAD_DISK_READ, /* .. and the disk, .. */
+    SW_LOAD_DISK_WRITTEN,
+    SW_LOAD_SENT, /* .. and bytes to other ranks */
+    SW_LOAD_COUNT
+};
+const char *sw_load_name(enum sw_load kind);
+enum sw_queue sw_load_queue(enum sw_load kind);
+/* Of an optimizer step of the first program with `rounds` micro-steps; SW_LOAD_SENT stays 0: see
+ * sw_plan_tabulate. */
+void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT]);
+
+struct sw_prediction {
+    double part[SW_LOAD_COUNT];     /* seconds; NaN = there is work and no rate */
+    double seconds[SW_QUEUE_COUNT]; /* of the parts that are known */
+    enum sw_queue bound;            /* the queue with most */
+    double least, most;             /* all others hidden behind it; nothing hidden */
+    bool unknown;                   /* a part is missing */
+};
+/* rates: a second; 0 = unknown */
+void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_COUNT],
+                struct sw_prediction *out);

@@ -94,18 +94,40 @@ static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct 
     return SW_OK;
 }
 
+int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks)
+{
+    int64_t slices = 0;
+    for (int32_t k = 0; k < job->n; k++) {
+        const struct sw_collective_call *call = &job->calls[k];
+        const struct sw_value_info *slice = operand(call, 0);
+        slices +=
+            call->op->kind == SW_OP_REDUCE
+                ? sw_shape_elems(&slice->shape) * (int64_t)sw_dtype_bytes(operand(call, 1)->dtype)
+                : (int64_t)sw_value_bytes(slice);
+    }
+    return slices * (ranks - 1);
+}
+
 sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
                              struct sw_comm_item *items)
 {
-    const int64_t begin = job->ns ? sw_now_ns() : 0;
+    const int64_t begin = sw_now_ns();
     const sw_status st = run_group(comm, job, items);
     if (st < 0) {
         const struct sw_op *op = job->calls[0].op;
         return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, sw_op_name(op),
                               job->program->graph->scopes[op->scope].name);
     }
+    const int64_t bytes = sw_collectives_bytes(job, sw_comm_size(comm)), end = sw_now_ns();
+    sw_meter_ran(job->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,
+                                               .program = job->i_program,
+                                               .instr = job->instr,
+                                               .bytes_in = bytes,
+                                               .bytes_out = bytes,
+                                               .begin_ns = begin,
+                                               .end_ns = end});
     if (job->ns) {
-        *job->ns += sw_now_ns() - begin;
+        *job->ns += end - begin;
     }
     return SW_OK;
 }

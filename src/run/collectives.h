@@ -2,7 +2,7 @@
 // Collectives of a plan on memory that the host can reach. Private to the room.
 #pragma once
 
-#include "run/run.h"
+#include "run/meter.h"
 
 /* Operands of one, fixed when the plan is loaded. */
 struct sw_collective_call {
@@ -15,12 +15,17 @@ struct sw_collective_call {
 /* A group of collectives of a program, which travel together; or a single one. */
 struct sw_comm_job {
     const struct sw_program *program;
+    int i_program;
+    struct sw_meter *meter;
     const struct sw_collective_call *calls; /* [n] borrowed until it is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
     bool first;                             /* the scalar FIRST: accumulators hold nothing yet */
     int n_active;                           /* ranks that contribute to a sum: the first n */
     int64_t *ns;                            /* adds how long it took; NULL = not asked */
 };
+
+/* What the group sends to the other ranks, and receives of them. */
+int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks);
 
 /* items: scratch, [job->n]. A failure has the instruction in front of its message. */
 sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "run/collectives.h"
+#include "run/meter.h"
 #include "run/queues.h"
 #include "run/swap.h"
 
@@ -30,8 +31,9 @@ struct sw_executor {
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
     struct sw_transfers transferred;
-    struct sw_swap *swap; /* the disk's tier; NULL = none */
-    double *scalars;      /* device [SW_SCALAR_COUNT] */
+    struct sw_meter meter; /* time and bytes by queue */
+    struct sw_swap *swap;  /* the disk's tier; NULL = none */
+    double *scalars;       /* device [SW_SCALAR_COUNT] */
     double host_scalars[SW_SCALAR_COUNT];
     struct loaded *programs;
     int n_active;
@@ -267,14 +269,38 @@ static sw_status pull_scalars(struct sw_executor *ex)
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }
 
-static sw_status launch(struct sw_executor *ex, struct step *step)
+static int index_of(const struct sw_executor *ex, const struct sw_program *program)
 {
-    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    return (int)(program - ex->plan->programs);
+}
+
+/* Computation stood still for work that it did itself, and that is another queue's. */
+static void note_inline(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                        int64_t begin)
+{
+    sw_meter_waited(&ex->meter, &(struct sw_span){.queue = program->instrs[i].queue,
+                                                  .program = index_of(ex, program),
+                                                  .instr = i,
+                                                  .begin_ns = begin,
+                                                  .end_ns = sw_now_ns()});
+}
+
+static sw_status launch(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    struct step *step = &ex->programs[index_of(ex, program)].steps[i];
+    const bool timed = ex->options.profile || ex->meter.trace;
+    const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
                             step->workspace, ex->scalars));
-    if (ex->options.profile) {
+    if (timed) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
-        step->ns += sw_now_ns() - begin;
+        const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
+                                     .program = index_of(ex, program),
+                                     .instr = i,
+                                     .begin_ns = begin,
+                                     .end_ns = sw_now_ns()};
+        step->ns += span.end_ns - begin;
+        sw_meter_ran(&ex->meter, &span);
     }
     return SW_OK;
 }
@@ -286,6 +312,8 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
     const struct sw_comm_job job = {
         .program = program,
+        .i_program = index_of(ex, program),
+        .meter = &ex->meter,
         .calls = &loaded->calls[i],
         .instr = i,
         .n = program->instrs[i].group,
@@ -321,7 +349,7 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     const size_t bytes = sw_transfer_bytes(g, op);
     const size_t at =
         sw_program_address(program, op->in[0]) + (size_t)op->attrs.n * sw_dtype_bytes(home->dtype);
-    const int64_t begin = ex->options.profile ? sw_now_ns() : 0;
+    const int64_t begin = sw_now_ns();
     const sw_status st = transfer_in_tier(ex, (enum sw_tier)home->tier, at,
                                           in ? step->out[0] : step->in[1], bytes, in);
     if (st < 0) {
@@ -329,9 +357,15 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
                               home->name ? home->name : "an activation");
     }
     (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
-    if (ex->options.profile) {
-        step->ns += sw_now_ns() - begin;
-    }
+    const struct sw_span span = {.queue = program->instrs[i].queue,
+                                 .program = index_of(ex, program),
+                                 .instr = i,
+                                 .bytes_in = in ? (int64_t)bytes : 0,
+                                 .bytes_out = in ? 0 : (int64_t)bytes,
+                                 .begin_ns = begin,
+                                 .end_ns = sw_now_ns()};
+    step->ns += span.end_ns - begin;
+    sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
 
@@ -351,24 +385,30 @@ static sw_status start(struct sw_executor *ex, const struct sw_program *program,
         return SW_OK; /* left with the first of its group */
     }
     SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
+    const struct sw_waiter waiter = {&ex->meter, index_of(ex, program), i};
     if (here || ex->options.serial) {
-        SW_TRY(sw_queues_drain(ex->queues));
+        SW_TRY(sw_queues_drain(ex->queues, &waiter));
     } else if (instr->blocking) {
-        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX));
+        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX, &waiter));
     } else {
         sw_queues_issue(ex->queues, instr->queue, &(struct sw_queue_job){program, i});
         return SW_OK;
     }
-    return instr->queue == SW_QUEUE_COMM ? collect(ex, program, i, false) : move(ex, program, i);
+    const int64_t begin = sw_now_ns();
+    SW_TRY(instr->queue == SW_QUEUE_COMM ? collect(ex, program, i, false) : move(ex, program, i));
+    note_inline(ex, program, i, begin);
+    return SW_OK;
 }
 
 /* Of the computing thread. A skipped instruction waits, too: the memory map counts on it. */
-static sw_status wait_for(struct sw_executor *ex, const struct sw_instr *instr)
+static sw_status wait_for(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_waiter waiter = {&ex->meter, index_of(ex, program), i};
     const enum sw_queue on = sw_instr_queue(instr);
     for (int q = 1; q < SW_QUEUE_COUNT; q++) {
         if (instr->waits[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
-            SW_TRY(sw_queues_wait(ex->queues, (enum sw_queue)q, instr->waits[q]));
+            SW_TRY(sw_queues_wait(ex->queues, (enum sw_queue)q, instr->waits[q], &waiter));
         }
     }
     return SW_OK;
@@ -378,11 +418,11 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_op *op = &program->graph->ops[instr->op];
-    SW_TRY(wait_for(ex, instr));
+    SW_TRY(wait_for(ex, program, i));
     if (instr->queue != SW_QUEUE_COMPUTE) {
         return start(ex, program, i, false);
     }
-    const sw_status st = launch(ex, &ex->programs[program - ex->plan->programs].steps[i]);
+    const sw_status st = launch(ex, program, i);
     return st >= 0 ? SW_OK
                    : sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
                                     program->graph->scopes[op->scope].name);
@@ -414,9 +454,10 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
     bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
-        SW_TRY(skipped ? wait_for(ex, &program->instrs[i]) : run_step(ex, program, i));
+        SW_TRY(skipped ? wait_for(ex, program, i) : run_step(ex, program, i));
         if (i == last && ex->queues) {
-            SW_TRY(sw_queues_drain(ex->queues));
+            const struct sw_waiter waiter = {&ex->meter, i_program, i};
+            SW_TRY(sw_queues_drain(ex->queues, &waiter));
         }
         if (!skipped && ex->options.verify) {
             note_step(ex, program, i);
@@ -428,7 +469,9 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
 
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
+    const int64_t begun = sw_meter_begin(&ex->meter);
     const sw_status st = run_segment(ex, i_program, segment);
+    sw_meter_end(&ex->meter, begun);
     if (st < 0 && ex->queues) {
         sw_queues_stop(ex->queues);
     }
@@ -441,6 +484,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
                           sizeof ex->host_scalars));
     ex->first = ex->host_scalars[SW_SCALAR_FIRST] != 0;
+    const int64_t begun = sw_meter_begin(&ex->meter);
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
         const struct sw_instr *instr = &program->instrs[i];
@@ -451,6 +495,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
         SW_TRY(instr->queue == SW_QUEUE_COMPUTE ? run_step(ex, program, i)
                                                 : start(ex, program, i, true));
     }
+    sw_meter_end(&ex->meter, begun);
     return pull_scalars(ex);
 }
 
@@ -459,13 +504,15 @@ void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *
     *out = ex->transferred;
 }
 
-void sw_executor_queue_times(const struct sw_executor *ex, enum sw_queue queue,
-                             struct sw_queue_times *out)
+void sw_executor_queue_times(const struct sw_executor *ex,
+                             struct sw_queue_times out[SW_QUEUE_COUNT])
 {
-    *out = (struct sw_queue_times){0};
-    if (ex->queues) {
-        sw_queues_times(ex->queues, queue, out);
-    }
+    sw_meter_read(&ex->meter, out);
+}
+
+void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)
+{
+    ex->meter.trace = trace;
 }
 
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary)

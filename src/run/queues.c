@@ -21,7 +21,6 @@ struct queue {
     int32_t most;
     int64_t n_issued;
     atomic_llong n_done;
-    int64_t busy_ns, waited_ns;
 };
 
 struct sw_queues {
@@ -53,11 +52,8 @@ static void run_job(struct queue *q, const struct sw_queue_job *job)
         return;
     }
     pthread_mutex_unlock(&all->lock);
-    const int64_t begin = sw_now_ns();
     const sw_status st = all->run(all->ctx, q->name, job);
-    const int64_t ns = sw_now_ns() - begin;
     pthread_mutex_lock(&all->lock);
-    q->busy_ns += ns;
     if (st < 0 && atomic_load(&all->st) >= 0) {
         snprintf(all->message, sizeof all->message, "%s", sw_error_message());
         atomic_store(&all->st, (int)st);
@@ -181,7 +177,8 @@ static sw_status status_of(struct sw_queues *all)
     return st < 0 ? SW_FAIL((sw_status)st, "%s", all->message) : SW_OK;
 }
 
-sw_status sw_queues_wait(struct sw_queues *all, enum sw_queue queue, int32_t instr)
+sw_status sw_queues_wait(struct sw_queues *all, enum sw_queue queue, int32_t instr,
+                         const struct sw_waiter *waiter)
 {
     enum { LOOKS = 40 };
     struct queue *q = &all->queues[queue];
@@ -197,17 +194,21 @@ sw_status sw_queues_wait(struct sw_queues *all, enum sw_queue queue, int32_t ins
         while (atomic_load(&q->n_done) < target) {
             pthread_cond_wait(&all->changed, &all->lock);
         }
-        q->waited_ns += sw_now_ns() - begin;
+        sw_meter_waited(waiter->meter, &(struct sw_span){.queue = queue,
+                                                         .program = waiter->i_program,
+                                                         .instr = waiter->instr,
+                                                         .begin_ns = begin,
+                                                         .end_ns = sw_now_ns()});
     }
     const sw_status st = status_of(all);
     pthread_mutex_unlock(&all->lock);
     return st;
 }
 
-sw_status sw_queues_drain(struct sw_queues *all)
+sw_status sw_queues_drain(struct sw_queues *all, const struct sw_waiter *waiter)
 {
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        SW_TRY(sw_queues_wait(all, (enum sw_queue)q, INT32_MAX));
+        SW_TRY(sw_queues_wait(all, (enum sw_queue)q, INT32_MAX, waiter));
     }
     return SW_OK;
 }
@@ -226,9 +227,4 @@ void sw_queues_stop(struct sw_queues *all)
         }
     }
     pthread_mutex_unlock(&all->lock);
-}
-
-void sw_queues_times(const struct sw_queues *all, enum sw_queue queue, struct sw_queue_times *out)
-{
-    *out = (struct sw_queue_times){all->queues[queue].busy_ns, all->queues[queue].waited_ns};
 }

@@ -3,9 +3,15 @@
 // every one after the jobs of other queues that it waits for. Private to the room.
 #pragma once
 
-#include "run/run.h"
+#include "run/meter.h"
 
 struct sw_queues;
+
+struct sw_waiter { /* who stands still meanwhile */
+    struct sw_meter *meter;
+    int i_program;
+    int32_t instr;
+};
 
 struct sw_queue_job {
     const struct sw_program *program; /* borrowed until it is done */
@@ -21,10 +27,9 @@ void sw_queues_close(struct sw_queues *queues);
 void sw_queues_issue(struct sw_queues *queues, enum sw_queue queue, const struct sw_queue_job *job);
 /* Until what was issued to a queue up to instruction `instr` is done; INT32_MAX = all of it. Fails with the first
  * failure of any queue; nothing behind it runs. */
-sw_status sw_queues_wait(struct sw_queues *queues, enum sw_queue queue, int32_t instr);
-sw_status sw_queues_drain(struct sw_queues *queues);
+sw_status sw_queues_wait(struct sw_queues *queues, enum sw_queue queue, int32_t instr,
+                         const struct sw_waiter *waiter);
+sw_status sw_queues_drain(struct sw_queues *queues, const struct sw_waiter *waiter);
 /* After an error elsewhere: what has not begun never does, and what has is waited for, so that the
  * communicator and the arenas are the caller's again. The message of that error stays. */
 void sw_queues_stop(struct sw_queues *queues);
-void sw_queues_times(const struct sw_queues *queues, enum sw_queue queue,
-                     struct sw_queue_times *out);

@@ -51,12 +51,17 @@ void sw_executor_set_active(struct sw_executor *ex, int n);
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
 
-/* Nanoseconds that what a queue ran beside computation took, and that computation waited for it, since opening. */
+/*
+ * Time and bytes of one queue since the executor was opened. Of the thread that computes, the time in segments is
+ * its own busy_ns and the waited_ns of all queues: nothing counts twice.
+ */
 struct sw_queue_times {
-    int64_t busy_ns, waited_ns;
+    int64_t busy_ns;   /* it had work; COMPUTE: segments ran and waited for no other queue */
+    int64_t waited_ns; /* computation stood still for it */
+    int64_t bytes_in, bytes_out; /* transfers: to the device, from it; COMM: received, sent */
 };
-void sw_executor_queue_times(const struct sw_executor *ex, enum sw_queue queue,
-                             struct sw_queue_times *out);
+void sw_executor_queue_times(const struct sw_executor *ex,
+                             struct sw_queue_times out[SW_QUEUE_COUNT]);
 
 /* Scalars travel to the device with the next run; outputs are read back after one. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
@@ -79,3 +84,29 @@ size_t sw_executor_high_water(const struct sw_executor *ex);
 /* profile: nanoseconds instruction i of a program took, summed over runs. */
 int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
 void sw_executor_profile_reset(struct sw_executor *ex);
+
+/* ---- a trace: what ran when ---- */
+
+struct sw_trace;
+
+/*
+ * sw_trace_open - memory for `steps` steps of the plan's first program with `rounds` micro-steps each; what finds no
+ * place in it is counted and left out. Nothing is allocated while it records.
+ *
+ * plan   borrowed; must outlive the trace
+ */
+sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t rounds,
+                        struct sw_trace **out);
+void sw_trace_close(struct sw_trace *trace); /* NULL is fine */
+/* Between runs: what follows is recorded in `trace` (of the same plan; borrowed); NULL = no more. An instruction is
+ * an event of its queue, collectives that travel together are one; waiting for another queue is one of COMPUTE. */
+void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace);
+/* A step as a whole, by sw_now_ns. */
+void sw_trace_step(struct sw_trace *trace, int64_t step, int64_t begin_ns, int64_t end_ns);
+int64_t sw_trace_events(const struct sw_trace *trace); /* of instructions */
+int64_t sw_trace_dropped(const struct sw_trace *trace);
+/* Appends the events as JSON objects with commas between them, as Perfetto and Chrome read them: process `rank`, a
+ * thread for each queue, counters of planned bytes; time counts from base_ns. While nothing is recorded. */
+sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, struct sw_str *out);
+/* The whole file, of the rendered events of n ranks; NULL or "" = none of that rank. */
+void sw_trace_document(const char *const *ranks, int n, struct sw_str *out);

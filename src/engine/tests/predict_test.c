@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions through the engine: seconds are work by the given rates, comm counts with several ranks, and what
+// a measurement leaves on the disk is nothing.
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json/json.h"
+#include "spillway/engine.h"
+#include "support/test.h"
+
+static char folder[64];
+
+static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
+{
+    static const char config[] =
+        "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+        "{\"lr\": 0.001}}, \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": "
+        "{\"device\": \"nvme\"}}}";
+    char set[128], *text = NULL;
+    const char *sets[] = {set};
+    struct sw_json_doc *doc = NULL;
+    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .sets = sets, .n_sets = 1};
+    if (sw_plan_predict_text(&options, wanted, &text) < 0 ||
+        sw_json_parse("prediction", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    sw_text_free(text);
+    return doc;
+}
+
+static double at(struct sw_json_doc *doc, const char *path)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(doc), path);
+    assert_non_null(value);
+    return value->type == SW_JSON_NULL ? NAN : value->number;
+}
+
+static void given_rates_are_taken(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"f32=2", "copy=4", "disk_read=0.5", "disk_write=0.25",
+                                        "comm=0.125"};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const struct sw_predict_options wanted = {
+            .rates = rates, .n_rates = 5, .ranks = ranks, .json = true};
+        struct sw_json_doc *doc = ask(&wanted);
+        const double f32 = at(doc, "parts.products_f32.work") / 2e9;
+        const double other = at(doc, "parts.other.work") / 4e9;
+        const double read = at(doc, "parts.disk_read.work") / 0.5e9;
+        const double written = at(doc, "parts.disk_written.work") / 0.25e9;
+        const double sent = at(doc, "parts.sent.work") / 0.125e9;
+        assert_true(f32 > 0 && other > 0 && read > 0);
+        assert_int_equal(sent > 0, ranks > 1);
+        assert_true(fabs(at(doc, "seconds.compute") - (f32 + other)) < 1e-12);
+        assert_true(fabs(at(doc, "seconds.disk") - (read + written)) < 1e-12);
+        assert_true(fabs(at(doc, "seconds.comm") - sent) < 1e-12);
+        assert_true(fabs(at(doc, "sum_seconds") - (f32 + other + read + written + sent)) < 1e-12);
+        assert_true(at(doc, "least_seconds") <= at(doc, "sum_seconds"));
+        assert_true(at(doc, "least_seconds") >= at(doc, "seconds.disk"));
+        assert_false(sw_json_get(sw_json_root(doc), "unknown")->boolean);
+        sw_json_close(doc);
+    }
+}
+
+static void measured_are_the_others(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"f32=2", "copy=4"};
+    const struct sw_predict_options wanted = {
+        .rates = rates, .n_rates = 2, .measure = true, .ranks = 2, .json = true};
+    struct sw_json_doc *doc = ask(&wanted);
+    assert_true(at(doc, "parts.products_f32.rate") == 2e9);
+    assert_true(at(doc, "parts.disk_read.rate") > 0 && at(doc, "parts.disk_written.rate") > 0);
+    assert_true(isnan(at(doc, "parts.sent.rate"))); /* nobody is there to measure with */
+    assert_true(sw_json_get(sw_json_root(doc), "unknown")->boolean);
+    sw_json_close(doc);
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        assert_true(entry->d_name[0] == '.');
+    }
+    closedir(dir);
+}
+
+/* What one rank of several moves, at the stage that offloads and at those that cannot. */
+static void stages_say_what_they_move(void **state)
+{
+    (void)state;
+    char set[128], *text = NULL;
+    const char *sets[] = {"zero_optimization.stage=3",
+                          "zero_optimization.offload_optimizer.device=nvme", set};
+    struct sw_json_doc *doc = NULL;
+    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+                       "\"params\": {\"lr\": 0.001}}}",
+        .model = "gpt2-tiny",
+        .seq_len = 8,
+        .sets = sets,
+        .n_sets = 3};
+    if (sw_plan_stages_text(&options, 2, true, &text) < 0 ||
+        sw_json_parse("stages", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const struct sw_json *stages = sw_json_get(sw_json_root(doc), "stages");
+    for (const struct sw_json *s = stages->first; s; s = s->next) {
+        const int64_t held = sw_json_get(s, "disk_bytes")->integer;
+        const int64_t written = sw_json_get(s, "moved_to_disk")->integer;
+        assert_int_equal(written > 0, sw_json_get(s, "stage")->integer == 3);
+        assert_int_equal(sw_json_get(s, "moved_from_disk")->integer, written);
+        assert_true(written <= held); /* which is in whole sectors */
+        assert_int_equal(sw_json_get(s, "moved_to_host")->integer, 0);
+    }
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-predict-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_rates_are_taken),
+        cmocka_unit_test(measured_are_the_others),
+        cmocka_unit_test(stages_say_what_they_move),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

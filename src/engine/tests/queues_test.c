@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of what the queues did: rates, hidden share, and what bound a step, of given times.
+#include <string.h>
+
+#include "engine/queues.h"
+#include "support/test.h"
+
+enum { MS = 1000000 };
+
+static void numbers_are_those_of_the_difference(void **state)
+{
+    (void)state;
+    struct sw_queue_times before[SW_QUEUE_COUNT] = {0}, after[SW_QUEUE_COUNT] = {0};
+    struct queue_use use;
+    before[SW_QUEUE_READ] = (struct sw_queue_times){.busy_ns = 7, .waited_ns = 5, .bytes_in = 3};
+    after[SW_QUEUE_COMPUTE].busy_ns = 50 * MS;
+    after[SW_QUEUE_COMM].busy_ns = 40 * MS;
+    after[SW_QUEUE_COMM].waited_ns = 10 * MS;
+    after[SW_QUEUE_H2D].busy_ns = 20 * MS;
+    after[SW_QUEUE_READ] = (struct sw_queue_times){
+        .busy_ns = 7 + 40 * MS, .waited_ns = 5 + 20 * MS, .bytes_in = 3 + 80 * MS};
+    after[SW_QUEUE_WRITE] = (struct sw_queue_times){.busy_ns = 20 * MS, .bytes_out = 10 * MS};
+    sw_queue_use(before, after, &use);
+    assert_true(fabs(use.read_gb_s - 2) < 1e-12);
+    assert_true(fabs(use.write_gb_s - 0.5) < 1e-12);
+    assert_true(fabs(use.hidden - 0.75) < 1e-12); /* 20 of 80 ms were waited for */
+    assert_int_equal(use.bound, SW_QUEUE_COMPUTE);
+    assert_true(fabs(use.share[SW_QUEUE_COMPUTE] - 50.0 / 80) < 1e-12);
+    assert_true(fabs(use.share[SW_QUEUE_READ] - 20.0 / 80) < 1e-12);
+    assert_true(use.share[SW_QUEUE_H2D] == 0);
+    char line[128];
+    sw_queue_use_line(&use, line, sizeof line);
+    assert_string_equal(line, " disk read 2.00 write 0.50 GB/s hidden 75% bound compute");
+    struct sw_str text = {0};
+    sw_queue_use_report(&use, &text);
+    assert_string_equal(sw_str_text(&text),
+                        "disk: read 76.3 MiB at 2.00 GB/s, written 9.5 MiB at 0.50 GB/s; 75% of "
+                        "transfers hidden; bound by compute: compute 62%, waiting for comm 12%, "
+                        "waiting for read 25%\n");
+    sw_str_fini(&text);
+}
+
+static void the_longest_wait_binds(void **state)
+{
+    (void)state;
+    struct sw_queue_times before[SW_QUEUE_COUNT] = {0}, after[SW_QUEUE_COUNT] = {0};
+    struct queue_use use;
+    sw_queue_use(before, after, &use);
+    assert_int_equal(use.bound, SW_QUEUE_COMPUTE);
+    assert_true(isnan(use.hidden)); /* there was nothing to hide */
+    after[SW_QUEUE_COMPUTE].busy_ns = 5;
+    after[SW_QUEUE_WRITE].busy_ns = after[SW_QUEUE_WRITE].waited_ns = 6;
+    after[SW_QUEUE_COMM].busy_ns = 100; /* beside computation: it binds nothing */
+    sw_queue_use(before, after, &use);
+    assert_int_equal(use.bound, SW_QUEUE_WRITE);
+    assert_true(use.hidden == 0);
+    after[SW_QUEUE_WRITE].waited_ns = 9; /* a wait may begin before the work does */
+    sw_queue_use(before, after, &use);
+    assert_true(use.hidden == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_those_of_the_difference),
+        cmocka_unit_test(the_longest_wait_binds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

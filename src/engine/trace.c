@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace of a window of steps: when it begins and ends, and the one file that rank 0 writes of what all ranks
+// recorded. The file stands, without events, from the start: a path that cannot be written is refused then. A trace
+// that cannot be written later is a warning: it is not worth a training.
+#include <string.h>
+#include <time.h>
+
+#include "engine/engine.h"
+
+enum { DEFAULT_STEPS = 3 };
+
+static sw_status write_parts(const struct sw_engine *e, const char *const *parts, int n)
+{
+    struct sw_str text = {0};
+    sw_trace_document(parts, n, &text);
+    const sw_status st = text.failed
+                             ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of a trace")
+                             : sw_file_write_atomic(e->config->spillway.trace, text.ptr, text.len);
+    sw_str_fini(&text);
+    return st < 0 ? sw_fail_prefix(st, "spillway.trace") : st;
+}
+
+sw_status sw_engine_open_trace(struct sw_engine *e)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    struct engine_trace *t = &e->trace;
+    if (!c->trace || !*c->trace) {
+        return c->trace_first > 0 || c->trace_last > 0
+                   ? SW_FAIL(SW_E_CONFIG, "spillway.trace_first and spillway.trace_last want "
+                                          "spillway.trace, the file (--trace)")
+                   : SW_OK;
+    }
+    if (e->programs.train < 0) {
+        return SW_OK;
+    }
+    t->last = c->trace_last;
+    t->first = c->trace_first > 0  ? c->trace_first
+               : c->trace_last > 0 ? sw_max_i64(1, c->trace_last - DEFAULT_STEPS + 1)
+                                   : 0;
+    if (t->first > 0 && t->last == 0) {
+        t->last = t->first + DEFAULT_STEPS - 1;
+    }
+    if (t->last < t->first) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.trace_last is %lld, before spillway.trace_first, %lld",
+                       (long long)t->last, (long long)t->first);
+    }
+    SW_TRY(e->rank == 0 ? write_parts(e, NULL, 0) : SW_OK);
+    const int64_t steps = t->first > 0 ? t->last - t->first + 1 : DEFAULT_STEPS;
+    return sw_trace_open(e->plan, steps, e->rounds, &t->trace);
+}
+
+sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
+{
+    struct engine_trace *t = &e->trace;
+    if (!t->trace || last_step <= e->step) {
+        return SW_OK;
+    }
+    if (t->first == 0) { /* the second step is the first that is like all others */
+        t->first = sw_min_i64(e->step + 2, last_step);
+        t->last = t->first + DEFAULT_STEPS - 1;
+    }
+    if (t->first > last_step || t->last <= e->step) {
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "the trace of steps %lld to %lld (spillway.trace_first, --trace-steps) would "
+            "stay empty: this run has steps %lld to %lld",
+            (long long)t->first, (long long)t->last, (long long)e->step + 1, (long long)last_step);
+    }
+    t->last = sw_min_i64(t->last, last_step);
+    return SW_OK;
+}
+
+void sw_engine_begin_trace(struct sw_engine *e)
+{
+    struct engine_trace *t = &e->trace;
+    if (!t->trace || t->done) {
+        return;
+    }
+    t->began = true;
+    if (t->first == 0) {
+        t->first = e->step + 2;
+        t->last = t->first + DEFAULT_STEPS - 1;
+    }
+    if (e->step + 1 >= t->first && e->step + 1 <= t->last) {
+        t->begin_ns = sw_now_ns();
+        t->base_ns = t->base_ns ? t->base_ns : t->begin_ns;
+        sw_executor_trace(e->executor, t->trace);
+        t->recording = true;
+    }
+}
+
+/* What to add to this host's monotonic clock for the time of day, which other hosts know, too. */
+static int64_t to_time_of_day(void)
+{
+    int64_t best = INT64_MAX, offset = 0;
+    for (int i = 0; i < 8; i++) { /* the attempt that nothing came between */
+        struct timespec now;
+        const int64_t before = sw_now_ns();
+        clock_gettime(CLOCK_REALTIME, &now);
+        const int64_t after = sw_now_ns();
+        if (after - before < best) {
+            best = after - before;
+            offset = (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec - before - best / 2;
+        }
+    }
+    return offset;
+}
+
+/* The earliest begin of all ranks, on this one's clock. */
+static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
+{
+    const int64_t offset = to_time_of_day(), mine = *base_ns + offset;
+    int64_t least = mine;
+    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine, "a trace's begin"));
+    for (int r = 0; r < e->ranks; r++) {
+        least = sw_min_i64(least, e->statuses[r]);
+    }
+    *base_ns = least - offset;
+    return SW_OK;
+}
+
+/* parts[r] of rank 0: what rank r rendered. */
+static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **parts)
+{
+    const int64_t length = (int64_t)mine->len;
+    SW_TRY(sw_comm_all_gather(e->options.comm, &length, e->statuses, sizeof length,
+                              "a trace's length"));
+    if (e->rank > 0) {
+        return length > 0 ? sw_comm_send(e->options.comm, 0, mine->ptr, mine->len, "a trace")
+                          : SW_OK;
+    }
+    for (int r = 1; r < e->ranks; r++) {
+        const size_t len = (size_t)e->statuses[r];
+        parts[r] = sw_alloc("trace", len + 1);
+        SW_TRY_ALLOC(parts[r], "a trace");
+        parts[r][len] = '\0';
+        if (len > 0) {
+            SW_TRY(sw_comm_receive(e->options.comm, r, parts[r], len, "a trace"));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_finish_trace(struct sw_engine *e)
+{
+    struct engine_trace *t = &e->trace;
+    if (!t->trace || t->done || t->base_ns == 0) {
+        return SW_OK;
+    }
+    t->done = true;
+    struct sw_str mine = {0};
+    char **parts = sw_alloc_zero("trace", (size_t)e->ranks, sizeof *parts);
+    SW_TRY_ALLOC(parts, "a trace");
+    sw_status st = SW_OK;
+    if (e->ranks > 1) {
+        SW_TRY_OR(done, agree_on_base(e, &t->base_ns));
+    }
+    if (sw_trace_render(t->trace, e->rank, t->base_ns, &mine) < 0) {
+        sw_log(SW_LOG_WARN, "trace of rank %d: %s", e->rank, sw_error_message());
+        sw_str_fini(&mine);
+    }
+    if (e->ranks > 1) {
+        SW_TRY_OR(done, collect(e, &mine, parts));
+    }
+    if (sw_trace_dropped(t->trace) > 0) {
+        sw_log(SW_LOG_WARN, "%s: %lld events of rank %d found no place and are missing",
+               e->config->spillway.trace, (long long)sw_trace_dropped(t->trace), e->rank);
+    }
+    if (e->rank == 0) {
+        parts[0] = mine.ptr;
+        mine = (struct sw_str){0};
+        t->written = write_parts(e, (const char *const *)parts, e->ranks) >= 0;
+        if (!t->written) {
+            sw_log(SW_LOG_WARN, "%s", sw_error_message());
+        }
+    }
+done:
+    for (int r = 0; r < e->ranks; r++) {
+        sw_free(parts[r]);
+    }
+    sw_free(parts);
+    sw_str_fini(&mine);
+    return st;
+}
+
+sw_status sw_engine_end_trace(struct sw_engine *e)
+{
+    struct engine_trace *t = &e->trace;
+    if (!t->recording) {
+        return SW_OK;
+    }
+    sw_executor_trace(e->executor, NULL);
+    sw_trace_step(t->trace, e->step, t->begin_ns, sw_now_ns());
+    t->recording = false;
+    return e->step >= t->last ? sw_engine_finish_trace(e) : SW_OK;
+}
+
+void sw_engine_close_trace(struct sw_engine *e)
+{
+    struct engine_trace *t = &e->trace;
+    if (t->began && !t->done && !e->failed) {
+        if (e->ranks == 1 && t->base_ns) {
+            sw_engine_finish_trace(e);
+        } else if (e->rank == 0) { /* what other ranks have cannot be asked for any more */
+            sw_log(SW_LOG_WARN,
+                   "%s has no events: the engine was closed at step %lld, and the trace is of "
+                   "steps %lld to %lld",
+                   e->config->spillway.trace, (long long)e->step, (long long)t->first,
+                   (long long)t->last);
+        }
+    }
+    sw_trace_close(t->trace);
+    *t = (struct engine_trace){0};
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of a prediction: the work of a small plan counted by hand, and seconds of given rates.
+#include <math.h>
+
+#include "plan/plan.h"
+#include "support/test.h"
+
+enum { WIDTH = 64, VOCAB = 11, TOKENS = 6, ROUNDS = 3 };
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    (void)desc;
+    *out = (struct sw_kernel_info){.supported = true, .path = "none"};
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params)
+{
+    const struct sw_graph_options options = {.dtype = dtype, .grad_dtype = dtype, .loss_chunk = 5};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
+    struct sw_graph *g = NULL;
+    struct sw_plan *plan = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(VOCAB, WIDTH), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
+    h = sw_linear(g, h, sw_param(g, "w", SW_SHAPE(WIDTH, WIDTH), init), SW_NO_VALUE, true);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    const struct sw_plan_options plan_options = {.query = query,
+                                                 .micro_batches = ROUNDS,
+                                                 .rule = &adam,
+                                                 .stage = 3,
+                                                 .states_tier = states,
+                                                 .params_tier = params};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    if (sw_plan_open(&spec, 1, &plan_options, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+static void work_is_what_a_hand_counts(void **state)
+{
+    (void)state;
+    /* forward and two gradients of the linear; the loss, its logits again, and two gradients */
+    const double products =
+        3.0 * 2 * TOKENS * WIDTH * WIDTH + (1 + 3) * 2.0 * TOKENS * WIDTH * VOCAB;
+    const double elems = WIDTH * WIDTH + VOCAB * WIDTH;
+    double loads[SW_LOAD_COUNT];
+    struct sw_plan *plan = plan_of(SW_F32, SW_TIER_DISK, SW_TIER_HOST);
+    sw_plan_loads(plan, ROUNDS, loads);
+    assert_true(loads[SW_LOAD_PRODUCTS_F32] == ROUNDS * products);
+    assert_true(loads[SW_LOAD_PRODUCTS_BF16] == 0 && loads[SW_LOAD_PRODUCTS_F16] == 0);
+    assert_true(loads[SW_LOAD_OTHER] > 5 * 4 * elems); /* the update alone touches so much */
+    /* two moments, read and written once a step */
+    assert_true(loads[SW_LOAD_DISK_READ] == 2 * 4 * elems);
+    assert_true(loads[SW_LOAD_DISK_WRITTEN] == 2 * 4 * elems);
+    assert_true(loads[SW_LOAD_COPIES_OUT] == 2 * 4 * elems); /* parameters, read and written */
+    assert_true(loads[SW_LOAD_COPIES_IN] > loads[SW_LOAD_COPIES_OUT]);
+    assert_true(loads[SW_LOAD_SENT] == 0);
+    const double other = loads[SW_LOAD_OTHER];
+    sw_plan_loads(plan, 2 * ROUNDS, loads); /* the update is once */
+    assert_true(loads[SW_LOAD_PRODUCTS_F32] == 2 * ROUNDS * products);
+    assert_true(loads[SW_LOAD_OTHER] > other && loads[SW_LOAD_OTHER] < 2 * other);
+    assert_true(loads[SW_LOAD_DISK_READ] == 2 * 4 * elems);
+    sw_plan_close(plan);
+    plan = plan_of(SW_BF16, SW_TIER_DEVICE, SW_TIER_DEVICE);
+    sw_plan_loads(plan, ROUNDS, loads);
+    assert_true(loads[SW_LOAD_PRODUCTS_BF16] == ROUNDS * products);
+    assert_true(loads[SW_LOAD_PRODUCTS_F32] == 0);
+    for (int k = SW_LOAD_COPIES_IN; k < SW_LOAD_COUNT; k++) {
+        assert_true(loads[k] == 0);
+    }
+    sw_plan_close(plan);
+}
+
+static void seconds_are_work_by_rate(void **state)
+{
+    (void)state;
+    const double loads[SW_LOAD_COUNT] = {100, 60, 0, 8, 6, 4, 30, 10, 5};
+    const double rates[SW_LOAD_COUNT] = {50, 30, 0, 4, 2, 2, 10, 2, 1};
+    static const double parts[SW_LOAD_COUNT] = {2, 2, 0, 2, 3, 2, 3, 5, 5};
+    struct sw_prediction p;
+    sw_predict(loads, rates, &p);
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        assert_true(p.part[k] == parts[k]);
+    }
+    assert_true(p.seconds[SW_QUEUE_COMPUTE] == 6);
+    assert_true(p.seconds[SW_QUEUE_H2D] == 3 && p.seconds[SW_QUEUE_D2H] == 2);
+    assert_true(p.seconds[SW_QUEUE_READ] == 3 && p.seconds[SW_QUEUE_WRITE] == 5);
+    assert_true(p.seconds[SW_QUEUE_COMM] == 5);
+    assert_int_equal(p.bound, SW_QUEUE_COMPUTE);
+    assert_true(p.least == 6 && p.most == 24);
+    assert_false(p.unknown);
+}
+
+static void what_has_no_rate_is_unknown(void **state)
+{
+    (void)state;
+    const double loads[SW_LOAD_COUNT] = {[SW_LOAD_OTHER] = 8, [SW_LOAD_SENT] = 5};
+    const double rates[SW_LOAD_COUNT] = {[SW_LOAD_OTHER] = 4};
+    struct sw_prediction p;
+    sw_predict(loads, rates, &p);
+    assert_true(p.unknown && isnan(p.part[SW_LOAD_SENT]));
+    assert_true(p.least == 2 && p.most == 2);
+    assert_int_equal(p.bound, SW_QUEUE_COMPUTE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_is_what_a_hand_counts),
+        cmocka_unit_test(seconds_are_work_by_rate),
+        cmocka_unit_test(what_has_no_rate_is_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
