@@ -4,8 +4,11 @@
 // run in turns, round by round; the figures are medians, the ratios medians of the rounds' ratios.
 //
 //     bench_zero [--rounds 11] [--micro-batches 4] [--batch 2] [--seq-len 128] [--delay-ms 0]
+//         [--wire-gb-s 0] [--dtype fp32|bf16]
 //
-// --delay-ms lets every exchange of the training wait so long first, as a network would. Under mpirun -n 2
+// --delay-ms lets every exchange of the training wait so long first, as a network would. --wire-gb-s lets it take
+// the time of a wire with that many GB/s, too, asleep: communication then takes no processor from computation,
+// and what is hidden shows on any number of cores. Under mpirun -n 2
 // (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own FILE, the
 // bench/own_<mpi>.so of the build, puts MPI's own beside them.
 //
@@ -30,8 +33,8 @@ static const char model_json[] =
 
 struct args {
     int64_t rounds, micro_batches, batch, tokens;
-    double delay_ms;
-    const char *own;
+    double delay_ms, wire_gb_s;
+    const char *own, *dtype; /* NULL = both */
     char model[64];
 };
 
@@ -49,6 +52,10 @@ static bool parse(int argc, char **argv, struct args *args)
             args->tokens = atoll(value);
         } else if (strcmp(argv[i], "--delay-ms") == 0) {
             args->delay_ms = atof(value);
+        } else if (strcmp(argv[i], "--wire-gb-s") == 0) {
+            args->wire_gb_s = atof(value);
+        } else if (strcmp(argv[i], "--dtype") == 0) {
+            args->dtype = value;
         } else if (strcmp(argv[i], "--own") == 0) {
             args->own = value;
         } else {
@@ -182,11 +189,21 @@ static void note_times(struct training *t, sw_engine **engines, int rank, int64_
     }
 }
 
+/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that what other
+ * programs do meets both alike. */
+static int way_of(int64_t round, int turn)
+{
+    const int pair = (turn - OVERLAPPED) / 2;
+    const bool serial = (turn - OVERLAPPED) % 2 != (int)(round & 1);
+    return turn == ALONE ? ALONE : (serial ? SERIAL : OVERLAPPED) + pair;
+}
+
 static sw_status train_rounds(struct training *t, sw_comm *meet, sw_engine **engines)
 {
     const int rank = sw_comm_rank(meet);
     for (int64_t round = -1; round < t->args->rounds; round++) { /* the first touches all memory */
-        for (int w = 0; w < WAYS; w++) {
+        for (int turn = 0; turn < WAYS; turn++) {
+            const int w = way_of(round, turn);
             SW_TRY(sw_comm_barrier(meet, "a step begins"));
             const double begin = sw_now_s();
             if (w != ALONE || rank == 0) {
@@ -209,12 +226,13 @@ static sw_status train(void *ctx, sw_comm *meet)
 {
     struct training *t = ctx;
     const int rank = sw_comm_rank(meet);
-    const struct sw_fault_options delay = {.delay_s = t->args->delay_ms / 1e3};
+    const struct sw_fault_options wire = {.delay_s = t->args->delay_ms / 1e3,
+                                          .bytes_per_s = t->args->wire_gb_s * 1e9};
     struct sw_transport transport = t->transports[rank];
     sw_engine *engines[WAYS] = {NULL};
     sw_comm *comm = NULL;
-    if (delay.delay_s > 0) {
-        SW_TRY(sw_fault_open(&t->transports[rank], &delay, &transport));
+    if (wire.delay_s > 0 || wire.bytes_per_s > 0) {
+        SW_TRY(sw_fault_open(&t->transports[rank], &wire, &transport));
     }
     SW_TRY(sw_comm_open(&transport, &comm));
     sw_status st = SW_OK;
@@ -251,24 +269,29 @@ static void print_training(struct training *t, const char *name)
     if (t->args->delay_ms > 0) {
         printf("each exchange is delayed by %g ms\n", t->args->delay_ms);
     }
-    printf("%-9s %8s %9s %8s | %8s %10s %7s | %9s %8s %9s\n", "", "step ms", "/ stage 0",
-           "/ 1 rank", "busy ms", "waited ms", "hidden", "serial ms", "comm ms", "hidden");
+    if (t->args->wire_gb_s > 0) {
+        printf("over a wire of %g GB/s\n", t->args->wire_gb_s);
+    }
+    printf("%-9s %8s %9s %8s | %8s %10s %7s | %9s %8s %9s %6s\n", "", "step ms", "/ stage 0",
+           "/ 1 rank", "busy ms", "waited ms", "hidden", "serial ms", "comm ms", "hidden", "diff");
     printf("%-9s %8.1f\n", "1 rank", median(t->seconds[ALONE], n) * 1e3);
     for (int s = 0; s < STAGES; s++) {
         const int w = OVERLAPPED + s, v = SERIAL + s;
         double busy[MAX_ROUNDS], waited[MAX_ROUNDS], serial[MAX_ROUNDS], gain[MAX_ROUNDS];
+        double hidden, gained;
         for (int64_t i = 0; i < n; i++) {
             busy[i] = per_round(t->busy[w], i);
             waited[i] = per_round(t->waited[w], i);
             serial[i] = per_round(t->busy[v], i);
             gain[i] = (t->seconds[v][i] - t->seconds[w][i]) * 1e3;
         }
+        hidden = 100 * (1 - median_ratio(waited, busy, n));
+        gained = 100 * median_ratio(gain, serial, n);
         printf(
-            "stage %-3d %8.1f %9.3f %8.3f | %8.1f %10.1f %6.0f%% | %9.1f %8.1f %8.0f%%\n", s,
+            "stage %-3d %8.1f %9.3f %8.3f | %8.1f %10.1f %6.0f%% | %9.1f %8.1f %8.0f%% %+6.0f\n", s,
             median(t->seconds[w], n) * 1e3, median_ratio(t->seconds[w], t->seconds[OVERLAPPED], n),
             median_ratio(t->seconds[w], t->seconds[ALONE], n), median(busy, n), median(waited, n),
-            100 * (1 - median_ratio(waited, busy, n)), median(t->seconds[v], n) * 1e3,
-            median(serial, n), 100 * median_ratio(gain, serial, n));
+            hidden, median(t->seconds[v], n) * 1e3, median(serial, n), gained, gained - hidden);
     }
 }
 
@@ -278,6 +301,9 @@ static sw_status bench_training(const struct args *args)
         const char *name, *config;
     } precisions[] = {{"fp32", ""}, {"bf16", "\"bf16\": {\"enabled\": true},"}};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        if (args->dtype && strcmp(args->dtype, precisions[p].name) != 0) {
+            continue;
+        }
         struct training *t = sw_alloc_zero("bench", 1, sizeof *t);
         SW_TRY_ALLOC(t, "results");
         t->args = args;
@@ -490,6 +516,7 @@ static sw_status bench(struct args *args)
     sw_status st = sw_file_write_atomic(args->model, model_json, strlen(model_json));
     st = st < 0 ? st : bench_training(args);
     unlink(args->model);
+    fflush(stdout);
     return st < 0 ? st : bench_wires();
 }
 
@@ -499,7 +526,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &args)) {
         fprintf(stderr,
                 "usage: bench_zero [--rounds N] [--micro-batches K] [--batch B] [--seq-len T] "
-                "[--delay-ms D] [--own FILE]\n");
+                "[--delay-ms D] [--wire-gb-s W] [--dtype fp32|bf16] [--own FILE]\n");
         return 2;
     }
     if (bench(&args) < 0) {

@@ -108,6 +108,9 @@ struct sw_fault_options {
     int64_t fail_at;   /* SW_E_IO instead of this exchange */
     int64_t silent_at; /* from this exchange on the rank says nothing more */
     double delay_s;    /* before each exchange */
+    /* Of a wire, 0 = none: an exchange takes so much longer, both directions at once. Its rank sleeps, as
+     * beside a network card. */
+    double bytes_per_s;
 };
 /* inner  copied; closed with out. out is closed by the communicator it is given to. */
 SW_API sw_status sw_fault_open(const struct sw_transport *inner,

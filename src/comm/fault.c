@@ -17,6 +17,19 @@ static void wait_for(double seconds)
     nanosleep(&t, NULL);
 }
 
+/* Of those that leave and those that come. */
+static size_t most_bytes(const struct sw_exchange *x)
+{
+    size_t sent = 0, received = 0;
+    for (int i = 0; i < x->n_sends; i++) {
+        sent += x->sends[i].bytes;
+    }
+    for (int i = 0; i < x->n_receives; i++) {
+        received += x->receives[i].bytes;
+    }
+    return sent > received ? sent : received;
+}
+
 static sw_status exchange(void *ctx, const struct sw_exchange *x)
 {
     struct fault *f = ctx;
@@ -33,7 +46,11 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
         return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: silent as asked", f->inner.rank,
                        (long long)n, x->op, x->what);
     }
-    return f->inner.exchange(f->inner.ctx, x);
+    const sw_status st = f->inner.exchange(f->inner.ctx, x);
+    if (st >= 0 && f->options.bytes_per_s > 0) {
+        wait_for((double)most_bytes(x) / f->options.bytes_per_s);
+    }
+    return st;
 }
 
 /* A silent rank does not say that it cannot go on. */

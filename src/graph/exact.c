@@ -1,40 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact sums of doubles in a long fixed-point accumulator (after U. Kulisch): word i holds the bits of
 // weight 2^(30 i - LOW) as a signed 64-bit number with room for carries, so that adding and merging
-// are exact and their order and grouping cannot matter. Carries are settled only when reading.
+// are exact and their order and grouping cannot matter. Carries are settled only at the end.
 #include <math.h>
 #include <string.h>
 
 #include "graph/graph.h"
 
 enum { WORD_BITS = 30, LOW = 640 }; /* words cover 2^-640 .. 2^680 */
+enum { MANTISSA_BITS = 52, EXPONENT_BIAS = 1075, EXPONENT_MASK = 0x7ff };
+#define WORD_MASK ((UINT64_C(1) << WORD_BITS) - 1)
 
+/* x is mantissa 2^(exponent - BIAS), and its sign. The shifted mantissa of at most 53 + 29 bits is three
+ * words. */
 void sw_exact_add(int64_t *acc, double x)
 {
-    int exponent;
-    const double fraction =
-        frexp(x, &exponent); /* x = fraction 2^exponent, |fraction| in [1/2, 1) */
-    if (fraction == 0) {
-        return;
-    }
-    /* The 53-bit integer mantissa has weight 2^(exponent - 53). */
-    int64_t mantissa = (int64_t)ldexp(fraction, 53);
-    int position = exponent - 53 + LOW;
-    if (position < 0) {
-        if (position <= -53) {
-            return; /* below the lowest bit kept */
-        }
-        mantissa = mantissa >= 0 ? mantissa >> -position : -(-mantissa >> -position);
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const int exponent = (int)(bits >> MANTISSA_BITS) & EXPONENT_MASK;
+    const uint64_t hidden = UINT64_C(1) << MANTISSA_BITS;
+    uint64_t mantissa = (bits & (hidden - 1)) | hidden; /* numbers without it are far too small */
+    int position = exponent - EXPONENT_BIAS + LOW;
+    if (position < 0) { /* below the lowest bit kept */
+        mantissa = position >= -MANTISSA_BITS ? mantissa >> -position : 0;
         position = 0;
     }
-    int word = position / WORD_BITS;
-    const int shift = position % WORD_BITS;
-    const int sign = mantissa < 0 ? -1 : 1;
-    unsigned __int128 rest = (unsigned __int128)(uint64_t)(mantissa < 0 ? -mantissa : mantissa)
-                             << shift;
-    for (; rest && word < SW_EXACT_WORDS; word++) {
-        acc[word] += sign * (int64_t)((uint64_t)rest & ((UINT64_C(1) << WORD_BITS) - 1));
-        rest >>= WORD_BITS;
+    const int word = position / WORD_BITS, shift = position % WORD_BITS;
+    const int64_t flip = -(int64_t)(bits >> 63);
+    const uint64_t part[3] = {(mantissa << shift) & WORD_MASK,
+                              (mantissa >> (WORD_BITS - shift)) & WORD_MASK,
+                              mantissa >> (2 * WORD_BITS - shift)};
+    SW_ASSERT(word + 2 < SW_EXACT_WORDS);
+    for (int i = 0; i < 3; i++) {
+        acc[word + i] += ((int64_t)part[i] ^ flip) - flip;
     }
 }
 
@@ -45,19 +43,21 @@ void sw_exact_merge(int64_t *acc, const int64_t *other)
     }
 }
 
+/* Words in [0, 2^30), the last one signed. */
+void sw_exact_settle(int64_t *acc)
+{
+    for (int i = 0; i + 1 < SW_EXACT_WORDS; i++) {
+        const int64_t low = acc[i] & (int64_t)WORD_MASK;
+        acc[i + 1] += (acc[i] - low) / (INT64_C(1) << WORD_BITS);
+        acc[i] = low;
+    }
+}
+
 double sw_exact_value(const int64_t *acc)
 {
     int64_t words[SW_EXACT_WORDS];
-    int64_t carry = 0;
-    for (int i = 0; i < SW_EXACT_WORDS; i++) { /* settle carries: words in [0, 2^30), last signed */
-        const int64_t sum = acc[i] + carry;
-        if (i == SW_EXACT_WORDS - 1) {
-            words[i] = sum;
-            break;
-        }
-        words[i] = sum & ((INT64_C(1) << WORD_BITS) - 1);
-        carry = (sum - words[i]) / (INT64_C(1) << WORD_BITS);
-    }
+    memcpy(words, acc, sizeof words);
+    sw_exact_settle(words);
     double value = 0;
     for (int i = SW_EXACT_WORDS - 1; i >= 0; i--) { /* from the top: error far below one ulp */
         value += ldexp((double)words[i], WORD_BITS * i - LOW);

@@ -336,11 +336,17 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 /* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how it
  * was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always. ---- */
 enum { SW_EXACT_WORDS = 44, SW_STATS_WORDS = SW_EXACT_WORDS + 4 };
+/* Elements of a tensor whose squares are added in order and in double before they are added exactly. So a
+ * tensor may be cut between any two runs, and is never cut elsewhere. */
+enum { SW_SQUARES_RUN = 8 };
 enum { SW_LAMB_WORDS = 2 * SW_STATS_WORDS }; /* stats of w, then of u */
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */
-void sw_exact_add(int64_t *acc, double x); /* x finite */
+void sw_exact_add(int64_t *acc, double x); /* |x| < 2^640 */
 void sw_exact_merge(int64_t *acc, const int64_t *other);
+/* The same sum in the only words that have no carries left: 2^33 of such accumulators may be added. An
+ * accumulator has room for 2^33 numbers before. */
+void sw_exact_settle(int64_t *acc);
 double sw_exact_value(const int64_t *acc);
 
 /* ---- what a device tells about an op ---- */

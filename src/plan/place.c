@@ -11,6 +11,7 @@
 
 struct pass {
     struct sw_graph *g;
+    const struct sw_graph *first;
     const struct sw_plan_options *options;
     sw_value *here; /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
     int64_t *place; /* [n_values] where it was loaded: see sw_shard_place */
@@ -56,6 +57,10 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     const size_t bytes = bytes_of(info);
     if (info->base >= 0) {
         return SW_TIER_DEVICE;
+    }
+    if (p->first && info->role == SW_ROLE_PARAM) {
+        const sw_value known = sw_graph_find(p->first, SW_ROLE_PARAM, info->name);
+        return known >= 0 ? (enum sw_tier)p->first->values[known].tier : SW_TIER_DEVICE;
     }
     if (info->is_optimizer_state) {
         if (p->states_left < (int64_t)bytes) {
@@ -420,14 +425,18 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     return true;
 }
 
-sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options)
+sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
+                        const struct sw_plan_options *options)
 {
     if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE &&
         options->grads_tier == SW_TIER_DEVICE && options->activations_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
-    struct pass p = {
-        .g = g, .options = options, .grads_tier = options->grads_tier, .n_values = g->n_values};
+    struct pass p = {.g = g,
+                     .first = first,
+                     .options = options,
+                     .grads_tier = options->grads_tier,
+                     .n_values = g->n_values};
     const int32_t n_ops = g->n_ops;
     const size_t n = (size_t)g->n_values + 1;
     p.here = sw_alloc("plan", n * sizeof *p.here);

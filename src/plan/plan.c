@@ -27,6 +27,17 @@ const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char 
     return NULL;
 }
 
+static bool is_small(const struct sw_persistent *item)
+{
+    return item->tier != SW_TIER_DISK && item->bytes < SW_PLAN_SMALL;
+}
+
+size_t sw_persistent_taken(const struct sw_persistent *item)
+{
+    return sw_round_up(item->bytes,
+                       is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
+}
+
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
     const struct sw_value_info *info = &program->graph->values[v];
@@ -42,9 +53,9 @@ static bool is_persistent(const struct sw_value_info *info)
            (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
 }
 
-/* Gives `info` its place in the plan, the same for every program that knows the name. */
-static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
-                       const struct sw_value_info *info)
+/* Lists `info`, once for all programs that know the name. */
+static sw_status list(struct sw_plan *plan, const struct sw_graph *g,
+                      const struct sw_value_info *info)
 {
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
@@ -55,8 +66,6 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         return SW_OK;
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
-    const enum sw_tier tier = (enum sw_tier)info->tier;
-    size_t *end = tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[tier];
     *item = (struct sw_persistent){
         .name = info->name,
         .role = info->role,
@@ -66,12 +75,23 @@ static sw_status place(struct sw_plan *plan, const struct sw_graph *g,
         .param = info->param >= 0 ? g->values[info->param].name : NULL,
         .whole = sw_value_is_slice(info) ? info->whole : info->shape,
         .first = sw_value_is_slice(info) ? info->first : 0,
-        .tier = tier,
-        .offset = *end,
+        .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
     };
-    *end += sw_round_up(item->bytes, sw_tier_align(tier));
     return SW_OK;
+}
+
+static void place(struct sw_plan *plan, bool small)
+{
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        struct sw_persistent *item = &plan->persistent[i];
+        size_t *end =
+            item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
+        if (is_small(item) == small) {
+            item->offset = *end;
+            *end += sw_persistent_taken(item);
+        }
+    }
 }
 
 static sw_status place_persistent(struct sw_plan *plan)
@@ -92,10 +112,16 @@ static sw_status place_persistent(struct sw_plan *plan)
             for (sw_value v = 0; v < g->n_values; v++) {
                 const struct sw_value_info *info = &g->values[v];
                 if (is_persistent(info) && (info->role == SW_ROLE_PARAM) == (role == 0)) {
-                    SW_TRY(place(plan, g, info));
+                    SW_TRY(list(plan, g, info));
                 }
             }
         }
+    }
+    place(plan, false);
+    place(plan, true);
+    plan->persistent_bytes = sw_round_up(plan->persistent_bytes, SW_PLAN_ALIGN);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
     }
     return SW_OK;
 }
@@ -123,7 +149,7 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
                 .tier = item->tier,
                 .persistent = true,
                 .offset = item->offset,
-                .bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN),
+                .bytes = sw_persistent_taken(item),
                 .last = program->n_instrs,
             };
         }
@@ -397,7 +423,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_update(program->graph, options));
         }
-        SW_TRY(sw_pass_place(program->graph, options));
+        SW_TRY(sw_pass_place(program->graph, i > 0 ? plan->programs[0].graph : NULL, options));
     }
     plan->boundary_in_backward =
         plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);

@@ -36,11 +36,14 @@ struct sw_buffer {
     sw_value value; /* SW_NO_VALUE: a workspace */
     enum sw_tier tier;
     bool persistent;
-    size_t offset, bytes; /* in the tier's arena; bytes rounded up to SW_PLAN_ALIGN */
+    size_t offset, bytes; /* in the tier's arena, with what rounds them up */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
 };
+/* What parameters and states take is rounded up to less where they are small, which on many ranks most slices
+ * are; these lie behind the others. */
 enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 size_t sw_tier_align(enum sw_tier tier);
+enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
 struct sw_instr {
     int32_t op; /* in the program's graph */
@@ -165,6 +168,8 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
+/* Bytes that it takes of its tier. */
+size_t sw_persistent_taken(const struct sw_persistent *item);
 
 /* Instructions, bytes per tier, FLOPs, the peak with its largest values. */
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
@@ -192,10 +197,8 @@ sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
  * padding that equal slices need. Nothing to do for one rank. */
 sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options);
-/* Elements of a slice when `elems` are cut for `ranks`: whole blocks of SW_SHARD_BLOCK, which no sum
- * of squares crosses. */
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
-enum { SW_SHARD_BLOCK = 64 };
+/* Elements of a slice when `elems` are cut for `ranks`: whole runs of SW_SQUARES_RUN. */
 int64_t sw_shard_elems(int64_t elems, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
@@ -203,8 +206,9 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options);
  * phase. */
 int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
 /* Puts optimizer states and parameters into their tiers, and transfers around the ops that touch them. After the
- * update. */
-sw_status sw_pass_place(struct sw_graph *g, const struct sw_plan_options *options);
+ * update. first: the graph of the plan's first program, which has chosen for all; NULL = this is it. */
+sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
+                        const struct sw_plan_options *options);
 /* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */

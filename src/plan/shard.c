@@ -8,8 +8,7 @@
 
 int64_t sw_shard_elems(int64_t elems, int ranks)
 {
-    const int64_t blocks = sw_ceil_div(elems, SW_SHARD_BLOCK);
-    return sw_ceil_div(blocks, ranks) * SW_SHARD_BLOCK;
+    return sw_ceil_div(sw_ceil_div(elems, SW_SQUARES_RUN), ranks) * SW_SQUARES_RUN;
 }
 
 /* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */

@@ -87,6 +87,7 @@ static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 static void count_persistent(const struct sw_plan *plan, const struct sw_plan_options *options,
                              struct sw_plan_table *out)
 {
+    size_t taken = 0;
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         if (item->tier != SW_TIER_DEVICE) {
@@ -95,7 +96,8 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         const enum sw_held kind = kind_of_state(item);
         const bool summed_whole = kind == SW_HELD_GRADS && sw_sums_before_reducing(options);
         const bool cut = is_cut(kind, options) && !summed_whole;
-        const size_t bytes = sw_round_up(item->bytes, SW_PLAN_ALIGN);
+        const size_t bytes = sw_persistent_taken(item);
+        taken += bytes;
         size_t mine = bytes;
         if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->whole)) {
             mine = bytes / (size_t)options->ranks;
@@ -108,6 +110,7 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
             out->padding += (double)mine - (cut ? whole / options->ranks : whole);
         }
     }
+    out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* behind the last */
 }
 
 static void count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
@@ -119,7 +122,7 @@ static void count_transients(const struct sw_program *program, size_t held[SW_HE
             held[kind_of_transient(program, buffer)] += buffer->bytes;
         }
     }
-    held[SW_HELD_GAPS] = program->transient_bytes - program->peak_live_bytes;
+    held[SW_HELD_GAPS] += program->transient_bytes - program->peak_live_bytes;
 }
 
 /* ---- sent ---- */

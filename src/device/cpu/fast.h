@@ -44,7 +44,8 @@ struct cpu_update {
     float step_size, one_minus_dampening;
 };
 
-enum { CPU_RUN = 64, CPU_RUNS_AT_ONCE = 64 }; /* elements of one sum of squares in GRAD_STATS */
+/* Elements of a parameter that are one item: 16 KiB of sums, which stay in the L1 cache. */
+enum { CPU_STREAM_ELEMS = 4096 };
 
 /* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token; rows
  * are ld_x elements apart. */
@@ -145,9 +146,9 @@ struct cpu_vector {
                          float *w, float *direction);
     /* LAMB_APPLY: u->step_size is the step times the ratio */
     void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
-    /* sums[r] of the squares of g[r CPU_RUN ..]; false where an element is no number or above limit
-     * in size: sums are then not to be used */
-    bool (*sums_of_squares)(const float *g, double limit, double sums[CPU_RUNS_AT_ONCE]);
+    /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is added, where
+     * an element is no number or above limit in size */
+    bool (*add_squares)(const float *g, double limit, int64_t *stats);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw, db [width]: sums over these rows alone */
     void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw,

@@ -48,15 +48,11 @@ static void add_run(int64_t *stats, const float *x, int64_t n)
 
 static void add_squares(const struct job *job, int64_t *stats, const float *x, int64_t n)
 {
-    double sums[CPU_RUNS_AT_ONCE];
-    if (n == CPU_STREAM_ELEMS && job->vector->sums_of_squares(x, 0x1.fffffep127, sums)) {
-        for (int r = 0; r < CPU_RUNS_AT_ONCE; r++) {
-            sw_exact_add(stats, sums[r]);
-        }
+    if (n == CPU_STREAM_ELEMS && job->vector->add_squares(x, 0x1.fffffep127, stats)) {
         return;
     }
-    for (int64_t e = 0; e < n; e += CPU_RUN) {
-        add_run(stats, x + e, sw_min_i64(CPU_RUN, n - e));
+    for (int64_t e = 0; e < n; e += SW_SQUARES_RUN) {
+        add_run(stats, x + e, sw_min_i64(SW_SQUARES_RUN, n - e));
     }
 }
 

@@ -152,7 +152,7 @@ const struct cpu_kernel sw_cpu_accumulate = {.name = "fast",
                                              .release = sw_cpu_release_nothing,
                                              .run = accumulate_run};
 
-/* ---- GRAD_STATS: stats, streams.. : sums of squares over runs of CPU_RUN, added exactly ---- */
+/* ---- GRAD_STATS: stats, streams.. : sums of squares over runs, added exactly ---- */
 
 enum { STATS_PARTS = 64 }; /* items, each with an accumulator of its own in the workspace */
 static const float largest_f16 = 65504;
@@ -206,15 +206,11 @@ static void stats_item(void *ctx, int64_t i_part, int i_worker)
         const int64_t start = i * CPU_STREAM_ELEMS,
                       n = sw_min_i64(CPU_STREAM_ELEMS, n_elems - start);
         const float *g = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
-        double sums[CPU_RUNS_AT_ONCE];
-        if (n == CPU_STREAM_ELEMS && job->vector->sums_of_squares(g, limit, sums)) {
-            for (int r = 0; r < CPU_RUNS_AT_ONCE; r++) {
-                sw_exact_add(stats, sums[r]);
-            }
+        if (n == CPU_STREAM_ELEMS && job->vector->add_squares(g, limit, stats)) {
             continue;
         }
-        for (int64_t e = 0; e < n; e += CPU_RUN) {
-            stats_of_run(stats, job->call, g + e, sw_min_i64(CPU_RUN, n - e));
+        for (int64_t e = 0; e < n; e += SW_SQUARES_RUN) {
+            stats_of_run(stats, job->call, g + e, sw_min_i64(SW_SQUARES_RUN, n - e));
         }
     }
 }
@@ -230,6 +226,7 @@ static void stats_run(const struct cpu_call *call)
         sw_exact_merge(stats, part);
         stats[SW_EXACT_WORDS] += part[SW_EXACT_WORDS];
     }
+    sw_exact_settle(stats);
 }
 
 const struct cpu_kernel sw_cpu_grad_stats = {.name = "fast",

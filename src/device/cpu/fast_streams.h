@@ -5,10 +5,6 @@
 
 #include "device/cpu/fast.h"
 
-enum {
-    CPU_STREAM_ELEMS = CPU_RUN * CPU_RUNS_AT_ONCE
-}; /* 16 KiB of sums: they stay in the L1 cache */
-
 struct cpu_grad_stream {
     enum sw_dtype dtype;
     const char *data;

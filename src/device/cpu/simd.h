@@ -47,6 +47,7 @@ typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef uint16_t vh __attribute__((vector_size(2 * LANES)));
 /* Doubles come in half as many lanes of the same register. */
 typedef double vd __attribute__((vector_size(4 * LANES)));
+typedef int64_t vl __attribute__((vector_size(4 * LANES)));
 typedef float vf_half __attribute__((vector_size(2 * LANES)));
 
 /* The same in memory, wherever an element may be. */

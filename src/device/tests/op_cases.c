@@ -627,15 +627,16 @@ static void make_infinite(struct op_case *c, int i_in, int64_t element, double v
 
 static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 6) {
+    if (variant >= 7) {
         return false;
     }
     case_init(c, SW_OP_GRAD_STATS, "grad_stats %d %s", variant, name_of(dtype));
     c->exact = true;
     const int stats = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
     sw_exact_add(c->in[stats].view.data, 0.7); /* of the parameters before */
+    const int64_t rows = variant == 6 ? 8 * PARAM_ROWS : PARAM_ROWS;
     if (variant != 1) {
-        case_in(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
+        case_in(c, dtype, SW_SHAPE(rows, PARAM_WIDTH), -1, 1);
     }
     if (variant >= 1) {
         sparse_stream(c, dtype, sparse_rows);
@@ -645,7 +646,15 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
         make_infinite(c, 1, 3, NAN);
         make_infinite(c, 2, 5, -INFINITY);
     }
-    if (variant >= 4) { /* does not fit f16: counted where the op asks */
+    if (variant == 6) { /* sizes far apart, so that no sum in double could be exact */
+        for (int64_t i = 0; i < rows * PARAM_WIDTH; i++) {
+            const int exponent =
+                dtype == SW_F16 ? (int)(i * 7 % 24) - 12 : (int)(i * 7 % 240) - 140;
+            sw_store_f64(dtype, c->in[1].view.data, i,
+                         ldexp(sw_load_f64(dtype, c->in[1].view.data, i), exponent));
+        }
+    }
+    if (variant == 4 || variant == 5) { /* does not fit f16: counted where the op asks */
         c->op.attrs.n = variant == 4;
         c->scalars[SW_SCALAR_OVERFLOW_FACTOR] = 65504 / 0.9;
     }
