@@ -233,6 +233,7 @@ static struct sw_swap_options swap_of(const struct sw_engine *e)
     swap.nvme.intra_op_parallelism = c->aio.intra_op_parallelism;
     swap.nvme.single_submit = c->aio.single_submit;
     swap.nvme.overlap_events = c->aio.overlap_events;
+    swap.nvme.fault = e->options.disk_fault;
     return swap;
 }
 
