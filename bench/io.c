@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -70,23 +71,20 @@ static bool parse(int argc, char **argv, struct args *args)
 
 struct ours {
     sw_nvme *store;
-    sw_nvme_buffer *buffer; /* NULL: ordinary memory */
-    char *memory;           /* [IN_FLIGHT, piece] */
-    int64_t bytes, piece;   /* piece: of a request */
+    sw_nvme_buffer *buffer;
+    char *memory;         /* [IN_FLIGHT, piece] */
+    int64_t bytes, piece; /* piece: of a request */
 };
 
 static sw_status take_memory(struct ours *o, bool huge)
 {
     const size_t bytes = (size_t)(o->piece * IN_FLIGHT);
     struct sw_nvme_buffer_info info;
-    if (huge) {
-        SW_TRY(sw_nvme_buffer_open(o->store, bytes, &o->buffer));
-        sw_nvme_buffer_get_info(o->buffer, &info);
-        o->memory = info.data;
-    } else {
-        o->memory = sw_alloc_aligned("bench", 4096, bytes);
-        SW_TRY_ALLOC(o->memory, "the memory of transfers");
-    }
+    prctl(PR_SET_THP_DISABLE, huge ? 0 : 1, 0, 0, 0);
+    SW_TRY(sw_nvme_buffer_open(o->store, bytes, &o->buffer));
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+    sw_nvme_buffer_get_info(o->buffer, &info);
+    o->memory = info.data;
     for (size_t i = 0; i + 8 <= bytes; i += 64) { /* nothing that a disk makes smaller */
         const uint64_t word = sw_philox_u64(3, 1, i);
         memcpy(o->memory + i, &word, sizeof word);
@@ -112,9 +110,6 @@ static sw_status open_ours(const struct args *args, bool reopen, bool huge, stru
 static void close_ours(struct ours *o)
 {
     while (o->store && sw_nvme_wait_all(o->store, 0) < 0) {
-    }
-    if (!o->buffer) {
-        sw_free(o->memory);
     }
     sw_nvme_buffer_close(o->buffer);
     sw_nvme_close(o->store);
@@ -164,10 +159,10 @@ static sw_status lay_out(const struct args *args)
     if (st >= 0) {
         struct sw_nvme_buffer_info info;
         sw_nvme_buffer_get_info(o.buffer, &info);
-        printf("%s: %lld GiB, blocks of %lld, depth %lld; huge is also%s%s%s\n", args->file,
+        printf("%s: %lld GiB, blocks of %lld, depth %lld; memory%s%s%s\n", args->file,
                (long long)args->gib, (long long)args->block, (long long)args->depth,
                info.registered ? " registered" : "", info.locked ? " locked" : "",
-               info.huge_pages ? "" : " refused by this machine");
+               info.huge_pages ? " huge" : " (huge pages were refused)");
     }
     close_ours(&o);
     return st;
