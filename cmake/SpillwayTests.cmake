@@ -8,7 +8,8 @@ target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
 
 # sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
 # The program runs in the source root; exit 77 means skipped. A comment `// LABEL slow` near the top
-# of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit.
+# of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit;
+# `// SLOW NAME=VALUE` adds <label>/<x>_slow, labelled so, with that variable and no limit to speak of.
 function(sw_test label source)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
     get_filename_component(stem "${source}" NAME_WE)
@@ -27,6 +28,8 @@ function(sw_test label source)
             list(APPEND labels ${CMAKE_MATCH_1})
         elseif(line MATCHES "^// TIMEOUT ([0-9]+)")
             set(timeout ${CMAKE_MATCH_1})
+        elseif(line MATCHES "^// SLOW ([A-Z_]+=[^ ]+)")
+            set(slow ${CMAKE_MATCH_1})
         endif()
     endforeach()
     add_test(NAME ${label}/${stem} COMMAND ${target}
@@ -34,6 +37,13 @@ function(sw_test label source)
     set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
         LABELS "${labels}"
         ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+    if(DEFINED slow)
+        add_test(NAME ${label}/${stem}_slow COMMAND ${target}
+            WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+        set_tests_properties(${label}/${stem}_slow PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 36000
+            LABELS "${label};slow"
+            ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1;${slow}")
+    endif()
     if(SPILLWAY_SAN OR SPILLWAY_TSAN)
         math(EXPR timeout "${timeout} * 5")
         set_tests_properties(${label}/${stem} PROPERTIES TIMEOUT ${timeout})

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1800
+// SLOW SPILLWAY_KILLS=200
 // A training that is killed at random moments, at writes, fsyncs and renames of its saves, or stopped by a
 // signal, and resumed on another number of ranks at another ZeRO stage, ends with the bytes of the run of one
 // rank that was never stopped, and its metrics hold each step once.
-// SPILLWAY_KILLS=200 runs that many random kills, SPILLWAY_FAULTS=all meets every place of a save.
+// The same with parameters and states on disk: killed runs leave swap files, which the next one names and never
+// touches. SPILLWAY_KILLS=200 runs that many random kills of each, SPILLWAY_FAULTS=all meets every place of a save.
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -25,6 +27,7 @@ static char *want; /* model.safetensors of the run that was never stopped */
 static size_t want_len;
 static int n_started;  /* the first runs on one rank, those that follow on others */
 static double whole_s; /* how long it took */
+static bool on_disk;   /* parameters and states */
 
 static const char *at(const char *name)
 {
@@ -45,13 +48,19 @@ static void pause_s(double seconds)
 /* Starts the training in `output`; fault may be NULL. */
 static pid_t start(const char *output, const char *fault)
 {
-    char ranks[16], stage[48];
+    static const char *const disk[] = {"zero_optimization.offload_optimizer.device=nvme",
+                                       "zero_optimization.offload_param.device=nvme"};
+    char ranks[16], stage[48], paths[2][192];
     const uint64_t draw = n_started++ == 0 ? 0 : sw_philox_u64(11, 3, (uint64_t)n_started);
     snprintf(ranks, sizeof ranks, "%d", (int)(draw % 3) + 1);
-    snprintf(stage, sizeof stage, "zero_optimization.stage=%d", (int)(draw / 8 % 4));
+    snprintf(stage, sizeof stage, "zero_optimization.stage=%d", on_disk ? 3 : (int)(draw / 8 % 4));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        snprintf(paths[0], sizeof paths[0], "zero_optimization.offload_optimizer.nvme_path=%s",
+                 at("disk"));
+        snprintf(paths[1], sizeof paths[1], "zero_optimization.offload_param.nvme_path=%s",
+                 at("disk"));
         if (fault) {
             setenv("SPILLWAY_FAULT", fault, 1);
         }
@@ -61,7 +70,8 @@ static pid_t start(const char *output, const char *fault)
         execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
               "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
               output, "--save-every", save_text, "--keep-last", "2", "--resume", "--quiet",
-              "--ranks", ranks, "--set", stage, (char *)NULL);
+              "--ranks", ranks, "--set", stage, on_disk ? "--set" : (char *)NULL, disk[0], "--set",
+              disk[1], "--set", paths[0], "--set", paths[1], (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -103,40 +113,159 @@ static void run_to_the_end(const char *output)
     assert_same_end(output);
 }
 
+static void forget(const char *output)
+{
+    char command[320];
+    snprintf(command, sizeof command, "rm -rf %s", output);
+    assert_int_equal(system(command), 0);
+}
+
+/* Whether the run was met. */
+static bool start_and_kill(const char *output, double seconds)
+{
+    const pid_t pid = start(output, NULL);
+    pause_s(seconds);
+    kill(pid, SIGKILL);
+    return WIFSIGNALED(finish(pid));
+}
+
+static int n_kills(int few)
+{
+    const char *text = getenv("SPILLWAY_KILLS");
+    return text ? atoi(text) : few;
+}
+
+static double random_share(int i)
+{
+    return (double)(sw_philox_u64(7, 1, (uint64_t)i) >> 11) * 0x1p-53;
+}
+
+/* A run that was over before is right, and begins anew, so that every part of one is met. */
 static void killed_at_random_moments(void **state)
 {
     (void)state;
     const char *output = at("killed");
-    const char *kills_text = getenv("SPILLWAY_KILLS");
-    const int kills = kills_text ? atoi(kills_text) : 8;
-    int hit = 0;
-    for (int i = 0; i < kills; i++) {
-        const double share = (double)(sw_philox_u64(7, 1, (uint64_t)i) >> 11) * 0x1p-53;
-        const pid_t pid = start(output, NULL);
-        pause_s(share * 0.7 * whole_s);
-        kill(pid, SIGKILL);
-        hit += WIFSIGNALED(finish(pid));
-        if (i % 20 == 19) { /* begin anew, so that every part of a run is met */
+    const int kills = n_kills(8);
+    int i = 0, hit = 0;
+    for (; hit < kills && i < 20 * kills; i++) {
+        if (start_and_kill(output, random_share(i) * 0.7 * whole_s)) {
+            hit++;
+        } else {
             run_to_the_end(output);
-            char command[320];
-            snprintf(command, sizeof command, "rm -rf %s", output);
-            assert_int_equal(system(command), 0);
+            forget(output);
         }
     }
     run_to_the_end(output);
-    /* Runs may be faster than the one that was timed: earlier, until one is met. */
-    for (double pause = whole_s / 2; hit == 0; pause /= 2) {
-        output = at("killed.early");
-        const pid_t pid = start(output, NULL);
-        pause_s(pause);
-        kill(pid, SIGKILL);
-        hit += WIFSIGNALED(finish(pid));
-        run_to_the_end(output);
-        char command[320];
-        snprintf(command, sizeof command, "rm -rf %s", output);
-        assert_int_equal(system(command), 0);
-    }
+    print_message("%d of %d runs were killed\n", hit, i);
+    assert_int_equal(hit, kills);
 }
+
+/* ---- on disk ---- */
+
+/* Swap files in the folder; with a log, each must be named in it. */
+static int count_swap_files(const char *log)
+{
+    int n = 0;
+    DIR *dir = opendir(at("disk"));
+    assert_non_null(dir);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (strstr(entry->d_name, ".swap")) {
+            n++;
+            if (log && !strstr(log, entry->d_name)) {
+                fail_msg("%s was left and is not named", entry->d_name);
+            }
+        }
+    }
+    closedir(dir);
+    return n;
+}
+
+static void remove_swap_files(void)
+{
+    char command[192];
+    snprintf(command, sizeof command, "rm -f %s/*.swap", at("disk"));
+    assert_int_equal(system(command), 0);
+}
+
+/* The runs that follow a kill go on; all that was left is there yet, and was named. */
+static void end_on_disk(const char *output, int n_left)
+{
+    char *log = NULL;
+    size_t len;
+    pause_s(0.5); /* a killed process may hold its files a moment longer */
+    run_to_the_end(output);
+    assert_int_equal(sw_file_read(at("log"), &log, &len), SW_OK);
+    assert_int_equal(count_swap_files(log), n_left);
+    sw_free(log);
+    remove_swap_files();
+    forget(output);
+}
+
+static void killed_on_disk(void **state)
+{
+    (void)state;
+    char output[128];
+    const int kills = n_kills(4);
+    int i = 0, hit = 0, left = 0, all_left = 0;
+    snprintf(output, sizeof output, "%s/disk.killed", folder);
+    on_disk = true;
+    const double begin = sw_now_s();
+    run_to_the_end(output); /* the bits of the run in memory */
+    const double disk_s = sw_now_s() - begin;
+    assert_int_equal(count_swap_files(NULL), 0);
+    forget(output);
+    for (; hit < kills && i < 20 * kills; i++) {
+        const bool killed = start_and_kill(output, random_share(1000 + i) * 0.7 * disk_s);
+        const int now = count_swap_files(NULL);
+        hit += killed;
+        assert_true(now >= left); /* nobody removes another's */
+        all_left += now - left;
+        left = now;
+        if (!killed) {
+            end_on_disk(output, left);
+            left = 0;
+        }
+    }
+    end_on_disk(output, left);
+    print_message("%d of %d runs were killed and left %d swap files\n", hit, i, all_left);
+    assert_int_equal(hit, kills);
+    on_disk = false;
+}
+
+static void two_runs_share_a_folder(void **state)
+{
+    (void)state;
+    char left[128], outputs[2][128];
+    for (int i = 0; i < 2; i++) {
+        snprintf(outputs[i], sizeof outputs[i], "%s/shares.%d", folder, i);
+    }
+    snprintf(left, sizeof left, "%s/disk/spillway-elsewhere-1-rank0-0.swap", folder);
+    on_disk = true;
+    assert_int_equal(sw_file_write_atomic(left, "left", 4), SW_OK);
+    for (int i = 0; i < 2; i++) { /* the second time one of them is killed beside the other */
+        const pid_t one = start(outputs[0], NULL), two = start(outputs[1], NULL);
+        if (i == 1) {
+            pause_s(whole_s / 3);
+            kill(two, SIGKILL);
+        }
+        assert_int_equal(finish(one), 0);
+        const int status = finish(two);
+        assert_true(i == 1 || status == 0);
+        run_to_the_end(outputs[1]);
+        assert_same_end(outputs[0]);
+        forget(outputs[0]);
+        forget(outputs[1]);
+    }
+    char *text = NULL;
+    size_t len;
+    assert_int_equal(sw_file_read(left, &text, &len), SW_OK);
+    assert_int_equal(len, 4);
+    sw_free(text);
+    remove_swap_files();
+    on_disk = false;
+}
+
+/* ---- places of a save ---- */
 
 static void killed_inside_a_save(void **state)
 {
@@ -209,7 +338,7 @@ static int set_up(void **state)
     snprintf(steps_text, sizeof steps_text, "%d", STEPS);
     snprintf(save_text, sizeof save_text, "%d", SAVE_EVERY);
     snprintf(folder, sizeof folder, "/tmp/spillway-kill-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+    if (access(program, X_OK) != 0 || !mkdtemp(folder) || mkdir(at("disk"), 0777) != 0) {
         fprintf(stderr, "no program %s\n", program);
         return -1;
     }
@@ -249,6 +378,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_random_moments),
+        cmocka_unit_test(killed_on_disk),
+        cmocka_unit_test(two_runs_share_a_folder),
         cmocka_unit_test(killed_inside_a_save),
         cmocka_unit_test(failing_disk_is_reported_and_survived),
         cmocka_unit_test(stopped_by_a_signal),

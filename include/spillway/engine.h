@@ -20,6 +20,7 @@ extern "C" {
 
 typedef struct sw_engine sw_engine;
 typedef struct sw_comm sw_comm; /* ranks that train one model together: spillway/comm.h */
+struct sw_nvme_fault;           /* spillway/nvme.h */
 
 /* A tensor given to the model by the name of its sw_input; data is row-major and borrowed. */
 struct sw_tensor {
@@ -69,6 +70,8 @@ struct sw_engine_options {
     bool verify;             /* checks the plan while it runs; slow */
     bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
+    /* For tests: what befalls the transfers of this rank's disk tier, borrowed while opening; NULL = nothing. */
+    const struct sw_nvme_fault *disk_fault;
 };
 
 struct sw_step_report {

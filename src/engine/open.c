@@ -237,6 +237,7 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     swap.nvme.intra_op_parallelism = c->aio.intra_op_parallelism;
     swap.nvme.single_submit = c->aio.single_submit;
     swap.nvme.overlap_events = c->aio.overlap_events;
+    swap.nvme.fault = e->options.disk_fault;
     return swap;
 }
 

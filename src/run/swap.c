@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: named by process, rank and number, so that two jobs in one folder never meet; those of processes that
-// are gone are named in the log and left alone.
+// Swap files: named by host, process, rank and number, and made by whoever uses them, so that two jobs in one folder
+// never meet. Those that nobody holds locked and whose process is gone from this host are named in the log and
+// left alone; of other hosts' processes nothing is known here.
 #include "run/swap.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PATH_CAP = 4096, MOST_FOLDERS = 64, ZEROS = 1 << 16 };
+enum { PATH_CAP = 4096, HOST_CAP = 65, MOST_FOLDERS = 64, ZEROS = 1 << 16, MOST_FILES = 10000 };
+enum { OLD_S = 60 }; /* by then who made a file has locked it */
 
 struct sw_swap {
     sw_nvme *nvme;
@@ -20,13 +25,62 @@ struct sw_swap {
     char *zeros;
 };
 
-static void name_leftovers(const char *folder)
+/* ---- names ---- */
+
+/* As a part of a file's name. */
+static void host_name(char *out)
+{
+    if (gethostname(out, HOST_CAP) != 0) {
+        snprintf(out, HOST_CAP, "unknown");
+    }
+    out[HOST_CAP - 1] = '\0';
+    for (char *c = out; *c; c++) {
+        *c = *c == '/' ? '_' : *c;
+    }
+}
+
+/* The process of this host that made the file; 0: none. */
+static int maker_of(const char *name, const char *host)
+{
+    static const char prefix[] = "spillway-", suffix[] = ".swap";
+    const size_t before = sizeof prefix - 1 + strlen(host), all = strlen(name);
+    int pid = 0, rank, n, length = 0;
+    if (all < before || strncmp(name, prefix, sizeof prefix - 1) != 0 ||
+        strncmp(name + sizeof prefix - 1, host, strlen(host)) != 0 ||
+        sscanf(name + before, "-%d-rank%d-%d%n", &pid, &rank, &n, &length) != 3) {
+        return 0;
+    }
+    return pid > 0 && strcmp(name + before + length, suffix) == 0 ? pid : 0;
+}
+
+/* ---- what others left ---- */
+
+/* The maker is gone, or its number is another process's by now; then nobody holds the file. A young file of a
+ * process that lives is not touched: it may be about to be locked. */
+static bool is_left(int folder, const char *name, int pid)
+{
+    struct stat st;
+    const bool gone = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode) ||
+        (!gone && time(NULL) - st.st_mtime < OLD_S)) {
+        return false;
+    }
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return gone && errno == EACCES;
+    }
+    const bool free_of_locks = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    const bool no_locks_here = !free_of_locks && errno != EWOULDBLOCK;
+    close(fd);
+    return free_of_locks || (no_locks_here && gone);
+}
+
+static void name_leftovers(const char *folder, const char *host)
 {
     DIR *dir = opendir(folder);
     for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        int pid = 0, length = 0;
-        if (sscanf(entry->d_name, "spillway-%d-%n", &pid, &length) == 1 && length > 0 &&
-            strstr(entry->d_name, ".swap") && kill((pid_t)pid, 0) != 0 && errno == ESRCH) {
+        const int pid = maker_of(entry->d_name, host);
+        if (pid > 0 && is_left(dirfd(dir), entry->d_name, pid)) {
             sw_log(SW_LOG_WARN, "%s/%s is left of process %d, which is gone; remove it", folder,
                    entry->d_name, pid);
         }
@@ -36,24 +90,37 @@ static void name_leftovers(const char *folder)
     }
 }
 
-/* A name that no other executor of this process has. */
-static char *new_path(const char *folder, int rank)
+/* ---- opening and closing ---- */
+
+/* Makes a file that nobody else has. */
+static sw_status make_file(const char *folder, const char *host, int rank, char **out_path)
 {
     char path[PATH_CAP];
-    struct stat st;
-    for (int n = 0; n < 10000; n++) {
-        snprintf(path, sizeof path, "%s/spillway-%d-rank%d-%d.swap", folder, (int)getpid(), rank,
-                 n);
-        if (lstat(path, &st) != 0) {
-            return sw_strdup("run", path);
+    int fd = -1;
+    for (int n = 0; n < MOST_FILES && fd < 0; n++) {
+        snprintf(path, sizeof path, "%s/spillway-%s-%d-rank%d-%d.swap", folder, host, (int)getpid(),
+                 rank, n);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) {
+            break;
         }
     }
-    return NULL;
+    if (fd < 0) {
+        return SW_FAIL(SW_E_IO, "cannot make the swap file %s: %s", path, strerror(errno));
+    }
+    close(fd);
+    *out_path = sw_strdup("run", path);
+    if (!*out_path) {
+        unlink(path);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
+    }
+    return SW_OK;
 }
 
 sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out)
 {
     sw_status st = SW_OK;
+    char host[HOST_CAP];
     if (options->n_folders < 1 || options->n_folders > MOST_FOLDERS) {
         return SW_FAIL(SW_E_ARG, "the disk tier wants 1 to %d folders (nvme_path), found %d",
                        MOST_FOLDERS, options->n_folders);
@@ -61,16 +128,17 @@ sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, stru
     struct sw_swap *swap = sw_alloc_zero("run", 1, sizeof *swap);
     SW_TRY_ALLOC(swap, "the disk tier");
     swap->zeros = sw_alloc_zero("run", 1, ZEROS);
-    for (int i = 0; i < options->n_folders; i++) {
-        if (options->rank == 0) {
-            name_leftovers(options->folders[i]);
-        }
-        swap->paths[i] = new_path(options->folders[i], options->rank);
-        swap->n_paths += swap->paths[i] != NULL;
-    }
-    if (!swap->zeros || swap->n_paths < options->n_folders) {
+    if (!swap->zeros) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
         goto close;
+    }
+    host_name(host);
+    for (int i = 0; i < options->n_folders; i++) {
+        if (options->rank == 0) {
+            name_leftovers(options->folders[i], host);
+        }
+        SW_TRY_OR(close, make_file(options->folders[i], host, options->rank, &swap->paths[i]));
+        swap->n_paths++;
     }
     SW_TRY_OR(close, sw_nvme_open((const char *const *)swap->paths, swap->n_paths, (int64_t)bytes,
                                   &options->nvme, &swap->nvme));
@@ -86,8 +154,8 @@ void sw_swap_close(struct sw_swap *swap)
     if (!swap) {
         return;
     }
-    if (swap->nvme) {
-        sw_nvme_close(swap->nvme);
+    sw_nvme_close(swap->nvme);
+    if (swap->n_paths > 0) {
         sw_nvme_remove((const char *const *)swap->paths, swap->n_paths);
     }
     for (int i = 0; i < swap->n_paths; i++) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// LABEL slow
+// TIMEOUT 7200
+// Every transfer of a training on disk failed once, by every kind of fault.
+#include "engine/tests/disk_faults.h"
+
+static void every_transfer_of_one_rank(void **state)
+{
+    (void)state;
+    disk_faults_meet(1, 1);
+}
+
+static void every_transfer_of_two_ranks(void **state)
+{
+    (void)state;
+    disk_faults_meet(2, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_transfer_of_one_rank),
+        cmocka_unit_test(every_transfer_of_two_ranks),
+    };
+    return cmocka_run_group_tests(tests, disk_faults_set_up, disk_faults_tear_down);
+}

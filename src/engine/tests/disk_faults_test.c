@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 600
+// Transfers of a training on disk failed once, some of them: the right bits or a named failure.
+// disk_faults_all_test.c meets all of them.
+#include "engine/tests/disk_faults.h"
+
+static void some_transfers_of_one_rank(void **state)
+{
+    (void)state;
+    disk_faults_meet(1, 101);
+}
+
+static void some_transfers_of_two_ranks(void **state)
+{
+    (void)state;
+    disk_faults_meet(2, 307);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(some_transfers_of_one_rank),
+        cmocka_unit_test(some_transfers_of_two_ranks),
+    };
+    return cmocka_run_group_tests(tests, disk_faults_set_up, disk_faults_tear_down);
+}
