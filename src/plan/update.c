@@ -10,6 +10,7 @@
 struct feed {
     sw_value param;
     sw_value streams[SW_OP_MAX_IN];
+    enum sw_dtype wire; /* what its gradients travel as */
     int n;
 };
 
@@ -45,25 +46,40 @@ static sw_value spread(struct sw_graph *g, sw_value param, sw_value grad, int64_
     return grad;
 }
 
-/* Each micro-batch's gradient goes to the owners of its slices at once. */
-static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
-                       sw_value grad)
+/* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for itself. */
+static sw_value accumulator(struct sw_graph *g, const struct sw_plan_options *options,
+                            const struct feed *feed)
 {
     char name[512];
     const struct sw_value_info param = g->values[feed->param];
-    const int64_t slice = slice_elems(g, options, feed->param);
+    const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-    g->phase = SW_PHASE_BACKWARD;
+    if (options->ranks <= 1 || sw_sums_before_reducing(options)) {
+        return sw_graph_state(g, name, dtype, param.shape, feed->param);
+    }
+    const int64_t slice = slice_elems(g, options, feed->param);
     const sw_value acc = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
-    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
     if (acc >= 0) {
         g->values[acc].whole = whole_shape(&param);
         g->values[acc].first = slice * options->rank;
     }
-    const int32_t op = sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL);
-    const sw_value out = sw_graph_add_out_in_place(g, op, acc);
-    g->phase = SW_PHASE_UPDATE;
-    return out;
+    return acc;
+}
+
+/* Each micro-batch's gradient goes to the owners of its slices at once. */
+static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options,
+                       const struct feed *feed, sw_value acc, sw_value grad)
+{
+    const int64_t slice = slice_elems(g, options, feed->param);
+    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
+    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL), acc);
+}
+
+static sw_value add_here(struct sw_graph *g, sw_value acc, sw_value grad)
+{
+    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+    return sw_graph_add_out_in_place(
+        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
 }
 
 /* Stage 0: every rank updates all of it, so the sums go back to all. */
@@ -120,31 +136,25 @@ static void update(struct sw_graph *g, const struct sw_plan_options *options, st
     }
 }
 
-/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums travel once a step,
- * rounded to what gradients travel as. */
+/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums of use i travel once a
+ * step, rounded to what gradients travel as. */
 static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *options,
-                           struct feed *feed, sw_value grad)
+                           const struct feed *feed, int i)
 {
     char name[512];
     const struct sw_value_info param = g->values[feed->param];
-    const enum sw_dtype wire = g->values[grad].dtype;
     const int64_t slice = slice_elems(g, options, feed->param);
-    snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-    const sw_value acc = sw_graph_state(g, name, SW_F32, param.shape, feed->param);
-    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
-    g->phase = SW_PHASE_BACKWARD;
-    sw_value sum = sw_graph_add_out_in_place(
-        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
-    g->phase = SW_PHASE_UPDATE;
-    if (wire == SW_F32 && acc >= 0) {
-        g->values[acc].padded_elems = slice * options->ranks;
+    sw_value sum = feed->streams[i];
+    if (feed->wire == SW_F32) {
+        g->values[sw_graph_root(g, sum)].padded_elems = slice * options->ranks;
     } else {
-        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), wire, param.shape);
+        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), feed->wire,
+                               param.shape);
         if (sum >= 0) {
             g->values[sum].padded_elems = slice * options->ranks;
         }
     }
-    snprintf(name, sizeof name, "grad_sum.%d/%s", feed->n, param.name);
+    snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
     const sw_value owned = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
         g->values[owned].whole = param.shape;
@@ -160,30 +170,33 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
     return options->boundary && options->ranks > 1 && options->micro_batches > options->ranks;
 }
 
+/* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before it. */
 static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
-                       sw_value grad)
+                       const struct sw_stream *stream)
 {
-    const struct sw_value_info param = g->values[feed->param];
-    if (feed->n == SW_OP_MAX_IN) {
-        sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", param.name, SW_OP_MAX_IN);
+    if (stream->micro == 0 && feed->n == SW_OP_MAX_IN) {
+        sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", g->values[feed->param].name,
+                      SW_OP_MAX_IN);
         return;
     }
-    if (sw_sums_before_reducing(options)) {
-        grad = reduce_sum(g, options, feed, grad);
-    } else if (options->ranks > 1) {
-        grad = reduce(g, options, feed, grad);
-    } else if (options->micro_batches > 1) {
-        char name[512];
-        snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-        const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
-        const sw_value acc = sw_graph_state(g, name, dtype, param.shape, feed->param);
-        const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+    sw_value grad = stream->grad;
+    feed->wire = g->values[grad].dtype;
+    if (options->ranks > 1 || options->micro_batches > 1) {
+        const sw_value acc =
+            stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(g, options, feed);
+        if (acc < 0) {
+            return;
+        }
         g->phase = SW_PHASE_BACKWARD;
-        const int32_t op = sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL);
-        grad = sw_graph_add_out_in_place(g, op, acc);
+        g->micro = stream->micro;
+        grad = options->ranks > 1 && !sw_sums_before_reducing(options)
+                   ? reduce(g, options, feed, acc, grad)
+                   : add_here(g, acc, grad);
         g->phase = SW_PHASE_UPDATE;
+        g->micro = 0;
     }
-    feed->streams[feed->n++] = grad;
+    feed->n += stream->micro == 0;
+    feed->streams[feed->n - 1] = grad;
 }
 
 static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *options, sw_value stats,
@@ -234,13 +247,16 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
             if (g->streams[i].param != feed->param) {
                 continue;
             }
+            use += g->streams[i].micro == 0;
             if (options->keep_gradients) {
-                keep(g, &g->streams[i], use);
+                keep(g, &g->streams[i], use - 1);
             }
-            use++;
             if (options->rule) {
-                accumulate(g, options, feed, g->streams[i].grad);
+                accumulate(g, options, feed, &g->streams[i]);
             }
+        }
+        for (int i = 0; i < feed->n && sw_sums_before_reducing(options); i++) {
+            feed->streams[i] = reduce_sum(g, options, feed, i);
         }
         n_feeds += feed->n > 0;
     }
