@@ -153,6 +153,7 @@ enum sw_loss_mean {
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
 };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
+enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
 /* Our own block. Bytes of 0 = no budget given. */
@@ -166,6 +167,7 @@ struct sw_spillway_config {
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
     int64_t recompute_every; /* 0 = keep everything, n = keep the input of every n-th block only */
     int reduce;              /* enum sw_reduce_order */
+    int schedule;            /* enum sw_step_schedule */
     int kernels;             /* enum sw_kernel_set */
     bool allow_other_math;
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */

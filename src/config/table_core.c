@@ -442,6 +442,7 @@ SECTION(sw_config_table_data_types, "data_types", data_types_fields, 0, "dtypes 
 static const char *const losses[] = {"microbatch", "tokens", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const schedules[] = {"horizontal", "vertical", NULL};
 static const char *const kernels[] = {"fast", "reference", NULL};
 
 static const struct config_field spillway_fields[] = {
@@ -471,6 +472,11 @@ static const struct config_field spillway_fields[] = {
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
            "order of the sum of gradients: over micro-batches one by one, or per rank first",
            BUILT),
+    CHOICE(
+        "schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
+        "order of a step: one micro-batch after the other, or all of them block by block, so that "
+        "parameters move once a step",
+        BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels, "fast, or the plain C reference",
            BUILT),
     BOOL("allow_other_math", AT(spillway.allow_other_math), "false",

@@ -86,7 +86,7 @@ static sw_status build(struct trace *t, struct sw_graph **out)
         const sw_value param =
             sw_param(g, tensor->name + 5, tensor->shape, (struct sw_init){SW_INIT_ZERO, 0});
         g->streams[g->n_streams++] =
-            (struct sw_stream){param, sw_input(g, name, SW_F32, tensor->shape)};
+            (struct sw_stream){.param = param, .grad = sw_input(g, name, SW_F32, tensor->shape)};
     }
     *out = g;
     return SW_OK;

@@ -35,8 +35,13 @@ struct run { /* one configuration on some ranks */
 
 /* ---- one rank ---- */
 
-static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, int32_t *ids,
-                      int32_t *labels, double *out_loss)
+/* Inputs of one micro-batch. */
+struct given {
+    int32_t *ids, *labels; /* [batch, tokens] */
+    struct sw_tensor tensors[2];
+};
+
+static sw_status fill(const struct run *run, int64_t step, int64_t k, struct given *out)
 {
     const struct sw_safetensor *all = sw_safetensors_find(run->c->ref, run->ids);
     const int64_t n = run->batch * run->tokens;
@@ -44,10 +49,10 @@ static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, in
     const int64_t at =
         ((step * run->recorded_ranks + rank) * run->recorded_accumulation + turn) * n;
     const struct sw_shape shape = SW_SHAPE(run->batch, run->tokens);
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2};
+    out->tensors[0] =
+        (struct sw_tensor){"input_ids", {.data = out->ids, .dtype = SW_I32, .shape = shape}};
+    out->tensors[1] =
+        (struct sw_tensor){"labels", {.data = out->labels, .dtype = SW_I32, .shape = shape}};
     for (int64_t i = 0; i < n; i++) {
         const bool last = i % run->tokens == run->tokens - 1;
         const double id = sw_check_value(all, at + i);
@@ -56,21 +61,30 @@ static sw_status give(struct run *run, sw_engine *e, int64_t step, int64_t k, in
             return SW_FAIL(SW_E_FORMAT, "%s: train.input_ids holds %g, wanted an id", all->file,
                            fabs(id) <= INT32_MAX ? label : id);
         }
-        ids[i] = (int32_t)id;
-        labels[i] = (int32_t)label;
+        out->ids[i] = (int32_t)id;
+        out->labels[i] = (int32_t)label;
     }
-    SW_TRY(sw_forward(e, &batch, out_loss));
-    return sw_backward(e);
+    return SW_OK;
 }
 
-static sw_status train(struct run *run, sw_engine *e, int32_t *ids, int32_t *labels)
+static sw_status train(struct run *run, sw_engine *e, struct given *given, struct sw_batch *batches)
 {
+    if (e->micro_batches != run->k) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "a step of this case has %lld micro-batches, of the configuration %lld",
+                       (long long)run->k, (long long)e->micro_batches);
+    }
     for (int64_t s = 0; s < run->steps; s++) {
         struct sw_step_report report;
-        for (int64_t k = e->rank; k < run->k; k += e->ranks) {
-            SW_TRY(give(run, e, s, k, ids, labels, &run->losses[s * run->k + k]));
+        for (int64_t j = 0; j < e->local; j++) {
+            SW_TRY(fill(run, s, j * e->ranks + e->rank, &given[j]));
+            batches[j] = (struct sw_batch){given[j].tensors, 2};
         }
-        SW_TRY(sw_step(e, &report));
+        SW_TRY(sw_train_batch(e, batches, e->local, &report));
+        for (int64_t j = 0; j < e->local; j++) {
+            const double *loss = &e->losses[2 * j];
+            run->losses[s * run->k + j * e->ranks + e->rank] = loss[1] > 0 ? loss[0] / loss[1] : 0;
+        }
         if (e->rank == 0) {
             run->norms[s] = report.grad_norm;
             run->lrs[s] = report.lr;
@@ -163,15 +177,23 @@ static sw_status run_rank(void *ctx, sw_comm *comm)
                                               .no_dropout = true,
                                               .comm = comm};
     sw_engine *e = NULL;
-    int32_t *ids = sw_alloc("check", n * sizeof *ids),
-            *labels = sw_alloc("check", n * sizeof *labels);
-    sw_status st = ids && labels ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a batch");
+    const size_t most = (size_t)sw_ceil_div(run->k, run->ranks);
+    struct given *given = sw_alloc_zero("check", most, sizeof *given);
+    struct sw_batch *batches = sw_alloc("check", most * sizeof *batches);
+    int32_t *ids = sw_alloc("check", 2 * most * n * sizeof *ids);
+    sw_status st =
+        given && batches && ids ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a batch");
+    for (size_t j = 0; st >= 0 && j < most; j++) {
+        given[j].ids = ids + 2 * j * n;
+        given[j].labels = given[j].ids + n;
+    }
     st = st < 0 ? st : sw_initialize(&options, &e);
     st = st < 0 ? st : set_weights(run, e);
-    st = st < 0 ? st : train(run, e, ids, labels);
+    st = st < 0 ? st : train(run, e, given, batches);
     st = st < 0 || run->formula ? st : collect(run, e);
+    sw_free(given);
+    sw_free(batches);
     sw_free(ids);
-    sw_free(labels);
     sw_close(e);
     return st;
 }

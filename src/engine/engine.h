@@ -69,7 +69,9 @@ struct sw_engine {
     struct engine_param *params;
     struct sw_arena names; /* of file_name */
     int32_t n_params;
-    sw_value loss_sum, loss_count; /* in the training program */
+    bool vertical; /* all micro-batches of a block before the next block */
+    sw_value *
+        loss_outputs; /* [rounds, 2] sum and count in the training program; one round where it holds one */
     sw_value eval_sum, eval_count;
     float *scratch; /* [SW_SCRATCH_ELEMS] for conversions */
 
@@ -88,7 +90,9 @@ struct sw_engine {
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 
 /* ---- open.c ---- */
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch);
+/* micro: which micro-batch of a program that holds several, else 0. */
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+                                const struct sw_batch *batch);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 

@@ -34,6 +34,11 @@ static sw_status settle_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     e->fp16 = c->fp16.enabled;
+    e->vertical = c->spillway.schedule == SW_STEP_VERTICAL;
+    if (e->vertical && e->options.keep_gradients) {
+        return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
+                                    "micro-batch (keep_gradients); \"horizontal\" does");
+    }
     e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
                         ? e->dtype
@@ -48,6 +53,8 @@ static sw_status settle_config(struct sw_engine *e)
     e->all_losses =
         sw_alloc_zero("engine", 2 * (size_t)(e->rounds * e->ranks), sizeof *e->all_losses);
     e->statuses = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->statuses);
+    e->loss_outputs = sw_alloc("engine", 2 * (size_t)e->rounds * sizeof *e->loss_outputs);
+    SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
     SW_TRY_ALLOC(e->losses, "the losses of a step");
     SW_TRY_ALLOC(e->all_losses, "the losses of a step");
     SW_TRY_ALLOC(e->statuses, "the statuses of ranks");
@@ -288,6 +295,7 @@ static sw_status make_plan(struct sw_engine *e)
         .query_ctx = e->device,
         .kernel_set = sw_device_kernel_set(e->device),
         .micro_batches = e->micro_batches,
+        .vertical = e->vertical,
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
         .rule = e->trains ? &e->rule : NULL,
@@ -331,9 +339,12 @@ static sw_status make_plan(struct sw_engine *e)
     options.budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
     SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
     if (p->train >= 0) {
-        const struct sw_graph *g = e->plan->programs[p->train].graph;
-        e->loss_sum = sw_graph_find_output(g, "loss.sum");
-        e->loss_count = sw_graph_find_output(g, "loss.count");
+        const struct sw_program *program = &e->plan->programs[p->train];
+        for (int micro = 0; micro < program->micro_batches; micro++) {
+            sw_value *loss = &e->loss_outputs[2 * micro];
+            loss[0] = sw_graph_find_output_of(program->graph, "loss.sum", micro);
+            loss[1] = sw_graph_find_output_of(program->graph, "loss.count", micro);
+        }
     }
     if (p->eval >= 0) {
         const struct sw_graph *g = e->plan->programs[p->eval].graph;
@@ -436,6 +447,7 @@ void sw_close(sw_engine *e)
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->losses);
+    sw_free(e->loss_outputs);
     sw_free(e->all_losses);
     sw_free(e->statuses);
     sw_free(e->params);
@@ -491,12 +503,13 @@ static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
     return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
 }
 
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, const struct sw_batch *batch)
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+                                const struct sw_batch *batch)
 {
     const struct sw_graph *g = e->plan->programs[i_program].graph;
     for (sw_value v = 0; v < g->n_values; v++) {
         const struct sw_value_info *info = &g->values[v];
-        if (info->role != SW_ROLE_INPUT || info->producer >= 0) {
+        if (info->role != SW_ROLE_INPUT || info->producer >= 0 || info->micro != micro) {
             continue;
         }
         const struct sw_tensor *tensor = find_tensor(batch, info->name);
@@ -586,7 +599,18 @@ int64_t sw_engine_allocations(const sw_engine *e)
 
 double sw_engine_step_flops(const sw_engine *e)
 {
-    return e->programs.train < 0
-               ? 0
-               : (double)e->plan->programs[e->programs.train].flops * (double)e->micro_batches;
+    if (e->programs.train < 0) {
+        return 0;
+    }
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    double flops[SW_SEGMENT_COUNT] = {0};
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        if (!sw_op_is_collective(op->kind) && !sw_op_is_transfer(op->kind)) {
+            flops[op->phase] += (double)sw_op_flops(program->graph, op);
+        }
+    }
+    const double once = flops[SW_SEGMENT_FORWARD] + flops[SW_SEGMENT_BACKWARD];
+    return once / program->micro_batches * (double)e->micro_batches +
+           flops[SW_SEGMENT_UPDATE] * (double)e->micro_batches;
 }

@@ -12,6 +12,7 @@ struct stages {
     int ranks, configured;
     size_t budget;                                 /* of the device, 0 = none */
     bool states_away, states_on_disk, params_away; /* what the configuration offloads */
+    bool vertical;                                 /* the schedule */
     enum sw_dtype dtype;
     int64_t micro_batches;
     struct sw_paper paper;
@@ -76,6 +77,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
         return st;
     }
     out->dtype = e->dtype;
+    out->vertical = e->vertical;
     out->micro_batches = e->micro_batches;
     out->paper = sw_paper_widths(e->dtype, &e->rule);
     out->moved[stage] = sw_plan_transfers(e->plan, e->rounds);
@@ -308,9 +310,9 @@ static void print_text(const struct stages *s, struct sw_str *out)
     const long long rounds = (long long)sw_ceil_div(s->micro_batches, s->ranks);
     sw_str_printf(out,
                   "%lld parameters, %s, R = %d ranks, K = %lld micro-batches a step, m = %lld on a "
-                  "rank; -> is the configured stage\n\n",
+                  "rank%s; -> is the configured stage\n\n",
                   (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
-                  (long long)s->micro_batches, rounds);
+                  (long long)s->micro_batches, rounds, s->vertical ? ", scheduled vertically" : "");
     print_held(s, out);
     print_short(s, out);
     sw_str_putc(out, '\n');
@@ -321,10 +323,10 @@ static void print_text(const struct stages *s, struct sw_str *out)
         "\nThe paper's formulas, bytes a parameter: %g at stage 0, %g + %g/R at 1, "
         "%g + %g/R at 2, %g/R at 3.\n"
         "The formulas of bytes sent, times (R-1)/R: (m c + 4) P at stage 0, (m c + w) P at "
-        "1 and 2, m (2 w + c) P\nat 3, with P parameters, c bytes of a gradient on the "
+        "1 and 2, %s P\nat 3, with P parameters, c bytes of a gradient on the "
         "wire and w of a weight. docs/zero.md explains each line.\n",
         p->work + p->grad + p->states, p->work + p->grad, p->states, p->work, p->grad + p->states,
-        p->work + p->grad + p->states);
+        p->work + p->grad + p->states, s->vertical ? "(2 w + m c)" : "m (2 w + c)");
 }
 
 /* ---- for machines ---- */
@@ -365,9 +367,10 @@ static void print_json(const struct stages *s, struct sw_str *out)
 {
     sw_str_printf(out,
                   "{\"parameters\":%lld,\"trained\":%lld,\"dtype\":\"%s\",\"ranks\":%d,"
-                  "\"micro_batches\":%lld,\"configured_stage\":%d,\"stages\":[",
+                  "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,\"stages\":[",
                   (long long)s->tables[0].elems, (long long)s->tables[0].trained,
-                  sw_dtype_name(s->dtype), s->ranks, (long long)s->micro_batches, s->configured);
+                  sw_dtype_name(s->dtype), s->ranks, (long long)s->micro_batches,
+                  s->vertical ? "vertical" : "horizontal", s->configured);
     for (int i = 0; i < N_STAGES; i++) {
         json_stage(s, i, out);
     }

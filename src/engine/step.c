@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: K times forward and backward, then the update. The canonical order of sums is
+// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums is
 // architecture 5a: each micro-batch's gradient is computed alone and added in the order of k.
 #include <math.h>
 
@@ -17,20 +17,48 @@ static sw_status check_ready(const struct sw_engine *e)
     return SW_OK;
 }
 
+/* Its parts are those of the horizontal schedule. */
+static sw_status check_horizontal(const struct sw_engine *e, const char *what)
+{
+    if (e->vertical) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: under spillway.schedule \"vertical\" all micro-batches of a step run "
+                       "together: sw_train_batch does it",
+                       what);
+    }
+    return SW_OK;
+}
+
+/* Whether one run of the training program computes all micro-batches of this rank. */
+static bool runs_once(const struct sw_engine *e)
+{
+    return e->plan->programs[e->programs.train].micro_batches > 1;
+}
+
 /* What the kernels of this rank's micro-batch of round j read: k = j R + rank. */
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
     const int64_t left = e->micro_batches - j * e->ranks;
-    sw_executor_set(ex, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
-    sw_executor_set(ex, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
-    sw_executor_set(ex, SW_SCALAR_MICRO, (double)(e->samples / e->batch + j * e->ranks + e->rank));
-    sw_executor_set(ex, SW_SCALAR_FIRST, j == 0);
-    sw_executor_set(ex, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
-    sw_executor_set_active(ex, (int)sw_min_i64(left, e->ranks));
+    const int row = runs_once(e) ? (int)j : 0;
+    const double micro = (double)(e->samples / e->batch + j * e->ranks + e->rank);
+    sw_executor_set_of(ex, row, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
+    sw_executor_set_of(ex, row, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
+    sw_executor_set_of(ex, row, SW_SCALAR_MICRO, micro);
+    sw_executor_set_of(ex, row, SW_SCALAR_FIRST, j == 0);
+    sw_executor_set_of(ex, row, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
+    sw_executor_set_active(ex, row, (int)sw_min_i64(left, e->ranks));
 }
 
-sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
+static sw_status read_loss(struct sw_engine *e, int64_t j)
+{
+    const sw_value *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
+    double *loss = &e->losses[2 * j];
+    SW_TRY(sw_engine_read_scalar(e, e->programs.train, from[0], &loss[0]));
+    return sw_engine_read_scalar(e, e->programs.train, from[1], &loss[1]);
+}
+
+static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, double *out_loss)
 {
     SW_TRY(check_ready(e));
     if (e->n_forward != e->n_backward) {
@@ -43,17 +71,22 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     if (e->n_forward == 0) {
         sw_engine_begin_trace(e);
     }
-    SW_TRY(sw_engine_give_inputs(e, e->programs.train, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
     set_round(e, e->n_forward);
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
-    double *loss = &e->losses[2 * e->n_forward];
-    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_sum, &loss[0]));
-    SW_TRY(sw_engine_read_scalar(e, e->programs.train, e->loss_count, &loss[1]));
+    SW_TRY(read_loss(e, e->n_forward));
+    const double *loss = &e->losses[2 * e->n_forward];
     e->n_forward++;
     if (out_loss) {
         *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
     }
     return SW_OK;
+}
+
+sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
+{
+    SW_TRY(check_horizontal(e, "sw_forward"));
+    return forward(e, batch, out_loss);
 }
 
 /* All ranks know all losses, so that all print, and scale by, the same. */
@@ -98,8 +131,7 @@ static void set_boundary(struct sw_engine *e)
                     e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
     sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
-    if (e->plan
-            ->boundary_in_backward) { /* neither is known before the last update, nor asked for */
+    if (e->plan->boundary_in_backward) { /* neither is known before the last update */
         sw_executor_set(ex, SW_SCALAR_CLIP, 1);
         sw_executor_set(ex, SW_SCALAR_SKIP, 0);
     }
@@ -124,7 +156,7 @@ static sw_status run_backward(struct sw_engine *e)
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
 }
 
-sw_status sw_backward(sw_engine *e)
+static sw_status backward(struct sw_engine *e)
 {
     SW_TRY(check_ready(e));
     if (e->n_backward != e->n_forward - 1) {
@@ -139,10 +171,48 @@ sw_status sw_backward(sw_engine *e)
     return SW_OK;
 }
 
+sw_status sw_backward(sw_engine *e)
+{
+    SW_TRY(check_horizontal(e, "sw_backward"));
+    return backward(e);
+}
+
+/* All micro-batches of this rank, each at its place of one program; in the last ones the rank may be idle. */
+static sw_status run_vertical(struct sw_engine *e)
+{
+    for (int64_t j = 0; j < e->rounds; j++) {
+        set_round(e, j);
+    }
+    SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    for (int64_t j = 0; j < e->local; j++) {
+        SW_TRY(read_loss(e, j));
+    }
+    if (e->trains && e->plan->boundary_in_backward) {
+        SW_TRY(reach_boundary(e));
+    }
+    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+}
+
+static sw_status vertical(struct sw_engine *e, const struct sw_batch *micro_batches)
+{
+    SW_TRY(check_ready(e));
+    sw_engine_begin_trace(e);
+    for (int64_t j = 0; j < e->local; j++) {
+        SW_TRY(sw_engine_give_inputs(e, e->programs.train, (int)j, &micro_batches[j]));
+    }
+    const sw_status st = run_vertical(e);
+    if (st < 0) {
+        e->failed = true;
+        return st;
+    }
+    e->n_forward = e->n_backward = e->local;
+    return SW_OK;
+}
+
 /* A rank without a micro-batch in the last round still serves the others there. */
 static sw_status idle_round(struct sw_engine *e)
 {
-    if (e->local == e->rounds) {
+    if (e->local == e->rounds || runs_once(e)) {
         return SW_OK;
     }
     set_round(e, e->rounds - 1);
@@ -162,7 +232,7 @@ static sw_status run_update(struct sw_engine *e)
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
 }
 
-sw_status sw_step(sw_engine *e, struct sw_step_report *out)
+static sw_status step(struct sw_engine *e, struct sw_step_report *out)
 {
     SW_TRY(check_ready(e));
     if (!e->trains) {
@@ -172,7 +242,7 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
                        (long long)e->n_backward, (long long)e->local);
     }
-    if (e->local == 0) {
+    if (e->local == 0 && !runs_once(e)) {
         sw_engine_begin_trace(e);
     }
     const sw_status st = run_update(e);
@@ -205,6 +275,12 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
     return SW_OK;
 }
 
+sw_status sw_step(sw_engine *e, struct sw_step_report *out)
+{
+    SW_TRY(check_horizontal(e, "sw_step"));
+    return step(e, out);
+}
+
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
                          struct sw_step_report *out)
 {
@@ -215,11 +291,15 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
     if (e->n_forward != 0) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
     }
-    for (int64_t k = 0; k < n; k++) {
-        SW_TRY(sw_forward(e, &micro_batches[k], NULL));
-        SW_TRY(sw_backward(e));
+    if (e->programs.train >= 0 && runs_once(e)) {
+        SW_TRY(vertical(e, micro_batches));
+        return step(e, out);
     }
-    return sw_step(e, out);
+    for (int64_t k = 0; k < n; k++) {
+        SW_TRY(forward(e, &micro_batches[k], NULL));
+        SW_TRY(backward(e));
+    }
+    return step(e, out);
 }
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
@@ -242,7 +322,7 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
                       double *out_count)
 {
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
-    SW_TRY(sw_engine_give_inputs(e, e->programs.eval, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
     double sum = 0, count = 0;
     SW_TRY(sw_engine_read_scalar(e, e->programs.eval, e->eval_sum, &sum));
@@ -282,7 +362,7 @@ int64_t sw_logits_elems(const sw_engine *e)
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
-    SW_TRY(sw_engine_give_inputs(e, e->programs.logits, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
     const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
     return sw_engine_read_output(e, e->programs.logits, sw_graph_find_output(g, "logits"), out);

@@ -280,7 +280,7 @@ static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
         info->role = SW_ROLE_GRAD;
         info->param = param;
     }
-    g->streams[g->n_streams++] = (struct sw_stream){param, grad};
+    g->streams[g->n_streams++] = (struct sw_stream){.param = param, .grad = grad};
 }
 
 static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_value grad)

@@ -132,6 +132,7 @@ static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype d
     info->sparse_index = SW_NO_VALUE;
     info->param = SW_NO_VALUE;
     info->whole.rank = -1;
+    info->micro = g->micro;
     row_major(info);
     return g->n_values++;
 }
@@ -184,6 +185,16 @@ sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype
                             struct sw_shape shape)
 {
     return new_value(g, role, dtype, &shape);
+}
+
+sw_value sw_graph_copy_value(struct sw_graph *g, sw_value v)
+{
+    if (g->status < 0 ||
+        !grow(g, (void **)&g->values, &g->cap_values, g->n_values + 1, sizeof *g->values)) {
+        return SW_NO_VALUE;
+    }
+    g->values[g->n_values] = g->values[v];
+    return g->n_values++;
 }
 
 bool sw_op_is_transfer(enum sw_op_kind kind)
@@ -309,14 +320,20 @@ void sw_output(sw_graph *g, const char *name, sw_value value)
     g->outputs[g->n_outputs++] = (struct sw_named){copy, value};
 }
 
-sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
+sw_value sw_graph_find_output_of(const struct sw_graph *g, const char *name, int micro)
 {
     for (int32_t i = 0; i < g->n_outputs; i++) {
-        if (strcmp(g->outputs[i].name, name) == 0) {
-            return g->outputs[i].value;
+        const sw_value v = g->outputs[i].value;
+        if (g->values[v].micro == micro && strcmp(g->outputs[i].name, name) == 0) {
+            return v;
         }
     }
     return SW_NO_VALUE;
+}
+
+sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
+{
+    return sw_graph_find_output_of(g, name, 0);
 }
 
 /* ---- scopes ---- */
@@ -396,6 +413,7 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
     memset(op, 0, sizeof *op);
     op->kind = kind;
     op->phase = g->phase;
+    op->micro = g->micro;
     op->n_in = n_in;
     if (n_in > 0) {
         memcpy(op->in, in, (size_t)n_in * sizeof *in);

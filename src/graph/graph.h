@@ -207,6 +207,7 @@ struct sw_value_info {
      * see it. */
     int tier;
     bool is_output;
+    int micro; /* see struct sw_op; shared by all: 0 */
 };
 
 struct sw_op {
@@ -218,6 +219,7 @@ struct sw_op {
     struct sw_attrs attrs;
     const struct sw_user_op *user;
     int32_t scope;
+    int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
     uint64_t path;       /* names this op for its randomness; a clone keeps it */
     bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
     bool in_backward;    /* of the update, and runs within the step's last backward */
@@ -236,6 +238,7 @@ struct sw_scope {
 struct sw_stream {
     sw_value param;
     sw_value grad; /* comm dtype; row-sparse where its sparse_index says so */
+    int micro;     /* above 0: continues the use of the stream before */
 };
 
 struct sw_named {
@@ -252,7 +255,8 @@ struct sw_graph {
     bool training;
     bool token_mean;     /* losses are weighted by 1/(rows) in a micro-batch; see LOSS_MEAN_GRAD */
     int64_t loss_chunk;  /* rows of the vocabulary matrix per chunk of LINEAR_CE */
-    enum sw_phase phase; /* of ops added now */
+    enum sw_phase phase; /* of ops added now, */
+    int micro;           /* and their micro-batch, as of values */
     struct sw_value_info *values;
     struct sw_op *ops;
     struct sw_scope *scopes;
@@ -306,6 +310,8 @@ sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtyp
                         struct sw_shape shape, sw_value param);
 sw_value sw_graph_find(const struct sw_graph *g, enum sw_role role, const char *name);
 sw_value sw_graph_find_output(const struct sw_graph *g, const char *name);
+/* Of one micro-batch, where the graph holds several. */
+sw_value sw_graph_find_output_of(const struct sw_graph *g, const char *name, int micro);
 /* The value whose storage v lives in (v itself for most). */
 sw_value sw_graph_root(const struct sw_graph *g, sw_value v);
 size_t sw_value_bytes(const struct sw_value_info *info); /* of its elements, without strides */
@@ -321,6 +327,8 @@ bool sw_op_is_transfer(enum sw_op_kind kind);
 /* A value without a name or a producer; passes add it to ops themselves. */
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                             struct sw_shape shape);
+/* Another value like v, also in where it lies. */
+sw_value sw_graph_copy_value(struct sw_graph *g, sw_value v);
 void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifies a finished plan against its graph, trusting nothing of how it was made.
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -93,7 +94,7 @@ static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t
 }
 
 /* Instruction i may be under way until `last`. */
-static sw_status check_lives(const struct check *c, int32_t i, int32_t last)
+static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const struct sw_graph *g = c->program->graph;
@@ -210,12 +211,12 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
             SW_TRY(check_transfer(c, b, i, begin));
         }
         sw_clocks_step(&b->clocks, i);
-        SW_TRY(check_lives(c, i, i));
+        SW_TRY(check_under_way(c, i, i));
         for (int q = 1; q < SW_QUEUE_COUNT; q++) {
             for (; known[q] < b->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
                 const struct sw_instr *done = &program->instrs[known[q] + 1];
                 if ((int)done->queue == q && !done->blocking) {
-                    SW_TRY(check_lives(c, known[q] + 1, i));
+                    SW_TRY(check_under_way(c, known[q] + 1, i));
                 }
             }
         }
@@ -223,7 +224,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
     for (int32_t i = begin; i < end; i++) { /* the rest is waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
-            SW_TRY(check_lives(c, i, end - 1));
+            SW_TRY(check_under_way(c, i, end - 1));
         }
     }
     return SW_OK;
@@ -286,33 +287,76 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
     return SW_OK;
 }
 
-static bool lives_overlap(const struct sw_buffer *a, const struct sw_buffer *b)
+/* What stays lives at all times. */
+struct life {
+    int32_t first, last, buffer;
+};
+
+static int by_first(const void *a, const void *b)
 {
-    return a->tier == b->tier &&
-           (a->persistent || b->persistent || (a->first <= b->last && b->first <= a->last));
+    const struct life *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+static sw_status check_tier(const struct check *c, int32_t i)
+{
+    const struct sw_buffer *a = &c->program->buffers[i];
+    const size_t tier = c->plan->tier_bytes[a->tier], budget = c->plan->tier_budget[a->tier];
+    if (a->offset + a->bytes > tier || (budget > 0 && a->offset + a->bytes > budget)) {
+        return SW_FAIL(SW_E_ARG, "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier", i,
+                       a->offset + a->bytes, budget > 0 && budget < tier ? budget : tier);
+    }
+    return SW_OK;
+}
+
+static bool share_bytes(const struct sw_buffer *a, const struct sw_buffer *b)
+{
+    return a->tier == b->tier && a->bytes > 0 && b->bytes > 0 && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+/* Each buffer beside those that are alive when its life begins. */
+static sw_status check_lives(const struct check *c, const struct life *lives, struct life *alive)
+{
+    const struct sw_buffer *buffers = c->program->buffers;
+    int32_t n_alive = 0;
+    for (int32_t i = 0; i < c->program->n_buffers; i++) {
+        int32_t n = 0;
+        for (int32_t k = 0; k < n_alive; k++) {
+            if (alive[k].last < lives[i].first) {
+                continue;
+            }
+            if (share_bytes(&buffers[alive[k].buffer], &buffers[lives[i].buffer])) {
+                return SW_FAIL(SW_E_ARG, "plan: buffers %d and %d live at once in the same bytes",
+                               alive[k].buffer, lives[i].buffer);
+            }
+            alive[n++] = alive[k];
+        }
+        alive[n] = lives[i];
+        n_alive = n + 1;
+    }
+    return SW_OK;
 }
 
 static sw_status check_places(const struct check *c)
 {
     const struct sw_program *program = c->program;
+    const size_t n = (size_t)program->n_buffers;
+    struct life *lives = sw_alloc("plan", (2 * n + 1) * sizeof *lives);
+    SW_TRY_ALLOC(lives, "checking the plan");
+    sw_status st = SW_OK;
     for (int32_t i = 0; i < program->n_buffers; i++) {
-        const struct sw_buffer *a = &program->buffers[i];
-        const size_t tier = c->plan->tier_bytes[a->tier], budget = c->plan->tier_budget[a->tier];
-        if (a->offset + a->bytes > tier || (budget > 0 && a->offset + a->bytes > budget)) {
-            return SW_FAIL(SW_E_ARG,
-                           "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier", i,
-                           a->offset + a->bytes, budget > 0 && budget < tier ? budget : tier);
-        }
-        for (int32_t j = i + 1; j < program->n_buffers; j++) {
-            const struct sw_buffer *b = &program->buffers[j];
-            if (a->bytes > 0 && b->bytes > 0 && a->offset < b->offset + b->bytes &&
-                b->offset < a->offset + a->bytes && lives_overlap(a, b)) {
-                return SW_FAIL(SW_E_ARG, "plan: buffers %d and %d live at once in the same bytes",
-                               i, j);
-            }
-        }
+        const struct sw_buffer *buffer = &program->buffers[i];
+        lives[i] = buffer->persistent ? (struct life){INT32_MIN, INT32_MAX, i}
+                                      : (struct life){buffer->first, buffer->last, i};
+        SW_TRY_OR(done, check_tier(c, i));
     }
-    return SW_OK;
+    qsort(lives, n, sizeof *lives, by_first);
+    SW_TRY_OR(done, check_lives(c, lives, lives + n));
+done:
+    sw_free(lives);
+    return st;
 }
 
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options)

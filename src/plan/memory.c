@@ -94,8 +94,23 @@ static int by_size(const void *a, const void *b)
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
+/* What has a place, while it lives. */
 struct span {
     size_t begin, end;
+    int32_t first, last;
+    enum sw_tier tier;
+};
+
+/* The instructions are cut into equal parts; each knows what lives in it, by address. A plan has many buffers, of which
+ * few live at a time. */
+enum { N_PARTS = 128 };
+struct placed {
+    struct part {
+        struct span *spans;
+        int32_t n, cap;
+    } parts[N_PARTS];
+    int32_t instrs_of_part;
+    struct span *scratch; /* of a buffer that lives in several parts */
 };
 
 static int by_begin(const void *a, const void *b)
@@ -104,21 +119,19 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The lowest address where `buffer` fits between those placed already that live at the same time. */
-static size_t lowest_gap(const struct sw_program *program, const struct rank *placed,
-                         int32_t n_placed, const struct sw_buffer *buffer, struct span *spans)
+static bool overlap(const struct span *span, const struct sw_buffer *buffer)
 {
-    int32_t n = 0;
-    for (int32_t i = 0; i < n_placed; i++) {
-        const struct sw_buffer *other = &program->buffers[placed[i].buffer];
-        if (other->tier == buffer->tier && other->first <= buffer->last &&
-            buffer->first <= other->last) {
-            spans[n++] = (struct span){other->offset, other->offset + other->bytes};
-        }
-    }
-    qsort(spans, (size_t)n, sizeof *spans, by_begin);
+    return span->tier == buffer->tier && span->first <= buffer->last && buffer->first <= span->last;
+}
+
+/* The lowest address between `spans`, by address, where `buffer` fits. */
+static size_t lowest_gap(const struct span *spans, int32_t n, const struct sw_buffer *buffer)
+{
     size_t at = 0;
     for (int32_t i = 0; i < n; i++) {
+        if (!overlap(&spans[i], buffer)) {
+            continue;
+        }
         if (spans[i].begin >= at && spans[i].begin - at >= buffer->bytes) {
             break;
         }
@@ -127,22 +140,80 @@ static size_t lowest_gap(const struct sw_program *program, const struct rank *pl
     return at;
 }
 
-static void find_peak(struct sw_program *program)
+static int32_t part_of(const struct placed *p, int32_t instr)
 {
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        size_t live = 0;
-        for (int32_t b = 0; b < program->n_buffers; b++) {
-            const struct sw_buffer *buffer = &program->buffers[b];
-            if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE && buffer->first <= i &&
-                i <= buffer->last) {
-                live += buffer->bytes;
+    return instr / p->instrs_of_part;
+}
+
+static size_t find_place(struct placed *p, const struct sw_buffer *buffer)
+{
+    const int32_t begin = part_of(p, buffer->first), end = part_of(p, buffer->last);
+    if (begin == end) {
+        return lowest_gap(p->parts[begin].spans, p->parts[begin].n, buffer);
+    }
+    int32_t n = 0;
+    for (int32_t i = begin; i <= end; i++) {
+        for (int32_t k = 0; k < p->parts[i].n; k++) {
+            const struct span *span = &p->parts[i].spans[k];
+            const int32_t met = part_of(p, span->first); /* in several parts: once */
+            if (overlap(span, buffer) && i == (met > begin ? met : begin)) {
+                p->scratch[n++] = *span;
             }
         }
-        if (live > program->peak_live_bytes) {
-            program->peak_live_bytes = live;
+    }
+    qsort(p->scratch, (size_t)n, sizeof *p->scratch, by_begin);
+    return lowest_gap(p->scratch, n, buffer);
+}
+
+static sw_status add_span(struct part *part, const struct span *span)
+{
+    if (part->n == part->cap) {
+        const int32_t cap = part->cap * 2 + 64;
+        void *mem = sw_realloc("plan", part->spans, (size_t)cap * sizeof *part->spans);
+        SW_TRY_ALLOC(mem, "the memory map");
+        part->spans = mem;
+        part->cap = cap;
+    }
+    int32_t at = part->n++;
+    for (; at > 0 && part->spans[at - 1].begin > span->begin; at--) {
+        part->spans[at] = part->spans[at - 1];
+    }
+    part->spans[at] = *span;
+    return SW_OK;
+}
+
+static sw_status put(struct placed *p, struct sw_buffer *buffer)
+{
+    buffer->offset = find_place(p, buffer);
+    const struct span span = {buffer->offset, buffer->offset + buffer->bytes, buffer->first,
+                              buffer->last, buffer->tier};
+    for (int32_t i = part_of(p, buffer->first); i <= part_of(p, buffer->last); i++) {
+        SW_TRY(add_span(&p->parts[i], &span));
+    }
+    return SW_OK;
+}
+
+static sw_status find_peak(struct sw_program *program)
+{
+    int64_t *change = sw_alloc_zero("plan", (size_t)program->n_instrs + 2, sizeof *change);
+    SW_TRY_ALLOC(change, "the memory map");
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE) {
+            change[buffer->first] += (int64_t)buffer->bytes;
+            change[buffer->last + 1] -= (int64_t)buffer->bytes;
+        }
+    }
+    int64_t live = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        live += change[i];
+        if ((size_t)live > program->peak_live_bytes) {
+            program->peak_live_bytes = (size_t)live;
             program->peak_instr = i;
         }
     }
+    sw_free(change);
+    return SW_OK;
 }
 
 size_t sw_tier_align(enum sw_tier tier)
@@ -150,16 +221,9 @@ size_t sw_tier_align(enum sw_tier tier)
     return tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN;
 }
 
-sw_status sw_pass_memory(struct sw_program *program)
+/* Transients by size. */
+static int32_t rank_buffers(const struct sw_program *program, struct rank *order)
 {
-    find_lives(program);
-    struct rank *order = sw_alloc("plan", ((size_t)program->n_buffers + 1) * sizeof *order);
-    struct span *spans = sw_alloc("plan", ((size_t)program->n_buffers + 1) * sizeof *spans);
-    if (!order || !spans) {
-        sw_free(order);
-        sw_free(spans);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for the memory map");
-    }
     int32_t n = 0;
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
@@ -168,15 +232,38 @@ sw_status sw_pass_memory(struct sw_program *program)
         }
     }
     qsort(order, (size_t)n, sizeof *order, by_size);
+    return n;
+}
+
+sw_status sw_pass_memory(struct sw_program *program)
+{
+    sw_status st = SW_OK;
+    const size_t most = (size_t)program->n_instrs + (size_t)program->graph->n_values + 1;
+    struct rank *order = sw_alloc("plan", most * sizeof *order);
+    struct placed *placed = sw_alloc_zero("plan", 1, sizeof *placed);
+    struct span *scratch = sw_alloc("plan", most * sizeof *scratch);
+    if (!order || !placed || !scratch) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the memory map");
+        goto done;
+    }
+    find_lives(program);
+    placed->scratch = scratch;
+    placed->instrs_of_part = (program->n_instrs + 1) / N_PARTS + 1;
+    const int32_t n = rank_buffers(program, order);
     for (int32_t i = 0; i < n; i++) {
         struct sw_buffer *buffer = &program->buffers[order[i].buffer];
-        buffer->offset = lowest_gap(program, order, i, buffer, spans);
+        SW_TRY_OR(done, put(placed, buffer));
         size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
                                                      : &program->away_bytes[buffer->tier];
         *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
     }
+    SW_TRY_OR(done, find_peak(program));
+done:
+    for (int i = 0; placed && i < N_PARTS; i++) {
+        sw_free(placed->parts[i].spans);
+    }
+    sw_free(placed);
+    sw_free(scratch);
     sw_free(order);
-    sw_free(spans);
-    find_peak(program);
-    return SW_OK;
+    return st;
 }

@@ -42,6 +42,12 @@ static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
     return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
 }
 
+/* Gradients of one block and one micro-batch leave together. */
+static int64_t place_of_grads(const struct pass *p, const struct sw_op *op)
+{
+    return sw_shard_place(p->g, op) * p->program->micro_batches + op->micro;
+}
+
 static bool writes(const struct pass *p, const struct sw_op *op, sw_value root)
 {
     for (int k = 0; k < op->n_out; k++) {
@@ -261,7 +267,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
             hold(p, i);
             continue;
         }
-        const int64_t place = sw_shard_place(p->g, op);
+        const int64_t place = place_of_grads(p, op);
         if (sw_op_is_collective(op->kind) || touches_held(p, op) ||
             (p->n_held > 0 && place != p->held_place &&
              op_of(p, p->held[0])->kind == SW_OP_REDUCE)) {

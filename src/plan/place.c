@@ -468,7 +468,8 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
     struct sw_transfers sum = {0};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_op *op = &g->ops[program->instrs[i].op];
-        const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : rounds;
+        const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1;
+        const int64_t times = once ? 1 : rounds;
         if (sw_op_is_transfer(op->kind)) {
             const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
             (op->kind == SW_OP_LOAD ? sum.in : sum.out)[home->tier] +=

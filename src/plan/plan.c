@@ -290,12 +290,13 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
         "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
-        "largest: %s; what would help: %s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
+        "largest: %s; what would help: %s%s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
         "smaller spillway.loss_chunk%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
         sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
         options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
+        program->micro_batches > 1 ? "spillway.schedule \"horizontal\", " : "",
         options->rule && options->states_tier == SW_TIER_DEVICE
             ? "zero_optimization.offload_optimizer.device \"cpu\", "
             : "",
@@ -315,7 +316,8 @@ static void clear_program(struct sw_program *program)
     sw_free(program->instrs);
     sw_free(program->buffers);
     sw_free(program->buffer_of);
-    *program = (struct sw_program){.kind = program->kind, .graph = program->graph};
+    *program = (struct sw_program){
+        .kind = program->kind, .graph = program->graph, .micro_batches = program->micro_batches};
 }
 
 static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
@@ -418,6 +420,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_recompute(program->graph, options->recompute_every));
+            program->micro_batches = sw_vertical_micro_batches(options);
+            SW_TRY(sw_pass_vertical(program->graph, program->micro_batches));
         }
         SW_TRY(sw_pass_shard(program->graph, options));
         if (program->kind == SW_PROGRAM_TRAIN) {
@@ -456,6 +460,7 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
     for (int i = 0; i < n_specs; i++) {
         programs[i].kind = specs[i].kind;
         programs[i].graph = specs[i].graph;
+        programs[i].micro_batches = 1;
     }
     const sw_status st = run_passes(plan, options);
     if (st < 0) {

@@ -3,7 +3,7 @@
 // for every byte. Pure: no rank is talked to and no byte moves here.
 //
 // Passes, in order: fuse (after it the arithmetic is settled and the math fingerprint taken),
-// recompute, update, schedule, memory; check verifies every finished plan. All programs of one plan
+// recompute, vertical, shard, update, place, schedule, overlap, memory; check verifies every finished plan. All programs of one plan
 // share one arena: parameters and states have fixed places by name, transients of all programs overlay
 // each other.
 #pragma once
@@ -64,6 +64,7 @@ struct sw_instr {
 struct sw_program {
     enum sw_program_kind kind;
     struct sw_graph *graph;    /* owned */
+    int micro_batches;         /* that one run of it computes: 1, or all of a rank (vertical) */
     struct sw_instr *instrs;   /* [n_instrs] */
     struct sw_buffer *buffers; /* [n_buffers] */
     int32_t *buffer_of;        /* [graph->n_values] buffer of the root value, -1 = never stored */
@@ -113,6 +114,7 @@ struct sw_plan_options {
     void *query_ctx;
     const char *kernel_set;            /* part of the fingerprint */
     int64_t micro_batches;             /* K of one optimizer step */
+    bool vertical;                     /* all micro-batches of a block before the next block */
     bool fp16;                         /* overflow is looked for, and skips the update */
     double clip;                       /* 0 = none */
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
@@ -193,6 +195,10 @@ void sw_op_order_install(struct sw_op_order *order, struct sw_graph *g);
 
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
+/* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
+int sw_vertical_micro_batches(const struct sw_plan_options *options);
+/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for one. */
+sw_status sw_pass_vertical(struct sw_graph *g, int micro_batches);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
  * padding that equal slices need. Nothing to do for one rank. */
 sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options);

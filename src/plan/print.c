@@ -40,9 +40,13 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
     const char *scope = g->scopes[op->scope].name; /* "" outside of all */
-    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s\n", (double)sw_op_flops(g, op) / 1e6,
+    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_op_flops(g, op) / 1e6,
                   instr->kernel.path ? instr->kernel.path : "", *scope ? " " : "", scope,
                   op->is_clone ? " (recomputed)" : "");
+    if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
+        sw_str_printf(out, " (micro-batch %d)", op->micro);
+    }
+    sw_str_putc(out, '\n');
 }
 
 struct role_bytes {
@@ -60,7 +64,8 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (buffer->value >= 0 && !buffer->persistent &&
-            program->graph->values[buffer->value].role == SW_ROLE_GRAD) {
+            program->graph->values[buffer->value].role == SW_ROLE_GRAD &&
+            program->graph->values[buffer->value].micro == 0) {
             sum.gradients += buffer->bytes;
         }
     }
@@ -72,9 +77,12 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
     char text[4][32];
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];
-        sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP\n",
-                      program_names[program->kind], program->n_instrs,
-                      (double)program->flops / 1e9);
+        sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP", program_names[program->kind],
+                      program->n_instrs, (double)program->flops / 1e9);
+        if (program->micro_batches > 1) {
+            sw_str_printf(out, ", %d micro-batches, block by block", program->micro_batches);
+        }
+        sw_str_putc(out, '\n');
         for (int32_t i = 0; instructions && i < program->n_instrs; i++) {
             print_instr(program, i, out);
         }
@@ -123,11 +131,12 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];
         sw_str_printf(out,
-                      "%s{\"kind\":\"%s\",\"instructions\":%d,\"flops\":%lld,"
+                      "%s{\"kind\":\"%s\",\"instructions\":%d,\"micro_batches\":%d,"
+                      "\"flops\":%lld,"
                       "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d}",
                       p ? "," : "", program_names[program->kind], program->n_instrs,
-                      (long long)program->flops, program->transient_bytes, program->peak_live_bytes,
-                      program->peak_instr);
+                      program->micro_batches, (long long)program->flops, program->transient_bytes,
+                      program->peak_live_bytes, program->peak_instr);
     }
     sw_str_puts(out, "]}");
 }

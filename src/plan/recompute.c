@@ -87,23 +87,16 @@ static void want(struct pass *p, const bool *kept, sw_value v, int32_t group)
 static sw_value clone_value(struct pass *p, sw_value v)
 {
     struct sw_graph *g = p->g;
-    const struct sw_value_info info = g->values[v];
-    if (g->n_values == g->cap_values) {
-        const int32_t cap = g->cap_values * 2;
-        void *mem = sw_realloc("graph", g->values, (size_t)cap * sizeof *g->values);
-        if (!mem) {
-            return SW_NO_VALUE;
-        }
-        g->values = mem;
-        g->cap_values = cap;
+    const sw_value copy = sw_graph_copy_value(g, v);
+    if (copy < 0) {
+        return SW_NO_VALUE;
     }
-    struct sw_value_info *copy = &g->values[g->n_values];
-    *copy = info;
-    copy->is_output = false;
-    if (info.base >= 0 && info.base < p->n_values && p->clone_of[info.base] >= 0) {
-        copy->base = p->clone_of[info.base];
+    struct sw_value_info *info = &g->values[copy];
+    info->is_output = false;
+    if (info->base >= 0 && info->base < p->n_values && p->clone_of[info->base] >= 0) {
+        info->base = p->clone_of[info->base];
     }
-    return g->n_values++;
+    return copy;
 }
 
 static sw_value again(const struct pass *p, sw_value v)

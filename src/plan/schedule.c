@@ -103,19 +103,23 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }
-    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free. */
+    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free; that of its second
+     * gradient follows the first. */
     memset(after, 0xff, ((size_t)g->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < g->n_ops; i++) {
         if ((g->ops[i].kind == SW_OP_ACCUMULATE || g->ops[i].kind == SW_OP_REDUCE) && live[i]) {
             const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
-            const int32_t producer = g->values[grad].producer;
             const int32_t sum = g->values[g->ops[i].in[0]].producer;
             const bool loaded = sum >= 0 && g->ops[sum].kind == SW_OP_LOAD;
-            if (producer >= 0 && !loaded && after[producer] < 0 &&
-                g->ops[producer].phase == g->ops[i].phase) {
-                after[producer] = i;
-                live[i] = false; /* placed by its producer */
+            int32_t at = g->values[grad].producer;
+            if (at < 0 || loaded || g->ops[at].phase != g->ops[i].phase) {
+                continue;
             }
+            while (after[at] >= 0) {
+                at = after[at];
+            }
+            after[at] = i;
+            live[i] = false; /* placed by its producer */
         }
     }
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
@@ -126,8 +130,8 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
                 continue;
             }
             SW_TRY_OR(done, add_instr(program, options, i));
-            if (after[i] >= 0) {
-                SW_TRY_OR(done, add_instr(program, options, after[i]));
+            for (int32_t k = after[i]; k >= 0; k = after[k]) {
+                SW_TRY_OR(done, add_instr(program, options, k));
             }
         }
     }

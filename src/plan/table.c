@@ -137,7 +137,8 @@ struct count {
     const struct sw_graph *g;
     const struct sw_plan_options *options;
     struct trips *trips; /* [n_values] by parameter */
-    int64_t rounds;      /* micro-steps of a step */
+    int64_t rounds;      /* micro-steps of a step, .. */
+    int64_t runs;        /* .. and how often forward and backward run for them */
 };
 
 static sw_value param_of(const struct sw_graph *g, sw_value v)
@@ -157,7 +158,7 @@ static void add_op(struct count *c, const struct sw_op *op, struct sw_plan_table
 {
     const struct sw_graph *g = c->g;
     const int64_t others = c->options->ranks - 1;
-    const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->rounds;
+    const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
     enum sw_sent kind = SW_SENT_STATS;
     int64_t slice = (int64_t)sw_value_bytes(&g->values[op->in[0]]);
     if (op->kind != SW_OP_STATS_MERGE) {
@@ -169,7 +170,7 @@ static void add_op(struct count *c, const struct sw_op *op, struct sw_plan_table
         if (op->kind == SW_OP_REDUCE) {
             kind = SW_SENT_GRADS;
             slice = elems * (int64_t)sw_dtype_bytes(g->values[op->in[1]].dtype);
-            *(is_sparse(g, op->in[1]) ? &trips->sparse : &trips->dense) += 1;
+            *(is_sparse(g, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
         } else {
             kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op->phase);
             trips->gathers[op->phase]++;
@@ -204,8 +205,8 @@ static double wire_bytes(const struct sw_graph *g)
     return 0;
 }
 
-/* Architecture 5a: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, all times
- * (R-1)/R. */
+/* Architecture 5a: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, or
+ * (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
     const struct sw_value_info *info = &c->g->values[param];
@@ -213,7 +214,7 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     const int stage = c->options->stage;
     const int64_t elems = sw_shape_elems(sw_value_is_slice(info) ? &info->whole : &info->shape);
     const double share = (double)(c->options->ranks - 1) / c->options->ranks;
-    const double m = (double)c->rounds, grad = wire_bytes(c->g) * share;
+    const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->g) * share;
     const double work = (double)sw_dtype_bytes(info->dtype) * share;
     const double update = stage == 0 ? sizeof(float) * share : work;
     out->elems += elems;
@@ -225,9 +226,9 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
           sw_sums_before_reducing(c->options) ? grad : m * grad);
     if (stage == 3) {
         split(&out->sent[SW_SENT_FORWARD], elems, trips, trips->gathers[SW_PHASE_FORWARD], 0,
-              m * work);
+              runs * work);
         split(&out->sent[SW_SENT_BACKWARD], elems, trips, trips->gathers[SW_PHASE_BACKWARD], 0,
-              m * work);
+              runs * work);
         const int kept = trips->gathers[SW_PHASE_UPDATE];
         out->sent[SW_SENT_UPDATE].kept += (double)(elems * kept) * work;
         out->sent[SW_SENT_UPDATE].padding += (double)((trips->padded - elems) * kept) * work;
@@ -261,6 +262,7 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
         .trips = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *c.trips),
         .rounds = sw_ceil_div(options->micro_batches, options->ranks > 1 ? options->ranks : 1),
     };
+    c.runs = program->micro_batches > 1 ? 1 : c.rounds;
     SW_TRY_ALLOC(c.trips, "a table of the plan");
     *out = (struct sw_plan_table){0};
     memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);

@@ -15,6 +15,7 @@
 struct feed {
     sw_value param;
     sw_value streams[SW_OP_MAX_IN];
+    enum sw_dtype wire; /* what its gradients travel as */
     int n;
     /* updates within backward */
     int32_t ready;                    /* op behind which it may be updated */
@@ -38,7 +39,8 @@ bool sw_norms_in_backward(const struct sw_plan_options *options)
 /* Sums live on from one micro-step to the next. */
 static bool sums_stay(const struct sw_plan_options *options)
 {
-    return options->micro_batches > options->ranks || !sw_updates_in_backward(options);
+    const bool several = options->micro_batches > options->ranks && !options->vertical;
+    return several || sw_sums_before_reducing(options) || !sw_updates_in_backward(options);
 }
 
 static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_options *options,
@@ -73,29 +75,47 @@ static sw_value spread(struct sw_graph *g, sw_value param, sw_value grad, int64_
     return grad;
 }
 
-/* Each micro-batch's gradient goes to the owners of its slices at once. */
-static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
-                       sw_value grad)
+/* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for itself. */
+static sw_value accumulator(struct sw_graph *g, const struct sw_plan_options *options,
+                            const struct feed *feed)
 {
     char name[512];
     const struct sw_value_info param = g->values[feed->param];
-    const int64_t slice = slice_elems(g, options, feed->param);
+    const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
+    const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
+    const int64_t slice = whole ? 0 : slice_elems(g, options, feed->param);
+    const struct sw_shape shape = whole ? param.shape : SW_SHAPE(slice);
     g->phase = SW_PHASE_BACKWARD;
     const sw_value acc = sums_stay(options)
-                             ? sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param)
-                             : sw_graph_new_value(g, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(slice));
-    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
+                             ? sw_graph_state(g, name, dtype, shape, feed->param)
+                             : sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
+    g->phase = SW_PHASE_UPDATE;
     if (acc >= 0) {
         g->values[acc].is_gradient_sum = sums_stay(options);
         g->values[acc].param = feed->param;
-        g->values[acc].whole = whole_shape(&param);
-        g->values[acc].first = slice * options->rank;
+        if (!whole) {
+            g->values[acc].whole = whole_shape(&param);
+            g->values[acc].first = slice * options->rank;
+        }
     }
-    const int32_t op = sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL);
-    const sw_value out = sw_graph_add_out_in_place(g, op, acc);
-    g->phase = SW_PHASE_UPDATE;
-    return out;
+    return acc;
+}
+
+/* Each micro-batch's gradient goes to the owners of its slices at once. */
+static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options,
+                       const struct feed *feed, sw_value acc, sw_value grad)
+{
+    const int64_t slice = slice_elems(g, options, feed->param);
+    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
+    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL), acc);
+}
+
+static sw_value add_here(struct sw_graph *g, sw_value acc, sw_value grad)
+{
+    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
+    return sw_graph_add_out_in_place(
+        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
 }
 
 /* Stage 0: every rank updates all of it, so the sums go back to all. */
@@ -152,34 +172,25 @@ static void update(struct sw_graph *g, const struct sw_plan_options *options, st
     }
 }
 
-/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums travel once a step,
- * rounded to what gradients travel as. */
+/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums of use i travel once a
+ * step, rounded to what gradients travel as. */
 static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *options,
-                           struct feed *feed, sw_value grad)
+                           const struct feed *feed, int i)
 {
     char name[512];
     const struct sw_value_info param = g->values[feed->param];
-    const enum sw_dtype wire = g->values[grad].dtype;
     const int64_t slice = slice_elems(g, options, feed->param);
-    snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-    const sw_value acc = sw_graph_state(g, name, SW_F32, param.shape, feed->param);
-    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
-    if (acc >= 0) {
-        g->values[acc].is_gradient_sum = true;
-    }
-    g->phase = SW_PHASE_BACKWARD;
-    sw_value sum = sw_graph_add_out_in_place(
-        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
-    g->phase = SW_PHASE_UPDATE;
-    if (wire == SW_F32 && acc >= 0) {
-        g->values[acc].padded_elems = slice * options->ranks;
+    sw_value sum = feed->streams[i];
+    if (feed->wire == SW_F32) {
+        g->values[sw_graph_root(g, sum)].padded_elems = slice * options->ranks;
     } else {
-        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), wire, param.shape);
+        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), feed->wire,
+                               param.shape);
         if (sum >= 0) {
             g->values[sum].padded_elems = slice * options->ranks;
         }
     }
-    snprintf(name, sizeof name, "grad_sum.%d/%s", feed->n, param.name);
+    snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
     const sw_value owned = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
         g->values[owned].is_gradient_sum = true;
@@ -196,33 +207,33 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
     return options->boundary && options->ranks > 1 && options->micro_batches > options->ranks;
 }
 
+/* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before it. */
 static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
-                       sw_value grad)
+                       const struct sw_stream *stream)
 {
-    const struct sw_value_info param = g->values[feed->param];
-    if (feed->n == SW_OP_MAX_IN) {
-        sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", param.name, SW_OP_MAX_IN);
+    if (stream->micro == 0 && feed->n == SW_OP_MAX_IN) {
+        sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", g->values[feed->param].name,
+                      SW_OP_MAX_IN);
         return;
     }
-    if (sw_sums_before_reducing(options)) {
-        grad = reduce_sum(g, options, feed, grad);
-    } else if (options->ranks > 1) {
-        grad = reduce(g, options, feed, grad);
-    } else if (options->micro_batches > 1) {
-        char name[512];
-        snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-        const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
-        const sw_value acc = sw_graph_state(g, name, dtype, param.shape, feed->param);
-        const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
-        if (acc >= 0) {
-            g->values[acc].is_gradient_sum = true;
+    sw_value grad = stream->grad;
+    feed->wire = g->values[grad].dtype;
+    if (options->ranks > 1 || options->micro_batches > 1) {
+        const sw_value acc =
+            stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(g, options, feed);
+        if (acc < 0) {
+            return;
         }
         g->phase = SW_PHASE_BACKWARD;
-        const int32_t op = sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL);
-        grad = sw_graph_add_out_in_place(g, op, acc);
+        g->micro = stream->micro;
+        grad = options->ranks > 1 && !sw_sums_before_reducing(options)
+                   ? reduce(g, options, feed, acc, grad)
+                   : add_here(g, acc, grad);
         g->phase = SW_PHASE_UPDATE;
+        g->micro = 0;
     }
-    feed->streams[feed->n++] = grad;
+    feed->n += stream->micro == 0;
+    feed->streams[feed->n - 1] = grad;
 }
 
 static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *options, sw_value stats,
@@ -294,48 +305,76 @@ static int by_ready(const void *a, const void *b)
     return (x->param > y->param) - (x->param < y->param);
 }
 
-static bool add_range(struct sw_op_order *order, const struct sw_graph *g, int32_t first,
-                      int32_t end)
+struct move {
+    int32_t op, behind;
+};
+
+static int by_place(const void *a, const void *b)
 {
-    for (int32_t i = first; i < end; i++) {
-        if (!sw_op_order_add(order, &g->ops[i])) {
-            return false;
-        }
+    const struct move *x = a, *y = b;
+    if (x->behind != y->behind) {
+        return x->behind < y->behind ? -1 : 1;
     }
-    return true;
+    return (x->op > y->op) - (x->op < y->op);
 }
 
-/* The ops of each feed go behind the one that makes it ready; what was appended after them stays last. */
+/* A sum goes behind what makes its terms, so that a gradient is gone before the next one. moves: [by op]. */
+static int32_t latest_term(const struct sw_graph *g, const struct move *moves, int32_t i,
+                           int32_t n_before)
+{
+    int32_t latest = 0;
+    for (int k = 0; k < g->ops[i].n_in; k++) {
+        for (int root = 0; root < 2; root++) {
+            const sw_value v = root ? sw_graph_root(g, g->ops[i].in[k]) : g->ops[i].in[k];
+            const int32_t at = g->values[v].producer;
+            const int32_t behind = at < n_before || at >= i ? at : moves[at - n_before].behind;
+            latest = at < i && behind > latest ? behind : latest;
+        }
+    }
+    return latest;
+}
+
+/* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was appended after them
+ * stays last. */
 static sw_status move_into_backward(struct sw_graph *g, const struct feed *feeds, int n_feeds,
                                     int32_t n_before)
 {
     struct sw_op_order order;
-    SW_TRY(sw_op_order_open(&order, g));
-    bool good = true;
-    int32_t end = n_before;
-    for (int f = 0; f < n_feeds; f++) {
-        end = feeds[f].update_end > end ? feeds[f].update_end : end;
-        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
-            g->ops[i].in_backward = true;
-            g->ops[i].scope = g->ops[feeds[f].ready].scope;
+    struct move *moves = sw_alloc("plan", (size_t)(g->n_ops - n_before + 1) * sizeof *moves);
+    bool good = sw_op_order_open(&order, g) >= 0 && moves;
+    for (int32_t i = n_before; good && i < g->n_ops; i++) {
+        moves[i - n_before] = (struct move){i, INT32_MAX};
+    }
+    for (int32_t i = n_before; good && i < g->n_ops; i++) {
+        struct sw_op *op = &g->ops[i];
+        int32_t behind = INT32_MAX;
+        for (int f = 0; f < n_feeds && behind == INT32_MAX; f++) {
+            behind = i >= feeds[f].sum_first && i < feeds[f].sum_end
+                         ? latest_term(g, moves, i, n_before)
+                     : i >= feeds[f].update_first && i < feeds[f].update_end ? feeds[f].ready
+                                                                             : behind;
         }
-        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
-            g->ops[i].in_backward = g->ops[i].phase == SW_PHASE_UPDATE;
-            g->ops[i].scope = g->ops[feeds[f].ready].scope;
+        moves[i - n_before].behind = behind;
+        if (behind < INT32_MAX) {
+            op->in_backward = op->phase == SW_PHASE_UPDATE;
+            op->scope = g->ops[behind].scope;
         }
     }
-    for (int32_t i = 0, f = 0; good && i < n_before; i++) {
-        good = g->ops[i].removed || sw_op_order_add(&order, &g->ops[i]);
-        for (; good && f < n_feeds && feeds[f].ready == i; f++) {
-            good = add_range(&order, g, feeds[f].sum_first, feeds[f].sum_end) &&
-                   add_range(&order, g, feeds[f].update_first, feeds[f].update_end);
+    const int32_t n_moves = g->n_ops - n_before;
+    if (good) {
+        qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
+    }
+    for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
+        good = i >= n_before || g->ops[i].removed || sw_op_order_add(&order, &g->ops[i]);
+        for (; good && m < n_moves && (moves[m].behind <= i || i >= n_before); m++) {
+            good = sw_op_order_add(&order, &g->ops[moves[m].op]);
         }
     }
-    good = good && add_range(&order, g, end, g->n_ops);
     if (good) {
         sw_op_order_install(&order, g);
     }
     sw_op_order_close(&order);
+    sw_free(moves);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
@@ -353,13 +392,16 @@ static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options
             if (g->streams[i].param != feed->param) {
                 continue;
             }
+            use += g->streams[i].micro == 0;
             if (options->keep_gradients) {
-                keep(g, &g->streams[i], use);
+                keep(g, &g->streams[i], use - 1);
             }
-            use++;
             if (options->rule) {
-                accumulate(g, options, feed, g->streams[i].grad);
+                accumulate(g, options, feed, &g->streams[i]);
             }
+        }
+        for (int i = 0; i < feed->n && sw_sums_before_reducing(options); i++) {
+            feed->streams[i] = reduce_sum(g, options, feed, i);
         }
         feed->sum_end = g->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {

@@ -44,6 +44,7 @@ static struct sw_comm_item item_of(const struct sw_collective_call *call)
 
 static void add(const struct sw_collective_call *call, const struct sw_comm_job *job, int n_ranks)
 {
+    const struct sw_round *round = &job->rounds[call->op->micro];
     const struct sw_reduction reduction = {
         .dtype = operand(call, 1)->dtype,
         .src = call->in[1],
@@ -51,8 +52,8 @@ static void add(const struct sw_collective_call *call, const struct sw_comm_job 
         .acc = call->in[0],
         .n = sw_shape_elems(&operand(call, 0)->shape),
         /* attrs.n: sums of whole steps, of all ranks */
-        .fresh = job->first || call->op->attrs.n > 0,
-        .n_contributors = call->op->attrs.n > 0 ? 0 : job->n_active,
+        .fresh = round->first || call->op->attrs.n > 0,
+        .n_contributors = call->op->attrs.n > 0 ? 0 : round->n_active,
     };
     sw_comm_add_slices(&reduction, n_ranks);
 }

@@ -12,6 +12,12 @@ struct sw_collective_call {
     void *workspace;
 };
 
+/* Of one micro-batch. */
+struct sw_round {
+    bool first;   /* the scalar FIRST: accumulators hold nothing yet */
+    int n_active; /* ranks that contribute to a sum: the first n */
+};
+
 /* A group of collectives of a program, which travel together; or a single one. */
 struct sw_comm_job {
     const struct sw_program *program;
@@ -19,9 +25,8 @@ struct sw_comm_job {
     struct sw_meter *meter;
     const struct sw_collective_call *calls; /* [n] borrowed until it is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
-    bool first;                             /* the scalar FIRST: accumulators hold nothing yet */
-    int n_active;                           /* ranks that contribute to a sum: the first n */
-    int64_t *ns;                            /* adds how long it took; NULL = not asked */
+    const struct sw_round *rounds; /* by the micro-batch of an op; as they are when it runs */
+    int64_t *ns;                   /* adds how long it took; NULL = not asked */
 };
 
 /* What the group sends to the other ranks, and receives of them. */

@@ -31,18 +31,24 @@ struct sw_executor {
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
     struct sw_transfers transferred;
-    struct sw_meter meter; /* time and bytes by queue */
-    struct sw_swap *swap;  /* the disk's tier; NULL = none */
-    double *scalars;       /* device [SW_SCALAR_COUNT] */
-    double host_scalars[SW_SCALAR_COUNT];
+    struct sw_meter meter;   /* time and bytes by queue */
+    struct sw_swap *swap;    /* the disk's tier; NULL = none */
+    double *scalars;         /* device [n_micro, SW_SCALAR_COUNT] */
+    double *host_scalars;    /* the same */
+    struct sw_round *rounds; /* [n_micro] */
+    int n_micro;             /* micro-batches of the program that has most */
     struct loaded *programs;
-    int n_active;
-    bool boundary, first; /* of the micro-step under way */
+    bool boundary; /* this micro-step is the last of its step */
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of H2D and D2H */
     struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
 };
+
+static size_t scalars_bytes(const struct sw_executor *ex)
+{
+    return (size_t)ex->n_micro * SW_SCALAR_COUNT * sizeof *ex->scalars;
+}
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
 
@@ -97,6 +103,27 @@ static sw_status load_program(struct sw_executor *ex, int p)
     return SW_OK;
 }
 
+/* A row of scalars for each micro-batch, on both sides. */
+static sw_status open_scalars(struct sw_executor *ex)
+{
+    void *scalars = NULL;
+    ex->n_micro = 1;
+    for (int p = 0; p < ex->plan->n_programs; p++) {
+        const int n = ex->plan->programs[p].micro_batches;
+        ex->n_micro = n > ex->n_micro ? n : ex->n_micro;
+    }
+    ex->host_scalars = sw_alloc_zero("run", 1, scalars_bytes(ex));
+    ex->rounds = sw_alloc_zero("run", (size_t)ex->n_micro, sizeof *ex->rounds);
+    SW_TRY_ALLOC(ex->host_scalars, "the executor");
+    SW_TRY_ALLOC(ex->rounds, "the executor");
+    for (int i = 0; i < ex->n_micro; i++) {
+        ex->rounds[i].n_active = ex->options.comm ? sw_comm_size(ex->options.comm) : 1;
+    }
+    SW_TRY(sw_device_alloc(ex->dev, SW_MEM_DEVICE, scalars_bytes(ex), &scalars));
+    ex->scalars = scalars;
+    return SW_OK;
+}
+
 static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
 
 /* The queues that any program uses, and what groups of collectives need, none larger than the largest. */
@@ -143,9 +170,8 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->plan = plan;
     ex->dev = dev;
     ex->options = *options;
-    ex->n_active = options->comm ? sw_comm_size(options->comm) : 1;
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
-    void *arena = NULL, *scalars = NULL;
+    void *arena = NULL;
     if (!ex->programs) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the executor");
         goto close;
@@ -160,8 +186,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     if (plan->tier_bytes[SW_TIER_DISK] > 0) {
         SW_TRY_OR(close, sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap));
     }
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, sizeof ex->host_scalars, &scalars));
-    ex->scalars = scalars;
+    SW_TRY_OR(close, open_scalars(ex));
     for (int p = 0; p < plan->n_programs; p++) {
         SW_TRY_OR(close, load_program(ex, p));
     }
@@ -198,8 +223,10 @@ void sw_executor_close(struct sw_executor *ex)
     }
     sw_free(ex->programs);
     if (ex->scalars) {
-        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, sizeof ex->host_scalars);
+        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, scalars_bytes(ex));
     }
+    sw_free(ex->host_scalars);
+    sw_free(ex->rounds);
     for (int t = 0; t <= SW_TIER_HOST; t++) {
         if (ex->arenas[t]) {
             sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
@@ -264,8 +291,7 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *pr
 
 static sw_status pull_scalars(struct sw_executor *ex)
 {
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars,
-                          sizeof ex->host_scalars));
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars, scalars_bytes(ex)));
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }
 
@@ -288,10 +314,11 @@ static void note_inline(struct sw_executor *ex, const struct sw_program *program
 static sw_status launch(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     struct step *step = &ex->programs[index_of(ex, program)].steps[i];
+    const int micro = program->graph->ops[program->instrs[i].op].micro;
     const bool timed = ex->options.profile || ex->meter.trace;
     const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
-                            step->workspace, ex->scalars));
+                            step->workspace, ex->scalars + (ptrdiff_t)micro * SW_SCALAR_COUNT));
     if (timed) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
@@ -317,8 +344,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
         .calls = &loaded->calls[i],
         .instr = i,
         .n = program->instrs[i].group,
-        .first = ex->first,
-        .n_active = ex->n_active,
+        .rounds = ex->rounds,
         .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
     };
     return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
@@ -428,11 +454,19 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
                                     program->graph->scopes[op->scope].name);
 }
 
-/* An op that a skipped step leaves out. Whether it is skipped is known before the first of them. */
+/* Of the last micro-batches, which some ranks do not have; those serve what travels. */
+static bool is_idle(const struct sw_executor *ex, const struct sw_op *op)
+{
+    return op->micro > 0 && ex->options.comm &&
+           sw_comm_rank(ex->options.comm) >= ex->rounds[op->micro].n_active &&
+           !sw_op_is_collective(op->kind) && !sw_op_is_transfer(op->kind);
+}
+
+/* An op that a skipped step leaves out, or this rank. Whether it is skipped is known before the first of them. */
 static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool *known,
                             bool *out_skipped)
 {
-    *out_skipped = op->in_backward && !ex->boundary;
+    *out_skipped = is_idle(ex, op) || (op->in_backward && !ex->boundary);
     if (*out_skipped || !op->unless_skipped) {
         return SW_OK;
     }
@@ -447,10 +481,8 @@ static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool
 static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
-                          sizeof ex->host_scalars));
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
     const int32_t last = program->segment_first[segment + 1] - 1;
-    ex->first = ex->host_scalars[SW_SCALAR_FIRST] != 0;
     bool known = false, skipped;
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
         SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
@@ -481,9 +513,7 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars,
-                          sizeof ex->host_scalars));
-    ex->first = ex->host_scalars[SW_SCALAR_FIRST] != 0;
+    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
     const int64_t begun = sw_meter_begin(&ex->meter);
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
@@ -520,14 +550,24 @@ void sw_executor_set_boundary(struct sw_executor *ex, bool boundary)
     ex->boundary = boundary;
 }
 
-void sw_executor_set_active(struct sw_executor *ex, int n)
+void sw_executor_set_active(struct sw_executor *ex, int micro, int n)
 {
-    ex->n_active = n;
+    SW_ASSERT(micro < ex->n_micro);
+    ex->rounds[micro].n_active = n;
+}
+
+void sw_executor_set_of(struct sw_executor *ex, int micro, enum sw_scalar scalar, double value)
+{
+    SW_ASSERT(micro < ex->n_micro);
+    ex->host_scalars[micro * SW_SCALAR_COUNT + (int)scalar] = value;
+    if (scalar == SW_SCALAR_FIRST) {
+        ex->rounds[micro].first = value != 0;
+    }
 }
 
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value)
 {
-    ex->host_scalars[scalar] = value;
+    sw_executor_set_of(ex, 0, scalar, value);
 }
 
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)

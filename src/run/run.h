@@ -45,8 +45,9 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
 /* Whether this micro-step is the last of its step: updates within backward run. */
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
-/* Ranks that have a micro-batch in this micro-step: the first n. */
-void sw_executor_set_active(struct sw_executor *ex, int n);
+/* Ranks that have a micro-batch in this micro-step: the first n. micro: which one of a program that holds several
+ * (vertical schedule), else 0; a rank without it serves the others there. */
+void sw_executor_set_active(struct sw_executor *ex, int micro, int n);
 
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
@@ -65,6 +66,8 @@ void sw_executor_queue_times(const struct sw_executor *ex,
 
 /* Scalars travel to the device with the next run; outputs are read back after one. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
+/* For the ops of one micro-batch of several; sw_executor_set is for those of the first, and of the update. */
+void sw_executor_set_of(struct sw_executor *ex, int micro, enum sw_scalar scalar, double value);
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
 /* Whole values of a program: inputs before a run, outputs after. bytes must match. */

@@ -267,6 +267,7 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.kernel_set = cpu->kernel_set;
     cpu->reference = options->reference;
     cpu->isa = limit < isa ? limit : isa;
+    cpu->is_limited = limit < isa;
     cpu->has_amx_bf16 = amx_bf16 && !options->max_isa; /* a limit names something older */
     cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
     name_kernel_set(cpu);

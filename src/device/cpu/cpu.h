@@ -19,6 +19,7 @@ struct cpu_device {
     struct sw_pool *pool;
     bool reference;
     enum cpu_isa isa;  /* highest to use */
+    bool is_limited;   /* the processor has more */
     bool has_amx_bf16; /* and the kernel granted the tiles */
     bool native_bf16;  /* products of bf16 run without conversion to f32 tiles */
     char kernel_set[192];

@@ -153,8 +153,7 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
  * limit is one. */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 {
-    bool amx;
-    return dev->isa >= CPU_AVX2 && dev->isa == sw_cpu_isa_detect(&amx) &&
+    return dev->isa >= CPU_AVX2 && !dev->is_limited &&
            (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
 }
 

@@ -21,29 +21,41 @@ static char spoiled[64]; /* a copy of a case */
 enum { MAX_CASES = 128 };
 
 /* Runs a case; what it printed is shown when the verdict is not the wanted one. */
-static sw_status run(const char *path, int *out_failed, char **out_text)
+static sw_status run_with(const char *path, const struct sw_check_options *options, int *out_failed,
+                          char **out_text)
 {
-    static const struct sw_check_options options;
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     assert_non_null(out);
-    const sw_status st = sw_check_case(path, &options, out, out_failed);
+    const sw_status st = sw_check_case(path, options, out, out_failed);
     fclose(out);
     *out_text = text; /* the C library's */
     return st;
 }
 
-static bool passes(const char *path)
+static sw_status run(const char *path, int *out_failed, char **out_text)
+{
+    static const struct sw_check_options options;
+    return run_with(path, &options, out_failed, out_text);
+}
+
+static bool passes_with(const char *path, const struct sw_check_options *options)
 {
     char *text = NULL;
     int failed = 0;
-    const sw_status st = run(path, &failed, &text);
+    const sw_status st = run_with(path, options, &failed, &text);
     if (st < 0 || failed > 0) {
         printf("%s%s\n", text, st < 0 ? sw_error_message() : "");
     }
     free(text);
     return st == SW_OK && failed == 0;
+}
+
+static bool passes(const char *path)
+{
+    static const struct sw_check_options options;
+    return passes_with(path, &options);
 }
 
 static int check_folder(const char *folder)
@@ -83,6 +95,20 @@ static void recorded_models_pass(void **state)
         }
         assert_true(check_folder(folder) > 0);
     }
+}
+
+/* Recorded on two ranks with four micro-batches each; on three, one is idle at last. */
+static void recorded_ranks_pass_vertically(void **state)
+{
+    static const char *const sets[] = {"spillway.schedule=vertical"};
+    const struct sw_check_options options = {.ranks = 3, .sets = sets, .n_sets = 1};
+    char folder[TEST_PATH_CAP], path[TEST_PATH_CAP];
+    (void)state;
+    if (!test_fixture_folder("zero", folder)) {
+        skip();
+    }
+    test_join(path, folder, "w2_acc4_bf16");
+    assert_true(passes_with(path, &options));
 }
 
 /* What an optimizer trace is of: the name in its reference.json. */
@@ -374,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_cases_pass),
         cmocka_unit_test(recorded_models_pass),
+        cmocka_unit_test(recorded_ranks_pass_vertically),
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
         cmocka_unit_test(a_spoiled_recording_fails),
         cmocka_unit_test(a_short_batch_is_refused),

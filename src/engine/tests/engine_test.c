@@ -315,6 +315,71 @@ static void misuse_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
 
+/* The same bits by another order of the step, across a change of the schedule; its parts do not exist. */
+static void vertical_runs_whole_steps_to_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"spillway.schedule=vertical", "spillway.recompute=blocks",
+                                       "spillway.loss=tokens"};
+    static struct batches data;
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        assert_true(run(precisions[p], K, sets, 2, true) == run(precisions[p], K, NULL, 0, false));
+        assert_true(run(precisions[p], K, sets, 3, false) ==
+                    run(precisions[p], K, sets + 2, 1, false));
+        assert_true(run(precisions[p], 1, sets, 1, false) == run(precisions[p], 1, NULL, 0, false));
+    }
+    for (int k = 1; k <= K; k += K - 1) {
+        const struct sw_engine_options options = {.config_text = config_of(precisions[2], k)};
+        sw_engine *horizontal = open_with(options, NULL, 0);
+        sw_engine *vertical = open_with(options, sets, 1);
+        struct sw_step_report a, b;
+        step(horizontal, 0, k, &a);
+        assert_int_equal(sw_save(horizontal, path_of("save"), NULL), SW_OK);
+        assert_int_equal(sw_load(vertical, path_of("save")), SW_OK);
+        fill(&data, 1);
+        data.ids[k - 1][3] = V; /* refused before anything runs */
+        assert_int_equal(sw_train_batch(vertical, data.batches, k, &b), SW_E_ARG);
+        assert_int_equal(sw_forward(vertical, &data.batches[0], NULL), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "sw_forward: under spillway.schedule"));
+        assert_int_equal(sw_backward(vertical), SW_E_CONFIG);
+        assert_int_equal(sw_step(vertical, &b), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "sw_train_batch"));
+        for (int64_t i = 1; i < 4; i++) {
+            step(horizontal, i, k, &a);
+            step(vertical, i, k, &b);
+            assert_true(a.loss == b.loss && a.skipped == b.skipped && a.samples == b.samples);
+            assert_true(memcmp(&a.grad_norm, &b.grad_norm, sizeof a.grad_norm) == 0);
+            assert_true(a.loss_scale == b.loss_scale && a.targets == b.targets);
+        }
+        const int64_t calls = sw_engine_allocations(vertical);
+        step(vertical, 4, k, &b);
+        step(horizontal, 4, k, &a);
+        assert_int_equal(sw_engine_allocations(vertical), calls);
+        assert_true(weights(horizontal) == weights(vertical));
+        assert_true(sw_engine_step_flops(horizontal) == sw_engine_step_flops(vertical));
+        sw_close(horizontal);
+        sw_close(vertical);
+        char command[320];
+        snprintf(command, sizeof command, "rm -rf %s", path_of("save"));
+        assert_int_equal(system(command), 0);
+    }
+    static const char *const tight[] = {"spillway.schedule=vertical",
+                                        "spillway.device_memory=200000"};
+    struct sw_engine_options bad = {.config_text = config_of("", K),
+                                    .model = path_of("config.json"),
+                                    .seq_len = T,
+                                    .keep_gradients = true,
+                                    .sets = tight,
+                                    .n_sets = 1};
+    sw_engine *engine = NULL;
+    assert_int_equal(sw_initialize(&bad, &engine), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "keep_gradients"));
+    bad.keep_gradients = false;
+    bad.n_sets = 2;
+    assert_int_equal(sw_initialize(&bad, &engine), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "spillway.schedule \"horizontal\""));
+}
+
 /* As the headers say: required options are asked for, the others have defaults. */
 static void options_may_be_left_out(void **state)
 {
@@ -409,6 +474,7 @@ int main(void)
         cmocka_unit_test(other_math_is_refused),
         cmocka_unit_test(token_mean_weighs_targets_alike),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
         cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
     };

@@ -14,7 +14,7 @@ enum { B = 2, MAX_ELEMS = 1 << 16 };
 // clang-format off
 enum axis {
     PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
-    STAGE, RANKS, RECOMPUTE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
+    STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
     STATES, PARAMS, PIECES, ACTIVATIONS,
     N_AXES,
     N_MATH = STAGE
@@ -37,6 +37,7 @@ static const struct {
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
+    [SCHEDULE]      = {"schedule", 2, {"horizontal", "vertical"}},
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
@@ -154,35 +155,44 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"frozen\": [%s]}}",
+        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"frozen\": [%s]}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
         choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
-        choice(row, THREADS), choice(row, RECOMPUTE),
+        choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE),
         is_second(row, FROZEN) ? "\"*.h.1.ln_2.weight\", \"*.h.0.mlp.c_fc.*\"" : "");
 }
 
+/* Horizontally by its parts, vertically whole. */
 static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
                           struct sw_step_report *report)
 {
-    int32_t ids[B * 8], labels[B * 8];
+    enum { MOST = 8, ELEMS = B * 8 };
+    int32_t ids[MOST][ELEMS], labels[MOST][ELEMS];
+    struct sw_tensor tensors[MOST][2];
+    struct sw_batch batches[MOST];
+    const bool parts = !is_second(row, SCHEDULE);
     const int n = B * seq_len(row);
     const struct sw_shape shape = {2, {B, seq_len(row)}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2};
-    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks) {
+    int64_t j = 0;
+    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, j++) {
         for (int i = 0; i < n; i++) {
             const uint64_t at = (uint64_t)((step * e->micro_batches + k) * n + i);
-            ids[i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)vocab(row));
-            labels[i] =
+            ids[j][i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)vocab(row));
+            labels[j][i] =
                 i % 5 == k % 5 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % (uint64_t)vocab(row));
         }
-        SW_TRY(sw_forward(e, &batch, NULL));
-        SW_TRY(sw_backward(e));
+        tensors[j][0] =
+            (struct sw_tensor){"input_ids", {.data = ids[j], .dtype = SW_I32, .shape = shape}};
+        tensors[j][1] =
+            (struct sw_tensor){"labels", {.data = labels[j], .dtype = SW_I32, .shape = shape}};
+        batches[j] = (struct sw_batch){tensors[j], 2};
+        if (parts) {
+            SW_TRY(sw_forward(e, &batches[j], NULL));
+            SW_TRY(sw_backward(e));
+        }
     }
-    return sw_step(e, report);
+    return parts ? sw_step(e, report) : sw_train_batch(e, batches, j, report);
 }
 
 /* The elements this rank owns, into the whole model's array. */

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "support/test.h"
 
-enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_ELEMS = 1 << 16 };
+enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_K = 8, MAX_ELEMS = 1 << 16 };
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -51,18 +51,24 @@ static void fill(int32_t *ids, int32_t *labels, int64_t micro)
 static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
                           struct sw_step_report *report)
 {
-    int32_t ids[B * T], labels[B * T];
+    int32_t ids[MAX_K][B * T], labels[MAX_K][B * T];
+    struct sw_tensor tensors[MAX_K][2];
+    struct sw_batch batches[MAX_K];
     const struct sw_shape shape = {2, {B, T}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2};
-    for (int k = e->rank; k < job->k; k += e->ranks) {
-        fill(ids, labels, step * job->k + k);
-        SW_TRY(sw_forward(e, &batch, NULL));
-        SW_TRY(sw_backward(e));
+    int n = 0;
+    for (int k = e->rank; k < job->k; k += e->ranks, n++) {
+        fill(ids[n], labels[n], step * job->k + k);
+        tensors[n][0] =
+            (struct sw_tensor){"input_ids", {.data = ids[n], .dtype = SW_I32, .shape = shape}};
+        tensors[n][1] =
+            (struct sw_tensor){"labels", {.data = labels[n], .dtype = SW_I32, .shape = shape}};
+        batches[n] = (struct sw_batch){tensors[n], 2};
+        if (!e->vertical) {
+            SW_TRY(sw_forward(e, &batches[n], NULL));
+            SW_TRY(sw_backward(e));
+        }
     }
-    return sw_step(e, report);
+    return e->vertical ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
 }
 
 /* What the plan says that one step of this engine sends to other ranks, and the losses besides. */
@@ -415,6 +421,106 @@ static void boundary_sums_travel_once(void **state)
     }
 }
 
+/* All micro-batches of a block before the next: the same bits, and the bytes that the plan says, with idle ranks
+ * (K = 8 on 3, K = 5 on 2), too. */
+static void vertically_too(void **state)
+{
+    (void)state;
+    static const char *const more[] = {
+        ", \"schedule\": \"vertical\"",
+        ", \"schedule\": \"vertical\", \"recompute\": \"blocks\"",
+        ", \"schedule\": \"vertical\", \"recompute\": 2",
+    };
+    static const char *const zero[] = {
+        "",
+        ", \"overlap_comm\": false",
+        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, \"reduce_bucket_size\": 1000",
+    };
+    static const int ks[] = {8, 5, 2};
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        for (size_t k = 0; k < SW_LEN(ks); k++) {
+            struct job one = {.ranks = 1,
+                              .k = ks[k],
+                              .n_steps = 5,
+                              .precision = precisions[p],
+                              .more = "",
+                              .lamb = (p + k) % 2 != 0};
+            run(&one);
+            for (int ranks = 1; ranks <= 4; ranks++) {
+                for (int stage = 0; stage < 4; stage++) {
+                    struct job vertical = one;
+                    vertical.ranks = ranks;
+                    vertical.stage = stage;
+                    vertical.more = more[((int)p + ranks + stage) % 3];
+                    vertical.zero = zero[((int)k + stage) % 3];
+                    vertical.verify = true;
+                    run(&vertical);
+                    assert_same(&one, &vertical, 5);
+                }
+            }
+        }
+    }
+}
+
+static void vertically_from_other_tiers(void **state)
+{
+    (void)state;
+    char zero[3][512];
+    snprintf(zero[0], sizeof zero[0], ", \"offload_optimizer\": {\"device\": \"cpu\"}");
+    snprintf(zero[1], sizeof zero[1],
+             ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+             "\"cpu\"}");
+    snprintf(
+        zero[2], sizeof zero[2],
+        ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, \"offload_param\": "
+        "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+        folder, folder);
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        struct job one = {.ranks = 1,
+                          .k = 5,
+                          .n_steps = 4,
+                          .precision = precisions[p],
+                          .more = "",
+                          .lamb = p == 1};
+        run(&one);
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            for (size_t w = 0; w < SW_LEN(zero); w++) {
+                struct job off = one;
+                off.ranks = ranks;
+                off.stage = 3;
+                off.zero = zero[w];
+                off.more = w == 1 ? ", \"schedule\": \"vertical\", \"recompute\": \"blocks\""
+                                  : ", \"schedule\": \"vertical\"";
+                off.verify = off.offloads = true;
+                run(&off);
+                assert_same(&one, &off, 4);
+            }
+        }
+    }
+}
+
+/* A rank adds its own micro-batches first, in the same order: the bits of the horizontal schedule on as many ranks. */
+static void vertical_boundary_sums(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < SW_LEN(precisions); p++) {
+        for (int stage = 0; stage < 2; stage++) {
+            struct job horizontal = {.ranks = 3,
+                                     .stage = stage,
+                                     .k = 8,
+                                     .n_steps = 4,
+                                     .precision = precisions[p],
+                                     .more = ", \"reduce\": \"boundary\""};
+            struct job vertical = horizontal;
+            vertical.more = ", \"reduce\": \"boundary\", \"schedule\": \"vertical\"";
+            vertical.verify = true;
+            run(&horizontal);
+            run(&vertical);
+            assert_same(&horizontal, &vertical, 4);
+        }
+    }
+}
+
 /* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios: without a
  * lower bound they all count. */
 static void lamb_too(void **state)
@@ -504,6 +610,9 @@ int main(void)
         cmocka_unit_test(offload_changes_no_bit),
         cmocka_unit_test(disk_changes_no_bit),
         cmocka_unit_test(boundary_sums_travel_once),
+        cmocka_unit_test(vertically_too),
+        cmocka_unit_test(vertically_from_other_tiers),
+        cmocka_unit_test(vertical_boundary_sums),
         cmocka_unit_test(lamb_too),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
     };

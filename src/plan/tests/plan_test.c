@@ -278,6 +278,106 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
+static int64_t loaded(const struct sw_plan *plan, int64_t rounds)
+{
+    return sw_plan_transfers(plan, rounds).in[SW_TIER_HOST];
+}
+
+static void vertical_moves_parameters_once(void **state)
+{
+    (void)state;
+    static const enum sw_op_kind moves[] = {SW_OP_GATHER, SW_OP_LOAD, SW_OP_STORE, SW_OP_UPDATE};
+    for (int every = 0; every <= 2; every++) {
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            struct sw_plan_options o = options();
+            o.recompute_every = every;
+            o.ranks = ranks;
+            o.stage = 3;
+            o.states_tier = o.params_tier = SW_TIER_HOST;
+            o.micro_batches = ranks;
+            struct sw_plan *once = plan_tower(4, &o);
+            o.micro_batches = 4 * ranks - ranks / 2; /* the last round is not full */
+            struct sw_plan *horizontal = plan_tower(4, &o);
+            o.vertical = true;
+            struct sw_plan *vertical = plan_tower(4, &o);
+            const struct sw_program *p = &vertical->programs[0];
+            assert_int_equal(p->micro_batches, 4);
+            assert_int_equal(horizontal->programs[0].micro_batches, 1);
+            assert_true(vertical->fingerprint == horizontal->fingerprint);
+            for (size_t i = 0; i < SW_LEN(moves); i++) {
+                assert_int_equal(count_ops(p, moves[i]), count_ops(&once->programs[0], moves[i]));
+            }
+            const enum sw_op_kind sum = ranks > 1 ? SW_OP_REDUCE : SW_OP_ACCUMULATE;
+            assert_int_equal(count_ops(p, sum), 4 * count_ops(&horizontal->programs[0], sum));
+            assert_true(loaded(vertical, 4) == loaded(once, 1));
+            assert_true(loaded(horizontal, 4) > loaded(vertical, 4));
+            sw_plan_close(once);
+            sw_plan_close(horizontal);
+            sw_plan_close(vertical);
+        }
+    }
+}
+
+/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its own. */
+static void vertical_keeps_the_order_of_sums(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct sw_plan_options o = options();
+        o.vertical = true;
+        o.ranks = ranks;
+        o.stage = 2;
+        o.micro_batches = 3 * ranks;
+        struct sw_plan *plan = plan_tower(2, &o);
+        const struct sw_program *p = &plan->programs[0];
+        const struct sw_graph *g = p->graph;
+        int *next = sw_alloc_zero("test", (size_t)g->n_values, sizeof *next);
+        int n_ids = 0, n_sums = 0;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            const struct sw_op *op = &g->ops[p->instrs[i].op];
+            if (op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE) {
+                assert_int_equal(op->micro, next[sw_graph_root(g, op->in[0])]++);
+                assert_int_equal(g->values[op->in[1]].micro, op->micro);
+                n_sums++;
+            }
+        }
+        assert_int_equal(n_sums, g->n_streams);
+        for (sw_value v = 0; v < g->n_values; v++) {
+            assert_true(next[v] == 0 || next[v] == 3);
+            n_ids += g->values[v].role == SW_ROLE_INPUT && strcmp(g->values[v].name, "ids") == 0;
+        }
+        assert_int_equal(n_ids, 3);
+        for (int micro = 0; micro < 3; micro++) {
+            const sw_value loss = sw_graph_find_output_of(g, "loss", micro);
+            assert_true(loss >= 0 && g->values[loss].micro == micro);
+            assert_true(g->ops[g->values[loss].producer].micro == micro);
+        }
+        assert_int_equal(sw_graph_find_output_of(g, "loss", 3), SW_NO_VALUE);
+        struct sw_str text = {0};
+        sw_plan_print(plan, true, &text);
+        assert_non_null(strstr(sw_str_text(&text), "3 micro-batches, block by block"));
+        assert_non_null(strstr(sw_str_text(&text), "(micro-batch 2)"));
+        sw_str_fini(&text);
+        sw_free(next);
+        sw_plan_close(plan);
+    }
+}
+
+/* In the order of blocks the micro-batches would write it in another order than one after the other. */
+static void vertical_refuses_a_forward_that_writes_states(void **state)
+{
+    (void)state;
+    struct sw_graph *g = tower(1, SW_F32, false);
+    const sw_value sum = sw_graph_state(g, "running", SW_F32, SW_SHAPE(1), SW_NO_VALUE);
+    const sw_value in[2] = {sum, sw_graph_find_output(g, "loss")};
+    sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, 2, NULL), sum);
+    assert_int_equal(sw_pass_vertical(g, 1), SW_OK);
+    assert_int_equal(sw_pass_vertical(g, 2), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "running"));
+    assert_non_null(strstr(sw_error_message(), "vertical"));
+    sw_graph_close(g);
+}
+
 static void refuse(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
     (void)ctx;
@@ -296,7 +396,7 @@ static void unsupported_op_is_named(void **state)
     assert_non_null(strstr(sw_error_message(), "embedding"));
 }
 
-static void prints_and_survives_lack_of_memory(void **state)
+static void prints_what_runs(void **state)
 {
     (void)state;
     const struct sw_plan_options o = options();
@@ -308,24 +408,34 @@ static void prints_and_survives_lack_of_memory(void **state)
     assert_non_null(strstr(sw_str_text(&text), "device"));
     sw_str_fini(&text);
     sw_plan_close(plan);
-    struct sw_alloc_stats before, after;
-    sw_alloc_get_stats(&before);
-    for (int n = 1;; n++) { /* fail the n-th request */
-        struct sw_graph *g = tower(1, SW_F32, true);
-        plan = NULL;
-        sw_alloc_fail_nth(n);
-        const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-        const sw_status st = sw_plan_open(&spec, 1, &o, &plan);
-        sw_alloc_fail_nth(0);
-        if (st == SW_OK) {
-            sw_plan_close(plan);
-            assert_true(n > 5);
-            break;
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    for (int vertical = 0; vertical < 2; vertical++) {
+        struct sw_plan_options o = options();
+        struct sw_alloc_stats before, after;
+        o.vertical = vertical;
+        o.micro_batches = 1 + vertical;
+        sw_alloc_get_stats(&before);
+        for (int n = 1;; n++) { /* fail the n-th request */
+            struct sw_plan *plan = NULL;
+            struct sw_graph *g = tower(1, SW_F32, true);
+            sw_alloc_fail_nth(n);
+            const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+            const sw_status st = sw_plan_open(&spec, 1, &o, &plan);
+            sw_alloc_fail_nth(0);
+            if (st == SW_OK) {
+                sw_plan_close(plan);
+                assert_true(n > 5);
+                break;
+            }
+            assert_int_equal(st, SW_E_NOMEM);
         }
-        assert_int_equal(st, SW_E_NOMEM);
+        sw_alloc_get_stats(&after);
+        assert_int_equal(after.live_blocks, before.live_blocks);
     }
-    sw_alloc_get_stats(&after);
-    assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
 int main(void)
@@ -341,7 +451,11 @@ int main(void)
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
         cmocka_unit_test(unsupported_op_is_named),
-        cmocka_unit_test(prints_and_survives_lack_of_memory),
+        cmocka_unit_test(vertical_moves_parameters_once),
+        cmocka_unit_test(vertical_keeps_the_order_of_sums),
+        cmocka_unit_test(vertical_refuses_a_forward_that_writes_states),
+        cmocka_unit_test(prints_what_runs),
+        cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,45 @@ static void sent_is_the_formula_where_it_holds(void **state)
     }
 }
 
+/* Weights travel once a step; gradients of each micro-batch as ever. */
+static void vertical_is_its_formula(void **state)
+{
+    (void)state;
+    const double elems = 2 * 64 * 64 + 4 * 64 * 128;
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        for (int m = 1; m <= 3; m++) {
+            for (int stage = 0; stage < 4; stage++) {
+                struct sw_plan_options o = options(ranks, stage, m * ranks);
+                o.vertical = true;
+                const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
+                const double share = (double)(ranks - 1) / ranks, c = 2, w = 2;
+                const double want[] = {(m * c + 4) * elems, (m * c + w) * elems,
+                                       (m * c + w) * elems, (2 * w + m * c) * elems};
+                double formula = 0;
+                for (int k = 0; k < SW_SENT_STATS; k++) {
+                    formula += t.sent[k].formula;
+                }
+                assert_true(formula == want[stage] * share);
+                check_parts(&t);
+            }
+        }
+    }
+    for (int ranks = 1; ranks <= 3; ranks++) { /* odd sizes, further uses, an idle rank */
+        for (int stage = 0; stage < 4; stage++) {
+            struct sw_plan_options o = options(ranks, stage, 2 * ranks + 1);
+            o.vertical = true;
+            const struct sw_plan_table t = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
+            o.vertical = false;
+            const struct sw_plan_table h = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
+            check_parts(&t);
+            assert_true(states(&t) == states(&h));
+            assert_int_equal(t.sent[SW_SENT_GRADS].bytes, h.sent[SW_SENT_GRADS].bytes);
+            assert_int_equal(3 * t.sent[SW_SENT_FORWARD].bytes, h.sent[SW_SENT_FORWARD].bytes);
+            assert_int_equal(3 * t.sent[SW_SENT_BACKWARD].bytes, h.sent[SW_SENT_BACKWARD].bytes);
+        }
+    }
+}
+
 static void further_uses_stand_apart(void **state)
 {
     (void)state;
@@ -258,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_add_up_everywhere),
         cmocka_unit_test(sent_is_the_formula_where_it_holds),
+        cmocka_unit_test(vertical_is_its_formula),
         cmocka_unit_test(further_uses_stand_apart),
         cmocka_unit_test(states_are_the_papers),
         cmocka_unit_test(own_rows_of_the_estimate),

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vertical schedule (architecture 5a): forward and backward of all micro-batches of a rank in one program, block by
+// block, so that what a block needs is gathered and loaded once for all of them. Each micro-batch has ops and values
+// of its own and finds them in the order in which it would find them alone; parameters are shared. The update pass
+// adds their gradients in the order of micro-batches, so the bits are those of the horizontal schedule.
+#include "plan/plan.h"
+
+struct pass {
+    struct sw_graph *g;
+    int micro_batches;
+    sw_value *copies; /* [micro_batches, n_values] what stands for a value in a micro-batch */
+    int32_t n_values; /* before copying */
+    struct sw_op_order order;
+};
+
+int sw_vertical_micro_batches(const struct sw_plan_options *options)
+{
+    return options->vertical
+               ? (int)sw_ceil_div(options->micro_batches, options->ranks > 1 ? options->ranks : 1)
+               : 1;
+}
+
+static sw_value in_micro(const struct pass *p, int micro, sw_value v)
+{
+    return v < 0 ? v : p->copies[(size_t)micro * (size_t)p->n_values + (size_t)v];
+}
+
+/* What each micro-batch has for itself: inputs, and what ops make. */
+static void find_own(const struct pass *p, bool *own)
+{
+    const struct sw_graph *g = p->g;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        own[v] = g->values[v].role == SW_ROLE_INPUT;
+    }
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_out; k++) {
+            if (g->ops[i].out[k] >= 0) {
+                own[g->ops[i].out[k]] = true;
+            }
+        }
+    }
+}
+
+static bool is_shared_storage(const struct sw_graph *g, sw_value v)
+{
+    const enum sw_role role = g->values[sw_graph_root(g, v)].role;
+    return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
+}
+
+/* What writes a state in forward would see the micro-batches in another order. */
+static sw_status check_states(const struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const struct sw_op *op = &g->ops[i];
+        for (int k = 0; k < op->n_out; k++) {
+            if (!op->removed && op->kind != SW_OP_VIEW && op->out[k] >= 0 &&
+                is_shared_storage(g, op->out[k])) {
+                return SW_FAIL(SW_E_UNSUP,
+                               "spillway.schedule \"vertical\": %s in %s writes %s, which all "
+                               "micro-batches share",
+                               sw_op_name(op), g->scopes[op->scope].name,
+                               g->values[op->out[k]].name ? g->values[op->out[k]].name : "a state");
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status copy_values(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    bool *own = sw_alloc_zero("plan", (size_t)p->n_values + 1, sizeof *own);
+    SW_TRY_ALLOC(own, "the plan");
+    find_own(p, own);
+    for (int micro = 0; micro < p->micro_batches; micro++) {
+        sw_value *copies = &p->copies[(size_t)micro * (size_t)p->n_values];
+        for (sw_value v = 0; v < p->n_values; v++) {
+            copies[v] = micro > 0 && own[v] ? sw_graph_copy_value(g, v) : v;
+            if (copies[v] < 0) {
+                break; /* the graph's status says so */
+            }
+        }
+        for (sw_value v = 0; g->status >= 0 && v < p->n_values; v++) {
+            struct sw_value_info *info = &g->values[copies[v]];
+            if (own[v]) {
+                info->micro = micro;
+                info->base = in_micro(p, micro, info->base);
+                info->sparse_index = in_micro(p, micro, info->sparse_index);
+            }
+        }
+        if (g->status < 0) {
+            break;
+        }
+    }
+    sw_free(own);
+    return sw_graph_status(g);
+}
+
+/* ---- order ---- */
+
+static bool reads_parameter(const struct sw_graph *g, const struct sw_op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        if (g->values[sw_graph_root(g, op->in[k])].role == SW_ROLE_PARAM) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ops first .. end - 1 are of one place. */
+struct stretch {
+    int32_t first, end;
+    enum sw_phase phase;
+    bool reads; /* parameters */
+};
+
+static struct stretch next_stretch(const struct sw_graph *g, int32_t first)
+{
+    while (first < g->n_ops && g->ops[first].removed) {
+        first++;
+    }
+    struct stretch s = {.first = first, .end = first};
+    if (first == g->n_ops) {
+        return s;
+    }
+    const int64_t place = sw_shard_place(g, &g->ops[first]);
+    s.phase = g->ops[first].phase;
+    for (; s.end < g->n_ops; s.end++) {
+        const struct sw_op *op = &g->ops[s.end];
+        if (op->removed) {
+            continue;
+        }
+        if (sw_shard_place(g, op) != place) {
+            break;
+        }
+        s.reads |= reads_parameter(g, op);
+    }
+    return s;
+}
+
+static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
+{
+    for (int32_t i = first; i < end; i++) {
+        struct sw_op op = p->g->ops[i];
+        if (op.removed) {
+            continue;
+        }
+        op.micro = micro;
+        for (int k = 0; k < op.n_in; k++) {
+            op.in[k] = in_micro(p, micro, op.in[k]);
+        }
+        for (int k = 0; k < op.n_out; k++) {
+            op.out[k] = in_micro(p, micro, op.out[k]);
+        }
+        if (!sw_op_order_add(&p->order, &op)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A place without parameters goes along with the one that made what it reads, or in backward with the one that reads
+ * what it makes: what lies between them is then alive for one micro-batch at a time. */
+static bool goes_along(const struct stretch *a, const struct stretch *b)
+{
+    return a->phase == b->phase && !(b->phase == SW_PHASE_FORWARD ? b->reads : a->reads);
+}
+
+static bool order_ops(struct pass *p)
+{
+    struct stretch now = next_stretch(p->g, 0);
+    while (now.first < now.end) {
+        struct stretch next = next_stretch(p->g, now.end);
+        while (next.first < next.end && goes_along(&now, &next)) {
+            now.end = next.end;
+            now.reads |= next.reads;
+            next = next_stretch(p->g, now.end);
+        }
+        for (int micro = 0; micro < p->micro_batches; micro++) {
+            if (!emit(p, micro, now.first, now.end)) {
+                return false;
+            }
+        }
+        now = next;
+    }
+    return true;
+}
+
+/* ---- what the graph says of its values ---- */
+
+/* One after the other for each use, in the order of micro-batches. */
+static bool spread_streams(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    const int32_t n = g->n_streams * p->micro_batches;
+    struct sw_stream *streams = sw_alloc("graph", ((size_t)n + 1) * sizeof *streams);
+    if (!streams) {
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const struct sw_stream *use = &g->streams[i / p->micro_batches];
+        const int micro = i % p->micro_batches;
+        streams[i] = (struct sw_stream){use->param, in_micro(p, micro, use->grad), micro};
+    }
+    sw_free(g->streams);
+    g->streams = streams;
+    g->n_streams = g->cap_streams = n;
+    return true;
+}
+
+static void add_outputs(struct pass *p)
+{
+    const int32_t n = p->g->n_outputs;
+    for (int micro = 1; micro < p->micro_batches; micro++) {
+        for (int32_t i = 0; i < n; i++) {
+            const struct sw_named output = p->g->outputs[i];
+            sw_output(p->g, output.name, in_micro(p, micro, output.value));
+        }
+    }
+}
+
+sw_status sw_pass_vertical(struct sw_graph *g, int micro_batches)
+{
+    struct pass p = {.g = g, .micro_batches = micro_batches, .n_values = g->n_values};
+    if (micro_batches <= 1) {
+        return SW_OK;
+    }
+    SW_TRY(check_states(g));
+    const size_t n_copies = (size_t)micro_batches * (size_t)g->n_values + 1;
+    p.copies = sw_alloc("plan", n_copies * sizeof *p.copies);
+    SW_TRY_ALLOC(p.copies, "the plan");
+    sw_status st = copy_values(&p);
+    if (st >= 0) {
+        const bool good = sw_op_order_open(&p.order, g) >= 0 && order_ops(&p) && spread_streams(&p);
+        st = good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    }
+    if (st >= 0) {
+        sw_op_order_install(&p.order, g);
+        add_outputs(&p);
+        st = sw_graph_status(g);
+    }
+    sw_op_order_close(&p.order);
+    sw_free(p.copies);
+    return st;
+}
