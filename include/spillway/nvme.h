@@ -155,7 +155,7 @@ SW_API sw_status sw_nvme_verify(sw_nvme *store, int64_t *out_bytes);
 struct sw_nvme_buffer_info {
     void *data; /* aligned to 4096, from 16 MiB on to 2 MiB */
     size_t bytes;
-    bool locked;     /* in physical memory (mlock) */
+    bool locked;     /* in physical memory: registered, or by mlock */
     bool huge_pages; /* the system was asked for them and did not refuse */
     bool registered; /* with io_uring: the kernel need not look the pages up again */
 };

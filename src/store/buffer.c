@@ -11,6 +11,7 @@ struct sw_nvme_buffer {
     struct sw_nvme_buffer_info info;
     struct sw_nvme *store; /* registered there, at index; NULL = nowhere */
     int index;
+    bool mlocked;
 };
 
 static int take_index(struct sw_nvme *store)
@@ -68,10 +69,13 @@ sw_status sw_nvme_buffer_open(sw_nvme *store, size_t bytes, sw_nvme_buffer **out
     buffer->info.bytes = bytes;
     buffer->info.huge_pages =
         align == HUGE_ALIGN && madvise(buffer->info.data, whole, MADV_HUGEPAGE) == 0;
-    buffer->info.locked = mlock(buffer->info.data, whole) == 0;
     if (store) {
         add_to(store, buffer);
     }
+    /* What is registered is pinned. mlock before would have found other pages, in more pieces: measured with
+     * ordinary pages, reading took half as long again. */
+    buffer->mlocked = !buffer->info.registered && mlock(buffer->info.data, whole) == 0;
+    buffer->info.locked = buffer->info.registered || buffer->mlocked;
     *out = buffer;
     return SW_OK;
 }
@@ -85,7 +89,7 @@ void sw_nvme_buffer_close(sw_nvme_buffer *buffer)
         buffer->store->backend->ops->drop_buffer(buffer->store->backend, buffer->index);
         give_index(buffer->store, buffer->index);
     }
-    if (buffer->info.locked) {
+    if (buffer->mlocked) {
         munlock(buffer->info.data, buffer->info.bytes);
     }
     sw_free(buffer->info.data);
