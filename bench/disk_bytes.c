@@ -80,17 +80,18 @@ static sw_status train(sw_engine *e, const struct run *run, const struct sw_batc
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     const double share = params * (double)(run->steps - 1);
-    printf("{\"model\":\"%s\",\"parameters\":%.0f,\"steps\":%lld,\"first_loss\":%.4f,\"last_loss\":"
-           "%.4f,\"step_s\":%.3f,\"read_bytes\":%.3f,\"written_bytes\":%.3f,\"bytes_by_parameter_and_"
-           "step\":%.3f,\"device_bytes\":%lld,\"host_bytes\":%lld,\"disk_bytes\":%lld,"
-           "\"peak_rss_bytes\":%lld,\"total_s\":%.1f}\n",
-           run->model, params, (long long)run->steps, loss, report.loss,
-           (sw_now_s() - begun) / (double)(run->steps - 1), (last.read - first.read) / share,
-           (last.written - first.written) / share,
-           (last.read - first.read + last.written - first.written) / share,
-           (long long)sw_engine_tier_bytes(e, 0), (long long)sw_engine_tier_bytes(e, 1),
-           (long long)sw_engine_tier_bytes(e, 2), (long long)usage.ru_maxrss * 1024,
-           sw_now_s() - begin);
+    printf(
+        "{\"model\":\"%s\",\"parameters\":%.0f,\"steps\":%lld,\"first_loss\":%.4f,\"last_loss\":"
+        "%.4f,\"step_s\":%.3f,\"read_bytes\":%.3f,\"written_bytes\":%.3f,\"bytes_by_parameter_and_"
+        "step\":%.3f,\"device_bytes\":%lld,\"host_bytes\":%lld,\"disk_bytes\":%lld,"
+        "\"peak_rss_bytes\":%lld,\"total_s\":%.1f}\n",
+        run->model, params, (long long)run->steps, loss, report.loss,
+        (sw_now_s() - begun) / (double)(run->steps - 1), (last.read - first.read) / share,
+        (last.written - first.written) / share,
+        (last.read - first.read + last.written - first.written) / share,
+        (long long)sw_engine_tier_bytes(e, 0), (long long)sw_engine_tier_bytes(e, 1),
+        (long long)sw_engine_tier_bytes(e, 2), (long long)usage.ru_maxrss * 1024,
+        sw_now_s() - begin);
     return SW_OK;
 }
 

@@ -260,6 +260,9 @@ static sw_status step(struct sw_engine *e, struct sw_step_report *out)
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
         .targets = totals.count,
     };
+    if (!report.skipped) {
+        sw_executor_commit(e->executor);
+    }
     e->n_forward = e->n_backward = 0;
     e->step++;
     e->samples += e->batch * e->micro_batches;

@@ -203,6 +203,7 @@ struct sw_value_info {
     bool needs_grad;         /* a parameter, or computed from one */
     bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
     bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
+    bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
     /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
      * see it. */
     int tier;

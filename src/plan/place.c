@@ -28,12 +28,13 @@ struct pass {
 /* ---- tiers ---- */
 
 /* Parameters that the threshold keeps whole on each rank stay here, too. */
-static bool is_cut_or_large(const struct pass *p, sw_value v)
+bool sw_param_leaves(const struct sw_graph *g, const struct sw_plan_options *options,
+                     sw_value param)
 {
-    const struct sw_value_info *info = &p->g->values[v];
-    return p->options->ranks > 1 ? sw_value_is_slice(info)
-                                 : sw_shape_elems(&info->shape) > p->options->persistence_elems &&
-                                       !sw_param_has_view(p->g, v);
+    const struct sw_value_info *info = &g->values[param];
+    return options->ranks > 1 ? sw_value_is_slice(info)
+                              : sw_shape_elems(&info->shape) > options->persistence_elems &&
+                                    !sw_param_has_view(g, param);
 }
 
 static size_t bytes_of(const struct sw_value_info *info)
@@ -72,7 +73,8 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     if (info->is_gradient_sum) {
         return p->grads_tier;
     }
-    if (info->role != SW_ROLE_PARAM || info->producer >= 0 || !is_cut_or_large(p, v)) {
+    if (info->role != SW_ROLE_PARAM || info->producer >= 0 ||
+        !sw_param_leaves(p->g, p->options, v)) {
         return SW_TIER_DEVICE;
     }
     const int64_t elems = sw_shape_elems(&info->shape);
@@ -245,6 +247,18 @@ static bool load(struct pass *p, const struct sw_op *reader, sw_value what)
     return p->here[what] >= 0;
 }
 
+/* For what is all written before it is read: an fp16 working copy, which comes from its master. */
+static bool make_room(struct pass *p, const struct sw_op *writer, sw_value what)
+{
+    const struct sw_value_info info = p->g->values[what];
+    p->here[what] = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
+    p->place[what] = sw_shard_place(p->g, writer);
+    if (p->here[what] >= 0) {
+        p->g->values[p->here[what]].param = what;
+    }
+    return p->here[what] >= 0;
+}
+
 /* `version`: what `home` is called behind it. */
 static bool store_as(struct pass *p, const struct sw_op *writer, sw_value home, int64_t first,
                      sw_value here, sw_value version)
@@ -280,7 +294,8 @@ static bool fetch(struct pass *p, struct sw_op *op, int k)
         return true;
     }
     const bool loaded = p->here[what] >= 0 && p->place[what] == sw_shard_place(p->g, op);
-    if (!loaded && !load(p, op, what)) {
+    const bool written = op->kind == SW_OP_UPDATE && k == 0 && p->g->values[what].dtype == SW_F16;
+    if (!loaded && !(written ? make_room(p, op, what) : load(p, op, what))) {
         return false;
     }
     /* a later version of a state is the op's output, whose base moves below */

@@ -78,6 +78,8 @@ static sw_status list(struct sw_plan *plan, const struct sw_graph *g,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
     };
+    item->slot_bytes =
+        info->out_of_place && item->tier == SW_TIER_DISK ? sw_persistent_taken(item) : 0;
     return SW_OK;
 }
 
@@ -89,7 +91,7 @@ static void place(struct sw_plan *plan, bool small)
             item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
         if (is_small(item) == small) {
             item->offset = *end;
-            *end += sw_persistent_taken(item);
+            *end += sw_persistent_taken(item) + item->slot_bytes;
         }
     }
 }
@@ -151,6 +153,7 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
                 .offset = item->offset,
                 .bytes = sw_persistent_taken(item),
                 .last = program->n_instrs,
+                .slot_bytes = item->slot_bytes,
             };
         }
     }

@@ -38,6 +38,7 @@ struct sw_buffer {
     bool persistent;
     size_t offset, bytes; /* in the tier's arena, with what rounds them up */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
+    size_t slot_bytes;    /* see struct sw_persistent */
 };
 /* What parameters and states take is rounded up to less where they are small, which on many ranks most slices
  * are; these lie behind the others. */
@@ -89,6 +90,8 @@ struct sw_persistent {
     int64_t first;         /* element of `whole` (flattened) that is element 0 here */
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
+    size_t
+        slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
 };
 
 struct sw_plan {
@@ -225,6 +228,9 @@ bool sw_param_has_view(const struct sw_graph *g, sw_value param);
 /* The update of a block runs within its last backward; the norm of its gradients does. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
 bool sw_norms_in_backward(const struct sw_plan_options *options);
+/* Where parameters leave the device, this one does: it is cut, or larger than what persists. */
+bool sw_param_leaves(const struct sw_graph *g, const struct sw_plan_options *options,
+                     sw_value param);
 /* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* When transfers start. After the overlap of collectives. */

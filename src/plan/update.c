@@ -23,10 +23,27 @@ struct feed {
     int32_t update_first, update_end; /* .. that update it */
 };
 
+/* Everything of an update goes to the disk, where it can be written beside what it was. */
+static bool is_on_disk(const struct sw_plan_options *options)
+{
+    return options->states_tier == SW_TIER_DISK && options->params_tier == SW_TIER_DISK &&
+           options->budget[SW_TIER_HOST] == 0 &&
+           (options->states_share <= 0 || options->states_share >= 1);
+}
+
+/* An overflow is known when the last gradient is: where it may skip the step, what was updated before must be
+ * undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && !options->fp16 &&
+    return options->rule && options->clip == 0 && (!options->fp16 || is_on_disk(options)) &&
            (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
+}
+
+static bool is_early(const struct sw_graph *g, const struct sw_plan_options *options,
+                     const struct feed *feed)
+{
+    return sw_updates_in_backward(options) &&
+           (!options->fp16 || sw_param_leaves(g, options, feed->param));
 }
 
 /* Gradients leave the device as soon as they are final, with their norms. */
@@ -153,7 +170,14 @@ static void update(struct sw_graph *g, const struct sw_plan_options *options, st
 {
     const sw_value param = feed->param;
     if (options->ranks <= 1 || sw_value_is_slice(&g->values[param])) {
+        const int32_t first = g->n_ops;
         sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
+        for (int32_t i = first; i < g->n_ops && options->fp16 && is_early(g, options, feed); i++) {
+            for (int k = 0; k < g->ops[i].n_in; k++) {
+                struct sw_value_info *info = &g->values[g->ops[i].in[k]];
+                info->out_of_place = info->is_optimizer_state || g->ops[i].in[k] == param;
+            }
+        }
         return;
     }
     if (options->stage == 0) {
@@ -415,7 +439,6 @@ static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options
 sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options)
 {
     struct feed *feeds = sw_alloc_zero("plan", (size_t)g->n_params + 1, sizeof *feeds);
-    const bool early = sw_updates_in_backward(options);
     const int32_t n_before = g->n_ops;
     SW_TRY_ALLOC(feeds, "the update pass");
     g->phase = SW_PHASE_UPDATE;
@@ -431,7 +454,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         for (int i = 0; i < n_feeds; i++) {
             feeds[i].update_first = i == 0 ? feeds[0].update_first : g->n_ops;
             stats = add_stats(g, options, stats, &feeds[i]);
-            if (early) {
+            if (is_early(g, options, &feeds[i])) {
                 update(g, options, &feeds[i]);
             }
             feeds[i].update_end = g->n_ops;
@@ -442,8 +465,10 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         }
         const struct sw_attrs attrs = {.alpha = options->clip, .n = options->fp16};
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; !early && i < n_feeds; i++) {
-            update(g, options, &feeds[i]);
+        for (int i = 0; i < n_feeds; i++) {
+            if (!is_early(g, options, &feeds[i])) {
+                update(g, options, &feeds[i]);
+            }
         }
     }
     sw_status st = sw_graph_status(g);

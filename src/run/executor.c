@@ -39,6 +39,7 @@ struct sw_executor {
     int n_micro;             /* micro-batches of the program that has most */
     struct loaded *programs;
     bool boundary; /* this micro-step is the last of its step */
+    int slot;      /* which place counts, of what has two */
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of H2D and D2H */
@@ -373,8 +374,11 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     const bool in = op->kind == SW_OP_LOAD;
     const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
     const size_t bytes = sw_transfer_bytes(g, op);
-    const size_t at =
-        sw_program_address(program, op->in[0]) + (size_t)op->attrs.n * sw_dtype_bytes(home->dtype);
+    const size_t slot =
+        program->buffers[program->buffer_of[sw_graph_root(g, op->in[0])]].slot_bytes;
+    const size_t at = sw_program_address(program, op->in[0]) +
+                      (size_t)op->attrs.n * sw_dtype_bytes(home->dtype) +
+                      slot * (size_t)(in ? ex->slot : 1 - ex->slot);
     const int64_t begin = sw_now_ns();
     const sw_status st = transfer_in_tier(ex, (enum sw_tier)home->tier, at,
                                           in ? step->out[0] : step->in[1], bytes, in);
@@ -545,6 +549,11 @@ void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)
     ex->meter.trace = trace;
 }
 
+void sw_executor_commit(struct sw_executor *ex)
+{
+    ex->slot = 1 - ex->slot;
+}
+
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary)
 {
     ex->boundary = boundary;
@@ -622,12 +631,18 @@ static sw_status check_range(const struct sw_persistent *item, size_t at, size_t
     return SW_OK;
 }
 
+/* On the disk, now. */
+static size_t place_of(const struct sw_executor *ex, const struct sw_persistent *item)
+{
+    return item->offset + item->slot_bytes * (size_t)ex->slot;
+}
+
 sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_write(ex->swap, item->offset + at, src, bytes);
+        return sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes);
     }
     return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
 }
@@ -637,7 +652,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 {
     SW_TRY(check_range(item, at, bytes));
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_read(ex->swap, item->offset + at, dst, bytes);
+        return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }
     return transfer(ex, dst, ex->arenas[item->tier] + item->offset + at, bytes);
 }
@@ -645,7 +660,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_zero(ex->swap, item->offset, item->bytes);
+        return sw_swap_zero(ex->swap, place_of(ex, item), item->bytes);
     }
     SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
                           item->bytes));

@@ -43,6 +43,8 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 
 /* The collectives alone: a rank without a micro-batch still serves the others. */
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
+/* What was written out of place since the last call counts from now on; without it, it never was. */
+void sw_executor_commit(struct sw_executor *ex);
 /* Whether this micro-step is the last of its step: updates within backward run. */
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
 /* Ranks that have a micro-batch in this micro-step: the first n. micro: which one of a program that holds several

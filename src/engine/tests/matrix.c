@@ -374,6 +374,30 @@ void matrix_part(int64_t i, int64_t n)
     print_message("%lld of %lld combinations\n", (long long)done, (long long)n_rows);
 }
 
+void matrix_on_disk(int n_steps)
+{
+    struct row row = {{[CLIPPING] = 1,
+                       [STAGE] = 3,
+                       [RECOMPUTE] = 1,
+                       [STATES] = 2,
+                       [PARAMS] = 2,
+                       [PIECES] = 1,
+                       [ACTIVATIONS] = 1}};
+    for (int way = 0; way < 3 * 2 * 3 * 2 * 2; way++) {
+        int rest = way;
+        for (int a = 0; a < 5; a++) {
+            static const enum axis varied[] = {RANKS, SCHEDULE, MICRO_BATCHES, OPTIMIZER,
+                                               PRECISION};
+            const int n = varied[a] == RANKS || varied[a] == PRECISION ? 2 : axes[varied[a]].n;
+            row.at[varied[a]] = (int8_t)(rest % n + (varied[a] == PRECISION));
+            rest /= n;
+        }
+        if (way % 3 == 0 || row.at[PRECISION] == 2) {
+            assert_bits_of_one_rank(&row, n_steps);
+        }
+    }
+}
+
 /* ---- covering arrays ---- */
 
 /* Marks of triples of choices; a pair is a triple whose last two are the same. */

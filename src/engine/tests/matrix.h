@@ -12,5 +12,7 @@ enum { MATRIX_STEPS = 50 };
 
 /* As few combinations as it takes for each pair (strength 2) or triple (3) of choices to be among them. */
 void matrix_cover(int strength, int n_steps);
+/* All states and parameters on disk at stage 3 and no clipping: updates run within backward, in pieces. */
+void matrix_on_disk(int n_steps);
 /* Part i of n of the whole product, 0 <= i < n. */
 void matrix_part(int64_t i, int64_t n);

@@ -9,10 +9,17 @@ static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
     matrix_cover(2, 10);
 }
 
+static void on_disk_the_update_is_within_backward(void **state)
+{
+    (void)state;
+    matrix_on_disk(8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
+        cmocka_unit_test(on_disk_the_update_is_within_backward),
     };
     return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
 }
