@@ -86,7 +86,8 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
     X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
     X(LOAD,               "load")               /* transfer: x in another tier -> its elements     \
-                                                   attrs.n, attrs.n + 1, .. here */                \
+                                                   attrs.n, attrs.n + 1, .. here;                 \
+                                                   with ids i32: its rows of these ids */          \
     X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s, \
                                                    from element attrs.n of s on */                 \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \

@@ -13,9 +13,9 @@ struct pass {
     struct sw_graph *g;
     const struct sw_graph *first;
     const struct sw_plan_options *options;
-    sw_value *here; /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
-    int64_t *place; /* [n_values] where it was loaded: see sw_shard_place */
-    sw_value *away; /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+    sw_value *here;     /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
+    int64_t *place;     /* [n_values] where it was loaded: see sw_shard_place */
+    sw_value *away;     /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
@@ -467,12 +467,34 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
 
 /* ---- the pass ---- */
 
+/* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as they are. */
+static bool reads_rows(const struct pass *p, const struct sw_op *op)
+{
+    const sw_value table = op->kind == SW_OP_EMBEDDING ? home_of(p, op->in[0]) : SW_NO_VALUE;
+    return table >= 0 && table == op->in[0] &&
+           !(p->here[table] >= 0 && p->place[table] == sw_shard_place(p->g, op));
+}
+
+static void become_rows(struct sw_op *op)
+{
+    struct sw_op rows = transfer(SW_OP_LOAD, op);
+    rows.n_in = 2;
+    rows.in[0] = op->in[0];
+    rows.in[1] = op->in[1];
+    rows.out[0] = op->out[0];
+    *op = rows;
+}
+
 static bool rewrite(struct pass *p, struct sw_op *op)
 {
     if (goes_in_pieces(p, op)) {
         return update_in_pieces(p, op);
     }
-    for (int k = 0; k < op->n_in; k++) {
+    const bool rows = reads_rows(p, op);
+    if (rows) {
+        become_rows(op);
+    }
+    for (int k = rows; k < op->n_in; k++) {
         if (!fetch(p, op, k)) {
             return false;
         }

@@ -23,6 +23,10 @@ static const struct sw_op *op_of(const struct pass *p, int32_t i)
 
 int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int64_t *out_first)
 {
+    if (op->kind == SW_OP_LOAD && op->n_in > 1) { /* rows: from anywhere */
+        *out_first = 0;
+        return sw_shape_elems(&g->values[sw_graph_root(g, op->in[0])].shape);
+    }
     *out_first = op->attrs.n;
     return sw_shape_elems(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]].shape);
 }
@@ -49,6 +53,12 @@ static bool may_pass(const struct pass *p, int32_t i, int32_t to)
         if ((op->kind == SW_OP_STORE && sw_transfers_overlap(p->g, op, load)) ||
             (op->kind == SW_OP_STATS_FINISH && load->unless_skipped)) {
             return false;
+        }
+        for (int k = 0; load->n_in > 1 && k < op->n_out; k++) {
+            if (op->out[k] >= 0 &&
+                sw_graph_root(p->g, op->out[k]) == sw_graph_root(p->g, load->in[1])) {
+                return false;
+            }
         }
     }
     return true;

@@ -42,7 +42,7 @@ struct sw_executor {
     int slot;      /* which place counts, of what has two */
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
-    struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of H2D and D2H */
+    struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of transfers */
     struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
 };
 
@@ -154,7 +154,7 @@ static sw_status open_queues(struct sw_executor *ex)
     if (most > 0) {
         SW_TRY(sw_comm_reserve(ex->options.comm, most));
     }
-    for (int q = SW_QUEUE_H2D; q <= SW_QUEUE_D2H; q++) {
+    for (int q = SW_QUEUE_H2D; q < SW_QUEUE_COUNT; q++) {
         if (n_jobs[q] > 0) {
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->streams[q]));
         }
@@ -365,6 +365,40 @@ static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, siz
     return ex->dev->ops->stream_wait(ex->dev, on);
 }
 
+/* The rows of a table in a tier, from byte `at` of it, that a LOAD with ids names. */
+static sw_status move_rows(struct sw_executor *ex, const struct sw_graph *g, const struct sw_op *op,
+                           const struct step *step, size_t at)
+{
+    const struct sw_value_info *table = &g->values[sw_graph_root(g, op->in[0])];
+    const size_t row = (size_t)sw_shape_last(&table->shape) * sw_dtype_bytes(table->dtype);
+    const int64_t n_rows = sw_shape_rows(&table->shape);
+    const int64_t n = sw_shape_elems(&g->values[op->in[1]].shape);
+    struct sw_stream_queue *on =
+        ex->streams[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
+    int32_t ids[SW_SWAP_ROWS];
+    for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
+        const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
+        char *out = (char *)step->out[0] + (size_t)first * row;
+        SW_TRY(sw_device_copy(ex->dev, on, ids, (const int32_t *)step->in[1] + first,
+                              (size_t)some * sizeof *ids));
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, on));
+        for (int64_t i = 0; i < some; i++) {
+            if (ids[i] < 0 || ids[i] >= n_rows) {
+                return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d", table->name,
+                               (long long)n_rows, ids[i]);
+            }
+            if (table->tier == SW_TIER_HOST) {
+                SW_TRY(transfer_in_tier(ex, SW_TIER_HOST, at + (size_t)ids[i] * row,
+                                        out + (size_t)i * row, row, true));
+            }
+        }
+        if (table->tier == SW_TIER_DISK) {
+            SW_TRY(sw_swap_read_rows(ex->swap, at, row, ids, (int)some, out));
+        }
+    }
+    return SW_OK;
+}
+
 /* A transfer, on the thread that calls. */
 static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
@@ -380,8 +414,10 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
                       (size_t)op->attrs.n * sw_dtype_bytes(home->dtype) +
                       slot * (size_t)(in ? ex->slot : 1 - ex->slot);
     const int64_t begin = sw_now_ns();
-    const sw_status st = transfer_in_tier(ex, (enum sw_tier)home->tier, at,
-                                          in ? step->out[0] : step->in[1], bytes, in);
+    const sw_status st = in && op->n_in > 1
+                             ? move_rows(ex, g, op, step, at)
+                             : transfer_in_tier(ex, (enum sw_tier)home->tier, at,
+                                                in ? step->out[0] : step->in[1], bytes, in);
     if (st < 0) {
         return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
                               home->name ? home->name : "an activation");

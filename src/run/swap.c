@@ -175,6 +175,30 @@ sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_
     return bytes ? sw_nvme_write(swap->nvme, (int64_t)at, data, bytes) : SW_OK;
 }
 
+sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, const int32_t *ids,
+                            int n, void *out)
+{
+    sw_nvme_ticket tickets[SW_SWAP_ROWS];
+    struct sw_nvme_segment rows[SW_SWAP_ROWS]; /* the requests' until they end */
+    sw_status st = SW_OK;
+    int n_begun = 0;
+    for (; n_begun < n && st >= 0; n_begun += st >= 0) {
+        rows[n_begun] =
+            (struct sw_nvme_segment){(char *)out + (size_t)n_begun * row_bytes, row_bytes};
+        st = sw_nvme_begin_read(swap->nvme, (int64_t)(at + (size_t)ids[n_begun] * row_bytes),
+                                &rows[n_begun], 1, &tickets[n_begun]);
+    }
+    for (int i = 0; i < n_begun; i++) { /* all of them: their memory is the caller's again */
+        const sw_status got = sw_nvme_wait(swap->nvme, tickets[i], 0);
+        st = st < 0 ? st : got;
+        if (got < 0 && sw_nvme_in_flight(swap->nvme, tickets[i])) {
+            sw_nvme_cancel(swap->nvme, tickets[i]);
+            sw_nvme_wait(swap->nvme, tickets[i], 0);
+        }
+    }
+    return st;
+}
+
 sw_status sw_swap_zero(struct sw_swap *swap, size_t at, size_t bytes)
 {
     for (size_t done = 0; done < bytes; done += ZEROS) {
