@@ -71,6 +71,7 @@ int sw_cmd_plan(int argc, char **argv)
 {
     struct run run = {.options = {.plan_only = true}, .batch = 8, .ranks = 1, .stage = -1};
     struct sw_engine_options *o = &run.options;
+    const char *budgets[3] = {NULL};
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
          "as for train; a folder may lack its weights", 0},
@@ -78,6 +79,9 @@ int sw_cmd_plan(int argc, char **argv)
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
         {"--seq-len", FLAG_INT, &o->seq_len, "T", "tokens of a sample (the model's context)", 0},
         {"--vocab", FLAG_INT, &o->vocab_size, "V", "vocabulary of a preset", 0},
+        {"--device-memory", FLAG_TEXT, &budgets[0], "BYTES", "budget, for example 512MiB", 0},
+        {"--host-memory", FLAG_TEXT, &budgets[1], "BYTES", "budget", 0},
+        {"--nvme-space", FLAG_TEXT, &budgets[2], "BYTES", "budget", 0},
         {"--batch", FLAG_INT, &run.batch, "B", "micro-batch, without --deepspeed (8)", 0},
         {"--eval", FLAG_BOOL, &o->want_eval, NULL, "plan validation too", 0},
         {"--generate", FLAG_INT, &o->generate_tokens, "N", "plan generation of N tokens too", 0},
@@ -99,7 +103,9 @@ int sw_cmd_plan(int argc, char **argv)
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with --ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side.",
         flags, (int)(sizeof flags / sizeof flags[0])};
-    char digit[] = "0", *edit = NULL;
+    static const char *const keys[3] = {"spillway.device_memory?", "spillway.host_memory?",
+                                        "spillway.nvme_space?"};
+    char digit[] = "0", *edit = NULL, *owned[3] = {NULL};
     int status = cli_parse(&command, argc, argv, NULL);
     status = status < 0 ? check(&command, &run) : status;
     if (status < 0 && run.stage >= 0) {
@@ -108,9 +114,17 @@ int sw_cmd_plan(int argc, char **argv)
                      ? -1
                      : cli_fail(&command, CLI_FAILED, "out of memory");
     }
+    for (int i = 0; i < 3 && status < 0; i++) {
+        if (budgets[i] && !cli_add_set(&run.sets, &owned[i], keys[i], budgets[i])) {
+            status = cli_fail(&command, CLI_FAILED, "out of memory");
+        }
+    }
     status = status < 0 ? show(&command, &run) : status;
     cli_free_words(&run.sets);
     cli_free_words(&run.rates);
     free(edit);
+    for (int i = 0; i < 3; i++) {
+        free(owned[i]);
+    }
     return status;
 }

@@ -60,7 +60,7 @@ int sw_cmd_train(int argc, char **argv)
 {
     struct sw_train_options o = {.export_dtype = -1};
     struct words data = {0}, val_data = {0}, sets = {0};
-    const char *dtype = NULL, *device_memory = NULL, *host_memory = NULL;
+    const char *dtype = NULL, *device_memory = NULL, *host_memory = NULL, *nvme_space = NULL;
     const char *trace = NULL, *trace_steps = NULL;
     int64_t seed = -1, threads = -1;
     const struct flag flags[] = {
@@ -83,6 +83,7 @@ int sw_cmd_train(int argc, char **argv)
         {"--threads", FLAG_INT, &threads, "N", "threads of the CPU (all)", 0},
         {"--device-memory", FLAG_TEXT, &device_memory, "BYTES", "budget, for example 512MiB", 0},
         {"--host-memory", FLAG_TEXT, &host_memory, "BYTES", "budget", 0},
+        {"--nvme-space", FLAG_TEXT, &nvme_space, "BYTES", "budget", 0},
         {"--eval-every", FLAG_INT, &o.eval_every, "N", "steps between validations (never)", 0},
         {"--eval-batches", FLAG_INT, &o.eval_batches, "N", "batches of one validation (16)", 0},
         {"--sample-every", FLAG_INT, &o.sample_every, "N", "steps between samples of text (never)",
@@ -108,7 +109,7 @@ int sw_cmd_train(int argc, char **argv)
         "train", "--model M --data FILE.. --output DIR --steps N [..]",
         "Trains or fine-tunes a model and leaves a Hugging Face folder in DIR/model.", flags,
         (int)(sizeof flags / sizeof flags[0])};
-    char *owned[7] = {0};
+    char *owned[8] = {0};
     char text[32], quoted[2 * PATH_CAP + 3];
     long long first = 0, last = 0;
     int status = cli_parse(&command, argc, argv, NULL);
@@ -146,6 +147,8 @@ int sw_cmd_train(int argc, char **argv)
                     cli_add_set(&sets, &owned[2], "spillway.device_memory?", device_memory));
     good = good &&
            (!host_memory || cli_add_set(&sets, &owned[3], "spillway.host_memory?", host_memory));
+    good =
+        good && (!nvme_space || cli_add_set(&sets, &owned[7], "spillway.nvme_space?", nvme_space));
     if (trace && status < 0) {
         quote(trace, quoted);
         good = good && cli_add_set(&sets, &owned[4], "spillway.trace?", quoted);
