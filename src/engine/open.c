@@ -248,7 +248,8 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     return swap;
 }
 
-static sw_status make_plan(struct sw_engine *e)
+/* Plans all programs that the engine is asked for. */
+static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *options)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
@@ -289,7 +290,114 @@ static sw_status make_plan(struct sw_engine *e)
     if (n == 0) {
         return SW_FAIL(SW_E_ARG, "the engine is asked for no program");
     }
+    return sw_plan_open(specs, n, options, &e->plan);
+}
+
+/* What follows from the tiers that were chosen. */
+static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *options)
+{
     const struct sw_config *c = e->config;
+    const bool away = options->states_tier != SW_TIER_DEVICE;
+    const bool moves = away || options->params_tier != SW_TIER_DEVICE ||
+                       options->activations_tier != SW_TIER_DEVICE;
+    options->grads_tier = away ? SW_TIER_HOST : SW_TIER_DEVICE;
+    options->update_elems = moves ? sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS) : 0;
+    options->transfer_bytes = moves ? TRANSFER_BYTES : 0;
+    options->budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
+    options->budget[SW_TIER_HOST] = 0;
+    const size_t host = (size_t)c->spillway.host_memory_bytes;
+    const bool in_host = options->states_tier == SW_TIER_HOST ||
+                         options->params_tier == SW_TIER_HOST ||
+                         options->activations_tier == SW_TIER_HOST;
+    if (in_host || options->budget[SW_TIER_DEVICE] > 0) {
+        options->budget[SW_TIER_HOST] = host;
+    } else {
+        options->budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
+    }
+    options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
+}
+
+/* Changes that make a plan smaller, smallest first. */
+struct remedy {
+    const char *text;
+    bool recompute;
+    enum sw_tier states, params; /* at least so far away */
+};
+
+static bool apply(const struct sw_engine *e, const struct remedy *remedy,
+                  struct sw_plan_options *options)
+{
+    const bool recompute =
+        remedy->recompute && options->recompute_every == 0 && e->programs.train >= 0;
+    const bool states = remedy->states > options->states_tier && options->rule;
+    const bool params = remedy->params > options->params_tier;
+    if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
+        params != (remedy->params > SW_TIER_DEVICE)) {
+        return false; /* part of it is so already: another remedy is the rest alone */
+    }
+    options->recompute_every = recompute ? 1 : options->recompute_every;
+    options->states_tier = states ? remedy->states : options->states_tier;
+    options->params_tier = params ? remedy->params : options->params_tier;
+    if (options->ranks > 1 && options->stage < (params ? 3 : 1) && (states || params)) {
+        options->stage = params ? 3 : 1;
+    }
+    settle_tiers(e, options);
+    return true;
+}
+
+/* After a refusal: the first change that makes it fit joins the message. A refusal takes no second. */
+static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *options,
+                             sw_status st, double begun)
+{
+    static const enum sw_tier here = SW_TIER_DEVICE, host = SW_TIER_HOST, disk = SW_TIER_DISK;
+    const struct remedy remedies[] = {
+        {"spillway.recompute \"blocks\"", true, here, here},
+        {"zero_optimization.offload_optimizer.device \"cpu\"", false, host, here},
+        {"spillway.recompute \"blocks\" and offload_optimizer.device \"cpu\"", true, host, here},
+        {"stage 3 with offload_param.device \"cpu\"", false, here, host},
+        {"stage 3 with offload_optimizer.device and offload_param.device \"cpu\"", false, host,
+         host},
+        {"spillway.recompute \"blocks\" and stage 3 with offload_optimizer.device and "
+         "offload_param.device \"cpu\"",
+         true, host, host},
+        {"stage 3 with offload_optimizer.device \"nvme\"", false, disk, here},
+        {"stage 3 with offload_param.device \"nvme\"", false, here, disk},
+        {"stage 3 with offload_optimizer.device and offload_param.device \"nvme\"", false, disk,
+         disk},
+        {"spillway.recompute \"blocks\" and stage 3 with offload_optimizer.device and "
+         "offload_param.device \"nvme\"",
+         true, disk, disk},
+    };
+    enum { MESSAGE = 2048 };
+    char *message = sw_alloc("engine", MESSAGE);
+    if (!message) {
+        return st;
+    }
+    snprintf(message, MESSAGE, "%s", sw_error_message());
+    const char *fits = NULL;
+    const double took = sw_now_s() - begun;
+    for (size_t i = 0; i < SW_LEN(remedies) && !fits; i++) {
+        struct sw_plan_options o = *options;
+        if (sw_now_s() - begun + 2 * took > 0.8) {
+            break;
+        }
+        if (apply(e, &remedies[i], &o) && open_plan(e, &o) >= 0) {
+            fits = remedies[i].text;
+            sw_plan_close(e->plan);
+            e->plan = NULL;
+        }
+    }
+    st = SW_FAIL(SW_E_NOMEM, "%s%s%s", message, fits ? "; it fits with " : "", fits ? fits : "");
+    sw_free(message);
+    return st;
+}
+
+static sw_status make_plan(struct sw_engine *e)
+{
+    const struct sw_engine_options *o = &e->options;
+    const struct engine_programs *p = &e->programs;
+    const struct sw_config *c = e->config;
+    const double begun = sw_now_s();
     struct sw_plan_options options = {
         .query = query,
         .query_ctx = e->device,
@@ -320,24 +428,11 @@ static sw_status make_plan(struct sw_engine *e)
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
-    if (options.states_tier != SW_TIER_DEVICE || options.params_tier != SW_TIER_DEVICE ||
-        options.activations_tier != SW_TIER_DEVICE) {
-        options.grads_tier = options.states_tier == SW_TIER_DEVICE ? SW_TIER_DEVICE : SW_TIER_HOST;
-        options.update_elems = sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS);
-        options.transfer_bytes = TRANSFER_BYTES;
+    settle_tiers(e, &options);
+    const sw_status st = open_plan(e, &options);
+    if (st < 0) {
+        return st == SW_E_NOMEM ? name_remedy(e, &options, st, begun) : st;
     }
-    options.budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
-    const size_t host = (size_t)c->spillway.host_memory_bytes;
-    const bool in_host = options.states_tier == SW_TIER_HOST ||
-                         options.params_tier == SW_TIER_HOST ||
-                         options.activations_tier == SW_TIER_HOST;
-    if (in_host || options.budget[SW_TIER_DEVICE] > 0) {
-        options.budget[SW_TIER_HOST] = host;
-    } else {
-        options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
-    }
-    options.budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
-    SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
     if (p->train >= 0) {
         const struct sw_program *program = &e->plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {

@@ -235,6 +235,9 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
 static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
                        const struct sw_stream *stream)
 {
+    if (g->status < 0) {
+        return;
+    }
     if (stream->micro == 0 && feed->n == SW_OP_MAX_IN) {
         sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", g->values[feed->param].name,
                       SW_OP_MAX_IN);

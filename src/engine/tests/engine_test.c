@@ -315,6 +315,55 @@ static void misuse_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
 
+/* A refusal of a budget names the first change that it fits with, and with that one it does. */
+static void a_refusal_names_what_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says, *sets[4];
+    } remedies[] = {
+        {"fits with spillway.recompute \"blocks\"", {"spillway.recompute=blocks"}},
+        {"fits with zero_optimization.offload_optimizer.device \"cpu\"",
+         {"zero_optimization.stage=1", "zero_optimization.offload_optimizer.device=cpu"}},
+        {"recompute \"blocks\" and offload_optimizer.device \"cpu\"",
+         {"spillway.recompute=blocks", "zero_optimization.stage=1",
+          "zero_optimization.offload_optimizer.device=cpu"}},
+    };
+    int n_named = 0;
+    for (int64_t budget = 10000; budget < 2000000; budget += budget / 40) {
+        char text[64];
+        const char *sets[8] = {text};
+        snprintf(text, sizeof text, "spillway.device_memory=%lld", (long long)budget);
+        struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
+                                      .model = path_of("config.json"),
+                                      .seq_len = T,
+                                      .sets = sets,
+                                      .n_sets = 1,
+                                      .plan_only = true};
+        sw_engine *engine = NULL;
+        if (sw_initialize(&o, &engine) == SW_OK) {
+            sw_close(engine);
+            continue;
+        }
+        for (size_t r = 0; r < SW_LEN(remedies); r++) {
+            const char *found = strstr(sw_error_message(), remedies[r].says);
+            if (!found || found[strlen(remedies[r].says)]) { /* it ends the message */
+                continue;
+            }
+            for (int i = 0; i < 4 && remedies[r].sets[i]; i++) {
+                sets[o.n_sets++] = remedies[r].sets[i];
+            }
+            if (sw_initialize(&o, &engine) < 0) {
+                fail_msg("%lld bytes: %s", (long long)budget, sw_error_message());
+            }
+            sw_close(engine);
+            n_named++;
+            break;
+        }
+    }
+    assert_true(n_named > 5);
+}
+
 /* The same bits by another order of the step, across a change of the schedule; its parts do not exist. */
 static void vertical_runs_whole_steps_to_the_same_bits(void **state)
 {
@@ -474,6 +523,7 @@ int main(void)
         cmocka_unit_test(other_math_is_refused),
         cmocka_unit_test(token_mean_weighs_targets_alike),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(a_refusal_names_what_fits),
         cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
         cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
