@@ -364,6 +364,17 @@ static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, siz
     return ex->dev->ops->stream_wait(ex->dev, on);
 }
 
+/* A parameter that stays here and is stored on the disk ends where it ends. */
+static size_t moved_bytes(const struct sw_program *program, const struct sw_op *op)
+{
+    const struct sw_graph *g = program->graph;
+    const sw_value here = sw_graph_root(g, op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]);
+    const sw_value home = sw_graph_root(g, op->in[0]);
+    const bool whole = g->values[home].tier == SW_TIER_DISK &&
+                       !program->buffers[program->buffer_of[here]].persistent;
+    return whole ? sw_transfer_disk_bytes(g, op) : sw_transfer_bytes(g, op);
+}
+
 /* A transfer, on the thread that calls. */
 static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
@@ -376,8 +387,9 @@ static sw_status move(struct sw_executor *ex, const struct sw_program *program, 
     const size_t at =
         sw_program_address(program, op->in[0]) + (size_t)op->attrs.n * sw_dtype_bytes(home->dtype);
     const int64_t begin = sw_now_ns();
-    const sw_status st = transfer_in_tier(ex, (enum sw_tier)home->tier, at,
-                                          in ? step->out[0] : step->in[1], bytes, in);
+    const sw_status st =
+        transfer_in_tier(ex, (enum sw_tier)home->tier, at, in ? step->out[0] : step->in[1],
+                         moved_bytes(program, op), in);
     if (st < 0) {
         return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
                               home->name ? home->name : "an activation");
@@ -627,7 +639,9 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
 {
     SW_TRY(check_range(item, at, bytes));
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_write(ex->swap, item->offset + at, src, bytes);
+        const size_t end = at + bytes == item->bytes ? sw_persistent_taken(item) : at + bytes;
+        SW_TRY(sw_swap_write(ex->swap, item->offset + at, src, bytes));
+        return sw_swap_zero(ex->swap, item->offset + at + bytes, end - at - bytes);
     }
     return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
 }
@@ -645,7 +659,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_zero(ex->swap, item->offset, item->bytes);
+        return sw_swap_zero(ex->swap, item->offset, sw_persistent_taken(item));
     }
     SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
                           item->bytes));
