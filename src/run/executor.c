@@ -23,6 +23,13 @@ struct loaded { /* one program */
     struct sw_collective_call *calls; /* [n_instrs] of collectives */
 };
 
+struct flight {                       /* a transfer that is begun */
+    const struct sw_program *program; /* NULL = none */
+    int32_t instr;
+    int64_t begin_ns;
+    struct sw_swap_request request;
+};
+
 struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
@@ -43,6 +50,8 @@ struct sw_executor {
     struct sw_queues *queues;
     struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of H2D and D2H */
     struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
+    struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
+    int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
@@ -124,7 +133,21 @@ static sw_status open_scalars(struct sw_executor *ex)
     return SW_OK;
 }
 
-static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
+static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                              int slot);
+static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int slot);
+
+/* The disk is not left without work between two transfers; one that is later in the plan may be complete earlier. */
+static const struct sw_queue_ops queue_ops = {
+    .begin = begin_beside,
+    .end = end_beside,
+    .most_begun = {[SW_QUEUE_COMM] = 1,
+                   [SW_QUEUE_H2D] = 1,
+                   [SW_QUEUE_D2H] = 1,
+                   [SW_QUEUE_READ] = SW_QUEUE_BEGUN,
+                   [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
+};
 
 /* The queues that any program uses, and what groups of collectives need, none larger than the largest. */
 static sw_status open_queues(struct sw_executor *ex)
@@ -158,7 +181,7 @@ static sw_status open_queues(struct sw_executor *ex)
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->streams[q]));
         }
     }
-    return sw_queues_open(n_jobs, run_beside, ex, &ex->queues);
+    return sw_queues_open(n_jobs, &queue_ops, ex, &ex->queues);
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -350,20 +373,6 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
     return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
 }
 
-/* Between the device and what lies in a tier, from byte `at` of it. */
-static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, size_t at, void *here,
-                                  size_t bytes, bool in)
-{
-    if (tier == SW_TIER_DISK) {
-        return in ? sw_swap_read(ex->swap, at, here, bytes)
-                  : sw_swap_write(ex->swap, at, here, bytes);
-    }
-    struct sw_stream_queue *on = ex->streams[in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
-    char *there = ex->arenas[tier] + at;
-    SW_TRY(sw_device_copy(ex->dev, on, in ? here : there, in ? there : here, bytes));
-    return ex->dev->ops->stream_wait(ex->dev, on);
-}
-
 /* A parameter that stays here and is stored on the disk ends where it ends. */
 static size_t moved_bytes(const struct sw_program *program, const struct sw_op *op)
 {
@@ -375,43 +384,136 @@ static size_t moved_bytes(const struct sw_program *program, const struct sw_op *
     return whole ? sw_transfer_disk_bytes(g, op) : sw_transfer_bytes(g, op);
 }
 
-/* A transfer, on the thread that calls. */
-static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+/* A transfer, settled. */
+struct route {
+    enum sw_tier tier;
+    bool in;
+    void *here;
+    size_t at, bytes;
+};
+
+static struct route route_of(const struct sw_executor *ex, const struct sw_program *program,
+                             int32_t i)
 {
     const struct sw_graph *g = program->graph;
     const struct sw_op *op = &g->ops[program->instrs[i].op];
-    struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
-    const bool in = op->kind == SW_OP_LOAD;
+    const struct step *step = &ex->programs[index_of(ex, program)].steps[i];
     const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-    const size_t bytes = sw_transfer_bytes(g, op);
-    const size_t at =
-        sw_program_address(program, op->in[0]) + (size_t)op->attrs.n * sw_dtype_bytes(home->dtype);
-    const int64_t begin = sw_now_ns();
-    const sw_status st =
-        transfer_in_tier(ex, (enum sw_tier)home->tier, at, in ? step->out[0] : step->in[1],
-                         moved_bytes(program, op), in);
-    if (st < 0) {
-        return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
-                              home->name ? home->name : "an activation");
+    const bool in = op->kind == SW_OP_LOAD;
+    return (struct route){
+        .tier = (enum sw_tier)home->tier,
+        .in = in,
+        .here = in ? step->out[0] : step->in[1],
+        .at = sw_program_address(program, op->in[0]) +
+              (size_t)op->attrs.n * sw_dtype_bytes(home->dtype),
+        .bytes = moved_bytes(program, op),
+    };
+}
+
+/* Writes to the same bytes follow each other. */
+static bool meets_begun(const struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                        enum sw_queue queue)
+{
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
+        const struct flight *f = &ex->flights[queue][slot];
+        if (f->program == program &&
+            sw_transfers_overlap(g, op, &g->ops[program->instrs[f->instr].op])) {
+            return true;
+        }
     }
-    (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
-    const struct sw_span span = {.queue = program->instrs[i].queue,
+    return false;
+}
+
+static sw_status fail_transfer(sw_status st, const struct sw_program *program, int32_t i)
+{
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    const char *name = g->values[sw_graph_root(g, op->in[0])].name;
+    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
+                          name ? name : "an activation");
+}
+
+/* Of the disk; others move when they end. */
+static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                            struct flight *f)
+{
+    const struct route r = route_of(ex, program, i);
+    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
+    const sw_status st = r.tier != SW_TIER_DISK
+                             ? SW_OK
+                             : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
+    if (st < 0) {
+        f->program = NULL;
+        return fail_transfer(st, program, i);
+    }
+    return SW_OK;
+}
+
+static sw_status copy_between(struct sw_executor *ex, const struct route *r)
+{
+    struct sw_stream_queue *on = ex->streams[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
+    char *there = ex->arenas[r->tier] + r->at;
+    SW_TRY(sw_device_copy(ex->dev, on, r->in ? r->here : there, r->in ? there : r->here, r->bytes));
+    return ex->dev->ops->stream_wait(ex->dev, on);
+}
+
+static sw_status end_move(struct sw_executor *ex, struct flight *f)
+{
+    const struct sw_program *program = f->program;
+    const int32_t i = f->instr;
+    const struct route r = route_of(ex, program, i);
+    const sw_status st =
+        r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request) : copy_between(ex, &r);
+    f->program = NULL;
+    if (st < 0) {
+        return fail_transfer(st, program, i);
+    }
+    const enum sw_queue queue = program->instrs[i].queue;
+    const int64_t now = sw_now_ns(), before = ex->ended_ns[queue];
+    const int64_t bytes =
+        (int64_t)sw_transfer_bytes(program->graph, &program->graph->ops[program->instrs[i].op]);
+    (r.in ? ex->transferred.in : ex->transferred.out)[r.tier] += bytes;
+    const struct sw_span span = {.queue = queue,
                                  .program = index_of(ex, program),
                                  .instr = i,
-                                 .bytes_in = in ? (int64_t)bytes : 0,
-                                 .bytes_out = in ? 0 : (int64_t)bytes,
-                                 .begin_ns = begin,
-                                 .end_ns = sw_now_ns()};
-    step->ns += span.end_ns - begin;
+                                 .bytes_in = r.in ? bytes : 0,
+                                 .bytes_out = r.in ? 0 : bytes,
+                                 .begin_ns = f->begin_ns > before ? f->begin_ns : before,
+                                 .end_ns = now};
+    ex->ended_ns[queue] = now;
+    ex->programs[span.program].steps[i].ns += span.end_ns - span.begin_ns;
     sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
 
-static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job)
+/* A transfer, on the thread that calls. */
+static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    struct flight flight;
+    SW_TRY(begin_move(ex, program, i, &flight));
+    return end_move(ex, &flight);
+}
+
+static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                              int slot)
+{
+    struct sw_executor *ex = ctx;
+    if (queue == SW_QUEUE_COMM) {
+        return SW_OK;
+    }
+    return meets_begun(ex, job->program, job->instr, queue)
+               ? SW_PENDING
+               : begin_move(ex, job->program, job->instr, &ex->flights[queue][slot]);
+}
+
+static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int slot)
 {
     struct sw_executor *ex = ctx;
     return queue == SW_QUEUE_COMM ? collect(ex, job->program, job->instr, true)
-                                  : move(ex, job->program, job->instr);
+                                  : end_move(ex, &ex->flights[queue][slot]);
 }
 
 /* Issues what does not run on the computing thread, or runs it here when it blocks. */

@@ -175,6 +175,29 @@ sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_
     return bytes ? sw_nvme_write(swap->nvme, (int64_t)at, data, bytes) : SW_OK;
 }
 
+sw_status sw_swap_begin(struct sw_swap *swap, bool write, size_t at, void *data, size_t bytes,
+                        struct sw_swap_request *out)
+{
+    out->memory = (struct sw_nvme_segment){data, bytes};
+    return (write ? sw_nvme_begin_write : sw_nvme_begin_read)(swap->nvme, (int64_t)at, &out->memory,
+                                                              1, &out->ticket);
+}
+
+sw_status sw_swap_end(struct sw_swap *swap, const struct sw_swap_request *request)
+{
+    char message[1024];
+    const sw_status st = sw_nvme_wait(swap->nvme, request->ticket, 0);
+    if (st >= 0 || !sw_nvme_in_flight(swap->nvme, request->ticket)) {
+        return st;
+    }
+    snprintf(message, sizeof message, "%s", sw_error_message()); /* its deadline passed */
+    sw_nvme_cancel(swap->nvme, request->ticket);
+    while (sw_nvme_in_flight(swap->nvme, request->ticket)) {
+        sw_nvme_wait(swap->nvme, request->ticket, 0);
+    }
+    return SW_FAIL(st, "%s", message);
+}
+
 sw_status sw_swap_zero(struct sw_swap *swap, size_t at, size_t bytes)
 {
     for (size_t done = 0; done < bytes; done += ZEROS) {
