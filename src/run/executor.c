@@ -339,6 +339,9 @@ static sw_status launch(struct sw_executor *ex, const struct sw_program *program
     struct step *step = &ex->programs[index_of(ex, program)].steps[i];
     const int micro = program->graph->ops[program->instrs[i].op].micro;
     const bool timed = ex->options.profile || ex->meter.trace;
+    if (ex->options.no_kernels) {
+        return SW_OK;
+    }
     const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
                             step->workspace, ex->scalars + (ptrdiff_t)micro * SW_SCALAR_COUNT));
@@ -441,7 +444,7 @@ static sw_status begin_move(struct sw_executor *ex, const struct sw_program *pro
 {
     const struct route r = route_of(ex, program, i);
     *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
-    const sw_status st = r.tier != SW_TIER_DISK
+    const sw_status st = r.tier != SW_TIER_DISK || ex->options.no_transfers
                              ? SW_OK
                              : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
     if (st < 0) {
@@ -464,8 +467,9 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     const struct sw_program *program = f->program;
     const int32_t i = f->instr;
     const struct route r = route_of(ex, program, i);
-    const sw_status st =
-        r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request) : copy_between(ex, &r);
+    const sw_status st = ex->options.no_transfers ? SW_OK
+                         : r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request)
+                                                  : copy_between(ex, &r);
     f->program = NULL;
     if (st < 0) {
         return fail_transfer(st, program, i);
