@@ -245,6 +245,35 @@ static sw_status check_overlap(const struct check *c)
     return st;
 }
 
+/* Whole blocks of the disk move: both sides have them, to themselves. */
+static sw_status check_disk(const struct check *c, int32_t i)
+{
+    const struct sw_program *program = c->program;
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    const sw_value ends[] = {op->in[0], op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]};
+    const bool rows = op->kind == SW_OP_LOAD && op->n_in > 1;
+    if (!sw_op_is_transfer(op->kind) || rows ||
+        g->values[sw_graph_root(g, op->in[0])].tier != SW_TIER_DISK) {
+        return SW_OK;
+    }
+    for (int k = 0; k < 2; k++) {
+        const struct sw_value_info *info = &g->values[ends[k]];
+        const struct sw_buffer *buffer =
+            &program->buffers[program->buffer_of[sw_graph_root(g, ends[k])]];
+        const size_t first = (size_t)(k == 0 ? op->attrs.n : info->base_offset);
+        const size_t end = first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(g, op);
+        if (!(k > 0 && buffer->persistent) &&
+            (buffer->offset % SW_PLAN_DISK_ALIGN != 0 || end > buffer->bytes)) {
+            return SW_FAIL(SW_E_ARG,
+                           "plan: instruction %d (%s) moves blocks of the disk up to byte %zu of a "
+                           "buffer of %zu bytes at %zu",
+                           i, sw_op_name(op), end, buffer->bytes, buffer->offset);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
 {
     const struct sw_program *program = c->program;
@@ -269,6 +298,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         const struct sw_instr *instr = &program->instrs[i];
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
+        SW_TRY(check_disk(c, i));
         if (sw_op_is_transfer(g->ops[instr->op].kind)) {
             kernel.workspace_bytes = 0;
         } else if (sw_op_is_collective(g->ops[instr->op].kind)) {

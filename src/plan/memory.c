@@ -32,6 +32,7 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
         program->buffers[program->n_buffers++] = (struct sw_buffer){
             .value = root,
             .tier = tier,
+            .align = sw_tier_align(tier),
             .bytes = sw_round_up(sw_value_storage_bytes(&g->values[root]), sw_tier_align(tier)),
             .first = g->values[root].role == SW_ROLE_INPUT ? 0 : at,
             .last = at,
@@ -39,6 +40,22 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
     }
     touch(program, v, at);
     touch(program, v, until);
+}
+
+/* What lies here and moves from or to the disk goes there in whole blocks, past any copy. */
+static void align_for_disk(struct sw_program *program, const struct sw_op *op)
+{
+    const struct sw_graph *g = program->graph;
+    if (!sw_op_is_transfer(op->kind) ||
+        g->values[sw_graph_root(g, op->in[0])].tier != SW_TIER_DISK) {
+        return;
+    }
+    const sw_value here = op->kind == SW_OP_LOAD ? op->out[0] : op->in[1];
+    struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_graph_root(g, here)]];
+    if (!buffer->persistent) {
+        buffer->align = SW_PLAN_DISK_ALIGN;
+        buffer->bytes = sw_round_up(buffer->bytes, SW_PLAN_DISK_ALIGN);
+    }
 }
 
 static void find_lives(struct sw_program *program)
@@ -57,10 +74,12 @@ static void find_lives(struct sw_program *program)
                 ensure(program, op->out[k], first, last);
             }
         }
+        align_for_disk(program, op);
         if (instr->kernel.workspace_bytes > 0) {
             instr->workspace = program->n_buffers;
             program->buffers[program->n_buffers++] = (struct sw_buffer){
                 .value = SW_NO_VALUE,
+                .align = SW_PLAN_ALIGN,
                 .bytes = sw_round_up(instr->kernel.workspace_bytes, SW_PLAN_ALIGN),
                 .first = first,
                 .last = last,
@@ -135,7 +154,7 @@ static size_t lowest_gap(const struct span *spans, int32_t n, const struct sw_bu
         if (spans[i].begin >= at && spans[i].begin - at >= buffer->bytes) {
             break;
         }
-        at = spans[i].end > at ? spans[i].end : at;
+        at = sw_round_up(spans[i].end > at ? spans[i].end : at, buffer->align);
     }
     return at;
 }

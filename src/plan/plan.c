@@ -98,11 +98,12 @@ static void place(struct sw_plan *plan, bool small)
 
 static sw_status place_persistent(struct sw_plan *plan)
 {
-    size_t most = 1;
+    size_t most = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_graph *g = plan->programs[i].graph;
         for (sw_value v = 0; v < g->n_values; v++) {
             most += is_persistent(&g->values[v]);
+            align = g->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
         }
     }
     plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
@@ -121,7 +122,7 @@ static sw_status place_persistent(struct sw_plan *plan)
     }
     place(plan, false);
     place(plan, true);
-    plan->persistent_bytes = sw_round_up(plan->persistent_bytes, SW_PLAN_ALIGN);
+    plan->persistent_bytes = sw_round_up(plan->persistent_bytes, align);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
     }

@@ -37,10 +37,12 @@ struct sw_buffer {
     enum sw_tier tier;
     bool persistent;
     size_t offset, bytes; /* in the tier's arena, with what rounds them up */
+    size_t align;         /* transients: of the offset and of the bytes */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
     size_t slot_bytes;    /* see struct sw_persistent */
 };
-/* What parameters and states take is rounded up to less where they are small, which on many ranks most slices
+/* What comes from the disk, or goes there, lies as the disk wants its memory, and is as long.
+ * What parameters and states take is rounded up to less where they are small, which on many ranks most slices
  * are; these lie behind the others. */
 enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 size_t sw_tier_align(enum sw_tier tier);
@@ -264,6 +266,8 @@ enum sw_queue sw_instr_queue(const struct sw_instr *instr);
 /* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
 int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int64_t *out_first);
 size_t sw_transfer_bytes(const struct sw_graph *g, const struct sw_op *op);
+/* Likewise, up to a whole block of the disk where the tensor ends: its place there, and what lies here, go so far. */
+size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);

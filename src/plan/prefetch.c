@@ -36,6 +36,19 @@ size_t sw_transfer_bytes(const struct sw_graph *g, const struct sw_op *op)
     return sw_value_bytes(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]]);
 }
 
+size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op)
+{
+    int64_t first;
+    const int64_t n = sw_transfer_elems(g, op, &first);
+    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
+    const size_t bytes = sw_transfer_bytes(g, op);
+    const size_t at = (size_t)first * sw_dtype_bytes(home->dtype);
+    const bool rows = op->kind == SW_OP_LOAD && op->n_in > 1;
+    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == sw_shape_elems(&home->shape)
+               ? sw_round_up(bytes, SW_PLAN_DISK_ALIGN)
+               : bytes;
+}
+
 bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b)
 {
     int64_t at_a, at_b;

@@ -23,6 +23,13 @@ struct loaded { /* one program */
     struct sw_collective_call *calls; /* [n_instrs] of collectives */
 };
 
+struct flight {                       /* a transfer that is begun */
+    const struct sw_program *program; /* NULL = none */
+    int32_t instr;
+    int64_t begin_ns;
+    struct sw_swap_request request;
+};
+
 struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
@@ -44,6 +51,8 @@ struct sw_executor {
     struct sw_queues *queues;
     struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of transfers */
     struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
+    struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
+    int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
@@ -125,7 +134,21 @@ static sw_status open_scalars(struct sw_executor *ex)
     return SW_OK;
 }
 
-static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
+static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                              int slot);
+static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int slot);
+
+/* The disk is not left without work between two transfers; one that is later in the plan may be complete earlier. */
+static const struct sw_queue_ops queue_ops = {
+    .begin = begin_beside,
+    .end = end_beside,
+    .most_begun = {[SW_QUEUE_COMM] = 1,
+                   [SW_QUEUE_H2D] = 1,
+                   [SW_QUEUE_D2H] = 1,
+                   [SW_QUEUE_READ] = SW_QUEUE_BEGUN,
+                   [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
+};
 
 /* The queues that any program uses, and what groups of collectives need, none larger than the largest. */
 static sw_status open_queues(struct sw_executor *ex)
@@ -159,7 +182,7 @@ static sw_status open_queues(struct sw_executor *ex)
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->streams[q]));
         }
     }
-    return sw_queues_open(n_jobs, run_beside, ex, &ex->queues);
+    return sw_queues_open(n_jobs, &queue_ops, ex, &ex->queues);
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -317,6 +340,9 @@ static sw_status launch(struct sw_executor *ex, const struct sw_program *program
     struct step *step = &ex->programs[index_of(ex, program)].steps[i];
     const int micro = program->graph->ops[program->instrs[i].op].micro;
     const bool timed = ex->options.profile || ex->meter.trace;
+    if (ex->options.no_kernels) {
+        return SW_OK;
+    }
     const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
                             step->workspace, ex->scalars + (ptrdiff_t)micro * SW_SCALAR_COUNT));
@@ -351,24 +377,103 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
     return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
 }
 
-/* Between the device and what lies in a tier, from byte `at` of it. */
-static sw_status transfer_in_tier(struct sw_executor *ex, enum sw_tier tier, size_t at, void *here,
-                                  size_t bytes, bool in)
+/* A parameter that stays here and is stored on the disk ends where it ends. */
+static size_t moved_bytes(const struct sw_program *program, const struct sw_op *op)
 {
-    if (tier == SW_TIER_DISK) {
-        return in ? sw_swap_read(ex->swap, at, here, bytes)
-                  : sw_swap_write(ex->swap, at, here, bytes);
+    const struct sw_graph *g = program->graph;
+    const sw_value here = sw_graph_root(g, op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]);
+    const sw_value home = sw_graph_root(g, op->in[0]);
+    const bool whole = g->values[home].tier == SW_TIER_DISK &&
+                       !program->buffers[program->buffer_of[here]].persistent;
+    return whole ? sw_transfer_disk_bytes(g, op) : sw_transfer_bytes(g, op);
+}
+
+/* A transfer, settled. */
+struct route {
+    enum sw_tier tier;
+    bool in, rows;
+    void *here;
+    size_t at, bytes;
+};
+
+static struct route route_of(const struct sw_executor *ex, const struct sw_program *program,
+                             int32_t i)
+{
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    const struct step *step = &ex->programs[index_of(ex, program)].steps[i];
+    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
+    const bool in = op->kind == SW_OP_LOAD;
+    const size_t slot =
+        program->buffers[program->buffer_of[sw_graph_root(g, op->in[0])]].slot_bytes;
+    return (struct route){
+        .tier = (enum sw_tier)home->tier,
+        .in = in,
+        .rows = in && op->n_in > 1,
+        .here = in ? step->out[0] : step->in[1],
+        .at = sw_program_address(program, op->in[0]) +
+              (size_t)op->attrs.n * sw_dtype_bytes(home->dtype) +
+              slot * (size_t)(in ? ex->slot : 1 - ex->slot),
+        .bytes = moved_bytes(program, op),
+    };
+}
+
+/* Writes to the same bytes follow each other. */
+static bool meets_begun(const struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                        enum sw_queue queue)
+{
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
+        const struct flight *f = &ex->flights[queue][slot];
+        if (f->program == program &&
+            sw_transfers_overlap(g, op, &g->ops[program->instrs[f->instr].op])) {
+            return true;
+        }
     }
-    struct sw_stream_queue *on = ex->streams[in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
-    char *there = ex->arenas[tier] + at;
-    SW_TRY(sw_device_copy(ex->dev, on, in ? here : there, in ? there : here, bytes));
+    return false;
+}
+
+static sw_status fail_transfer(sw_status st, const struct sw_program *program, int32_t i)
+{
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    const char *name = g->values[sw_graph_root(g, op->in[0])].name;
+    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
+                          name ? name : "an activation");
+}
+
+/* Of the disk; others move when they end. */
+static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                            struct flight *f)
+{
+    const struct route r = route_of(ex, program, i);
+    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
+    const sw_status st = r.tier != SW_TIER_DISK || r.rows || ex->options.no_transfers
+                             ? SW_OK
+                             : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
+    if (st < 0) {
+        f->program = NULL;
+        return fail_transfer(st, program, i);
+    }
+    return SW_OK;
+}
+
+static sw_status copy_between(struct sw_executor *ex, const struct route *r)
+{
+    struct sw_stream_queue *on = ex->streams[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
+    char *there = ex->arenas[r->tier] + r->at;
+    SW_TRY(sw_device_copy(ex->dev, on, r->in ? r->here : there, r->in ? there : r->here, r->bytes));
     return ex->dev->ops->stream_wait(ex->dev, on);
 }
 
 /* The rows of a table in a tier, from byte `at` of it, that a LOAD with ids names. */
-static sw_status move_rows(struct sw_executor *ex, const struct sw_graph *g, const struct sw_op *op,
-                           const struct step *step, size_t at)
+static sw_status move_rows(struct sw_executor *ex, const struct sw_program *program,
+                           int32_t i_instr, size_t at)
 {
+    const struct sw_graph *g = program->graph;
+    const struct sw_op *op = &g->ops[program->instrs[i_instr].op];
+    const struct step *step = &ex->programs[index_of(ex, program)].steps[i_instr];
     const struct sw_value_info *table = &g->values[sw_graph_root(g, op->in[0])];
     const size_t row = (size_t)sw_shape_last(&table->shape) * sw_dtype_bytes(table->dtype);
     const int64_t n_rows = sw_shape_rows(&table->shape);
@@ -388,8 +493,12 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_graph *g, con
                                (long long)n_rows, ids[i]);
             }
             if (table->tier == SW_TIER_HOST) {
-                SW_TRY(transfer_in_tier(ex, SW_TIER_HOST, at + (size_t)ids[i] * row,
-                                        out + (size_t)i * row, row, true));
+                const struct route one = {.tier = SW_TIER_HOST,
+                                          .in = true,
+                                          .here = out + (size_t)i * row,
+                                          .at = at + (size_t)ids[i] * row,
+                                          .bytes = row};
+                SW_TRY(copy_between(ex, &one));
             }
         }
         if (table->tier == SW_TIER_DISK) {
@@ -399,47 +508,63 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_graph *g, con
     return SW_OK;
 }
 
-/* A transfer, on the thread that calls. */
-static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status end_move(struct sw_executor *ex, struct flight *f)
 {
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
-    struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
-    const bool in = op->kind == SW_OP_LOAD;
-    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-    const size_t bytes = sw_transfer_bytes(g, op);
-    const size_t slot =
-        program->buffers[program->buffer_of[sw_graph_root(g, op->in[0])]].slot_bytes;
-    const size_t at = sw_program_address(program, op->in[0]) +
-                      (size_t)op->attrs.n * sw_dtype_bytes(home->dtype) +
-                      slot * (size_t)(in ? ex->slot : 1 - ex->slot);
-    const int64_t begin = sw_now_ns();
-    const sw_status st = in && op->n_in > 1
-                             ? move_rows(ex, g, op, step, at)
-                             : transfer_in_tier(ex, (enum sw_tier)home->tier, at,
-                                                in ? step->out[0] : step->in[1], bytes, in);
+    const struct sw_program *program = f->program;
+    const int32_t i = f->instr;
+    const struct route r = route_of(ex, program, i);
+    const sw_status st = ex->options.no_transfers ? SW_OK
+                         : r.rows                 ? move_rows(ex, program, i, r.at)
+                         : r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request)
+                                                  : copy_between(ex, &r);
+    f->program = NULL;
     if (st < 0) {
-        return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
-                              home->name ? home->name : "an activation");
+        return fail_transfer(st, program, i);
     }
-    (in ? ex->transferred.in : ex->transferred.out)[home->tier] += (int64_t)bytes;
-    const struct sw_span span = {.queue = program->instrs[i].queue,
+    const enum sw_queue queue = program->instrs[i].queue;
+    const int64_t now = sw_now_ns(), before = ex->ended_ns[queue];
+    const int64_t bytes =
+        (int64_t)sw_transfer_bytes(program->graph, &program->graph->ops[program->instrs[i].op]);
+    (r.in ? ex->transferred.in : ex->transferred.out)[r.tier] += bytes;
+    const struct sw_span span = {.queue = queue,
                                  .program = index_of(ex, program),
                                  .instr = i,
-                                 .bytes_in = in ? (int64_t)bytes : 0,
-                                 .bytes_out = in ? 0 : (int64_t)bytes,
-                                 .begin_ns = begin,
-                                 .end_ns = sw_now_ns()};
-    step->ns += span.end_ns - begin;
+                                 .bytes_in = r.in ? bytes : 0,
+                                 .bytes_out = r.in ? 0 : bytes,
+                                 .begin_ns = f->begin_ns > before ? f->begin_ns : before,
+                                 .end_ns = now};
+    ex->ended_ns[queue] = now;
+    ex->programs[span.program].steps[i].ns += span.end_ns - span.begin_ns;
     sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
 
-static sw_status run_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job)
+/* A transfer, on the thread that calls. */
+static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    struct flight flight;
+    SW_TRY(begin_move(ex, program, i, &flight));
+    return end_move(ex, &flight);
+}
+
+static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                              int slot)
+{
+    struct sw_executor *ex = ctx;
+    if (queue == SW_QUEUE_COMM) {
+        return SW_OK;
+    }
+    return meets_begun(ex, job->program, job->instr, queue)
+               ? SW_PENDING
+               : begin_move(ex, job->program, job->instr, &ex->flights[queue][slot]);
+}
+
+static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int slot)
 {
     struct sw_executor *ex = ctx;
     return queue == SW_QUEUE_COMM ? collect(ex, job->program, job->instr, true)
-                                  : move(ex, job->program, job->instr);
+                                  : end_move(ex, &ex->flights[queue][slot]);
 }
 
 /* Issues what does not run on the computing thread, or runs it here when it blocks. */
@@ -673,12 +798,22 @@ static size_t place_of(const struct sw_executor *ex, const struct sw_persistent 
     return item->offset + item->slot_bytes * (size_t)ex->slot;
 }
 
+/* What rounds a tensor up to whole blocks is read with it, and a step need not write it. */
+static sw_status zero_tails(struct sw_executor *ex, const struct sw_persistent *item)
+{
+    const size_t tail = sw_persistent_taken(item) - item->bytes;
+    const size_t end = item->offset + item->bytes;
+    SW_TRY(sw_swap_zero(ex->swap, end, tail));
+    return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, end + item->slot_bytes, tail) : SW_OK;
+}
+
 sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes);
+        SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
+        return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
     }
     return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
 }
@@ -696,7 +831,8 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
     if (item->tier == SW_TIER_DISK) {
-        return sw_swap_zero(ex->swap, place_of(ex, item), item->bytes);
+        SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));
+        return zero_tails(ex, item);
     }
     SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
                           item->bytes));

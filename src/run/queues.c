@@ -19,13 +19,16 @@ struct queue {
     bool running;
     struct entry *ring; /* [most] */
     int32_t most;
-    int64_t n_issued;
+    int most_begun;
+    int64_t n_issued, n_begun;
     atomic_llong n_done;
+    bool full;                  /* nothing begins before something has ended */
+    bool begun[SW_QUEUE_BEGUN]; /* by slot; false: it was left out */
 };
 
 struct sw_queues {
     struct queue queues[SW_QUEUE_COUNT];
-    sw_queue_fn run;
+    struct sw_queue_ops ops;
     void *ctx;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,20 +47,59 @@ static bool has_met(struct sw_queues *all, const struct entry *entry)
     return true;
 }
 
-/* The lock is held, and let go meanwhile. */
-static void run_job(struct queue *q, const struct sw_queue_job *job)
+/* The lock is held. */
+static void note_failure(struct sw_queues *all, sw_status st)
 {
-    struct sw_queues *all = q->all;
-    if (atomic_load(&all->st) < 0) {
-        return;
-    }
-    pthread_mutex_unlock(&all->lock);
-    const sw_status st = all->run(all->ctx, q->name, job);
-    pthread_mutex_lock(&all->lock);
     if (st < 0 && atomic_load(&all->st) >= 0) {
         snprintf(all->message, sizeof all->message, "%s", sw_error_message());
         atomic_store(&all->st, (int)st);
     }
+}
+
+/* The lock is held, and let go meanwhile. */
+static void begin_job(struct queue *q)
+{
+    struct sw_queues *all = q->all;
+    const int slot = (int)(q->n_begun % SW_QUEUE_BEGUN);
+    q->begun[slot] = false;
+    if (atomic_load(&all->st) >= 0) {
+        const struct sw_queue_job job = q->ring[q->n_begun % q->most].job;
+        pthread_mutex_unlock(&all->lock);
+        const sw_status st = all->ops.begin(all->ctx, q->name, &job, slot);
+        pthread_mutex_lock(&all->lock);
+        q->full = st == SW_PENDING;
+        if (q->full) {
+            return;
+        }
+        q->begun[slot] = st >= 0;
+        note_failure(all, st);
+    }
+    q->n_begun++;
+}
+
+/* The oldest. What was begun is ended, whatever failed meanwhile. */
+static void end_job(struct queue *q)
+{
+    struct sw_queues *all = q->all;
+    const int64_t n_done = atomic_load(&q->n_done);
+    const int slot = (int)(n_done % SW_QUEUE_BEGUN);
+    if (q->begun[slot]) {
+        const struct sw_queue_job job = q->ring[n_done % q->most].job;
+        pthread_mutex_unlock(&all->lock);
+        const sw_status st = all->ops.end(all->ctx, q->name, &job, slot);
+        pthread_mutex_lock(&all->lock);
+        note_failure(all, st);
+    }
+    q->full = false;
+    atomic_fetch_add(&q->n_done, 1);
+    pthread_cond_broadcast(&all->changed);
+}
+
+static bool may_begin(struct queue *q)
+{
+    return q->n_begun < q->n_issued && !q->full &&
+           q->n_begun - atomic_load(&q->n_done) < q->most_begun &&
+           (atomic_load(&q->all->st) < 0 || has_met(q->all, &q->ring[q->n_begun % q->most]));
 }
 
 static void *work(void *arg)
@@ -66,19 +108,14 @@ static void *work(void *arg)
     struct sw_queues *all = q->all;
     pthread_mutex_lock(&all->lock);
     for (;;) {
-        const int64_t n_done = atomic_load(&q->n_done);
-        struct entry *entry = &q->ring[n_done % q->most];
-        if (n_done == q->n_issued) {
-            if (all->quit) {
-                break;
-            }
-            pthread_cond_wait(&all->changed, &all->lock);
-        } else if (atomic_load(&all->st) >= 0 && !has_met(all, entry)) {
-            pthread_cond_wait(&all->changed, &all->lock);
+        if (may_begin(q)) {
+            begin_job(q);
+        } else if (q->n_begun > atomic_load(&q->n_done)) {
+            end_job(q);
+        } else if (all->quit && q->n_begun == q->n_issued) {
+            break;
         } else {
-            run_job(q, &entry->job);
-            atomic_fetch_add(&q->n_done, 1);
-            pthread_cond_broadcast(&all->changed);
+            pthread_cond_wait(&all->changed, &all->lock);
         }
     }
     pthread_mutex_unlock(&all->lock);
@@ -91,6 +128,7 @@ static bool open_queue(struct sw_queues *all, int name, int32_t most)
     q->all = all;
     q->name = (enum sw_queue)name;
     q->most = most;
+    q->most_begun = all->ops.most_begun[name];
     if (most == 0) {
         return true;
     }
@@ -99,12 +137,12 @@ static bool open_queue(struct sw_queues *all, int name, int32_t most)
     return q->running;
 }
 
-sw_status sw_queues_open(const int32_t most_jobs[SW_QUEUE_COUNT], sw_queue_fn run, void *ctx,
-                         struct sw_queues **out)
+sw_status sw_queues_open(const int32_t most_jobs[SW_QUEUE_COUNT], const struct sw_queue_ops *ops,
+                         void *ctx, struct sw_queues **out)
 {
     struct sw_queues *all = sw_alloc_zero("run", 1, sizeof *all);
     SW_TRY_ALLOC(all, "the queues");
-    all->run = run;
+    all->ops = *ops;
     all->ctx = ctx;
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);

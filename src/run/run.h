@@ -25,6 +25,7 @@ struct sw_executor_options {
     bool verify;
     bool profile; /* measures each instruction; see sw_executor_profile */
     bool serial;  /* every collective and transfer blocks, to compare with one that does not */
+    bool no_kernels, no_transfers; /* left out, to measure the others alone; results mean nothing */
 };
 
 /*

@@ -178,25 +178,42 @@ sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_
 sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, const int32_t *ids,
                             int n, void *out)
 {
-    sw_nvme_ticket tickets[SW_SWAP_ROWS];
-    struct sw_nvme_segment rows[SW_SWAP_ROWS]; /* the requests' until they end */
+    struct sw_swap_request requests[SW_SWAP_ROWS];
     sw_status st = SW_OK;
     int n_begun = 0;
     for (; n_begun < n && st >= 0; n_begun += st >= 0) {
-        rows[n_begun] =
-            (struct sw_nvme_segment){(char *)out + (size_t)n_begun * row_bytes, row_bytes};
-        st = sw_nvme_begin_read(swap->nvme, (int64_t)(at + (size_t)ids[n_begun] * row_bytes),
-                                &rows[n_begun], 1, &tickets[n_begun]);
+        st =
+            sw_swap_begin(swap, false, at + (size_t)ids[n_begun] * row_bytes,
+                          (char *)out + (size_t)n_begun * row_bytes, row_bytes, &requests[n_begun]);
     }
     for (int i = 0; i < n_begun; i++) { /* all of them: their memory is the caller's again */
-        const sw_status got = sw_nvme_wait(swap->nvme, tickets[i], 0);
+        const sw_status got = sw_swap_end(swap, &requests[i]);
         st = st < 0 ? st : got;
-        if (got < 0 && sw_nvme_in_flight(swap->nvme, tickets[i])) {
-            sw_nvme_cancel(swap->nvme, tickets[i]);
-            sw_nvme_wait(swap->nvme, tickets[i], 0);
-        }
     }
     return st;
+}
+
+sw_status sw_swap_begin(struct sw_swap *swap, bool write, size_t at, void *data, size_t bytes,
+                        struct sw_swap_request *out)
+{
+    out->memory = (struct sw_nvme_segment){data, bytes};
+    return (write ? sw_nvme_begin_write : sw_nvme_begin_read)(swap->nvme, (int64_t)at, &out->memory,
+                                                              1, &out->ticket);
+}
+
+sw_status sw_swap_end(struct sw_swap *swap, const struct sw_swap_request *request)
+{
+    char message[1024];
+    const sw_status st = sw_nvme_wait(swap->nvme, request->ticket, 0);
+    if (st >= 0 || !sw_nvme_in_flight(swap->nvme, request->ticket)) {
+        return st;
+    }
+    snprintf(message, sizeof message, "%s", sw_error_message()); /* its deadline passed */
+    sw_nvme_cancel(swap->nvme, request->ticket);
+    while (sw_nvme_in_flight(swap->nvme, request->ticket)) {
+        sw_nvme_wait(swap->nvme, request->ticket, 0);
+    }
+    return SW_FAIL(st, "%s", message);
 }
 
 sw_status sw_swap_zero(struct sw_swap *swap, size_t at, size_t bytes)

@@ -21,4 +21,13 @@ sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_
 enum { SW_SWAP_ROWS = 128 };
 sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, const int32_t *ids,
                             int n, void *out);
+/* The list of memory is the request's until it has ended. */
+struct sw_swap_request {
+    struct sw_nvme_segment memory;
+    sw_nvme_ticket ticket;
+};
+sw_status sw_swap_begin(struct sw_swap *swap, bool write, size_t at, void *data, size_t bytes,
+                        struct sw_swap_request *out);
+/* Returns when the memory is no longer used, whatever happened. */
+sw_status sw_swap_end(struct sw_swap *swap, const struct sw_swap_request *request);
 sw_status sw_swap_zero(struct sw_swap *swap, size_t at, size_t bytes);

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches with the same disk, and
+// how much of the slower of computation and transfers a step takes where both take equally long.
+//
+//     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512] [--vocab 2048] [--dtype bf16]
+//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--only optimizer|step]
+//
+// First: bytes read and written a second of the update of a step (clipped, so that it is a part of its own) beside
+// fio's mixed reading and writing, the best of three of its ways, of a file of that size in that folder, with the
+// same blocks and depth, in turns.
+// Second: steps of one plan in turns: without its transfers (computation alone), without its kernels (transfers alone),
+// and as it is; beside them, the model with nothing offloaded. --tokens 0 chooses the micro-batch with which the
+// first two take equally long.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "spillway/nvme.h"
+
+enum { MAX_ROUNDS = 1000, SEQUENCES = 2, LEAST_TOKENS = 16, MOST_TOKENS = 4096 };
+#define GB 1e9
+
+struct args {
+    const char *path, *dtype, *params, *only;
+    int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens;
+    char model[64];
+};
+
+static bool parse(int argc, char **argv, struct args *args)
+{
+    const struct {
+        const char *name;
+        const char **text;
+        int64_t *number;
+    } options[] = {
+        {"--path", &args->path, NULL},     {"--dtype", &args->dtype, NULL},
+        {"--params", &args->params, NULL}, {"--only", &args->only, NULL},
+        {"--rounds", NULL, &args->rounds}, {"--steps", NULL, &args->steps},
+        {"--layers", NULL, &args->layers}, {"--width", NULL, &args->width},
+        {"--vocab", NULL, &args->vocab},   {"--block", NULL, &args->block},
+        {"--depth", NULL, &args->depth},   {"--threads", NULL, &args->threads},
+        {"--tokens", NULL, &args->tokens},
+    };
+    for (int i = 1; i + 1 < argc; i += 2) {
+        size_t k = 0;
+        while (k < SW_LEN(options) && strcmp(argv[i], options[k].name) != 0) {
+            k++;
+        }
+        if (k == SW_LEN(options)) {
+            return false;
+        }
+        if (options[k].text) {
+            *options[k].text = argv[i + 1];
+        } else {
+            *options[k].number = atoll(argv[i + 1]);
+        }
+    }
+    return argc % 2 == 1 && args->rounds > 0 && args->rounds <= MAX_ROUNDS && args->steps > 0 &&
+           args->layers > 0 && args->width >= 64 && args->width % 64 == 0 && args->vocab > 0 &&
+           args->block > 0 && args->depth > 0 && args->tokens >= 0 && args->tokens <= MOST_TOKENS;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int64_t n)
+{
+    double sorted[MAX_ROUNDS];
+    memcpy(sorted, values, (size_t)n * sizeof *values);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* ---- engines ---- */
+
+enum way { COMPUTE, TRANSFERS, BOTH, IN_MEMORY, WAYS };
+
+/* clip: the update waits for all gradients, as a part of its own. */
+static sw_status open_way(const struct args *args, enum way way, int64_t tokens, bool clip,
+                          sw_engine **out)
+{
+    char config[2048], offload[1024] = "";
+    if (way != IN_MEMORY) {
+        snprintf(offload, sizeof offload,
+                 ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+                 "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}",
+                 args->path, args->params, args->path);
+    }
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %d, \"bf16\": "
+             "{\"enabled\": %s}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+             "0.0001}}, \"zero_optimization\": {\"stage\": 3%s}, \"aio\": {\"block_size\": %lld, "
+             "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld}}",
+             SEQUENCES, clip, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
+             (long long)args->block, (long long)args->depth, (long long)args->threads);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = args->model, .seq_len = tokens, .no_dropout = true};
+    sw_engine *e;
+    SW_TRY(sw_initialize(&options, &e));
+    if (way == TRANSFERS || way == COMPUTE) {
+        const struct sw_executor_options alone = {.swap = sw_engine_swap(e),
+                                                  .no_kernels = way == TRANSFERS,
+                                                  .no_transfers = way == COMPUTE};
+        sw_executor_close(e->executor);
+        e->executor = NULL;
+        sw_status st = sw_executor_open(e->plan, e->device, &alone, &e->executor);
+        st = st < 0 ? st : sw_engine_zero_states(e);
+        st = st < 0 ? st : sw_engine_init_weights(e);
+        if (st < 0) {
+            sw_close(e);
+            return st;
+        }
+    }
+    *out = e;
+    return SW_OK;
+}
+
+static double disk_bytes(const sw_engine *e)
+{
+    struct sw_transfers sum;
+    sw_executor_transferred(e->executor, &sum);
+    return (double)(sum.in[SW_TIER_DISK] + sum.out[SW_TIER_DISK]);
+}
+
+struct update { /* the last part of a step */
+    double seconds, bytes;
+};
+
+static sw_status step(sw_engine *e, struct update *out)
+{
+    struct sw_step_report report;
+    const int64_t n = e->batch * e->tokens;
+    const struct sw_shape shape = {2, {e->batch, e->tokens}};
+    int32_t *ids = sw_alloc("bench", (size_t)n * sizeof *ids);
+    SW_TRY_ALLOC(ids, "a batch");
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(sw_philox_u64(1, 0, (uint64_t)i) % (uint64_t)sw_engine_vocab(e));
+    }
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2};
+    sw_status st = sw_forward(e, &batch, NULL);
+    st = st < 0 ? st : sw_backward(e);
+    const double begin = sw_now_s(), before = disk_bytes(e);
+    st = st < 0 ? st : sw_step(e, &report);
+    *out = (struct update){sw_now_s() - begin, disk_bytes(e) - before};
+    sw_free(ids);
+    return st;
+}
+
+/* Seconds of a step, mean of n. */
+static sw_status time_steps(sw_engine *e, int64_t n, double *out)
+{
+    struct update update;
+    const double begin = sw_now_s();
+    for (int64_t i = 0; i < n; i++) {
+        SW_TRY(step(e, &update));
+    }
+    *out = (sw_now_s() - begin) / (double)n;
+    return SW_OK;
+}
+
+/* ---- the optimizer's part ---- */
+
+static const char *const fio_ways[] = {"--ioengine=libaio", "--ioengine=io_uring",
+                                       "--ioengine=io_uring --fixedbufs --registerfiles"};
+enum { FIO_WAYS = 3 };
+
+/* Field i (from 0) of a line of fields between semicolons. */
+static double field(const char *line, int i)
+{
+    for (; line && i > 0; i--) {
+        line = strchr(line, ';');
+        line = line ? line + 1 : NULL;
+    }
+    return line ? atof(line) : 0;
+}
+
+/* Reads half and writes half of twice the file's bytes. */
+static sw_status time_fio(const struct args *args, const char *file, int64_t bytes, int way,
+                          double *out_rate)
+{
+    enum { READ_KIB = 5, READ_MS = 8, WRITE_KIB = 46, WRITE_MS = 49 }; /* terse format 3 */
+    char command[1536], line[8192] = "";
+    snprintf(command, sizeof command,
+             "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename='%s' --size=%lld "
+             "--loops=2 --bs=%lld --iodepth=%lld --direct=1 --rw=rw %s --output-format=terse "
+             "--terse-version=3",
+             file, (long long)sw_round_up((size_t)bytes, (size_t)args->block),
+             (long long)args->block, (long long)args->depth, fio_ways[way]);
+    FILE *pipe = popen(command, "r");
+    const bool got = pipe && fgets(line, sizeof line, pipe);
+    const int status = pipe ? pclose(pipe) : -1;
+    const double ms = fmax(field(line, READ_MS), field(line, WRITE_MS));
+    if (!got || status != 0 || ms <= 0) {
+        return SW_FAIL(SW_E_IO, "fio failed: %s", command);
+    }
+    *out_rate = (field(line, READ_KIB) + field(line, WRITE_KIB)) * 1024 / (ms / 1e3) / GB;
+    return SW_OK;
+}
+
+/* The update, then the ways of fio. */
+static double rates[1 + FIO_WAYS][MAX_ROUNDS];
+
+static sw_status optimizer_rounds(const struct args *args, sw_engine *e, const char *file,
+                                  int n_turns)
+{
+    const int64_t bytes = (int64_t)e->plan->tier_bytes[SW_TIER_DISK];
+    for (int64_t round = -1; round < args->rounds; round++) { /* the first lays out and touches */
+        for (int turn = 0; turn < n_turns; turn++) {
+            const int way = (int)((turn + round + 1) % n_turns);
+            double *rate = &rates[way][round < 0 ? 0 : round];
+            struct update update;
+            if (way > 0) {
+                SW_TRY(time_fio(args, file, bytes, way - 1, rate));
+                continue;
+            }
+            SW_TRY(step(e, &update));
+            *rate = update.bytes / update.seconds / GB;
+        }
+    }
+    return SW_OK;
+}
+
+static void print_optimizer(const struct args *args, const sw_engine *e, int n_turns)
+{
+    double best = 0;
+    printf("\nthe optimizer's part: %.1f MiB on disk\n%-42s %8s %8s %8s  GB/s\n",
+           (double)e->plan->tier_bytes[SW_TIER_DISK] / 0x1p20, "", "least", "median", "most");
+    for (int way = 0; way < n_turns; way++) {
+        qsort(rates[way], (size_t)args->rounds, sizeof *rates[way], by_value);
+        const double middle = median(rates[way], args->rounds);
+        best = way > 0 && middle > best ? middle : best;
+        printf("%-42s %8.3f %8.3f %8.3f\n", way > 0 ? fio_ways[way - 1] : "update", rates[way][0],
+               middle, rates[way][args->rounds - 1]);
+    }
+    if (best > 0) {
+        printf("update over the best of fio's: %.3f\n", median(rates[0], args->rounds) / best);
+    }
+}
+
+static sw_status bench_optimizer(const struct args *args)
+{
+    const bool fio = system("fio --version >/dev/null 2>&1") == 0;
+    const int n_turns = fio ? 1 + FIO_WAYS : 1;
+    char file[512];
+    sw_engine *e = NULL;
+    snprintf(file, sizeof file, "%s/spillway-bench-infinity-%d.tmp", args->path, (int)getpid());
+    SW_TRY(open_way(args, BOTH, LEAST_TOKENS, true, &e));
+    const sw_status st = optimizer_rounds(args, e, file, n_turns);
+    if (st >= 0) {
+        print_optimizer(args, e, n_turns);
+    }
+    sw_close(e);
+    unlink(file);
+    return st;
+}
+
+/* ---- steps ---- */
+
+/* Seconds of a step: transfers, and computation with few and with many tokens; in turns. */
+enum { FEW = 32, MANY = 256, CASES = 3, TRIES = 7 };
+
+static sw_status try_cases(sw_engine **engines, double out[CASES])
+{
+    double tries[CASES][TRIES];
+    for (int i = -1; i < TRIES; i++) { /* the first touches all memory */
+        for (int k = 0; k < CASES; k++) {
+            SW_TRY(time_steps(engines[k], 1, &tries[k][i < 0 ? 0 : i]));
+        }
+    }
+    for (int k = 0; k < CASES; k++) {
+        out[k] = median(tries[k], TRIES);
+    }
+    return SW_OK;
+}
+
+/* Computation takes a + b tokens. */
+static sw_status choose_tokens(const struct args *args, int64_t *out)
+{
+    sw_engine *engines[CASES] = {NULL};
+    double t[CASES];
+    sw_status st = open_way(args, TRANSFERS, FEW, false, &engines[0]);
+    st = st < 0 ? st : open_way(args, COMPUTE, FEW, false, &engines[1]);
+    st = st < 0 ? st : open_way(args, COMPUTE, MANY, false, &engines[2]);
+    st = st < 0 ? st : try_cases(engines, t);
+    for (int k = 0; k < CASES; k++) {
+        sw_close(engines[k]);
+    }
+    SW_TRY(st);
+    const double tokens = FEW + (t[0] - t[1]) / (t[2] - t[1]) * (MANY - FEW);
+    if (!(tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS)) {
+        return SW_FAIL(SW_E_ARG,
+                       "transfers take %.0f ms, computation %.0f ms with %d tokens a sequence and "
+                       "%.0f ms with %d: no micro-batch makes them equal",
+                       t[0] * 1e3, t[1] * 1e3, FEW, t[2] * 1e3, MANY);
+    }
+    *out = (int64_t)tokens / 4 * 4;
+    return SW_OK;
+}
+
+static double seconds[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
+
+/* Of disk and copies, in what ran between two readings. */
+static double share_hidden(const struct sw_queue_times *before, const struct sw_queue_times *after)
+{
+    double busy = 0, waited = 0;
+    for (int q = SW_QUEUE_H2D; q < SW_QUEUE_COUNT; q++) {
+        busy += (double)(after[q].busy_ns - before[q].busy_ns);
+        waited += (double)(after[q].waited_ns - before[q].waited_ns);
+    }
+    return 1 - waited / busy;
+}
+
+static sw_status step_rounds(const struct args *args, sw_engine **engines)
+{
+    struct sw_queue_times before[SW_QUEUE_COUNT], after[SW_QUEUE_COUNT];
+    double warm;
+    for (int way = 0; way < WAYS; way++) {
+        SW_TRY(time_steps(engines[way], 2, &warm));
+    }
+    for (int64_t round = 0; round < args->rounds; round++) {
+        for (int turn = 0; turn < WAYS; turn++) {
+            const int way = (int)((turn + round) % WAYS);
+            sw_executor_queue_times(engines[way]->executor, before);
+            SW_TRY(time_steps(engines[way], args->steps, &seconds[way][round]));
+            sw_executor_queue_times(engines[way]->executor, after);
+            hidden[round] = way == BOTH ? share_hidden(before, after) : hidden[round];
+        }
+    }
+    return SW_OK;
+}
+
+static void print_steps(const struct args *args, sw_engine **engines, int64_t tokens)
+{
+    static const char *const names[WAYS] = {"computation alone", "transfers alone", "both",
+                                            "nothing offloaded"};
+    double ratios[MAX_ROUNDS];
+    const struct sw_transfers moves = sw_plan_transfers(engines[BOTH]->plan, 1);
+    printf("\na step: micro-batch of %d x %lld tokens; %.1f MiB read, %.1f MiB written; device "
+           "%.1f MiB, everything in memory %.1f MiB\n",
+           SEQUENCES, (long long)tokens, (double)moves.in[SW_TIER_DISK] / 0x1p20,
+           (double)moves.out[SW_TIER_DISK] / 0x1p20,
+           (double)engines[BOTH]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20,
+           (double)engines[IN_MEMORY]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20);
+    for (int64_t i = 0; i < args->rounds; i++) {
+        ratios[i] = seconds[BOTH][i] / fmax(seconds[COMPUTE][i], seconds[TRANSFERS][i]);
+        printf("round %-3lld ms %8.1f %8.1f %8.1f %8.1f ratio %.3f\n", (long long)i,
+               seconds[COMPUTE][i] * 1e3, seconds[TRANSFERS][i] * 1e3, seconds[BOTH][i] * 1e3,
+               seconds[IN_MEMORY][i] * 1e3, ratios[i]);
+    }
+    for (int way = 0; way < WAYS; way++) {
+        printf("%-18s %8.1f ms, median of %lld times the mean of %lld steps\n", names[way],
+               median(seconds[way], args->rounds) * 1e3, (long long)args->rounds,
+               (long long)args->steps);
+    }
+    printf("hidden %.0f %% of transfers; %lld steps over %lld times the larger: %.3f (of the "
+           "medians: %.3f)\n",
+           100 * median(hidden, args->rounds), (long long)args->steps, (long long)args->steps,
+           median(ratios, args->rounds),
+           median(seconds[BOTH], args->rounds) / fmax(median(seconds[COMPUTE], args->rounds),
+                                                      median(seconds[TRANSFERS], args->rounds)));
+}
+
+static sw_status bench_steps(const struct args *args)
+{
+    sw_engine *engines[WAYS] = {NULL};
+    int64_t tokens = args->tokens;
+    sw_status st = tokens > 0 ? SW_OK : choose_tokens(args, &tokens);
+    for (int way = 0; st >= 0 && way < WAYS; way++) {
+        st = open_way(args, (enum way)way, tokens, false, &engines[way]);
+    }
+    st = st < 0 ? st : step_rounds(args, engines);
+    if (st >= 0) {
+        print_steps(args, engines, tokens);
+    }
+    for (int way = 0; way < WAYS; way++) {
+        sw_close(engines[way]);
+    }
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sw_status write_model(struct args *args)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":%lld,"
+             "\"n_positions\":%d,\"n_embd\":%lld,\"n_layer\":%lld,\"n_head\":%lld}",
+             (long long)args->vocab, MOST_TOKENS, (long long)args->width, (long long)args->layers,
+             (long long)args->width / 64);
+    snprintf(args->model, sizeof args->model, "/tmp/bench-infinity-XXXXXX");
+    const int fd = mkstemp(args->model);
+    if (fd < 0) {
+        return SW_FAIL(SW_E_IO, "no file in /tmp");
+    }
+    close(fd);
+    return sw_file_write_atomic(args->model, text, strlen(text));
+}
+
+/* What it is measured on, and the model with its largest tensor. */
+static sw_status print_model(const struct args *args)
+{
+    struct sw_cpu_report report;
+    double load = 0;
+    int64_t largest = 0, all = 0;
+    sw_engine *e = NULL;
+    char config[] = "{\"train_micro_batch_size_per_gpu\": 1}";
+    const struct sw_engine_options options = {
+        .config_text = config, .model = args->model, .seq_len = LEAST_TOKENS, .plan_only = true};
+    SW_TRY(sw_initialize(&options, &e));
+    const sw_status st = sw_device_cpu_report(e->device, &report);
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const int64_t n = sw_shape_elems(&e->params[i].work->shape);
+        largest = n > largest ? n : largest;
+        all += n;
+    }
+    if (st >= 0 && getloadavg(&load, 1) == 1) {
+        printf("%s, %s, %d processors, load %.1f\n%s: GPT-2 of %lld layers, width %lld, vocabulary "
+               "%lld: %.1fM parameters, the largest tensor %.1f %% of them; parameters: %s; blocks "
+               "of %lld, depth %lld\n",
+               report.cpu, report.isa, sw_cpu_count(), load, args->dtype, (long long)args->layers,
+               (long long)args->width, (long long)args->vocab, (double)all / 1e6,
+               100 * (double)largest / (double)all, args->params, (long long)args->block,
+               (long long)args->depth);
+    }
+    sw_close(e);
+    return st;
+}
+
+static sw_status bench(struct args *args)
+{
+    SW_TRY(write_model(args));
+    sw_status st = print_model(args);
+    if (st >= 0 && strcmp(args->only, "step") != 0) {
+        st = bench_optimizer(args);
+        fflush(stdout);
+    }
+    if (st >= 0 && strcmp(args->only, "optimizer") != 0) {
+        st = bench_steps(args);
+    }
+    unlink(args->model);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    struct args args = {.path = ".",
+                        .dtype = "bf16",
+                        .params = "nvme",
+                        .only = "",
+                        .rounds = 5,
+                        .steps = 10,
+                        .layers = 24,
+                        .width = 512,
+                        .vocab = 2048,
+                        .block = 1 << 20,
+                        .depth = 32};
+    if (!parse(argc, argv, &args)) {
+        fprintf(stderr,
+                "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
+                "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
+                "BYTES] [--depth N] [--threads N] [--tokens N] [--only optimizer|step]\n");
+        return 2;
+    }
+    const sw_status st = bench(&args);
+    if (st < 0) {
+        fprintf(stderr, "bench_infinity: %s\n", sw_error_message());
+    }
+    return st < 0;
+}
