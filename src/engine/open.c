@@ -248,7 +248,8 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     return swap;
 }
 
-static sw_status make_plan(struct sw_engine *e)
+/* tile_bytes: above it, parameters that lie elsewhere are used by tiles; 0 = none are. */
+static sw_status try_plan(struct sw_engine *e, size_t tile_bytes)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
@@ -315,6 +316,7 @@ static sw_status make_plan(struct sw_engine *e)
         .states_share = c->zero.offload_optimizer.ratio,
         .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
+        .tile_bytes = tile_bytes,
         .prefetch_elems = c->zero.prefetch_bucket_elems,
         .max_live_elems = c->zero.max_live_elems,
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
@@ -337,7 +339,37 @@ static sw_status make_plan(struct sw_engine *e)
         options.budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     options.budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
-    SW_TRY(sw_plan_open(specs, n, &options, &e->plan));
+    return sw_plan_open(specs, n, &options, &e->plan);
+}
+
+/* Tiles are for what lies elsewhere, and are updated by themselves. */
+static bool may_tile(const struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    return e->ranks == 1 && c->zero.offload_param.device != SW_OFFLOAD_NONE &&
+           (!e->trains || (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE &&
+                           e->rule.attrs.kind != SW_UPDATE_LAMB && !e->options.keep_gradients));
+}
+
+/* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
+static sw_status make_plan(struct sw_engine *e)
+{
+    enum { LEAST_TILE = 1 << 15 };
+    const struct sw_config *c = e->config;
+    const struct engine_programs *p = &e->programs;
+    const size_t asked = (size_t)c->spillway.tile_bytes;
+    if (asked > 0 && !may_tile(e)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.tile_bytes: tiles want stage 3 on one rank with "
+                       "zero_optimization.offload_param and offload_optimizer, an optimizer other "
+                       "than LAMB, and no keep_gradients");
+    }
+    sw_status st = try_plan(e, asked);
+    size_t tile = (size_t)c->spillway.device_memory_bytes / 2;
+    for (; st == SW_E_NOMEM && asked == 0 && may_tile(e) && tile >= LEAST_TILE; tile /= 2) {
+        st = try_plan(e, tile);
+    }
+    SW_TRY(st);
     if (p->train >= 0) {
         const struct sw_program *program = &e->plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {
