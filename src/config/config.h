@@ -171,7 +171,9 @@ struct sw_spillway_config {
     int kernels;             /* enum sw_kernel_set */
     bool allow_other_math;
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
-    const char *trace;  /* file; NULL = none */
+    int64_t
+        tile_bytes; /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
+    const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
 };
 

@@ -483,6 +483,10 @@ static const struct config_field spillway_fields[] = {
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,
         "columns of the vocabulary that the loss holds at a time; 0 = the program's choice", BUILT),
+    BYTES("tile_bytes", AT(spillway.tile_bytes), "null",
+          "offloaded parameters above this are used by tiles of so many bytes; null or 0 = when "
+          "device_memory is too small for a plan without",
+          .flags = FIELD_NULL, BUILT),
     STRING("trace", AT(spillway.trace), "null",
            "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,
            BUILT),

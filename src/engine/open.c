@@ -317,6 +317,42 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
     options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
 }
 
+/* Tiles are for what lies elsewhere, and are updated by themselves. */
+static bool may_tile(const struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    return e->ranks == 1 && c->zero.offload_param.device != SW_OFFLOAD_NONE &&
+           (!e->trains || (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE &&
+                           e->rule.attrs.kind != SW_UPDATE_LAMB && !e->options.keep_gradients));
+}
+
+/* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
+static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
+                                    double begun)
+{
+    enum { LEAST_TILE = 1 << 15, LEAST_TRIES = 4 };
+    const struct sw_config *c = e->config;
+    struct sw_plan_options o = *options;
+    o.tile_bytes = (size_t)c->spillway.tile_bytes;
+    if (o.tile_bytes > 0 && !may_tile(e)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.tile_bytes: tiles want stage 3 on one rank with "
+                       "zero_optimization.offload_param and offload_optimizer, an optimizer other "
+                       "than LAMB, and no keep_gradients");
+    }
+    const bool asked = o.tile_bytes > 0;
+    sw_status st = open_plan(e, &o);
+    o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
+    for (int i = 0; st == SW_E_NOMEM && !asked && may_tile(e); i++) {
+        o.tile_bytes /= 2;
+        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && sw_now_s() - begun > 0.5)) {
+            break;
+        }
+        st = open_plan(e, &o);
+    }
+    return st;
+}
+
 /* Changes that make a plan smaller, smallest first. */
 struct remedy {
     const char *text;
@@ -429,7 +465,7 @@ static sw_status make_plan(struct sw_engine *e)
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
     settle_tiers(e, &options);
-    const sw_status st = open_plan(e, &options);
+    const sw_status st = open_plan_in_tiles(e, &options, begun);
     if (st < 0) {
         return st == SW_E_NOMEM ? name_remedy(e, &options, st, begun) : st;
     }

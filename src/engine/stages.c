@@ -49,7 +49,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     char text[64];
     sw_engine *e = NULL;
     const int n = options->n_sets;
-    if (n + 6 > (int)SW_LEN(sets)) {
+    if (n + 7 > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
     snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
@@ -61,6 +61,9 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     sets[n + 2] = "spillway.host_memory=null";
     sets[n + 3] = "spillway.nvme_space=null";
     o.n_sets = n + 4;
+    if (stage < 3) {
+        sets[o.n_sets++] = "spillway.tile_bytes=null";
+    }
     /* a stage that cannot offload so does without */
     if (out->states_away && (stage == 0 || (out->states_on_disk && stage < 3))) {
         sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";

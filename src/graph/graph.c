@@ -390,6 +390,18 @@ void sw_scope_pop(sw_graph *g)
 
 /* ---- ops ---- */
 
+/* At least sixteen pieces of a matrix with rows enough. */
+int64_t sw_piece_rows(const struct sw_shape *shape)
+{
+    if (shape->rank != 2 || sw_shape_elems(shape) <= SW_PIECE_ABOVE) {
+        return 0;
+    }
+    const int64_t rows = shape->dims[0];
+    const int64_t piece =
+        (int64_t)sw_round_up((size_t)sw_ceil_div(rows, 16), (size_t)SW_PIECE_LEAST);
+    return rows <= SW_PIECE_LEAST ? 0 : sw_min_i64(piece, SW_PIECE_MOST);
+}
+
 int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                         const struct sw_attrs *attrs)
 {

@@ -20,7 +20,8 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(VIEW,               "view")               /* reshape, transpose, slice: no kernel           */ \
     X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy                    */ \
     X(CAST,               "cast")               /* x -> same shape, other float dtype             */ \
-    X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]            */ \
+    X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]; a tile     \
+                                                   writes the rows of its ids alone */             \
     X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];   \
                                                    index: distinct ids ascending, then -1; rows:  \
                                                    sums in token order, 0 where index is -1;      \
@@ -29,7 +30,8 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)           \
                                                    [, a b + bias before act]; attrs.ta, tb, act;  \
                                                    a as [rows,K] (ta: [K,M], leading dims         \
-                                                   flattened into K), b as 2-D likewise */         \
+                                                   flattened into K), b as 2-D likewise; see      \
+                                                   attrs.piece */                                  \
     X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading \
                                                    dims: blocks of SW_SUM_BLOCK rows, each in     \
                                                    order, block sums in order */                   \
@@ -60,11 +62,13 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
                                                    lse [rows] (f32; f64 in f64 graphs) */          \
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits           */ \
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits  \
-                                                   in chunks of attrs.n rows of w */               \
+                                                   in chunks of attrs.n rows of w; partial: ->    \
+                                                   [3, rows]: label logits, maxima, sums */        \
     X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope   \
                                                    (p - onehot) dsum is rounded to h's dtype       \
                                                    before the products;                            \
-                                                   dh is summed over chunks in fp32 */             \
+                                                   dh is summed over chunks in fp32; partial: ->  \
+                                                   that sum, dw */                                 \
     X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0     */ \
     X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or        \
                                                    dloss attrs.alpha where alpha is not 0 */       \
@@ -77,6 +81,9 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
                                                    attrs.alpha = clip threshold (0 none),         \
                                                    attrs.n = 1: overflow skips */                  \
     X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], zeros elsewhere */ \
+    X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs.first .. \
+                                                   attrs.first + attrs.n - 1 of the whole alone:  \
+                                                   rows [M,C], index [M] from attrs.first on */    \
     X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
                                                    the owner of slice r of g adds the ranks'      \
                                                    slices in rank order; where the scalar FIRST   \
@@ -114,6 +121,10 @@ enum sw_op_kind {
 // clang-format on
 
 enum { SW_SUM_BLOCK = 64 }; /* rows of one partial sum in SUM_ROWS and LAYER_NORM_GRAD */
+/* Products of larger parameters are cut into pieces. */
+enum { SW_PIECE_ABOVE = 1 << 22, SW_PIECE_LEAST = 256, SW_PIECE_MOST = 1024 };
+/* attrs.piece for a parameter of this shape. */
+int64_t sw_piece_rows(const struct sw_shape *shape);
 
 /* Values that change from step to step without changing the plan; a table of doubles on the device. */
 // clang-format off
@@ -166,6 +177,15 @@ struct sw_attrs {
     int dim, dim_b;                  /* VIEW, SLICE_GRAD */
     int64_t heads, kv_heads, window; /* ATTENTION */
     int64_t n;                       /* see the list */
+    /* MATMUL of or for a large parameter, whose rows are columns of the result (tb), rows of the result (ta), or
+     * summed over: it is computed in pieces of so many of these rows, and sums over pieces are added in order; 0 = in
+     * one. By shape alone. */
+    int64_t piece;
+    /* One tile of an op on a parameter (MATMUL, EMBEDDING, LINEAR_CE and its gradient): whole pieces or chunks of it,
+     * from this row on. */
+    int64_t first;
+    bool continues; /* the last inputs are what the tiles before have made of the outputs */
+    bool partial;   /* the output is a sum that the next tile goes on with */
     double alpha, eps, p;
     struct sw_update_attrs update;
 };
@@ -205,6 +225,7 @@ struct sw_value_info {
     bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
     bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
     bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
     /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
      * see it. */
     int tier;

@@ -29,6 +29,7 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
     case SW_OP_SELECT_ROWS:
     case SW_OP_SELECT_ROWS_GRAD:
     case SW_OP_SLICE_GRAD:
+    case SW_OP_SELECT_INDEX:
     case SW_OP_KV_APPEND:
     case SW_OP_SEED:
     case SW_OP_STATS_RESET:
@@ -36,8 +37,7 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
         return 0;
     case SW_OP_MATMUL: {
         const struct sw_shape *a = &g->values[op->in[0]].shape;
-        const int64_t k = op->attrs.ta ? sw_shape_rows(a) : sw_shape_last(a);
-        return 2 * k * elems(g, op->out[0]);
+        return 2 * sw_shape_rows(a) * elems(g, op->attrs.ta ? op->out[0] : op->in[1]);
     }
     case SW_OP_LINEAR_CE: /* one product; two more and the recomputed logits in backward */
         return 2 * elems(g, op->in[0]) * g->values[op->in[1]].shape.dims[0];
@@ -154,6 +154,9 @@ static uint64_t hash_attrs(uint64_t h, const struct sw_attrs *a)
     }
     for (size_t i = 0; i < SW_LEN(real); i++) {
         h = hash_f64(h, real[i]);
+    }
+    if (a->piece > 0) {
+        h = hash_i64(h, a->piece);
     }
     if (a->update.kind == SW_UPDATE_LAMB) {
         h = hash_i64(h, a->update.eps_inside_sqrt);

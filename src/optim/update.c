@@ -129,13 +129,27 @@ static sw_value emit_lamb(struct sw_graph *g, struct sw_attrs *attrs, sw_value p
     return moved;
 }
 
+/* What belongs to a tile of the parameter. */
+static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct sw_value_info *tile)
+{
+    const sw_value v = state < 0 ? SW_NO_VALUE : sw_graph_copy_value(g, state);
+    if (v >= 0) {
+        g->values[v].shape = tile->shape;
+        g->values[v].base = state;
+        g->values[v].base_offset = tile->base_offset;
+    }
+    return v;
+}
+
 sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams)
 {
     if (g->status < 0) {
         return SW_NO_VALUE;
     }
-    const struct sw_value_info info = g->values[param], slice = g->values[target];
+    const struct sw_value_info info = g->values[sw_graph_root(g, param)];
+    const struct sw_value_info slice = g->values[target];
+    const bool is_tile = info.is_tiled;
     const int rank = sw_value_is_slice(&info) ? info.whole.rank : info.shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     struct sw_attrs attrs = {.update = rule->attrs};
@@ -149,13 +163,14 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
     for (int i = 0; i < attrs.update.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
-        const sw_value state = sw_graph_state(g, name, states[i].dtype, slice.shape, param);
+        const sw_value state = sw_graph_state(
+            g, name, states[i].dtype, is_tile ? info.shape : slice.shape, sw_graph_root(g, param));
         if (state >= 0) {
             g->values[state].whole = slice.whole;
             g->values[state].first = slice.first;
             g->values[state].is_optimizer_state = true;
         }
-        in[n_in++] = state;
+        in[n_in++] = is_tile ? tile_of_state(g, state, &slice) : state;
     }
     n_in = add_streams(g, info.name, streams, n_streams, in, n_in);
     if (n_in < 0) {

@@ -122,6 +122,26 @@ static void fuse_norm(struct sw_graph *g, struct sw_op *norm, const struct sw_pl
     norm->removed = true;
 }
 
+/* How products of large parameters are cut. */
+static void cut_products(struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        struct sw_op *op = &g->ops[i];
+        const struct sw_value_info *b = &g->values[op->kind == SW_OP_MATMUL ? op->in[1] : 0];
+        if (op->kind == SW_OP_MATMUL && !op->removed && b->role == SW_ROLE_PARAM &&
+            b->producer < 0 && !op->attrs.ta) {
+            op->attrs.piece = sw_piece_rows(&b->shape);
+        }
+    }
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct sw_value_info *grad = &g->values[g->streams[i].grad];
+        struct sw_op *op = grad->producer >= 0 ? &g->ops[grad->producer] : NULL;
+        if (op && op->kind == SW_OP_MATMUL && op->attrs.ta && !op->attrs.tb) {
+            op->attrs.piece = sw_piece_rows(&g->values[g->streams[i].param].shape);
+        }
+    }
+}
+
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options)
 {
     int32_t *uses = count_uses(g);
@@ -142,5 +162,6 @@ void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options)
             fuse_norm(g, op, options);
         }
     }
+    cut_products(g);
     sw_free(uses);
 }

@@ -13,8 +13,14 @@ struct pass {
     struct sw_graph *g;
     const struct sw_graph *first;
     const struct sw_plan_options *options;
-    sw_value *here;     /* [n_values] what stands for it on the device; SW_NO_VALUE = not loaded */
-    int64_t *place;     /* [n_values] where it was loaded: see sw_shard_place */
+    sw_value *here; /* [n_values] what stands for it on the device now; SW_NO_VALUE = not loaded */
+    int64_t *place; /* [n_values] where it was loaded: see sw_shard_place; */
+    int32_t *when;  /* [n_values] and what n_before said */
+    sw_value *
+        home; /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
+    int32_t *
+        n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
+    int32_t i_op; /* that is rewritten now */
     sw_value *away;     /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
@@ -64,7 +70,8 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
         return known >= 0 ? (enum sw_tier)p->first->values[known].tier : SW_TIER_DEVICE;
     }
     if (info->is_optimizer_state) {
-        if (p->states_left < (int64_t)bytes) {
+        const bool in_tiles = info->param >= 0 && p->g->values[info->param].is_tiled;
+        if (p->states_left < (int64_t)bytes && !in_tiles) {
             return SW_TIER_DEVICE;
         }
         p->states_left -= (int64_t)bytes;
@@ -88,6 +95,14 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
 static enum sw_segment segment_of(const struct sw_op *op)
 {
     return op->in_backward ? SW_SEGMENT_BACKWARD : (enum sw_segment)op->phase;
+}
+
+/* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the bytes. */
+static bool reads_late(const struct pass *p, int32_t i, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    return info->role == SW_ROLE_GRAD && info->param >= 0 && sw_value_is_part(p->g, info->param) &&
+           p->n_before[i] > p->n_before[info->producer + 1];
 }
 
 /* Where a transient waits for a later segment. What others lie in, or are read from outside, stays. */
@@ -114,6 +129,9 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
                     return SW_TIER_DEVICE;
                 }
                 read = segment_of(op);
+            }
+            if (op->in[k] == v && op->kind != SW_OP_VIEW && reads_late(p, i, v)) {
+                read = SW_SEGMENT_UPDATE;
             }
         }
     }
@@ -210,15 +228,27 @@ static sw_value home_of(const struct pass *p, sw_value v)
     return root >= 0 && p->g->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
+/* What a block shares stays for all of its ops; a tile's sum makes room for those of other tiles. */
+static bool is_still_here(const struct pass *p, const struct sw_op *op, sw_value what)
+{
+    const struct sw_value_info *info = &p->g->values[what];
+    const bool is_sum =
+        info->is_gradient_sum && info->param >= 0 && sw_value_is_part(p->g, info->param);
+    return p->here[what] >= 0 && p->place[what] == sw_shard_place(p->g, op) &&
+           (!is_sum || p->when[what] == p->n_before[p->i_op]);
+}
+
 /* Likewise, for operand k of op: also a transient of an earlier segment. */
 static sw_value elsewhere(const struct pass *p, const struct sw_op *op, int k)
 {
     const sw_value v = op->in[k];
     if (v >= 0 && v < p->n_values && p->away[v] >= 0 &&
-        segment_of(op) > segment_of(&p->g->ops[p->g->values[v].producer])) {
+        (segment_of(op) > segment_of(&p->g->ops[p->g->values[v].producer]) ||
+         reads_late(p, p->i_op, v))) {
         return v;
     }
-    return home_of(p, v);
+    const sw_value home = v < 0 || v >= p->n_values ? SW_NO_VALUE : p->home[v];
+    return home >= 0 ? home : home_of(p, v);
 }
 
 /* Elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
@@ -244,6 +274,7 @@ static bool load(struct pass *p, const struct sw_op *reader, sw_value what)
 {
     p->here[what] = load_part(p, reader, what, 0, p->g->values[what].shape);
     p->place[what] = sw_shard_place(p->g, reader);
+    p->when[what] = p->n_before[p->i_op];
     return p->here[what] >= 0;
 }
 
@@ -253,6 +284,7 @@ static bool make_room(struct pass *p, const struct sw_op *writer, sw_value what)
     const struct sw_value_info info = p->g->values[what];
     p->here[what] = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
     p->place[what] = sw_shard_place(p->g, writer);
+    p->when[what] = p->n_before[p->i_op];
     if (p->here[what] >= 0) {
         p->g->values[p->here[what]].param = what;
     }
@@ -314,23 +346,45 @@ static bool load_from_master(struct pass *p, const struct sw_op *reader, sw_valu
     return sw_op_order_add(&p->order, &op);
 }
 
-/* Puts what stands for operand k in its place. */
+/* Where in what lies elsewhere an operand begins. */
+static int64_t part_first(const struct pass *p, sw_value v)
+{
+    return sw_value_is_part(p->g, v) ? p->g->values[v].base_offset : 0;
+}
+
+/* Puts what stands for operand k in its place. A tile is here for one op. */
 static bool fetch(struct pass *p, struct sw_op *op, int k)
 {
-    const sw_value what = elsewhere(p, op, k);
+    const sw_value what = elsewhere(p, op, k), v = op->in[k];
     if (what < 0) {
         return true;
     }
-    const bool loaded = p->here[what] >= 0 && p->place[what] == sw_shard_place(p->g, op);
+    if (sw_value_is_part(p->g, v)) {
+        op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->g->values[v].shape);
+        return op->in[k] >= 0;
+    }
+    const bool loaded = is_still_here(p, op, what);
     const bool written = op->kind == SW_OP_UPDATE && k == 0 && p->g->values[what].dtype == SW_F16;
     if (!loaded && !(written                          ? make_room(p, op, what)
                      : comes_from_master(p, op, what) ? load_from_master(p, op, what)
                                                       : load(p, op, what))) {
         return false;
     }
-    /* a later version of a state is the op's output, whose base moves below */
-    op->in[k] = op->in[k] == what ? p->here[what] : op->in[k];
+    op->in[k] = p->here[what];
     return true;
+}
+
+/* Output v lies in what was loaded. */
+static void settle_on(struct pass *p, sw_value v, sw_value here)
+{
+    struct sw_value_info *info = &p->g->values[v];
+    if (!sw_value_is_part(p->g, v)) {
+        p->home[v] = home_of(p, v);
+        p->here[p->home[v]] = v;
+    }
+    info->base = sw_graph_root(p->g, here);
+    info->base_offset = 0;
+    info->role = SW_ROLE_TRANSIENT;
 }
 
 /* ---- updates in pieces ---- */
@@ -358,7 +412,8 @@ static bool comes_in_pieces(const struct pass *p, const struct sw_op *op, int k)
 {
     const bool index = p->g->values[op->in[k]].dtype == SW_I32;
     const bool sparse = k + 1 < op->n_in && p->g->values[op->in[k + 1]].dtype == SW_I32;
-    return !index && !sparse && elsewhere(p, op, k) >= 0;
+    const sw_value what = elsewhere(p, op, k);
+    return !index && !sparse && what >= 0 && !is_still_here(p, op, what);
 }
 
 /* Elements [first, first + n) of a state that is here as a whole; `version`: what it is called. */
@@ -384,23 +439,26 @@ static sw_value view_piece(struct pass *p, const struct sw_op *reader, sw_value 
     return sw_op_order_add(&p->order, &op) ? v : SW_NO_VALUE;
 }
 
-/* Elements [first, first + n) of an update: their states come and go, the parameter stays. out: what the parameter
- * is called behind it. master: what that is called where it is here, else SW_NO_VALUE. */
+/* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile of it comes and goes
+ * with them (param: SW_NO_VALUE). out: what the parameter is called behind it. master: what that is called where it is
+ * here, else SW_NO_VALUE. */
 static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value param, int64_t first,
                          int64_t n, sw_value out, sw_value *master)
 {
     struct sw_op op = *whole;
-    const int n_states = op.attrs.update.n_states;
+    const int n_states = op.attrs.update.n_states, first_moved = param >= 0;
     op.attrs.n = first;
     op.in[0] = param;
     op.out[0] = out;
-    for (int k = 1; k < op.n_in; k++) {
+    for (int k = first_moved; k < op.n_in; k++) {
         if (k > n_states && !comes_in_pieces(p, whole, k)) {
             continue;
         }
         sw_value what = elsewhere(p, whole, k);
-        op.in[k] = k == 1 && *master >= 0 ? view_piece(p, whole, *master, first, n)
-                                          : load_part(p, whole, what, first, SW_SHAPE(n));
+        op.in[k] =
+            k == 1 && *master >= 0
+                ? view_piece(p, whole, *master, first, n)
+                : load_part(p, whole, what, part_first(p, whole->in[k]) + first, SW_SHAPE(n));
         if (op.in[k] >= 0 && k <= n_states) {
             op.out[k] = new_version(p, op.in[k]);
         }
@@ -412,8 +470,9 @@ static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value par
         return false;
     }
     *master = *master >= 0 ? op.out[1] : *master;
-    for (int k = 1; k <= n_states; k++) {
-        if (!store(p, whole, home_of(p, whole->in[k]), first, op.out[k])) {
+    for (int k = first_moved; k <= n_states; k++) {
+        if (!store(p, whole, home_of(p, whole->in[k]), part_first(p, whole->in[k]) + first,
+                   op.out[k])) {
             return false;
         }
     }
@@ -434,21 +493,37 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_op *op)
            sw_shape_elems(&p->g->values[op->in[1]].shape) > p->options->update_elems;
 }
 
+/* Nobody is given the parameter as a whole behind it. */
+static bool update_tile(struct pass *p, struct sw_op *op, int64_t n)
+{
+    p->g->values[op->out[0]].producer = -1;
+    for (int64_t first = 0; first < n; first += p->options->update_elems) {
+        const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
+        sw_value none = SW_NO_VALUE;
+        if (!update_piece(p, op, SW_NO_VALUE, first, piece, SW_NO_VALUE, &none)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool update_in_pieces(struct pass *p, struct sw_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
     const int64_t n = sw_shape_elems(&p->g->values[op->in[1]].shape);
-    if (!fetch(p, op, 0)) {
-        return false;
-    }
     for (int k = 1 + op->attrs.update.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
     }
+    if (sw_value_is_part(p->g, op->in[0])) {
+        return update_tile(p, op, n);
+    }
+    if (!fetch(p, op, 0)) {
+        return false;
+    }
     if (state >= 0) {
-        p->g->values[op->out[0]].base = p->here[state];
-        p->g->values[op->out[0]].role = SW_ROLE_TRANSIENT;
+        settle_on(p, op->out[0], op->in[0]);
     }
     const sw_value first_state = home_of(p, op->in[1]);
     const bool here =
@@ -471,8 +546,7 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
 static bool reads_rows(const struct pass *p, const struct sw_op *op)
 {
     const sw_value table = op->kind == SW_OP_EMBEDDING ? home_of(p, op->in[0]) : SW_NO_VALUE;
-    return table >= 0 && table == op->in[0] &&
-           !(p->here[table] >= 0 && p->place[table] == sw_shard_place(p->g, op));
+    return table >= 0 && table == op->in[0] && !is_still_here(p, op, table);
 }
 
 static void become_rows(struct sw_op *op)
@@ -485,6 +559,18 @@ static void become_rows(struct sw_op *op)
     *op = rows;
 }
 
+/* What was loaded for the operand that op writes as `out`. */
+static sw_value loaded_for(const struct pass *p, const struct sw_op *op, sw_value out,
+                           sw_value home)
+{
+    for (int k = 0; sw_value_is_part(p->g, out) && k < op->n_in; k++) {
+        if (home_of(p, op->in[k]) == home && part_first(p, op->in[k]) == part_first(p, out)) {
+            return p->here[op->in[k]];
+        }
+    }
+    return p->here[home];
+}
+
 static bool rewrite(struct pass *p, struct sw_op *op)
 {
     if (goes_in_pieces(p, op)) {
@@ -494,17 +580,20 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     if (rows) {
         become_rows(op);
     }
+    const struct sw_op before = *op;
     for (int k = rows; k < op->n_in; k++) {
         if (!fetch(p, op, k)) {
             return false;
         }
     }
     sw_value written[SW_OP_MAX_OUT];
+    int64_t at[SW_OP_MAX_OUT];
     for (int k = 0; k < op->n_out; k++) {
-        written[k] = home_of(p, op->out[k]);
+        const sw_value out = op->out[k];
+        written[k] = home_of(p, out);
+        at[k] = written[k] >= 0 ? part_first(p, out) : 0;
         if (written[k] >= 0) {
-            p->g->values[op->out[k]].base = p->here[written[k]];
-            p->g->values[op->out[k]].role = SW_ROLE_TRANSIENT;
+            settle_on(p, out, loaded_for(p, &before, out, written[k]));
         }
     }
     if (!sw_op_order_add(&p->order, op)) {
@@ -512,7 +601,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     }
     for (int k = 0; k < op->n_out; k++) {
         const sw_value out = op->out[k], away = out < 0 ? SW_NO_VALUE : p->away[out];
-        if ((written[k] >= 0 && !store(p, op, written[k], 0, out)) ||
+        if ((written[k] >= 0 && !store(p, op, written[k], at[k], out)) ||
             (away >= 0 && !store_as(p, op, sw_graph_root(p->g, away), 0, out, away))) {
             return false;
         }
@@ -537,21 +626,30 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     p.here = sw_alloc("plan", n * sizeof *p.here);
     p.place = sw_alloc("plan", n * sizeof *p.place);
     p.away = sw_alloc("plan", n * sizeof *p.away);
+    p.home = sw_alloc("plan", n * sizeof *p.home);
+    p.when = sw_alloc("plan", n * sizeof *p.when);
+    p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
     p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
-    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.update_of;
+    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.home &&
+                p.when && p.n_before && p.update_of;
     for (sw_value v = 0; good && v < p.n_values; v++) {
-        p.here[v] = p.away[v] = SW_NO_VALUE;
+        p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
         p.update_of[v] = -1;
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
-        const bool begins = g->ops[i].kind == SW_OP_UPDATE || g->ops[i].kind == SW_OP_LAMB_MOMENTS;
-        if (!g->ops[i].removed && begins && g->ops[i].attrs.update.n_states > 0) {
-            p.update_of[sw_graph_root(g, g->ops[i].in[0])] = i;
+        const struct sw_op *op = &g->ops[i];
+        const bool is_plain = !op->removed && op->phase != SW_PHASE_UPDATE &&
+                              op->kind != SW_OP_ACCUMULATE && op->kind != SW_OP_REDUCE;
+        p.n_before[i + 1] = p.n_before[i] + is_plain;
+        if (!op->removed && (op->kind == SW_OP_UPDATE || op->kind == SW_OP_LAMB_MOMENTS) &&
+            op->attrs.update.n_states > 0) {
+            p.update_of[sw_graph_root(g, op->in[0])] = i;
         }
     }
     good = good && choose_tiers(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_op op = g->ops[i];
+        p.i_op = i;
         good = op.removed || rewrite(&p, &op);
     }
     if (good) {
@@ -562,6 +660,9 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     sw_free(p.place);
     sw_free(p.away);
     sw_free(p.update_of);
+    sw_free(p.home);
+    sw_free(p.when);
+    sw_free(p.n_before);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 

@@ -294,7 +294,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
         "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
-        "largest: %s; what would help: %s%s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
+        "largest: %s; what would help: %s%s%s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
         "smaller spillway.loss_chunk%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
@@ -304,6 +304,11 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         options->rule && options->states_tier == SW_TIER_DEVICE
             ? "zero_optimization.offload_optimizer.device \"cpu\", "
             : "",
+        plan->n_tiled > 0                               ? "a smaller spillway.tile_bytes, "
+        : options->ranks > 1 || options->keep_gradients ? ""
+        : options->params_tier == SW_TIER_DEVICE        ? "zero_optimization.offload_param with "
+                                                          "tiles (spillway.tile_bytes), "
+                                                        : "tiles (spillway.tile_bytes), ",
         plan->persistent_bytes > plan->tier_budget[tier] &&
                 (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
@@ -422,6 +427,10 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         if (i == 0) {
             plan->fingerprint = fingerprint(program->graph, options);
         }
+    }
+    SW_TRY(sw_pass_tile(plan, options));
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_recompute(program->graph, options->recompute_every));
             program->micro_batches = sw_vertical_micro_batches(options);
@@ -486,5 +495,6 @@ void sw_plan_close(struct sw_plan *plan)
     }
     sw_free(plan->programs);
     sw_free(plan->persistent);
+    sw_free(plan->tiled);
     sw_free(plan);
 }

@@ -2,7 +2,7 @@
 // plan - from the graph of a training step to a flat, printable list of instructions with an address
 // for every byte. Pure: no rank is talked to and no byte moves here.
 //
-// Passes, in order: fuse (after it the arithmetic is settled and the math fingerprint taken),
+// Passes, in order: fuse (after it the arithmetic is settled and the math fingerprint taken), tile,
 // recompute, vertical, shard, update, place, schedule, overlap, memory; check verifies every finished plan. All programs of one plan
 // share one arena: parameters and states have fixed places by name, transients of all programs overlay
 // each other.
@@ -96,11 +96,20 @@ struct sw_persistent {
         slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
 };
 
+/* A parameter that ops use by tiles of so many rows; the last one may have less. */
+struct sw_tiled {
+    const char *name;
+    int64_t n_tiles, rows;
+    size_t bytes; /* of a tile */
+};
+
 struct sw_plan {
     struct sw_program *programs;
     int n_programs;
     struct sw_persistent *persistent;
     int32_t n_persistent;
+    struct sw_tiled *tiled;
+    int32_t n_tiled;
     size_t persistent_bytes;               /* of the device's tier */
     size_t persistent_away[SW_TIER_COUNT]; /* of the others */
     size_t tier_bytes[SW_TIER_COUNT];      /* what running this plan takes */
@@ -127,6 +136,7 @@ struct sw_plan_options {
     bool keep_gradients;     /* streams stay readable after backward */
     int64_t
         update_elems; /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+    size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
     size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
     int ranks, rank;       /* data-parallel; 0 and 1 = alone */
     int stage;             /* ZeRO 0..3 */
@@ -199,6 +209,10 @@ bool sw_op_order_add(struct sw_op_order *order, const struct sw_op *op); /* fals
 void sw_op_order_install(struct sw_op_order *order, struct sw_graph *g);
 
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
+/* Parameters by tiles, the same in all programs: plan->tiled says which. */
+sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);
+/* A value inside a parameter or a state of which ops see parts alone. */
+bool sw_value_is_part(const struct sw_graph *g, sw_value v);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
 int sw_vertical_micro_batches(const struct sw_plan_options *options);

@@ -103,6 +103,12 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
                   sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
                   sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        const struct sw_tiled *tiled = &plan->tiled[i];
+        sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
+                      (long long)tiled->n_tiles, (long long)tiled->rows,
+                      sw_format_bytes(text[0], sizeof text[0], (double)tiled->bytes));
+    }
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, "%-7s peak %zu bytes (%s)", sw_tier_name((enum sw_tier)t),
                       plan->tier_bytes[t],
@@ -127,6 +133,14 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), plan->tier_bytes[t]);
     }
+    int64_t tiles = 0;
+    size_t largest = 0;
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        tiles += plan->tiled[i].n_tiles;
+        largest = plan->tiled[i].bytes > largest ? plan->tiled[i].bytes : largest;
+    }
+    sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
+                  plan->n_tiled, (long long)tiles, largest);
     sw_str_puts(out, ",\"programs\":[");
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];

@@ -43,7 +43,8 @@ static bool is_early(const struct sw_graph *g, const struct sw_plan_options *opt
                      const struct feed *feed)
 {
     return sw_updates_in_backward(options) &&
-           (!options->fp16 || sw_param_leaves(g, options, feed->param));
+           (!options->fp16 ||
+            (sw_param_leaves(g, options, feed->param) && !sw_value_is_part(g, feed->param)));
 }
 
 /* Gradients leave the device as soon as they are final, with their norms. */
@@ -103,13 +104,14 @@ static sw_value accumulator(struct sw_graph *g, const struct sw_plan_options *op
     const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
     const int64_t slice = whole ? 0 : slice_elems(g, options, feed->param);
     const struct sw_shape shape = whole ? param.shape : SW_SHAPE(slice);
+    /* a tile's sum leaves the device between micro-batches, too */
+    const bool stays = sums_stay(options) || sw_value_is_part(g, feed->param);
     g->phase = SW_PHASE_BACKWARD;
-    const sw_value acc = sums_stay(options)
-                             ? sw_graph_state(g, name, dtype, shape, feed->param)
-                             : sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
+    const sw_value acc = stays ? sw_graph_state(g, name, dtype, shape, feed->param)
+                               : sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
     g->phase = SW_PHASE_UPDATE;
     if (acc >= 0) {
-        g->values[acc].is_gradient_sum = sums_stay(options);
+        g->values[acc].is_gradient_sum = stays;
         g->values[acc].param = feed->param;
         if (!whole) {
             g->values[acc].whole = whole_shape(&param);
@@ -298,7 +300,7 @@ static void keep(struct sw_graph *g, const struct sw_stream *stream, int use)
 }
 
 /* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that the rest of its
- * block, so that a block's updates are neighbours. */
+ * block, so that a block's updates are neighbours. A tile's gradient does not wait for that of the next one. */
 static int32_t ready_op(const struct sw_graph *g, sw_value param, int32_t n_ops)
 {
     int32_t ready = 0;
@@ -310,8 +312,12 @@ static int32_t ready_op(const struct sw_graph *g, sw_value param, int32_t n_ops)
     }
     for (int32_t i = ready; i < n_ops; i++) {
         for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            ready = sw_graph_root(g, g->ops[i].in[k]) == param ? i : ready;
+            const sw_value v = g->ops[i].in[k];
+            ready = v == param || sw_graph_root(g, v) == param ? i : ready;
         }
+    }
+    if (sw_value_is_part(g, param)) {
+        return ready;
     }
     const int64_t place = sw_shard_place(g, &g->ops[ready]);
     for (int32_t i = ready + 1; i < n_ops; i++) {

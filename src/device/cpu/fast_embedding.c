@@ -22,6 +22,7 @@ static void lookup_query(const struct cpu_device *dev, const struct sw_op_desc *
 static void lookup_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct cpu_call *call = ctx;
+    const struct sw_attrs *attrs = &call->desc->op->attrs;
     const struct sw_view *table = &call->desc->in[0];
     const int64_t vocab = table->shape.dims[0], width = sw_shape_last(&table->shape);
     const int64_t n_tokens = sw_shape_elems(&call->desc->in[1].shape);
@@ -31,8 +32,11 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
     for (int64_t t = i_item * RUN_TOKENS; t < sw_min_i64(n_tokens, (i_item + 1) * RUN_TOKENS);
          t++) {
         char *to = (char *)call->out[0] + (size_t)t * row;
-        if (ids[t] >= 0 && ids[t] < vocab) {
-            memcpy(to, (const char *)call->in[0] + (size_t)ids[t] * row, row);
+        const int64_t id = ids[t] - attrs->first;
+        if (id >= 0 && id < vocab) {
+            memcpy(to, (const char *)call->in[0] + (size_t)id * row, row);
+        }
+        if (attrs->continues || (id >= 0 && id < vocab)) {
             continue;
         }
         for (int64_t c = 0; c < width; c++) { /* a wrong id shows, and reads nothing */

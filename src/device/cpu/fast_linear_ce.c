@@ -17,6 +17,8 @@ enum { IGNORED = -100 }; /* a label that takes no part */
 struct loss_shape {
     enum sw_dtype dtype;
     int64_t rows, vocab, width, chunk, n_chunks;
+    int64_t first; /* row of the whole table that is row 0 of this tile */
+    bool continues, partial;
 };
 
 static bool takes(const struct sw_op_desc *desc, int i_h)
@@ -37,6 +39,9 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .width = sw_shape_last(&desc->in[i_h].shape),
         .chunk = chunk,
         .n_chunks = sw_ceil_div(vocab, chunk),
+        .first = desc->op->attrs.first,
+        .continues = desc->op->attrs.continues,
+        .partial = desc->op->attrs.partial,
     };
 }
 
@@ -179,7 +184,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
     const int32_t *labels = job->call->in[2];
     for (int64_t i = 0; i < block.m; i++) {
-        const int64_t hit = labels[block.i + i] - (c * s->chunk + block.j);
+        const int64_t hit = labels[block.i + i] - (s->first + c * s->chunk + block.j);
         if (hit >= 0 && hit < block.n) {
             job->label_logit[block.i + i] = logits[i * block.n + hit];
         }
@@ -194,11 +199,14 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
     const struct forward_job *job = ctx;
     const struct forward *f = job->f;
     const int64_t rows = f->s.rows;
+    const float *before = f->s.continues ? job->call->in[3] : NULL;
+    float *after = f->s.partial ? job->call->out[0] : NULL;
     float *lse = job->call->out[2];
     (void)i_worker;
     for (int64_t i = i_item * MERGE_ROWS; i < sw_min_i64(rows, (i_item + 1) * MERGE_ROWS); i++) {
-        float top = job->max[i], mass = job->sum[i];
-        for (int64_t c = 1; c < f->n_columns; c++) {
+        float top = before ? before[rows + i] : job->max[i];
+        float mass = before ? before[2 * rows + i] : job->sum[i];
+        for (int64_t c = before ? 0 : 1; c < f->n_columns; c++) {
             const float other = job->max[c * rows + i], other_mass = job->sum[c * rows + i];
             if (other > top) {
                 mass = mass * expf(top - other) + other_mass;
@@ -207,7 +215,13 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
                 mass += other_mass * expf(other - top);
             }
         }
-        lse[i] = top + logf(mass);
+        if (after) {
+            after[i] = job->label_logit[i];
+            after[rows + i] = top;
+            after[2 * rows + i] = mass;
+        } else {
+            lse[i] = top + logf(mass);
+        }
     }
 }
 
@@ -220,12 +234,16 @@ static void forward_run(const struct cpu_call *call)
     struct forward_job job = {f,   call, label_logit,
                               max, sum,  (char *)call->workspace + stats_bytes(f)};
     for (int64_t i = 0; i < s->rows; i++) {
-        label_logit[i] = NAN; /* stays so where the label is not in the vocabulary */
+        /* stays so where the label is not in the vocabulary */
+        label_logit[i] = s->continues ? ((const float *)call->in[3])[i] : NAN;
     }
     sw_pool_run(call->pool,
                 (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
                 forward_item, &job);
     sw_pool_run(call->pool, sw_ceil_div(s->rows, MERGE_ROWS), merge_item, &job);
+    if (s->partial) {
+        return;
+    }
     const int32_t *labels = call->in[2];
     const float *lse = call->out[2];
     double total = 0;
@@ -348,7 +366,9 @@ static size_t d_bytes(const struct backward *b)
 
 static size_t dh_bytes(const struct backward *b)
 {
-    return b->has_dh ? sw_round_up((size_t)(b->s.rows * b->s.width) * sizeof(float), CPU_LINE) : 0;
+    return b->has_dh && !b->s.partial
+               ? sw_round_up((size_t)(b->s.rows * b->s.width) * sizeof(float), CPU_LINE)
+               : 0;
 }
 
 static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -409,7 +429,7 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
                     (char *)logits + cpu_grid_block_bytes(grid));
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
-        (const int32_t *)job->call->in[3] + block.i, first + block.j,
+        (const int32_t *)job->call->in[3] + block.i, s->first + first + block.j,
         *(const float *)job->call->in[0],
         job->d + (size_t)(block.i * s->chunk + block.j) * sw_dtype_bytes(s->dtype), s->chunk);
 }
@@ -427,12 +447,19 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
                     (char *)part + cpu_grid_block_bytes(grid));
     const struct cpu_epilogue to_sum = {
         .dtype = SW_F32, .act = SW_ACT_NONE, .out = job->dh + at, .ld_out = s->width};
-    if (job->c == 0) {
+    if (job->c == 0 && s->continues && !s->partial) { /* a partial sum goes on where it lies */
+        for (int64_t i = 0; i < block.m; i++) {
+            const int64_t row = at + i * s->width;
+            memcpy(job->dh + row, (const float *)job->call->in[5] + row,
+                   (size_t)block.n * sizeof(float));
+        }
+    }
+    if (job->c == 0 && !s->continues) {
         b->vector->epilogue(&to_sum, part, block.m, block.n, block.n);
     } else {
         b->vector->accumulate_block(job->dh + at, s->width, part, block.n, block.m, block.n);
     }
-    if (job->c == s->n_chunks - 1) {
+    if (job->c == s->n_chunks - 1 && !s->partial) {
         const struct cpu_epilogue round = {.dtype = b->dh_dtype,
                                            .act = SW_ACT_NONE,
                                            .out = (char *)job->call->out[0] +
@@ -477,7 +504,7 @@ static void backward_run(const struct cpu_call *call)
     struct backward_job job = {.b = b,
                                .call = call,
                                .d = mem,
-                               .dh = (float *)(mem + d_bytes(b)),
+                               .dh = b->s.partial ? call->out[0] : (void *)(mem + d_bytes(b)),
                                .scratch = mem + d_bytes(b) + dh_bytes(b)};
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);

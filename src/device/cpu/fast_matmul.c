@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: output blocks are the items; bias, activation and rounding follow each block's product while
 // it is in cache. A plain f32 product is written in place.
+// Where a large parameter is cut into pieces (attrs.piece), each piece is a product of its own; a tile has some of them
+// and computes what the whole op would.
+#include <string.h>
+
 #include "device/cpu/fast.h"
+
+enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };
 
 struct matmul {
     const struct cpu_vector *vector;
-    struct cpu_grid grid;
-    bool in_place; /* blocks are written to the output by the product itself */
-    bool has_bias;
+    enum form form;
+    struct cpu_grid grid[2]; /* of the last piece; of the others */
+    int64_t n_pieces, piece; /* rows of the parameter */
+    int64_t first;           /* of them; a tile: the first that it has */
+    int64_t n;               /* columns of the result */
+    bool in_place;           /* blocks are written to the output by the product itself */
+    bool has_bias, continues;
     enum sw_act act;
     enum sw_dtype out_dtype, bias_dtype;
     size_t worker_bytes;
@@ -27,41 +37,77 @@ static bool takes(const struct sw_op_desc *desc)
            (!desc->op->attrs.has_bias || cpu_is_fast_float(desc->in[2].dtype));
 }
 
-static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
-                      struct matmul *out)
+static void close_grids(struct matmul *mm)
+{
+    sw_cpu_grid_close(&mm->grid[0]);
+    sw_cpu_grid_close(&mm->grid[1]);
+}
+
+/* The product of one piece with so many rows of the parameter. */
+static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                            bool prefer_dnnl, int64_t rows, const struct matmul *mm,
+                            struct cpu_grid *out)
 {
     const struct sw_attrs *attrs = &desc->op->attrs;
     const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
     const int64_t a_rows = sw_shape_rows(&a->shape), a_cols = sw_shape_last(&a->shape);
     const int64_t b_rows = sw_shape_rows(&b->shape), b_cols = sw_shape_last(&b->shape);
-    *out = (struct matmul){
-        .vector = sw_cpu_vector_for(dev->isa),
-        .has_bias = attrs->has_bias,
-        .act = attrs->act,
-        .out_dtype = desc->out[0].dtype,
-        .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,
-    };
-    out->in_place = out->out_dtype == SW_F32 && !attrs->has_bias && attrs->act == SW_ACT_NONE &&
-                    !has_output(desc, 1);
-    const int64_t n = attrs->tb ? b_rows : b_cols;
-    const struct cpu_gemm whole = {
+    struct cpu_gemm gemm = {
         .dtype = a->dtype,
         .dtype_b = b->dtype,
         .ta = attrs->ta,
         .tb = attrs->tb,
         .m = attrs->ta ? a_cols : a_rows,
-        .n = n,
+        .n = attrs->tb ? b_rows : b_cols,
         .k = attrs->ta ? a_rows : a_cols,
         .lda = a_cols,
         .ldb = b_cols,
-        .ldc = out->in_place ? n : 0,
+        .ldc = mm->in_place ? mm->n : 0,
     };
-    SW_TRY(sw_cpu_grid_open(dev, &whole, prefer_dnnl, &out->grid));
-    out->worker_bytes = out->grid.scratch_bytes;
-    if (!out->in_place) {
-        out->worker_bytes += cpu_grid_block_bytes(&out->grid);
+    gemm.m = mm->form == BY_ROWS ? rows : gemm.m;
+    gemm.n = mm->form == BY_COLUMNS ? rows : gemm.n;
+    gemm.k = mm->form == BY_DEPTH ? rows : gemm.k;
+    return sw_cpu_grid_open(dev, &gemm, prefer_dnnl, out);
+}
+
+static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
+                      struct matmul *out)
+{
+    const struct sw_attrs *attrs = &desc->op->attrs;
+    *out = (struct matmul){
+        .vector = sw_cpu_vector_for(dev->isa),
+        .form = attrs->piece == 0 ? IN_ONE
+                : attrs->ta       ? BY_ROWS
+                : attrs->tb       ? BY_COLUMNS
+                                  : BY_DEPTH,
+        .n_pieces = 1,
+        .first = attrs->first,
+        .n = sw_shape_last(&desc->out[0].shape),
+        .has_bias = attrs->has_bias,
+        .continues = attrs->continues,
+        .act = attrs->act,
+        .out_dtype = desc->out[0].dtype,
+        .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,
+    };
+    out->in_place = out->out_dtype == SW_F32 && !attrs->has_bias && attrs->act == SW_ACT_NONE &&
+                    !has_output(desc, 1) && out->form != BY_DEPTH;
+    const int64_t rows = sw_shape_rows(&desc->in[1].shape);
+    const int64_t whole = out->form == BY_ROWS ? sw_shape_rows(&desc->out[0].shape) : rows;
+    out->piece = out->form == IN_ONE ? whole : attrs->piece;
+    out->n_pieces = out->form == IN_ONE ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
+    sw_status st = SW_OK;
+    for (int other = 0; other < (out->n_pieces > 1 ? 2 : 1); other++) {
+        struct cpu_grid *grid = &out->grid[other];
+        const int64_t piece = other ? out->piece : whole - (out->n_pieces - 1) * out->piece;
+        SW_TRY_OR(close, open_piece(dev, desc, prefer_dnnl, piece, out, grid));
+        const size_t blocks = (size_t)(!out->in_place) + (out->form == BY_DEPTH);
+        const size_t bytes = grid->scratch_bytes + blocks * cpu_grid_block_bytes(grid);
+        out->worker_bytes = bytes > out->worker_bytes ? bytes : out->worker_bytes;
     }
     return SW_OK;
+close:
+    close_grids(out);
+    return st;
 }
 
 struct job {
@@ -69,42 +115,105 @@ struct job {
     const struct cpu_call *call;
 };
 
-static void item(void *ctx, int64_t i_item, int i_worker)
+/* Bias, activation and rounding of the block at row i, column j of the result. */
+static void finish(const struct job *job, const float *product, int64_t i, int64_t j, int64_t m,
+                   int64_t n)
 {
-    const struct job *job = ctx;
     const struct matmul *mm = job->matmul;
     const struct cpu_call *call = job->call;
-    const struct cpu_block block = sw_cpu_grid_block(&mm->grid, i_item);
-    const int64_t n = mm->grid.whole.n, first = block.i * n + block.j;
-    char *scratch = (char *)call->workspace + (size_t)i_worker * mm->worker_bytes;
-    if (mm->in_place) {
-        sw_cpu_grid_run(&mm->grid, i_item, i_worker, call->in[0], call->in[1],
-                        (float *)call->out[0] + first, scratch);
-        return;
-    }
-    float *product = (float *)scratch;
-    sw_cpu_grid_run(&mm->grid, i_item, i_worker, call->in[0], call->in[1], product,
-                    scratch + cpu_grid_block_bytes(&mm->grid));
-    const size_t bytes = sw_dtype_bytes(mm->out_dtype);
+    const size_t bytes = sw_dtype_bytes(mm->out_dtype), first = (size_t)(i * mm->n + j);
     char *pre = call->desc->op->n_out > 1 ? call->out[1] : NULL;
     const struct cpu_epilogue epilogue = {
         .dtype = mm->out_dtype,
         .bias_dtype = mm->bias_dtype,
         .act = mm->act,
         .bias = mm->has_bias
-                    ? (const char *)call->in[2] + (size_t)block.j * sw_dtype_bytes(mm->bias_dtype)
+                    ? (const char *)call->in[2] + (size_t)j * sw_dtype_bytes(mm->bias_dtype)
                     : NULL,
-        .out = (char *)call->out[0] + (size_t)first * bytes,
-        .pre = pre ? pre + (size_t)first * bytes : NULL,
-        .ld_out = n,
+        .out = (char *)call->out[0] + first * bytes,
+        .pre = pre ? pre + first * bytes : NULL,
+        .ld_out = mm->n,
     };
-    mm->vector->epilogue(&epilogue, product, block.m, block.n, block.n);
+    mm->vector->epilogue(&epilogue, product, m, n, n);
+}
+
+/* A block of the result of one piece. */
+static void item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct matmul *mm = job->matmul;
+    const struct cpu_call *call = job->call;
+    int64_t piece = 0;
+    if (mm->n_pieces > 1) {
+        piece = sw_min_i64(i_item / cpu_grid_items(&mm->grid[1]), mm->n_pieces - 1);
+        i_item -= piece * cpu_grid_items(&mm->grid[1]);
+    }
+    const struct cpu_grid *grid = &mm->grid[piece < mm->n_pieces - 1];
+    const int64_t row = piece * mm->piece; /* of the parameter, in this tile */
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    const int64_t i = block.i + (mm->form == BY_ROWS ? row : 0);
+    const int64_t j = block.j + (mm->form == BY_COLUMNS ? mm->first + row : 0);
+    const char *a = call->in[0], *b = call->in[1];
+    a += mm->form == BY_ROWS ? (size_t)(mm->first + row) * sw_dtype_bytes(grid->whole.dtype) : 0;
+    b += mm->form == BY_COLUMNS
+             ? (size_t)(row * grid->whole.ldb) * sw_dtype_bytes(grid->whole.dtype_b)
+             : 0;
+    char *scratch = (char *)call->workspace + (size_t)i_worker * mm->worker_bytes;
+    if (mm->in_place) {
+        sw_cpu_grid_run(grid, i_item, i_worker, a, b, (float *)call->out[0] + i * mm->n + j,
+                        scratch);
+        return;
+    }
+    sw_cpu_grid_run(grid, i_item, i_worker, a, b, (float *)scratch,
+                    scratch + cpu_grid_block_bytes(grid));
+    finish(job, (float *)scratch, i, j, block.m, block.n);
+}
+
+/* A block of the result, summed over the pieces in order. */
+static void sum_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct matmul *mm = job->matmul;
+    const struct cpu_call *call = job->call;
+    const struct cpu_block block = sw_cpu_grid_block(&mm->grid[0], i_item);
+    const size_t block_bytes = cpu_grid_block_bytes(&mm->grid[0]);
+    char *scratch = (char *)call->workspace + (size_t)i_worker * mm->worker_bytes;
+    float *sum = (float *)scratch, *part = (float *)(scratch + block_bytes);
+    if (mm->continues) {
+        const float *before = call->in[2 + mm->has_bias];
+        for (int64_t i = 0; i < block.m; i++) {
+            memcpy(sum + i * block.n, before + (block.i + i) * mm->n + block.j,
+                   (size_t)block.n * sizeof *sum);
+        }
+    }
+    for (int64_t piece = 0; piece < mm->n_pieces; piece++) {
+        const struct cpu_grid *grid = &mm->grid[piece < mm->n_pieces - 1];
+        const struct cpu_gemm *gemm = &grid->whole;
+        const int64_t row = piece * mm->piece;
+        const bool begins = piece == 0 && !mm->continues;
+        sw_cpu_grid_run(
+            grid, i_item, i_worker,
+            (const char *)call->in[0] + (size_t)(mm->first + row) * sw_dtype_bytes(gemm->dtype),
+            (const char *)call->in[1] + (size_t)(row * gemm->ldb) * sw_dtype_bytes(gemm->dtype_b),
+            begins ? sum : part, scratch + 2 * block_bytes);
+        if (!begins) {
+            mm->vector->accumulate_block(sum, block.n, part, block.n, block.m, block.n);
+        }
+    }
+    finish(job, sum, block.i, block.j, block.m, block.n);
 }
 
 static void run(const struct cpu_call *call)
 {
     struct job job = {call->prepared, call};
-    sw_pool_run(call->pool, cpu_grid_items(&job.matmul->grid), item, &job);
+    const struct matmul *mm = call->prepared;
+    if (mm->form == BY_DEPTH) {
+        sw_pool_run(call->pool, cpu_grid_items(&mm->grid[0]), sum_item, &job);
+        return;
+    }
+    sw_pool_run(call->pool,
+                (mm->n_pieces - 1) * cpu_grid_items(&mm->grid[1]) + cpu_grid_items(&mm->grid[0]),
+                item, &job);
 }
 
 static sw_status prepare_with(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -124,7 +233,7 @@ static sw_status prepare_with(const struct cpu_device *dev, const struct sw_op_d
 static void release(void *prepared)
 {
     struct matmul *mm = prepared;
-    sw_cpu_grid_close(&mm->grid);
+    close_grids(mm);
     sw_free(mm);
 }
 
@@ -137,8 +246,8 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
     }
     out->supported = true;
     out->workspace_bytes = mm.worker_bytes * (size_t)cpu_workers(dev->pool);
-    out->path = mm.grid.path;
-    sw_cpu_grid_close(&mm.grid);
+    out->path = mm.grid[0].path;
+    close_grids(&mm);
 }
 
 static void query_dnnl(const struct cpu_device *dev, const struct sw_op_desc *desc,

@@ -162,6 +162,30 @@ static void slice_grad(const struct cpu_call *call)
     }
 }
 
+/* ---- select_index: the rows of a row-sparse tensor that lie in a range ---- */
+
+static void select_index(const struct cpu_call *call)
+{
+    const struct sw_view *rows = &call->desc->in[0];
+    const int64_t first = call->desc->op->attrs.first, n = call->desc->op->attrs.n;
+    const int64_t most = call->desc->out[0].shape.dims[0];
+    const size_t row = (size_t)sw_shape_last(&rows->shape) * sw_dtype_bytes(rows->dtype);
+    const int32_t *index = call->in[1];
+    int32_t *out_index = call->out[1];
+    int64_t at = 0;
+    for (int64_t i = 0; i < rows->shape.dims[0] && index[i] >= 0; i++) {
+        if (index[i] >= first && index[i] < first + n) {
+            memcpy((char *)call->out[0] + (size_t)at * row,
+                   (const char *)call->in[0] + (size_t)i * row, row);
+            out_index[at++] = (int32_t)(index[i] - first);
+        }
+    }
+    memset((char *)call->out[0] + (size_t)at * row, 0, (size_t)(most - at) * row);
+    for (; at < most; at++) {
+        out_index[at] = -1;
+    }
+}
+
 /* cache [B,S,W], x [B,T,W], position: rows past the end of the cache are left out. */
 static void kv_append(const struct cpu_call *call)
 {
@@ -231,6 +255,7 @@ const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT] = {
     [SW_OP_SELECT_ROWS_GRAD] = {select_rows_grad, NULL},
     [SW_OP_SLICE_GRAD] = {slice_grad, NULL},
     [SW_OP_DENSIFY] = {densify, NULL},
+    [SW_OP_SELECT_INDEX] = {select_index, NULL},
     [SW_OP_KV_APPEND] = {kv_append, NULL},
     [SW_OP_STATS_RESET] = {stats_reset, NULL},
     [SW_OP_STATS_FINISH] = {stats_finish, NULL},

@@ -17,6 +17,52 @@ static const char *name_of(enum sw_dtype dtype)
 
 /* ---- products ---- */
 
+/* Products in pieces of 256 rows of a parameter that has 700, and tiles of them. */
+static bool matmul_in_pieces(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    enum { M = 65, WIDTH = 67, ROWS = 700 };
+    static const struct {
+        bool ta, tb, bias;
+        int64_t first, n; /* rows of the tile */
+    } rows[] = {
+        {false, true, true, 0, ROWS},    {false, true, true, 256, 444},
+        {false, false, true, 0, ROWS},   {false, false, false, 0, 256},
+        {false, false, false, 256, 256}, {false, false, true, 512, 188},
+        {true, false, false, 0, ROWS},   {true, false, false, 256, 444},
+    };
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    const bool ta = rows[variant].ta, tb = rows[variant].tb, bias = rows[variant].bias;
+    const int64_t first = rows[variant].first, n = rows[variant].n;
+    const bool sums = !ta && !tb;
+    case_init(c, SW_OP_MATMUL, "matmul in pieces %d %s", variant, name_of(dtype));
+    c->slack = 2;
+    c->op.attrs = (struct sw_attrs){.ta = ta,
+                                    .tb = tb,
+                                    .has_bias = bias,
+                                    .act = bias ? SW_ACT_GELU : SW_ACT_NONE,
+                                    .piece = 256,
+                                    .first = first,
+                                    .continues = first > 0 && !ta,
+                                    .partial = sums && first + n < ROWS};
+    case_in(c, dtype, sums || ta ? SW_SHAPE(M, ROWS) : SW_SHAPE(M, WIDTH), -1, 1);
+    case_in(c, dtype, ta ? SW_SHAPE(M, WIDTH) : SW_SHAPE(n, WIDTH), -1, 1);
+    if (bias) {
+        case_in(c, dtype, SW_SHAPE(tb ? ROWS : WIDTH), -1, 1);
+    }
+    if (c->op.attrs.continues) {
+        case_in(c, sums ? stat_of(dtype) : dtype, SW_SHAPE(M, tb ? ROWS : WIDTH), -1, 1);
+    }
+    if (c->op.attrs.continues && (tb || c->op.attrs.partial)) {
+        case_out_in_place(c, c->op.n_in - 1);
+    } else {
+        case_out(c, c->op.attrs.partial ? stat_of(dtype) : dtype,
+                 ta ? SW_SHAPE(n, WIDTH) : SW_SHAPE(M, tb ? ROWS : WIDTH));
+    }
+    return true;
+}
+
 static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     static const struct {
@@ -41,7 +87,7 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
         {129, 64, 513, false, true, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
     };
     if (variant >= (int)SW_LEN(rows)) {
-        return false;
+        return matmul_in_pieces(c, dtype, variant - (int)SW_LEN(rows));
     }
     const int64_t m = rows[variant].m, k = rows[variant].k, n = rows[variant].n;
     const enum sw_dtype out =
@@ -385,11 +431,47 @@ static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int varia
     return true;
 }
 
+enum { TILE_ROWS_OF_LABELS = 37, TILE_VOCAB = 1031, TILE_CHUNK = 100, TILE_WIDTH = 39 };
+
+/* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first goes to a sum, the last one finishes it. */
+static int64_t loss_tile(struct op_case *c, int i_tile)
+{
+    c->op.attrs.n = TILE_CHUNK;
+    c->op.attrs.first = 300 * i_tile;
+    c->op.attrs.continues = i_tile > 0;
+    c->op.attrs.partial = i_tile < 2;
+    return i_tile < 2 ? 300 : TILE_VOCAB - 600;
+}
+
+static bool linear_ce_tile(struct op_case *c, enum sw_dtype dtype, int i_tile)
+{
+    if (i_tile > 2) {
+        return false;
+    }
+    case_init(c, SW_OP_LINEAR_CE, "linear_ce tile %d %s", i_tile, name_of(dtype));
+    const int64_t n = loss_tile(c, i_tile), rows = TILE_ROWS_OF_LABELS;
+    c->slack = 2;
+    case_in(c, dtype, SW_SHAPE(1, rows, TILE_WIDTH), -1, 1);
+    case_in(c, dtype, SW_SHAPE(n, TILE_WIDTH), -0.5, 0.5);
+    labels(c, rows, TILE_VOCAB, false);
+    if (i_tile > 0) {
+        case_in(c, stat_of(dtype), SW_SHAPE(3, rows), 1, 2);
+    }
+    if (i_tile == 2) {
+        loss_outputs(c, dtype, rows);
+    } else if (i_tile == 1) {
+        case_out_in_place(c, 3);
+    } else {
+        case_out(c, stat_of(dtype), SW_SHAPE(3, rows));
+    }
+    return true;
+}
+
 static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = (int)SW_LEN(loss_shapes);
     if (variant > n) {
-        return false;
+        return linear_ce_tile(c, dtype, variant - n - 1);
     }
     const int64_t *s = loss_shapes[variant % n], width = 9 + 30 * variant;
     case_init(c, SW_OP_LINEAR_CE, "linear_ce %d %s", variant, name_of(dtype));
@@ -402,11 +484,36 @@ static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+static bool linear_ce_grad_tile(struct op_case *c, enum sw_dtype dtype, int i_tile)
+{
+    if (i_tile > 2) {
+        return false;
+    }
+    case_init(c, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad tile %d %s", i_tile, name_of(dtype));
+    const int64_t n = loss_tile(c, i_tile), rows = TILE_ROWS_OF_LABELS;
+    c->slack = 4;
+    case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
+    case_in(c, dtype, SW_SHAPE(1, rows, TILE_WIDTH), -1, 1);
+    case_in(c, dtype, SW_SHAPE(n, TILE_WIDTH), -0.5, 0.5);
+    labels(c, rows, TILE_VOCAB, false);
+    case_in(c, stat_of(dtype), SW_SHAPE(rows), 4.5, 6);
+    if (i_tile > 0) {
+        case_in(c, stat_of(dtype), SW_SHAPE(rows, TILE_WIDTH), -1, 1);
+    }
+    if (i_tile == 1) {
+        case_out_in_place(c, 5);
+    } else {
+        case_out(c, i_tile == 2 ? dtype : stat_of(dtype), SW_SHAPE(rows, TILE_WIDTH));
+    }
+    case_out(c, dtype, SW_SHAPE(n, TILE_WIDTH));
+    return true;
+}
+
 static bool linear_ce_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = (int)SW_LEN(loss_shapes);
     if (variant >= n + 2) {
-        return false;
+        return linear_ce_grad_tile(c, dtype, variant - n - 2);
     }
     const int64_t *s = loss_shapes[variant < n ? variant : n - 1], width = 9 + 30 * variant;
     case_init(c, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad %d %s", variant, name_of(dtype));
@@ -470,15 +577,22 @@ static bool seed(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 2) {
+    if (variant >= 4) {
         return false;
     }
     const int64_t width = variant ? 257 : 3;
     case_init(c, SW_OP_EMBEDDING, "embedding %d %s", variant, name_of(dtype));
     c->exact = true;
+    c->op.attrs.first = variant == 3 ? 7 : 0; /* the last two: tiles of a larger table */
+    c->op.attrs.continues = variant == 3;
     case_in(c, dtype, SW_SHAPE(19, width), -1, 1);
-    case_in_ints(c, SW_SHAPE(3, 11), 0, 19);
-    case_out(c, dtype, SW_SHAPE(3, 11, width));
+    case_in_ints(c, SW_SHAPE(3, 11), 0, variant < 2 ? 19 : 30);
+    if (variant == 3) {
+        case_in(c, dtype, SW_SHAPE(3, 11, width), -1, 1);
+        case_out_in_place(c, 2);
+    } else {
+        case_out(c, dtype, SW_SHAPE(3, 11, width));
+    }
     return true;
 }
 
@@ -607,6 +721,22 @@ static bool densify(struct op_case *c, enum sw_dtype dtype, int variant)
     sparse_stream(c, dtype, sparse_rows);
     case_out(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH));
     return variant == 0;
+}
+
+static bool select_index(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    static const int64_t ranges[][2] = {{0, 2}, {2, 8}, {9, 3}, {0, PARAM_ROWS}};
+    if (variant >= (int)SW_LEN(ranges)) {
+        return false;
+    }
+    case_init(c, SW_OP_SELECT_INDEX, "select_index %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.first = ranges[variant][0];
+    c->op.attrs.n = ranges[variant][1];
+    sparse_stream(c, dtype, sparse_rows);
+    case_out(c, dtype, SW_SHAPE(sw_min_i64(6, ranges[variant][1]), PARAM_WIDTH));
+    case_out(c, SW_I32, SW_SHAPE(sw_min_i64(6, ranges[variant][1])));
+    return true;
 }
 
 static bool stats_reset(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -917,6 +1047,7 @@ const case_build_fn op_cases[SW_OP_COUNT] = {
     [SW_OP_SEED] = seed,
     [SW_OP_ACCUMULATE] = accumulate,
     [SW_OP_DENSIFY] = densify,
+    [SW_OP_SELECT_INDEX] = select_index,
     [SW_OP_STATS_RESET] = stats_reset,
     [SW_OP_GRAD_STATS] = grad_stats,
     [SW_OP_STATS_FINISH] = stats_finish,

@@ -455,6 +455,99 @@ static void survives_lack_of_memory(void **state)
     }
 }
 
+/* A layer of both layouts under a vocabulary matrix, each above SW_PIECE_ABOVE, on three tokens. */
+static struct sw_graph *wide_layer(bool tied)
+{
+    enum { WIDTH = 1003, INNER = 4200, VOCAB = 5000 };
+    const struct sw_graph_options graph = {
+        .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true, .loss_chunk = 500};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    const sw_value table = sw_param(g, "table", SW_SHAPE(VOCAB, WIDTH), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(1, 3)), -1);
+    sw_scope_push_block(g, "h.0");
+    const sw_value up = sw_param(g, "up", SW_SHAPE(WIDTH, INNER), init);
+    const sw_value down = sw_param(g, "down", SW_SHAPE(WIDTH, INNER), init);
+    sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
+    h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, false));
+    sw_scope_pop(g);
+    const sw_value head = tied ? table : sw_param(g, "head", SW_SHAPE(VOCAB, WIDTH), init);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, head, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 3)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+static struct sw_plan *plan_wide_layer(const struct sw_plan_options *o, bool tied)
+{
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, wide_layer(tied)};
+    if (sw_plan_open(&spec, 1, o, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+/* The largest value on the device. */
+static size_t largest_value(const struct sw_plan *plan)
+{
+    const struct sw_program *program = &plan->programs[0];
+    size_t most = 0;
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        if (buffer->tier == SW_TIER_DEVICE && buffer->bytes > most) {
+            most = buffer->bytes;
+        }
+    }
+    return most;
+}
+
+static void tiles_bound_what_is_on_the_device(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 32; way++) {
+        struct sw_plan_options o = options();
+        o.states_tier = o.grads_tier = way & 1 ? SW_TIER_HOST : SW_TIER_DISK;
+        o.params_tier = way & 2 ? SW_TIER_HOST : SW_TIER_DISK;
+        o.clip = way & 4 ? 1 : 0;
+        o.micro_batches = way & 8 ? 4 : 1;
+        o.vertical = (way & 8) && (way & 1);
+        o.recompute_every = way & 2 ? 1 : 0;
+        o.update_elems = 100000;
+        const bool tied = way & 16;
+        struct sw_plan *whole = plan_wide_layer(&o, tied);
+        assert_int_equal(whole->n_tiled, 0);
+        o.tile_bytes = 3000000;
+        struct sw_plan *tiled = plan_wide_layer(&o, tied);
+        assert_int_equal(tiled->n_tiled, tied ? 3 : 4);
+        assert_true(tiled->fingerprint == whole->fingerprint);
+        assert_true(largest_value(whole) >= (size_t)1003 * 4200 * 2);
+        /* an fp32 sum of a tile's gradients is the largest */
+        assert_true(largest_value(tiled) <= (o.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 2);
+        /* one or two under way back beside what is worked on */
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < (size_t)(way & 8 ? 13 : 9) * 1000000);
+        sw_plan_close(whole);
+        sw_plan_close(tiled);
+    }
+}
+
+static void what_lies_here_is_not_tiled(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.tile_bytes = 100000;
+    struct sw_plan *plan = plan_wide_layer(&o, true);
+    assert_int_equal(plan->n_tiled, 0);
+    sw_plan_close(plan);
+    o.params_tier = SW_TIER_HOST;
+    plan = plan_wide_layer(&o, true);
+    assert_int_equal(plan->n_tiled, 0); /* its states do */
+    sw_plan_close(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +566,8 @@ int main(void)
         cmocka_unit_test(vertical_refuses_a_forward_that_writes_states),
         cmocka_unit_test(prints_what_runs),
         cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(tiles_bound_what_is_on_the_device),
+        cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 1200
+// Memory-centric tiling: a run by tiles has the bits of the run that holds whole parameters, and a peak that falls with
+// the tiles; and what is refused.
+#include <stdio.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+/* Widths that nothing divides; both matrices of the inner layer and the table are above SW_PIECE_ABOVE. */
+enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2 };
+
+static char folder[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-tile-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    for (int tied = 0; tied < 2; tied++) {
+        char path[128], text[512];
+        snprintf(path, sizeof path, "%s/%d.json", folder, tied);
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
+                 "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":%d,\"n_layer\":1,\"n_head\":3,"
+                 "\"n_inner\":%d,\"tie_word_embeddings\":%s}",
+                 VOCAB, T, WIDTH, INNER, tied ? "true" : "false");
+        if (sw_file_write_atomic(path, text, strlen(text)) < 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+struct math {
+    const char *precision; /* a block of the configuration, or "" */
+    int micro_batches;
+    bool tied;
+    const char *clip;
+};
+
+struct way {
+    const char *states, *params; /* "none": nothing is offloaded */
+    const char *recompute, *schedule;
+    const char *tile_bytes, *device_memory; /* or null */
+    const char *kernels;
+};
+
+struct result {
+    double losses[STEPS], norms[STEPS], eval;
+    uint64_t weights;
+    int64_t device_bytes;
+    int n_tiled;
+};
+
+static void config_of(const struct math *math, const struct way *way, char *text, size_t size)
+{
+    char offload[512] = "";
+    if (strcmp(way->params, "none") != 0) {
+        snprintf(offload, sizeof offload,
+                 "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 300007, "
+                 "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
+                 "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
+                 way->states, folder, way->params, folder);
+    }
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": "
+             "0.1}}, \"spillway\": {\"micro_batches\": %d, \"recompute\": \"%s\", \"schedule\": "
+             "\"%s\", \"tile_bytes\": %s, \"device_memory\": %s, \"loss_chunk\": 1100, "
+             "\"kernels\": \"%s\"}}",
+             B, math->precision, offload, math->clip, math->micro_batches, way->recompute,
+             way->schedule, way->tile_bytes, way->device_memory, way->kernels);
+}
+
+static sw_status open_engine(const struct math *math, const struct way *way, bool plan_only,
+                             sw_engine **out)
+{
+    char config[2048], model[128];
+    config_of(math, way, config, sizeof config);
+    snprintf(model, sizeof model, "%s/%d.json", folder, math->tied);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = model,
+                                              .seq_len = T,
+                                              .seed = 5,
+                                              .want_eval = true,
+                                              .plan_only = plan_only,
+                                              .verify = true};
+    return sw_initialize(&options, out);
+}
+
+static uint64_t hash_weights(sw_engine *e)
+{
+    enum { PIECE = 1 << 16 };
+    static float piece[PIECE];
+    uint64_t h = SW_HASH_INIT;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        assert_int_equal(sw_engine_tensor(e, i, &name, &shape), SW_OK);
+        const int64_t elems = sw_shape_elems(&shape);
+        uint64_t tensor = sw_hash_str(SW_HASH_INIT, name);
+        for (int64_t at = 0; at < elems; at += PIECE) {
+            const int64_t n = sw_min_i64(elems - at, PIECE);
+            assert_int_equal(sw_get_weight(e, name, at, n, piece), SW_OK);
+            tensor = sw_hash(tensor, piece, (size_t)n * sizeof *piece);
+        }
+        h += tensor; /* in any order */
+    }
+    return h;
+}
+
+static void step(sw_engine *e, int64_t micro_batches, int i_step, struct result *result)
+{
+    enum { MOST = 4 };
+    int32_t ids[MOST][B * T], labels[MOST][B * T];
+    struct sw_tensor tensors[MOST][2];
+    struct sw_batch batches[MOST];
+    const struct sw_shape shape = SW_SHAPE(B, T);
+    for (int64_t k = 0; k < micro_batches; k++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((i_step * micro_batches + k) * B * T + i);
+            ids[k][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
+            labels[k][i] = i % 5 == 3 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % VOCAB);
+        }
+        tensors[k][0] =
+            (struct sw_tensor){"input_ids", {.data = ids[k], .dtype = SW_I32, .shape = shape}};
+        tensors[k][1] =
+            (struct sw_tensor){"labels", {.data = labels[k], .dtype = SW_I32, .shape = shape}};
+        batches[k] = (struct sw_batch){tensors[k], 2};
+    }
+    struct sw_step_report report;
+    const sw_status st = sw_train_batch(e, batches, micro_batches, &report);
+    if (st < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    result->losses[i_step] = report.loss;
+    result->norms[i_step] = report.grad_norm;
+    double count;
+    assert_int_equal(sw_evaluate(e, &batches[0], &result->eval, &count), SW_OK);
+}
+
+static struct result run(const struct math *math, const struct way *way)
+{
+    struct result result = {0};
+    sw_engine *e = NULL;
+    if (open_engine(math, way, false, &e) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    result.device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
+    result.n_tiled = e->plan->n_tiled;
+    for (int i = 0; i < STEPS; i++) {
+        step(e, math->micro_batches, i, &result);
+    }
+    result.weights = hash_weights(e);
+    sw_close(e);
+    return result;
+}
+
+static void assert_same(const struct result *a, const struct result *b)
+{
+    assert_memory_equal(a->losses, b->losses, sizeof a->losses);
+    assert_memory_equal(a->norms, b->norms, sizeof a->norms);
+    assert_memory_equal(&a->eval, &b->eval, sizeof a->eval);
+    assert_true(a->weights == b->weights);
+}
+
+static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
+static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}, ";
+
+static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast"};
+
+static void tiles_give_the_bits_of_whole_parameters(void **state)
+{
+    static const struct math maths[] = {
+        {"", 4, false, "0.5"},   {bf16, 1, true, "0"}, {bf16, 4, true, "0"},
+        {fp16, 1, false, "0.5"}, {fp16, 4, true, "0"},
+    };
+    static const struct way ways[] = {
+        {"cpu", "cpu", "none", "horizontal", "1000000", "null", "fast"},
+        {"nvme", "nvme", "blocks", "horizontal", "3000000", "null", "fast"},
+        {"nvme", "cpu", "blocks", "vertical", "1", "null", "fast"},
+    };
+    (void)state;
+    for (size_t m = 0; m < SW_LEN(maths); m++) {
+        const struct result one = run(&maths[m], &whole);
+        for (size_t w = 0; w < SW_LEN(ways); w++) {
+            const struct result tiled = run(&maths[m], &ways[w]);
+            print_message("math %zu, way %zu: %d tiled, device %lld B, whole %lld B\n", m, w,
+                          tiled.n_tiled, (long long)tiled.device_bytes,
+                          (long long)one.device_bytes);
+            assert_int_equal(tiled.n_tiled, maths[m].tied ? 3 : 4);
+            assert_same(&one, &tiled);
+        }
+    }
+}
+
+static void so_do_the_plain_kernels(void **state)
+{
+    static const struct math math = {bf16, 1, true, "0"};
+    static const struct way plain = {"none", "none", "none",     "horizontal",
+                                     "null", "null", "reference"};
+    static const struct way tiled = {"cpu",     "cpu",  "none",     "horizontal",
+                                     "1000000", "null", "reference"};
+    (void)state;
+    const struct result one = run(&math, &plain), two = run(&math, &tiled);
+    assert_same(&one, &two);
+}
+
+/* A file has whole tensors, whoever wrote it. */
+static void checkpoints_know_nothing_of_tiles(void **state)
+{
+    static const struct math math = {bf16, 1, true, "0"};
+    static const struct way tiled = {"cpu",     "nvme", "none", "horizontal",
+                                     "1000000", "null", "fast"};
+    const struct way *ways[] = {&tiled, &whole};
+    char path[128];
+    (void)state;
+    const struct result one = run(&math, &whole);
+    for (int first = 0; first < 2; first++) {
+        struct result result = one;
+        sw_engine *e = NULL;
+        snprintf(path, sizeof path, "%s/saved%d", folder, first);
+        assert_int_equal(open_engine(&math, ways[first], false, &e), SW_OK);
+        step(e, 1, 0, &result);
+        assert_int_equal(sw_save(e, path, NULL), SW_OK);
+        sw_close(e);
+        assert_int_equal(open_engine(&math, ways[!first], false, &e), SW_OK);
+        assert_int_equal(sw_load(e, path), SW_OK);
+        step(e, 1, 1, &result);
+        result.weights = hash_weights(e);
+        sw_close(e);
+        assert_same(&one, &result);
+    }
+}
+
+/* Bytes that a plan needs at least: those of its refusal. */
+static int64_t least_bytes(const char *tile_bytes)
+{
+    static const struct math math = {bf16, 1, true, "0"};
+    const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast"};
+    sw_engine *e = NULL;
+    assert_int_equal(open_engine(&math, &way, true, &e), SW_E_NOMEM);
+    const char *needs = strstr(sw_error_message(), "needs ");
+    assert_non_null(needs);
+    assert_non_null(strstr(sw_error_message(), "spillway.tile_bytes"));
+    return strtoll(needs + strlen("needs "), NULL, 10);
+}
+
+static void the_peak_falls_with_the_tiles(void **state)
+{
+    (void)state;
+    const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"4MiB\"");
+    const int64_t small = least_bytes("\"1MiB\"");
+    print_message("device: %lld, %lld, %lld B\n", (long long)none, (long long)large,
+                  (long long)small);
+    assert_true(large < none);
+    assert_true(small < large);
+}
+
+static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
+{
+    static const struct math math = {bf16, 1, true, "0"};
+    struct way way = {"cpu", "cpu", "blocks", "horizontal", "null", "null", "fast"};
+    char budget[32];
+    (void)state;
+    const struct result one = run(&math, &whole);
+    snprintf(budget, sizeof budget, "%lld", (long long)least_bytes("\"1GiB\"") - 1);
+    way.device_memory = budget;
+    const struct result tiled = run(&math, &way);
+    assert_true(tiled.n_tiled > 0);
+    assert_true(tiled.device_bytes <= atoll(budget));
+    assert_same(&one, &tiled);
+}
+
+static void assert_refused(const char *config)
+{
+    char model[128];
+    snprintf(model, sizeof model, "%s/1.json", folder);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = model, .seq_len = T, .plan_only = true};
+    sw_engine *e = NULL;
+    assert_int_equal(sw_initialize(&options, &e), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.tile_bytes"));
+}
+
+static void refusals_name_the_key(void **state)
+{
+    (void)state;
+#define ADAM "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+#define OFFLOAD(optimizer)                                                                         \
+    "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}, "             \
+    "\"offload_optimizer\": {\"device\": \"" optimizer "\"}}, "
+#define TILES "\"spillway\": {\"tile_bytes\": 100000}}"
+    assert_refused("{\"train_batch_size\": 2, " ADAM TILES);
+    assert_refused("{\"train_batch_size\": 2, " ADAM OFFLOAD("none") TILES);
+    assert_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Lamb\", \"params\": "
+                   "{\"lr\": 0.01}}, " OFFLOAD("cpu") TILES);
+    assert_refused(
+        "{\"train_batch_size\": 2, " ADAM OFFLOAD("cpu") "\"spillway\": {\"tile_bytes\": -1}}");
+    assert_refused("{\"train_batch_size\": 2, " ADAM OFFLOAD(
+        "cpu") "\"spillway\": {\"tile_bytes\": \"many\"}}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals_name_the_key),
+        cmocka_unit_test(the_peak_falls_with_the_tiles),
+        cmocka_unit_test(a_budget_too_small_for_whole_parameters_has_tiles),
+        cmocka_unit_test(tiles_give_the_bits_of_whole_parameters),
+        cmocka_unit_test(so_do_the_plain_kernels),
+        cmocka_unit_test(checkpoints_know_nothing_of_tiles),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3): a parameter that is too large to be here as
+// a whole is used by tiles, runs of its rows. An op on it becomes ops on its tiles, each a value inside the
+// parameter that is loaded before its op and gone behind it; its gradient leaves tile by tile, a stream for each, and
+// so does its update. Products of large parameters are computed in pieces whether there are tiles or not (attrs.piece),
+// the loss in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
+//
+// Only what lies elsewhere is tiled. All programs of a plan have the same tiles.
+#include <string.h>
+
+#include "plan/plan.h"
+
+bool sw_value_is_part(const struct sw_graph *g, sw_value v)
+{
+    const struct sw_value_info *info = &g->values[v];
+    if (info->base < 0) {
+        return false;
+    }
+    const struct sw_value_info *root = &g->values[info->base];
+    const sw_value param = root->role == SW_ROLE_PARAM ? info->base : root->param;
+    return param >= 0 && g->values[param].is_tiled &&
+           (root->role == SW_ROLE_PARAM || root->is_optimizer_state);
+}
+
+struct tiles {
+    int64_t rows, width; /* of the parameter */
+    int64_t tile_rows, n;
+};
+
+struct pass {
+    struct sw_graph *g;
+    struct sw_op_order order;
+    const struct tiles **tiles_of; /* [n_values] of a parameter; NULL = not tiled */
+    sw_value *first_tile;          /* [n_values] of a parameter; the others follow */
+    int32_t *stream_of; /* [n_ops] the stream of a tiled parameter that the op makes, -1 = none */
+    int32_t *first_stream; /* [n_streams] where its tiles' streams begin */
+    struct sw_stream *streams;
+    int32_t n_values;
+};
+
+/* ---- which, and how ---- */
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y != 0) {
+        const int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Rows of which a tile may be any multiple, as operand k of op asks for; 0 = it wants the whole parameter. */
+static int64_t rows_asked_for(const struct sw_op *op, int k)
+{
+    switch (op->kind) {
+    case SW_OP_MATMUL:
+        return k == 1 ? op->attrs.piece : 0;
+    case SW_OP_EMBEDDING:
+        return k == 0;
+    case SW_OP_LINEAR_CE:
+        return k == 1 ? op->attrs.n : 0;
+    case SW_OP_LINEAR_CE_GRAD:
+        return k == 2 ? op->attrs.n : 0;
+    default:
+        return 0;
+    }
+}
+
+static int64_t rows_of_gradient(const struct sw_graph *g, sw_value grad)
+{
+    const struct sw_value_info *info = &g->values[grad];
+    if (info->producer < 0 || info->base >= 0) {
+        return 0;
+    }
+    const struct sw_op *op = &g->ops[info->producer];
+    switch (op->kind) {
+    case SW_OP_MATMUL:
+        return op->attrs.ta && !op->attrs.tb ? op->attrs.piece : 0;
+    case SW_OP_LINEAR_CE_GRAD:
+        return op->out[1] == grad ? op->attrs.n : 0;
+    case SW_OP_EMBEDDING_GRAD:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Rows of which a tile may be any multiple in this graph, too; 0 = not to be tiled. */
+static int64_t rows_in(const struct sw_graph *g, sw_value param, int64_t rows)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; rows > 0 && !g->ops[i].removed && k < g->ops[i].n_in; k++) {
+            if (g->ops[i].in[k] == param) {
+                const int64_t asked = rows_asked_for(&g->ops[i], k);
+                rows = asked > 0 ? common_multiple(rows, asked) : 0;
+            }
+        }
+    }
+    for (int32_t i = 0; rows > 0 && i < g->n_streams; i++) {
+        if (g->streams[i].param == param) {
+            const int64_t asked = rows_of_gradient(g, g->streams[i].grad);
+            rows = asked > 0 ? common_multiple(rows, asked) : 0;
+        }
+    }
+    return g->values[param].is_output ? 0 : rows;
+}
+
+static bool is_large(const struct sw_value_info *info, const struct sw_plan_options *options)
+{
+    return info->shape.rank == 2 && sw_value_bytes(info) > options->tile_bytes &&
+           sw_shape_elems(&info->shape) > options->persistence_elems;
+}
+
+/* False: it stays whole. */
+static bool choose(const struct sw_program *programs, int n_programs,
+                   const struct sw_plan_options *options, const struct sw_value_info *info,
+                   struct tiles *out)
+{
+    const int64_t width = info->shape.dims[1];
+    int64_t rows = common_multiple(width, SW_SQUARES_RUN) / width; /* whole runs of the norm */
+    for (int i = 0; rows > 0 && i < n_programs; i++) {
+        const struct sw_graph *g = programs[i].graph;
+        const sw_value param = sw_graph_find(g, SW_ROLE_PARAM, info->name);
+        rows = param >= 0 ? rows_in(g, param, rows) : rows;
+    }
+    if (rows == 0) {
+        return false;
+    }
+    const int64_t fit =
+        (int64_t)(options->tile_bytes / ((size_t)width * sw_dtype_bytes(info->dtype)));
+    *out = (struct tiles){.rows = info->shape.dims[0], .width = width};
+    out->tile_rows = sw_max_i64(fit / rows * rows, rows);
+    out->n = sw_ceil_div(out->rows, out->tile_rows);
+    return out->n > 1;
+}
+
+/* ---- ops ---- */
+
+static int64_t first_row(const struct tiles *tiles, int64_t t)
+{
+    return t * tiles->tile_rows;
+}
+
+static int64_t n_rows(const struct tiles *tiles, int64_t t)
+{
+    return sw_min_i64(tiles->tile_rows, tiles->rows - first_row(tiles, t));
+}
+
+static sw_value copy(struct pass *p, sw_value v)
+{
+    const sw_value out = sw_graph_copy_value(p->g, v);
+    if (out >= 0) {
+        p->g->values[out].is_output = false;
+    }
+    return out;
+}
+
+/* Of an output that tiles write one after the other: the last version is the value that everybody knows. root: the
+ * first one, whose storage it is. */
+static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value *root)
+{
+    struct sw_graph *g = p->g;
+    const sw_value v = last ? final : copy(p, final);
+    if (v < 0) {
+        return v;
+    }
+    if (*root >= 0) {
+        g->values[v].base = *root;
+        return v;
+    }
+    *root = v;
+    for (sw_value other = 0; other < p->n_values; other++) {
+        if (g->values[other].base == final) {
+            g->values[other].base = v;
+        }
+    }
+    return v;
+}
+
+/* The gradient of tile t, and its stream. */
+static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *tiles, int64_t t,
+                         int64_t rows)
+{
+    struct sw_stream *to = &p->streams[p->first_stream[stream] + t];
+    const sw_value v = copy(p, p->g->streams[stream].grad);
+    if (v >= 0) {
+        struct sw_value_info *info = &p->g->values[v];
+        info->shape = SW_SHAPE(rows, tiles->width);
+        info->param = to->param;
+        info->role = SW_ROLE_GRAD;
+        info->sparse_index = SW_NO_VALUE;
+        to->grad = v;
+    }
+    return v;
+}
+
+static bool add(struct pass *p, const struct sw_op *op)
+{
+    return p->g->status >= 0 && sw_op_order_add(&p->order, op);
+}
+
+/* Tiles write parts of the outputs: columns of a product, rows of a look-up. */
+static bool emit_parts(struct pass *p, const struct sw_op *op, int k, const struct tiles *tiles)
+{
+    sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
+    for (int64_t t = 0; t < tiles->n; t++) {
+        struct sw_op o = *op;
+        o.attrs.first = first_row(tiles, t);
+        o.attrs.continues = t > 0;
+        o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
+        for (int i = 0; i < op->n_out; i++) {
+            if (t > 0) {
+                o.in[o.n_in++] = latest[i];
+            }
+            latest[i] = o.out[i] = next_version(p, op->out[i], t == tiles->n - 1, &root[i]);
+        }
+        if (!add(p, &o)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Tiles go on with a sum; the last one does with it what the op does. n_own: inputs without the sum, of tiles
+ * before the last one; sum: its shape. */
+static bool emit_sums(struct pass *p, const struct sw_op *op, int k, const struct tiles *tiles,
+                      int n_own, struct sw_shape shape)
+{
+    struct sw_graph *g = p->g;
+    const bool is_grad = op->kind == SW_OP_LINEAR_CE_GRAD;
+    const bool has_sum = op->out[0] >= 0;
+    sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE;
+    for (int64_t t = 0; t < tiles->n; t++) {
+        const bool last = t == tiles->n - 1;
+        struct sw_op o = *op;
+        o.attrs.first = first_row(tiles, t);
+        o.attrs.continues = t > 0;
+        o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
+        if (!last) {
+            o.attrs.partial = true;
+            o.attrs.has_bias = false;
+            o.attrs.act = SW_ACT_NONE;
+            o.n_in = n_own;
+            o.n_out = is_grad ? 2 : 1;
+        }
+        if (t > 0 && has_sum) {
+            o.in[o.n_in++] = sum;
+        }
+        if (!last && has_sum) {
+            sum = sw_graph_new_value(g, SW_ROLE_TRANSIENT, g->dtype == SW_F64 ? SW_F64 : SW_F32,
+                                     shape);
+            if (sum >= 0 && root >= 0) {
+                g->values[sum].base = root;
+            }
+            root = root < 0 ? sum : root;
+            o.out[0] = sum;
+        }
+        if (is_grad && op->out[1] >= 0) {
+            o.out[1] = gradient(p, p->stream_of[g->values[op->out[1]].producer], tiles, t,
+                                n_rows(tiles, t));
+        }
+        if (!add(p, &o)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The gradient of a product: rows of its result. */
+static bool emit_gradients(struct pass *p, const struct sw_op *op, int32_t stream,
+                           const struct tiles *tiles)
+{
+    for (int64_t t = 0; t < tiles->n; t++) {
+        struct sw_op o = *op;
+        o.attrs.first = first_row(tiles, t);
+        o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
+        if (!add(p, &o)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The gradient of a look-up is made once; each tile has the rows that are its own. */
+static bool emit_selections(struct pass *p, const struct sw_op *op, int32_t stream,
+                            const struct tiles *tiles)
+{
+    struct sw_graph *g = p->g;
+    const sw_value rows = op->out[0], index = op->out[1];
+    const int64_t n = g->values[index].shape.dims[0];
+    if (!add(p, op)) {
+        return false;
+    }
+    for (int64_t t = 0; t < tiles->n; t++) {
+        const int64_t most = sw_min_i64(n, n_rows(tiles, t));
+        struct sw_op o = *op;
+        o.kind = SW_OP_SELECT_INDEX;
+        o.attrs = (struct sw_attrs){.first = first_row(tiles, t), .n = n_rows(tiles, t)};
+        o.in[0] = rows;
+        o.in[1] = index;
+        o.n_in = 2;
+        o.out[0] = gradient(p, stream, tiles, t, most);
+        o.out[1] = copy(p, index);
+        if (o.out[0] < 0 || o.out[1] < 0) {
+            return false;
+        }
+        g->values[o.out[1]].shape = SW_SHAPE(most);
+        g->values[o.out[0]].sparse_index = o.out[1];
+        if (!add(p, &o)) {
+            return false;
+        }
+    }
+    g->values[rows].role = SW_ROLE_TRANSIENT;
+    g->values[rows].sparse_index = SW_NO_VALUE;
+    return true;
+}
+
+static bool rewrite(struct pass *p, int32_t i)
+{
+    const struct sw_op op = p->g->ops[i];
+    const struct sw_graph *g = p->g;
+    for (int k = 0; k < op.n_in; k++) {
+        const struct tiles *tiles = p->tiles_of[op.in[k]];
+        if (!tiles) {
+            continue;
+        }
+        const int64_t n_tokens =
+            sw_shape_rows(&g->values[op.in[op.kind == SW_OP_LINEAR_CE_GRAD]].shape);
+        switch (op.kind) {
+        case SW_OP_MATMUL:
+            return op.attrs.tb ? emit_parts(p, &op, k, tiles)
+                               : emit_sums(p, &op, k, tiles, 2, SW_SHAPE(n_tokens, tiles->width));
+        case SW_OP_LINEAR_CE:
+            return emit_sums(p, &op, k, tiles, 3, SW_SHAPE(3, n_tokens));
+        case SW_OP_LINEAR_CE_GRAD:
+            return emit_sums(p, &op, k, tiles, 5, SW_SHAPE(n_tokens, tiles->width));
+        default:
+            return emit_parts(p, &op, k, tiles);
+        }
+    }
+    const int32_t stream = p->stream_of[i];
+    if (stream < 0) {
+        return add(p, &op);
+    }
+    const struct tiles *tiles = p->tiles_of[g->streams[stream].param];
+    return op.kind == SW_OP_MATMUL ? emit_gradients(p, &op, stream, tiles)
+                                   : emit_selections(p, &op, stream, tiles);
+}
+
+/* ---- values ---- */
+
+static bool make_tiles(struct pass *p, sw_value param)
+{
+    struct sw_graph *g = p->g;
+    const struct tiles *tiles = p->tiles_of[param];
+    g->values[param].is_tiled = true;
+    for (int64_t t = 0; t < tiles->n; t++) {
+        const sw_value v = copy(p, param);
+        if (v < 0) {
+            return false;
+        }
+        struct sw_value_info *info = &g->values[v];
+        p->first_tile[param] = t == 0 ? v : p->first_tile[param];
+        info->shape.dims[0] = n_rows(tiles, t);
+        info->base = param;
+        info->base_offset = first_row(tiles, t) * tiles->width;
+        info->is_tiled = false;
+        info->name = sw_arena_printf(&g->arena, "%s[%lld:%lld]", g->values[param].name,
+                                     (long long)first_row(tiles, t),
+                                     (long long)(first_row(tiles, t) + n_rows(tiles, t)));
+        if (!info->name) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the update walks through: tiles in the place of their parameter, a stream for each. */
+static bool list_tiles(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    int64_t n_params = 0, n_streams = 0, at = 0;
+    for (int32_t i = 0; i < g->n_params; i++) {
+        const struct tiles *tiles = p->tiles_of[g->params[i]];
+        n_params += tiles ? tiles->n : 1;
+    }
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct tiles *tiles = p->tiles_of[g->streams[i].param];
+        p->first_stream[i] = (int32_t)n_streams;
+        n_streams += tiles ? tiles->n : 1;
+    }
+    sw_value *params = sw_alloc("graph", ((size_t)n_params + 1) * sizeof *params);
+    p->streams = sw_alloc("graph", ((size_t)n_streams + 1) * sizeof *p->streams);
+    if (!params || !p->streams) {
+        sw_free(params);
+        return false;
+    }
+    for (int32_t i = 0; i < g->n_params; i++) {
+        const struct tiles *tiles = p->tiles_of[g->params[i]];
+        for (int64_t t = 0; t < (tiles ? tiles->n : 1); t++) {
+            params[at++] = tiles ? p->first_tile[g->params[i]] + (sw_value)t : g->params[i];
+        }
+    }
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct sw_stream *stream = &g->streams[i];
+        const struct tiles *tiles = p->tiles_of[stream->param];
+        for (int64_t t = 0; t < (tiles ? tiles->n : 1); t++) {
+            struct sw_stream *to = &p->streams[p->first_stream[i] + t];
+            *to = *stream;
+            to->param = tiles ? p->first_tile[stream->param] + (sw_value)t : stream->param;
+        }
+        if (tiles) {
+            p->stream_of[g->values[stream->grad].producer] = i;
+        }
+    }
+    sw_free(g->params);
+    g->params = params;
+    g->n_params = g->cap_params = (int32_t)n_params;
+    return true;
+}
+
+static void install(struct pass *p)
+{
+    struct sw_graph *g = p->g;
+    for (int32_t i = 0; i < g->n_streams; i++) { /* nobody makes the whole gradient */
+        if (p->first_stream[i] >= 0 &&
+            p->streams[p->first_stream[i]].param != g->streams[i].param &&
+            g->values[g->streams[i].grad].role == SW_ROLE_GRAD) {
+            g->values[g->streams[i].grad].producer = -1;
+            g->values[g->streams[i].grad].role = SW_ROLE_TRANSIENT;
+        }
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct tiles *tiles = p->tiles_of[g->streams[i].param];
+        n = p->first_stream[i] + (tiles ? (int32_t)tiles->n : 1);
+    }
+    sw_free(g->streams);
+    g->streams = p->streams;
+    g->n_streams = g->cap_streams = n;
+    p->streams = NULL;
+    sw_op_order_install(&p->order, g);
+}
+
+static bool tile_graph(struct sw_graph *g, const struct sw_plan *plan, const struct tiles *tiles)
+{
+    const size_t n = (size_t)g->n_values + 1;
+    const int32_t n_ops = g->n_ops;
+    struct pass p = {.g = g, .n_values = g->n_values};
+    p.tiles_of = sw_alloc_zero("plan", n, sizeof *p.tiles_of);
+    p.first_tile = sw_alloc_zero("plan", n, sizeof *p.first_tile);
+    p.stream_of = sw_alloc("plan", ((size_t)n_ops + 1) * sizeof *p.stream_of);
+    p.first_stream = sw_alloc_zero("plan", (size_t)g->n_streams + 1, sizeof *p.first_stream);
+    bool good = sw_op_order_open(&p.order, g) >= 0 && p.tiles_of && p.first_tile && p.stream_of &&
+                p.first_stream;
+    if (good) {
+        memset(p.stream_of, 0xff, ((size_t)n_ops + 1) * sizeof *p.stream_of);
+    }
+    for (int32_t i = 0; good && i < plan->n_tiled; i++) {
+        const sw_value param = sw_graph_find(g, SW_ROLE_PARAM, plan->tiled[i].name);
+        if (param >= 0) {
+            p.tiles_of[param] = &tiles[i];
+            good = make_tiles(&p, param);
+        }
+    }
+    good = good && list_tiles(&p);
+    for (int32_t i = 0; good && i < n_ops; i++) {
+        good = g->ops[i].removed || rewrite(&p, i);
+    }
+    if (good) {
+        install(&p);
+    }
+    sw_op_order_close(&p.order);
+    sw_free(p.tiles_of);
+    sw_free(p.first_tile);
+    sw_free(p.stream_of);
+    sw_free(p.first_stream);
+    sw_free(p.streams);
+    return good;
+}
+
+sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    if (options->tile_bytes == 0 || options->ranks > 1 || options->keep_gradients ||
+        options->params_tier == SW_TIER_DEVICE ||
+        (options->rule &&
+         (options->states_tier == SW_TIER_DEVICE || options->rule->attrs.kind == SW_UPDATE_LAMB))) {
+        return SW_OK;
+    }
+    int32_t most = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        most += plan->programs[i].graph->n_params;
+    }
+    struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
+    plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
+    bool good = tiles && plan->tiled;
+    for (int i = 0; good && i < plan->n_programs; i++) {
+        const struct sw_graph *g = plan->programs[i].graph;
+        for (int32_t k = 0; k < g->n_params; k++) {
+            const struct sw_value_info *info = &g->values[g->params[k]];
+            bool known = !is_large(info, options);
+            for (int j = 0; j < i && !known; j++) {
+                known = sw_graph_find(plan->programs[j].graph, SW_ROLE_PARAM, info->name) >= 0;
+            }
+            struct tiles *to = &tiles[plan->n_tiled];
+            if (!known && choose(plan->programs, plan->n_programs, options, info, to)) {
+                plan->tiled[plan->n_tiled++] = (struct sw_tiled){
+                    .name = info->name,
+                    .n_tiles = to->n,
+                    .rows = to->tile_rows,
+                    .bytes = (size_t)(to->tile_rows * to->width) * sw_dtype_bytes(info->dtype)};
+            }
+        }
+    }
+    for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
+        good = tile_graph(plan->programs[i].graph, plan, tiles);
+    }
+    sw_free(tiles);
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
