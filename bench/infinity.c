@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -306,7 +307,16 @@ static sw_status choose_tokens(const struct args *args, int64_t *out)
     return SW_OK;
 }
 
-static double seconds[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
+static double seconds[WAYS][MAX_ROUNDS], processor[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
+
+/* Seconds of the processors that this process had: what transfers take of them, computation lacks. */
+static double processor_s(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
 
 /* Of disk and copies, in what ran between two readings. */
 static double share_hidden(const struct sw_queue_times *before, const struct sw_queue_times *after)
@@ -330,7 +340,9 @@ static sw_status step_rounds(const struct args *args, sw_engine **engines)
         for (int turn = 0; turn < WAYS; turn++) {
             const int way = (int)((turn + round) % WAYS);
             sw_executor_queue_times(engines[way]->executor, before);
+            const double used = processor_s();
             SW_TRY(time_steps(engines[way], args->steps, &seconds[way][round]));
+            processor[way][round] = (processor_s() - used) / (double)args->steps;
             sw_executor_queue_times(engines[way]->executor, after);
             hidden[round] = way == BOTH ? share_hidden(before, after) : hidden[round];
         }
@@ -357,8 +369,10 @@ static void print_steps(const struct args *args, sw_engine **engines, int64_t to
                seconds[IN_MEMORY][i] * 1e3, ratios[i]);
     }
     for (int way = 0; way < WAYS; way++) {
-        printf("%-18s %8.1f ms, median of %lld times the mean of %lld steps\n", names[way],
-               median(seconds[way], args->rounds) * 1e3, (long long)args->rounds,
+        printf("%-18s %8.1f ms, %8.1f ms of processors; median of %lld times the mean of %lld "
+               "steps\n",
+               names[way], median(seconds[way], args->rounds) * 1e3,
+               median(processor[way], args->rounds) * 1e3, (long long)args->rounds,
                (long long)args->steps);
     }
     printf("hidden %.0f %% of transfers; %lld steps over %lld times the larger: %.3f (of the "
