@@ -116,6 +116,9 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
+    int32_t
+        *last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none in this segment */
+    int32_t *before;    /* [n_instrs] the transfer of the same root before this one */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -137,17 +140,18 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
 }
 
 /* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in, and do not meet. */
-static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i,
-                                int32_t begin)
+static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
     const struct sw_program *program = c->program;
     const struct sw_graph *g = program->graph;
     const struct sw_op *op = &g->ops[program->instrs[i].op];
-    for (int32_t j = begin; j < i; j++) {
+    const sw_value home = sw_graph_root(g, op->in[0]);
+    b->before[i] = b->last_transfer[home];
+    b->last_transfer[home] = i;
+    for (int32_t j = b->before[i]; j >= 0; j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
         const struct sw_op *before = &g->ops[other->op];
-        if (!sw_op_is_transfer(before->kind) ||
-            (op->kind == SW_OP_LOAD && before->kind == SW_OP_LOAD) ||
+        if ((op->kind == SW_OP_LOAD && before->kind == SW_OP_LOAD) ||
             !sw_transfers_overlap(g, op, before)) {
             continue;
         }
@@ -198,6 +202,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = begin - 1;
         }
+        b->last_transfer[v] = -1;
     }
     for (int32_t i = begin; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
@@ -208,7 +213,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
         }
         SW_TRY(check_operands(c, b, i));
         if (sw_op_is_transfer(program->graph->ops[instr->op].kind)) {
-            SW_TRY(check_transfer(c, b, i, begin));
+            SW_TRY(check_transfer(c, b, i));
         }
         sw_clocks_step(&b->clocks, i);
         SW_TRY(check_under_way(c, i, i));
@@ -233,15 +238,21 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
 /* Nobody reads what another queue may still be writing, or writes what it may still touch. */
 static sw_status check_overlap(const struct check *c)
 {
-    struct beside b = {
-        .touched = sw_alloc("plan", ((size_t)c->program->graph->n_values + 1) * sizeof *b.touched)};
-    SW_TRY_ALLOC(b.touched, "checking the plan");
-    sw_status st = sw_clocks_open(&b.clocks, c->program);
+    const size_t n = (size_t)c->program->graph->n_values + 1;
+    struct beside b = {.touched = sw_alloc("plan", n * sizeof *b.touched),
+                       .last_transfer = sw_alloc("plan", n * sizeof *b.last_transfer),
+                       .before =
+                           sw_alloc("plan", ((size_t)c->program->n_instrs + 1) * sizeof *b.before)};
+    const bool good = b.touched && b.last_transfer && b.before;
+    sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
+                        : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
         st = check_segment(c, &b, c->program->segment_first[s], c->program->segment_first[s + 1]);
     }
     sw_clocks_close(&b.clocks);
     sw_free(b.touched);
+    sw_free(b.last_transfer);
+    sw_free(b.before);
     return st;
 }
 
