@@ -116,9 +116,10 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t
-        *last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none in this segment */
-    int32_t *before;    /* [n_instrs] the transfer of the same root before this one */
+    int32_t *
+        last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none in this segment, .. */
+    int32_t *latest_op;            /* .. and the latest op of the graph among them */
+    int32_t *before;               /* [n_instrs] the transfer of the same root before this one */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -146,9 +147,13 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_graph *g = program->graph;
     const struct sw_op *op = &g->ops[program->instrs[i].op];
     const sw_value home = sw_graph_root(g, op->in[0]);
+    /* those that are complete, and come before in the graph, cannot be wrong */
+    const bool in_order = b->latest_op[home] < program->instrs[i].op;
+    const int32_t known = in_order ? sw_clocks_known(&b->clocks, g->values[home].tier) : -1;
+    b->latest_op[home] = in_order ? program->instrs[i].op : b->latest_op[home];
     b->before[i] = b->last_transfer[home];
     b->last_transfer[home] = i;
-    for (int32_t j = b->before[i]; j >= 0; j = b->before[j]) {
+    for (int32_t j = b->before[i]; j > known; j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
         const struct sw_op *before = &g->ops[other->op];
         if ((op->kind == SW_OP_LOAD && before->kind == SW_OP_LOAD) ||
@@ -202,7 +207,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = begin - 1;
         }
-        b->last_transfer[v] = -1;
+        b->last_transfer[v] = b->latest_op[v] = -1;
     }
     for (int32_t i = begin; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
@@ -241,9 +246,10 @@ static sw_status check_overlap(const struct check *c)
     const size_t n = (size_t)c->program->graph->n_values + 1;
     struct beside b = {.touched = sw_alloc("plan", n * sizeof *b.touched),
                        .last_transfer = sw_alloc("plan", n * sizeof *b.last_transfer),
+                       .latest_op = sw_alloc("plan", n * sizeof *b.latest_op),
                        .before =
                            sw_alloc("plan", ((size_t)c->program->n_instrs + 1) * sizeof *b.before)};
-    const bool good = b.touched && b.last_transfer && b.before;
+    const bool good = b.touched && b.last_transfer && b.latest_op && b.before;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
@@ -252,6 +258,7 @@ static sw_status check_overlap(const struct check *c)
     sw_clocks_close(&b.clocks);
     sw_free(b.touched);
     sw_free(b.last_transfer);
+    sw_free(b.latest_op);
     sw_free(b.before);
     return st;
 }

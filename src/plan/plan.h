@@ -272,6 +272,8 @@ void sw_clocks_begin(struct sw_clocks *clocks, int32_t i);
 /* What instruction i would find complete if it waited for `waits`. */
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
                     int32_t out[SW_QUEUE_COUNT]);
+/* The transfers between a tier and the device up to this instruction are complete for all that is issued now. */
+int32_t sw_clocks_known(const struct sw_clocks *clocks, int tier);
 /* Instruction i is issued, with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
 /* Queue that an instruction runs on: what blocks runs on the computing thread. */

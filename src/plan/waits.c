@@ -37,7 +37,9 @@ static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_CO
 static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     const struct sw_op *op = op_of(p, i);
-    for (int32_t j = p->last_transfer[sw_graph_root(p->g, op->in[0])]; j >= 0; j = p->before[j]) {
+    const sw_value home = sw_graph_root(p->g, op->in[0]);
+    const int32_t known = sw_clocks_known(&p->clocks, p->g->values[home].tier);
+    for (int32_t j = p->last_transfer[home]; j > known; j = p->before[j]) {
         const struct sw_op *other = op_of(p, j);
         const int q = (int)p->program->instrs[j].queue;
         if ((op->kind == SW_OP_STORE || other->kind == SW_OP_STORE) && needs[q] < j &&
