@@ -108,7 +108,8 @@ SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 /* The whole step: [n] micro-batches, n = sw_engine_local_micro_batches. */
 SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_batches, int64_t n,
                                 struct sw_step_report *out);
-/* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward. SW_E_CONFIG under
+/* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward, which, where states are
+ * offloaded and gradients are not clipped, updates weights already. SW_E_CONFIG under
  * spillway.schedule "vertical", where all micro-batches of a step run together. */
 SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, double *out_loss);
 SW_API sw_status sw_backward(sw_engine *engine);

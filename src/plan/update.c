@@ -455,12 +455,12 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
-    if (options->rule) {
+    if (options->rule && g->status >= 0) {
         feeds[0].update_first = g->n_ops;
         sw_value stats = sw_graph_state(g, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
         stats = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL),
                                           stats);
-        for (int i = 0; i < n_feeds; i++) {
+        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
             feeds[i].update_first = i == 0 ? feeds[0].update_first : g->n_ops;
             stats = add_stats(g, options, stats, &feeds[i]);
             if (is_early(g, options, &feeds[i])) {
@@ -474,7 +474,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         }
         const struct sw_attrs attrs = {.alpha = options->clip, .n = options->fp16};
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; i < n_feeds; i++) {
+        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
             if (!is_early(g, options, &feeds[i])) {
                 update(g, options, &feeds[i]);
             }
