@@ -18,7 +18,7 @@ struct sw_queue_job {
     int32_t instr;
 };
 /* A job is begun, then ended, on the thread of its queue; `slot` [0, SW_QUEUE_BEGUN) is its own between the two. */
-enum { SW_QUEUE_BEGUN = 8 };
+enum { SW_QUEUE_BEGUN = 32 };
 struct sw_queue_ops {
     /* SW_PENDING: not before one that was begun has ended. */
     sw_status (*begin)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
