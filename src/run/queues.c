@@ -264,5 +264,6 @@ void sw_queues_stop(struct sw_queues *all)
             pthread_cond_wait(&all->changed, &all->lock);
         }
     }
+    atomic_store(&all->st, SW_OK);
     pthread_mutex_unlock(&all->lock);
 }

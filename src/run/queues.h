@@ -38,5 +38,5 @@ sw_status sw_queues_wait(struct sw_queues *queues, enum sw_queue queue, int32_t 
                          const struct sw_waiter *waiter);
 sw_status sw_queues_drain(struct sw_queues *queues, const struct sw_waiter *waiter);
 /* After an error elsewhere: what has not begun never does, and what has is waited for, so that the
- * communicator and the arenas are the caller's again. The message of that error stays. */
+ * communicator and the arenas are the caller's again; then jobs are taken as ever. */
 void sw_queues_stop(struct sw_queues *queues);
