@@ -165,6 +165,8 @@ struct sw_spillway_config {
     int64_t threads;                 /* 0 = all processors available to the process */
     int64_t seed;
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
+    int64_t
+        disk_slots; /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
     int64_t recompute_every; /* 0 = keep everything, n = keep the input of every n-th block only */
     int reduce;              /* enum sw_reduce_order */
     int schedule;            /* enum sw_step_schedule */

@@ -465,6 +465,10 @@ static const struct config_field spillway_fields[] = {
           "most memory of the host that a plan may use", .flags = FIELD_NULL, BUILT),
     BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null",
           "most space on disk that a plan may use", .flags = FIELD_NULL, BUILT),
+    INT("disk_slots", AT(spillway.disk_slots), "null", 1, 2,
+        "places on disk of what a step updates: 2, which take turns, so that a step that fails "
+        "changes nothing, or 1; null = 2 where there is room",
+        .flags = FIELD_NULL, BUILT),
     WORD(
         "recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1",

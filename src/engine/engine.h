@@ -86,6 +86,7 @@ struct sw_engine {
     double
         lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
     bool failed;     /* a step broke in the middle: state is not to be trusted */
+    bool one_place;  /* some rank has no room for two, see sw_plan_options */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 
@@ -122,6 +123,8 @@ int64_t sw_engine_largest_layer(const sw_engine *e);
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
 
+/* A step that fails while it updates leaves the disk neither as it was nor as it would be. */
+bool sw_engine_writes_in_place(const struct sw_engine *e);
 /* The worst status of all ranks, the same answer everywhere. Alone: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 

@@ -293,6 +293,31 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
     return sw_plan_open(specs, n, options, &e->plan);
 }
 
+/* Two places where a budget has room for them, else one. */
+static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options)
+{
+    struct sw_plan_options o = *options;
+    const sw_status st = open_plan(e, &o);
+    if (st != SW_E_NOMEM || !o.two_places || e->config->spillway.disk_slots == 2) {
+        return st;
+    }
+    o.two_places = false;
+    return open_plan(e, &o);
+}
+
+/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it, or what does has a
+ * budget that says how much. */
+static bool wants_two_places(const struct sw_engine *e, const struct sw_plan_options *options)
+{
+    const int64_t slots = e->config->spillway.disk_slots;
+    const enum sw_tier states = options->states_tier, params = options->params_tier;
+    if (slots == 1 || e->one_place || !sw_may_take_two_places(options)) {
+        return false;
+    }
+    return slots == 2 || ((states == SW_TIER_DISK || options->budget[states] > 0) &&
+                          (params == SW_TIER_DISK || options->budget[params] > 0));
+}
+
 /* What follows from the tiers that were chosen. */
 static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *options)
 {
@@ -315,6 +340,7 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
         options->budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
+    options->two_places = wants_two_places(e, options);
 }
 
 /* Tiles are for what lies elsewhere, and are updated by themselves. */
@@ -341,14 +367,14 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
                        "than LAMB, and no keep_gradients");
     }
     const bool asked = o.tile_bytes > 0;
-    sw_status st = open_plan(e, &o);
+    sw_status st = open_plan_in_places(e, &o);
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
     for (int i = 0; st == SW_E_NOMEM && !asked && may_tile(e); i++) {
         o.tile_bytes /= 2;
         if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && sw_now_s() - begun > 0.5)) {
             break;
         }
-        st = open_plan(e, &o);
+        st = open_plan_in_places(e, &o);
     }
     return st;
 }
@@ -417,7 +443,7 @@ static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *
         if (sw_now_s() - begun + 2 * took > 0.8) {
             break;
         }
-        if (apply(e, &remedies[i], &o) && open_plan(e, &o) >= 0) {
+        if (apply(e, &remedies[i], &o) && open_plan_in_places(e, &o) >= 0) {
             fits = remedies[i].text;
             sw_plan_close(e->plan);
             e->plan = NULL;
@@ -465,6 +491,13 @@ static sw_status make_plan(struct sw_engine *e)
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
     settle_tiers(e, &options);
+    const bool on_disk = options.rule && (options.states_tier == SW_TIER_DISK ||
+                                          options.params_tier == SW_TIER_DISK);
+    if (c->spillway.disk_slots == 2 && on_disk && !sw_may_take_two_places(&options)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.disk_slots 2 wants all optimizer states off the device: "
+                       "zero_optimization.offload_optimizer with a ratio of 1");
+    }
     const sw_status st = open_plan_in_tiles(e, &options, begun);
     if (st < 0) {
         return st == SW_E_NOMEM ? name_remedy(e, &options, st, begun) : st;
@@ -509,6 +542,61 @@ static sw_status check_same_math(struct sw_engine *e)
     return SW_OK;
 }
 
+/* A plan with two places has collectives that one with one has not. */
+static sw_status agree_on_places(struct sw_engine *e)
+{
+    const int64_t mine = e->plan->two_places;
+    if (e->ranks == 1) {
+        return SW_OK;
+    }
+    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
+                              "the places of states"));
+    for (int r = 0; r < e->ranks; r++) {
+        e->one_place |= e->statuses[r] == 0;
+    }
+    return SW_OK;
+}
+
+static sw_status plan_in_one_place(struct sw_engine *e)
+{
+    sw_plan_close(e->plan);
+    e->plan = NULL;
+    e->one_place = true;
+    SW_TRY(make_plan(e));
+    sw_free(e->params);
+    e->params = NULL;
+    e->n_params = 0;
+    return sw_engine_index_params(e);
+}
+
+/* Without a budget the disk itself says whether it has room for two places: on all ranks, or all take one. */
+static sw_status open_executor(struct sw_engine *e, const struct sw_executor_options *options)
+{
+    const sw_status st = sw_executor_open(e->plan, e->device, options, &e->executor);
+    if (!e->plan->two_places || e->config->spillway.disk_slots == 2) {
+        return st;
+    }
+    char message[1024];
+    snprintf(message, sizeof message, "%s", st < 0 ? sw_error_message() : "another rank's disk");
+    bool full = st == SW_E_NOMEM;
+    if (e->ranks > 1) {
+        const int64_t mine = st;
+        SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
+                                  "the room for states"));
+        for (int r = 0; r < e->ranks; r++) {
+            full |= e->statuses[r] == SW_E_NOMEM;
+        }
+    }
+    if (!full) {
+        return st;
+    }
+    sw_executor_close(e->executor);
+    e->executor = NULL;
+    sw_log(SW_LOG_WARN, "%s: what a step updates takes one place on the disk, not two", message);
+    SW_TRY(plan_in_one_place(e));
+    return sw_executor_open(e->plan, e->device, options, &e->executor);
+}
+
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
@@ -529,9 +617,13 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
+    SW_TRY(agree_on_places(e));
+    if (e->one_place && e->plan->two_places) {
+        SW_TRY(plan_in_one_place(e));
+    }
     const struct sw_executor_options options = {
         .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
-    SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
+    SW_TRY(open_executor(e, &options));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));

@@ -1,15 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 // One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums is
 // architecture 5a: each micro-batch's gradient is computed alone and added in the order of k.
+//
+// A step that fails is given up, and the engine is as it was before it, where nothing that counts has changed: before
+// anything is updated, and where updates are written to a second place (plan->two_places) up to the last segment. On several
+// ranks a disk that fails is kept for the end: its rank goes on with what the others wait for, and before
+// the step counts all of them hear of it.
 #include <math.h>
 
 #include "engine/engine.h"
 
+bool sw_engine_writes_in_place(const struct sw_engine *e)
+{
+    return e->trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_places;
+}
+
+/* ---- steps that fail ---- */
+
+/* The place on disk of a sum that was not written counts as empty, and the next step reads it, if only to forget it. */
+static sw_status empty_sums(struct sw_engine *e)
+{
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        const struct sw_persistent *item = &e->plan->persistent[i];
+        if (item->is_gradient_sum && item->tier == SW_TIER_DISK) {
+            SW_TRY(sw_executor_zero(e->executor, item));
+        }
+    }
+    return SW_OK;
+}
+
+/* Nothing that counts has changed: the next micro-batch begins a step. */
+static sw_status give_up(struct sw_engine *e, sw_status st)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%s", sw_error_message());
+    sw_executor_forget_fault(e->executor);
+    e->n_forward = e->n_backward = 0;
+    e->failed = sw_engine_agree(e, empty_sums(e), "giving up a step") < 0;
+    return SW_FAIL(st, "%s", message);
+}
+
+/* changed: something of what counts may not be what it was. On several ranks others may be anywhere by now. */
+static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
+{
+    char message[1024];
+    if (!changed && e->ranks == 1) {
+        return give_up(e, st);
+    }
+    e->failed = true;
+    if (changed && sw_engine_writes_in_place(e)) {
+        snprintf(message, sizeof message, "%s", sw_error_message());
+        return SW_FAIL(st,
+                       "%s; what is updated on the disk is written in place (spillway.disk_slots): "
+                       "load a checkpoint or open again",
+                       message);
+    }
+    return st;
+}
+
+static sw_status run(struct sw_engine *e, enum sw_segment segment, bool idle)
+{
+    sw_executor_hold_faults(e->executor, e->ranks > 1 && e->plan->two_places);
+    const sw_status st =
+        (idle ? sw_executor_run_idle : sw_executor_run)(e->executor, e->programs.train, segment);
+    sw_executor_hold_faults(e->executor, false);
+    return st;
+}
+
+/* ---- the parts of a step ---- */
+
 static sw_status check_ready(const struct sw_engine *e)
 {
     if (e->failed) {
-        return SW_FAIL(SW_E_ARG,
-                       "an earlier step failed half way; load a checkpoint or open again");
+        return SW_FAIL(
+            SW_E_ARG, "an earlier step failed half way%s; load a checkpoint or open again",
+            sw_engine_writes_in_place(e) ? ", and what it updates on the disk is written "
+                                           "in place (spillway.disk_slots)"
+                                         : "");
     }
     if (e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "this engine was opened without training");
@@ -73,7 +140,10 @@ static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, doub
     }
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
     set_round(e, e->n_forward);
-    SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    const sw_status st = run(e, SW_SEGMENT_FORWARD, false);
+    if (st < 0) {
+        return broke(e, st, false);
+    }
     SW_TRY(read_loss(e, e->n_forward));
     const double *loss = &e->losses[2 * e->n_forward];
     e->n_forward++;
@@ -153,7 +223,12 @@ static sw_status run_backward(struct sw_engine *e)
     if (last && e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
-    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+    return run(e, SW_SEGMENT_BACKWARD, false);
+}
+
+static bool may_have_updated(const struct sw_engine *e)
+{
+    return e->plan->boundary_in_backward && !e->plan->two_places;
 }
 
 static sw_status backward(struct sw_engine *e)
@@ -164,8 +239,7 @@ static sw_status backward(struct sw_engine *e)
     }
     const sw_status st = run_backward(e);
     if (st < 0) {
-        e->failed = true;
-        return st;
+        return broke(e, st, e->n_backward == e->rounds - 1 && may_have_updated(e));
     }
     e->n_backward++;
     return SW_OK;
@@ -183,14 +257,14 @@ static sw_status run_vertical(struct sw_engine *e)
     for (int64_t j = 0; j < e->rounds; j++) {
         set_round(e, j);
     }
-    SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    SW_TRY(run(e, SW_SEGMENT_FORWARD, false));
     for (int64_t j = 0; j < e->local; j++) {
         SW_TRY(read_loss(e, j));
     }
     if (e->trains && e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
-    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+    return run(e, SW_SEGMENT_BACKWARD, false);
 }
 
 static sw_status vertical(struct sw_engine *e, const struct sw_batch *micro_batches)
@@ -202,8 +276,7 @@ static sw_status vertical(struct sw_engine *e, const struct sw_batch *micro_batc
     }
     const sw_status st = run_vertical(e);
     if (st < 0) {
-        e->failed = true;
-        return st;
+        return broke(e, st, may_have_updated(e));
     }
     e->n_forward = e->n_backward = e->local;
     return SW_OK;
@@ -216,11 +289,11 @@ static sw_status idle_round(struct sw_engine *e)
         return SW_OK;
     }
     set_round(e, e->rounds - 1);
-    SW_TRY(sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
+    SW_TRY(run(e, SW_SEGMENT_FORWARD, true));
     if (e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
-    return sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
+    return run(e, SW_SEGMENT_BACKWARD, true);
 }
 
 static sw_status run_update(struct sw_engine *e)
@@ -229,7 +302,30 @@ static sw_status run_update(struct sw_engine *e)
     if (!e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
-    return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_UPDATE);
+    return run(e, SW_SEGMENT_UPDATE, false);
+}
+
+/* What was written beside what is counts from here on, on all ranks or on none. */
+static sw_status settle(struct sw_engine *e)
+{
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    if (e->ranks > 1) {
+        const sw_status st =
+            sw_engine_agree(e, sw_executor_fault(e->executor), "the end of a step");
+        if (st < 0) {
+            return give_up(e, st);
+        }
+    }
+    if (program->segment_first[SW_SEGMENT_SETTLE] < program->n_instrs) {
+        const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_SETTLE);
+        if (st < 0) {
+            return broke(e, st, true);
+        }
+    }
+    if (sw_executor_get(e->executor, SW_SCALAR_SKIP) == 0) {
+        sw_executor_commit(e->executor);
+    }
+    return SW_OK;
 }
 
 static sw_status step(struct sw_engine *e, struct sw_step_report *out)
@@ -247,8 +343,10 @@ static sw_status step(struct sw_engine *e, struct sw_step_report *out)
     }
     const sw_status st = run_update(e);
     if (st < 0) {
-        e->failed = true;
-        return st;
+        return broke(e, st, !e->plan->two_places);
+    }
+    if (e->plan->two_places) {
+        SW_TRY(settle(e));
     }
     const struct engine_totals totals = e->totals;
     struct sw_step_report report = {
@@ -260,9 +358,6 @@ static sw_status step(struct sw_engine *e, struct sw_step_report *out)
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
         .targets = totals.count,
     };
-    if (!report.skipped) {
-        sw_executor_commit(e->executor);
-    }
     e->n_forward = e->n_backward = 0;
     e->step++;
     e->samples += e->batch * e->micro_batches;

@@ -528,6 +528,14 @@ static void print_head(const struct job *job)
     fprintf(job->out, "plan: device %s; kernels %s\n",
             sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0)),
             sw_device_kernel_set(job->engine->device));
+    if (sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0) {
+        sw_format_bytes(bytes, sizeof bytes,
+                        (double)sw_engine_tier_bytes(job->engine, SW_TIER_DISK));
+        fprintf(job->out, "disk: %s, updates %s\n", bytes,
+                sw_engine_writes_in_place(job->engine)
+                    ? "written in place: after a step that fails a checkpoint is needed"
+                    : "go beside what they replace: a step that fails changes nothing");
+    }
     if (job->first_step > 0) {
         fprintf(job->out, "resumed at step %lld\n", (long long)job->first_step);
     }

@@ -224,8 +224,9 @@ struct sw_value_info {
     bool needs_grad;         /* a parameter, or computed from one */
     bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
     bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
-    bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
-    bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool
+        out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone; not on the device */
+    bool is_tiled; /* PARAM: ops see values inside it, whole rows, and never all of it */
     /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
      * see it. */
     int tier;
@@ -246,6 +247,7 @@ struct sw_op {
     uint64_t path;       /* names this op for its randomness; a clone keeps it */
     bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
     bool in_backward;    /* of the update, and runs within the step's last backward */
+    bool settles;        /* of the update, and runs behind all of it that may fail */
     bool is_clone;       /* made by recomputation */
     bool removed;        /* by a pass; kept so that indices stay */
 };

@@ -48,9 +48,10 @@ static size_t bytes_of(const struct sw_value_info *info)
     return sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
 }
 
-/* Host memory is a cache of the disk: what fits stays there. */
-static enum sw_tier cached(struct pass *p, enum sw_tier tier, size_t bytes)
+/* Host memory is a cache of the disk: what fits stays there. What is written beside itself takes two places of it. */
+static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_value_info *info)
 {
+    const size_t bytes = bytes_of(info) * (info->out_of_place ? 2 : 1);
     if (tier != SW_TIER_DISK || bytes > p->host_left) {
         return tier;
     }
@@ -75,7 +76,7 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
             return SW_TIER_DEVICE;
         }
         p->states_left -= (int64_t)bytes;
-        return cached(p, p->options->states_tier, bytes);
+        return cached(p, p->options->states_tier, info);
     }
     if (info->is_gradient_sum) {
         return p->grads_tier;
@@ -89,12 +90,14 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
         return p->options->params_tier;
     }
     p->host_param_elems_left -= elems;
-    return cached(p, p->options->params_tier, bytes);
+    return cached(p, p->options->params_tier, info);
 }
 
 static enum sw_segment segment_of(const struct sw_op *op)
 {
-    return op->in_backward ? SW_SEGMENT_BACKWARD : (enum sw_segment)op->phase;
+    return op->in_backward ? SW_SEGMENT_BACKWARD
+           : op->settles   ? SW_SEGMENT_SETTLE
+                           : (enum sw_segment)op->phase;
 }
 
 /* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the bytes. */

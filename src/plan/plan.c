@@ -77,9 +77,10 @@ static sw_status list(struct sw_plan *plan, const struct sw_graph *g,
         .first = sw_value_is_slice(info) ? info->first : 0,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
+        .is_gradient_sum = info->is_gradient_sum,
     };
     item->slot_bytes =
-        info->out_of_place && item->tier == SW_TIER_DISK ? sw_persistent_taken(item) : 0;
+        info->out_of_place && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
     return SW_OK;
 }
 
@@ -258,6 +259,7 @@ static void largest_in(const struct sw_plan *plan, enum sw_tier tier, int most, 
 static sw_status over_outer_budget(const struct sw_plan *plan, enum sw_tier tier)
 {
     const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
+    const bool twice = plan->two_places && tier == SW_TIER_DISK;
     char text[3][32];
     struct sw_str largest = {0};
     largest_in(plan, tier, 4, &largest);
@@ -265,10 +267,11 @@ static sw_status over_outer_budget(const struct sw_plan *plan, enum sw_tier tier
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
         "(%s): %zu bytes (%s) are missing; largest: %s; what would help: more ranks, or not to "
-        "offload all of zero_optimization.offload_optimizer and offload_param",
+        "offload all of zero_optimization.offload_optimizer and offload_param%s",
         sw_tier_name(tier), need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
         sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
-        sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest));
+        sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest),
+        twice ? ", or spillway.disk_slots 1" : "");
     sw_str_fini(&largest);
     return st;
 }
@@ -418,6 +421,18 @@ static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan
     return SW_OK;
 }
 
+/* A disk that has no room for what stays there: known before anything is put in order. */
+static sw_status check_disk_space(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    const size_t budget = options->budget[SW_TIER_DISK];
+    if (budget == 0) {
+        return SW_OK;
+    }
+    SW_TRY(place_persistent(plan));
+    plan->tier_budget[SW_TIER_DISK] = budget;
+    return plan->tier_bytes[SW_TIER_DISK] > budget ? over_outer_budget(plan, SW_TIER_DISK) : SW_OK;
+}
+
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int i = 0; i < plan->n_programs; i++) {
@@ -442,8 +457,10 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         SW_TRY(sw_pass_place(program->graph, i > 0 ? plan->programs[0].graph : NULL, options));
     }
+    plan->two_places = options->two_places;
     plan->boundary_in_backward =
         plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);
+    SW_TRY(check_disk_space(plan, options));
     SW_TRY(settle_within_budget(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];

@@ -26,8 +26,15 @@ enum sw_queue {
 };
 const char *sw_queue_name(enum sw_queue queue);
 
-/* Segments run in this order within a step: forward and backward once a micro-batch, update once. */
-enum sw_segment { SW_SEGMENT_FORWARD, SW_SEGMENT_BACKWARD, SW_SEGMENT_UPDATE, SW_SEGMENT_COUNT };
+/* Segments run in this order within a step: forward and backward once a micro-batch, update once; then, where updates
+ * are written to a second place, what they changed of the device's memory. Up to there a step may be given up. */
+enum sw_segment {
+    SW_SEGMENT_FORWARD,
+    SW_SEGMENT_BACKWARD,
+    SW_SEGMENT_UPDATE,
+    SW_SEGMENT_SETTLE,
+    SW_SEGMENT_COUNT
+};
 
 enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_PROGRAM_DECODE };
 
@@ -94,6 +101,7 @@ struct sw_persistent {
     size_t offset, bytes; /* in the tier's arena */
     size_t
         slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
+    bool is_gradient_sum;
 };
 
 /* A parameter that ops use by tiles of so many rows; the last one may have less. */
@@ -118,6 +126,7 @@ struct sw_plan {
     int64_t prefetch_elems;    /* what the budget left of the option; -1 = not even the overlap */
     size_t transfer_bytes;     /* likewise */
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
+    bool two_places;           /* see struct sw_plan_options */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -149,6 +158,9 @@ struct sw_plan_options {
     enum sw_tier activations_tier; /* of what backward reads of the forward */
     double
         states_share; /* of the optimizer states go to their tier, the rest stays here; 0 = all */
+    /* What an update writes goes beside what it read, and counts once all of it is there: a step that fails on the way
+     * has changed nothing. For sw_may_take_two_places. */
+    bool two_places;
     /* What would go to the disk stays in host memory as long as it has a budget with room, of parameters so many
      * elements at most. */
     int64_t host_param_elems;
@@ -181,6 +193,8 @@ void sw_plan_close(struct sw_plan *plan);
 /* Verifies a finished plan: inputs written before they are read and not overwritten while in use, no
  * two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every instruction. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
+/* What has two places is written once by a step, all of it, and not read behind that. */
+sw_status sw_plan_check_places(const struct sw_program *program);
 
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
@@ -191,6 +205,9 @@ size_t sw_persistent_taken(const struct sw_persistent *item);
 /* Instructions, bytes per tier, FLOPs, the peak with its largest values. */
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
 void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out);
+
+/* Bytes of a tier for second places. */
+size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
 
 /* The `most` largest values that are alive at the peak of a program, as one line. */
 void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
@@ -244,6 +261,8 @@ bool sw_param_has_view(const struct sw_graph *g, sw_value param);
 /* The update of a block runs within its last backward; the norm of its gradients does. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
 bool sw_norms_in_backward(const struct sw_plan_options *options);
+/* All that an update writes can be written beside what was, or kept until it is settled; some of it is on the disk. */
+bool sw_may_take_two_places(const struct sw_plan_options *options);
 /* Where parameters leave the device, this one does: it is cut, or larger than what persists. */
 bool sw_param_leaves(const struct sw_graph *g, const struct sw_plan_options *options,
                      sw_value param);

@@ -3,7 +3,7 @@
 #include "plan/plan.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
-static const char *const segment_names[] = {"forward", "backward", "update"};
+static const char *const segment_names[] = {"forward", "backward", "update", "settle"};
 
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
@@ -72,6 +72,33 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     return sum;
 }
 
+size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier)
+{
+    size_t sum = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        sum += plan->persistent[i].tier == tier ? plan->persistent[i].slot_bytes : 0;
+    }
+    return sum;
+}
+
+static void print_places(const struct sw_plan *plan, struct sw_str *out)
+{
+    char bytes[32];
+    if (plan->programs[0].kind != SW_PROGRAM_TRAIN || plan->tier_bytes[SW_TIER_DISK] == 0) {
+        return;
+    }
+    if (plan->two_places) {
+        sw_format_bytes(bytes, sizeof bytes, (double)sw_plan_second_places(plan, SW_TIER_DISK));
+        sw_str_printf(out,
+                      "updates go beside what they replace, %s more on the disk: a step that "
+                      "fails changes nothing\n",
+                      bytes);
+    } else {
+        sw_str_puts(out, "updates are written in place: after a step that fails a checkpoint is "
+                         "needed (spillway.disk_slots)\n");
+    }
+}
+
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
 {
     char text[4][32];
@@ -119,6 +146,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
         }
         sw_str_putc(out, '\n');
     }
+    print_places(plan, out);
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
 }
 
@@ -139,6 +167,7 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
         tiles += plan->tiled[i].n_tiles;
         largest = plan->tiled[i].bytes > largest ? plan->tiled[i].bytes : largest;
     }
+    sw_str_printf(out, ",\"disk_slots\":%d", plan->two_places ? 2 : 1);
     sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
                   plan->n_tiled, (long long)tiles, largest);
     sw_str_puts(out, ",\"programs\":[");

@@ -45,7 +45,9 @@ static bool *find_live(const struct sw_graph *g)
 
 static enum sw_segment segment_of(const struct sw_op *op)
 {
-    return op->in_backward ? SW_SEGMENT_BACKWARD : (enum sw_segment)op->phase;
+    return op->in_backward ? SW_SEGMENT_BACKWARD
+           : op->settles   ? SW_SEGMENT_SETTLE
+                           : (enum sw_segment)op->phase;
 }
 
 static sw_status add_instr(struct sw_program *program, const struct sw_plan_options *options,

@@ -6,6 +6,10 @@
 // Where states lie outside of the device and nothing has to be known of all gradients before, a block is updated
 // as soon as its last backward is done, within that backward: its parameters are here anyway, its gradients go at once,
 // and its states travel beside the backward of the blocks before it.
+//
+// Where updates are written to a second place (two_places), nothing that counts changes before the last segment: what
+// leaves the device has a second place there, and what stays is updated in a copy, which the last segment puts in its
+// place. That needs nothing of a disk.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,13 +25,14 @@ struct feed {
     int32_t ready;                    /* op behind which it may be updated */
     int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
     int32_t update_first, update_end; /* .. that update it */
+    sw_value moved; /* what is still to be put in its place; SW_NO_VALUE = nothing */
 };
 
-/* Everything of an update goes to the disk, where it can be written beside what it was. */
-static bool is_on_disk(const struct sw_plan_options *options)
+/* States that stay on the device are large, and would need as much again. */
+bool sw_may_take_two_places(const struct sw_plan_options *options)
 {
-    return options->states_tier == SW_TIER_DISK && options->params_tier == SW_TIER_DISK &&
-           options->budget[SW_TIER_HOST] == 0 &&
+    return options->rule && options->states_tier != SW_TIER_DEVICE &&
+           (options->states_tier == SW_TIER_DISK || options->params_tier == SW_TIER_DISK) &&
            (options->states_share <= 0 || options->states_share >= 1);
 }
 
@@ -35,7 +40,7 @@ static bool is_on_disk(const struct sw_plan_options *options)
  * undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && (!options->fp16 || is_on_disk(options)) &&
+    return options->rule && options->clip == 0 && (!options->fp16 || options->two_places) &&
            (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
 }
 
@@ -167,34 +172,87 @@ static sw_value slice_of(struct sw_graph *g, const struct sw_plan_options *optio
     return v;
 }
 
+/* The parameter's own bytes are the device's, and there is one place for them. */
+static bool stays_here(const struct sw_graph *g, const struct sw_plan_options *options,
+                       sw_value param)
+{
+    return options->params_tier == SW_TIER_DEVICE ||
+           !sw_param_leaves(g, options, sw_graph_root(g, param));
+}
+
+static sw_value copy_of(struct sw_graph *g, sw_value target)
+{
+    const struct sw_value_info info = g->values[target];
+    const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &target, 1, NULL);
+    const sw_value copy = sw_graph_add_out(g, op, info.dtype, info.shape);
+    if (copy >= 0) {
+        g->values[copy].whole = info.whole;
+        g->values[copy].first = info.first;
+        g->values[copy].param = sw_graph_root(g, target);
+    }
+    return copy;
+}
+
+static void write_beside(struct sw_graph *g, int32_t first, sw_value param)
+{
+    for (int32_t i = first; i < g->n_ops; i++) {
+        for (int k = 0; k < g->ops[i].n_in; k++) {
+            const sw_value v = sw_graph_root(g, g->ops[i].in[k]);
+            g->values[v].out_of_place |=
+                g->values[v].is_optimizer_state || v == sw_graph_root(g, param);
+        }
+    }
+}
+
+/* Puts what an update has made in the place of the parameter: a slice on all ranks. */
+static void put(struct sw_graph *g, sw_value moved, sw_value param, bool everywhere)
+{
+    const int32_t op =
+        sw_graph_add_op(g, everywhere ? SW_OP_GATHER : SW_OP_CONTIGUOUS, &moved, 1, NULL);
+    if (op >= 0) {
+        sw_graph_add_out_in_place(g, op, param);
+        g->ops[op].unless_skipped = true;
+    }
+}
+
 /* The update of one parameter; on many ranks of the slice that this one owns. */
 static void update(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed)
 {
     const sw_value param = feed->param;
-    if (options->ranks <= 1 || sw_value_is_slice(&g->values[param])) {
-        const int32_t first = g->n_ops;
-        sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
-        for (int32_t i = first; i < g->n_ops && options->fp16 && is_early(g, options, feed); i++) {
-            for (int k = 0; k < g->ops[i].n_in; k++) {
-                struct sw_value_info *info = &g->values[g->ops[i].in[k]];
-                info->out_of_place = info->is_optimizer_state || g->ops[i].in[k] == param;
-            }
-        }
-        return;
-    }
-    if (options->stage == 0) {
+    const bool alone = options->ranks <= 1 || sw_value_is_slice(&g->values[param]);
+    if (!alone && options->stage == 0) {
         for (int i = 0; i < feed->n; i++) {
             feed->streams[i] = gather_sum(g, options, feed->streams[i], g->values[param].shape);
         }
         sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
         return;
     }
-    const sw_value moved = sw_update_emit(g, options->rule, param, slice_of(g, options, param),
-                                          feed->streams, feed->n);
-    const int32_t op = sw_graph_add_op(g, SW_OP_GATHER, &moved, 1, NULL);
-    if (op >= 0) {
-        sw_graph_add_out_in_place(g, op, param);
-        g->ops[op].unless_skipped = true;
+    const bool waits = options->two_places && stays_here(g, options, param);
+    const sw_value own = alone ? param : slice_of(g, options, param);
+    const int32_t first = g->n_ops;
+    const sw_value target = waits && own >= 0 ? copy_of(g, own) : own;
+    const int32_t updates = g->n_ops;
+    const sw_value moved =
+        target < 0 ? SW_NO_VALUE
+                   : sw_update_emit(g, options->rule, param, target, feed->streams, feed->n);
+    if (options->two_places) {
+        write_beside(g, waits ? updates : first, param);
+    }
+    if (waits) {
+        feed->moved = moved;
+    } else if (!alone && moved >= 0) {
+        put(g, moved, param, true);
+    }
+}
+
+static void settle(struct sw_graph *g, const struct sw_plan_options *options,
+                   const struct feed *feed)
+{
+    const int32_t first = g->n_ops;
+    const bool alone = options->ranks <= 1 || sw_value_is_slice(&g->values[feed->param]);
+    put(g, feed->moved, feed->param, !alone);
+    for (int32_t i = first; i < g->n_ops; i++) {
+        g->ops[i].settles = true;
     }
 }
 
@@ -419,7 +477,7 @@ static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options
     int n_feeds = 0;
     for (int32_t p = 0; p < g->n_params; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){.param = g->params[p], .sum_first = g->n_ops};
+        *feed = (struct feed){.param = g->params[p], .sum_first = g->n_ops, .moved = SW_NO_VALUE};
         int use = 0;
         for (int32_t i = 0; i < g->n_streams; i++) {
             if (g->streams[i].param != feed->param) {
@@ -477,6 +535,11 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         for (int i = 0; i < n_feeds && g->status >= 0; i++) {
             if (!is_early(g, options, &feeds[i])) {
                 update(g, options, &feeds[i]);
+            }
+        }
+        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
+            if (feeds[i].moved >= 0) {
+                settle(g, options, &feeds[i]);
             }
         }
     }

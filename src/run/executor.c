@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor. Opening turns the plan's offsets into addresses and its ops into prepared kernels; a
 // run walks the instructions of one segment in order.
-#include <stdio.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "run/collectives.h"
@@ -27,7 +29,15 @@ struct flight {                       /* a transfer that is begun */
     const struct sw_program *program; /* NULL = none */
     int32_t instr;
     int64_t begin_ns;
+    bool begun; /* of the disk */
     struct sw_swap_request request;
+};
+
+struct held { /* what the queues' threads met of the disk */
+    bool on;
+    pthread_mutex_t lock;
+    atomic_int st;
+    char message[1024];
 };
 
 struct sw_executor {
@@ -53,6 +63,7 @@ struct sw_executor {
     struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
+    struct held fault;
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
@@ -194,6 +205,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->plan = plan;
     ex->dev = dev;
     ex->options = *options;
+    pthread_mutex_init(&ex->fault.lock, NULL);
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
     void *arena = NULL;
     if (!ex->programs) {
@@ -259,6 +271,7 @@ void sw_executor_close(struct sw_executor *ex)
     if (ex->compute) {
         ex->dev->ops->stream_close(ex->dev, ex->compute);
     }
+    pthread_mutex_destroy(&ex->fault.lock);
     sw_free(ex);
 }
 
@@ -443,20 +456,58 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
                           name ? name : "an activation");
 }
 
+/* ---- a disk that fails while others wait for this rank ---- */
+
+void sw_executor_hold_faults(struct sw_executor *ex, bool on)
+{
+    ex->fault.on = on;
+}
+
+sw_status sw_executor_fault(struct sw_executor *ex)
+{
+    const int st = atomic_load(&ex->fault.st);
+    return st < 0 ? SW_FAIL((sw_status)st, "%s", ex->fault.message) : SW_OK;
+}
+
+void sw_executor_forget_fault(struct sw_executor *ex)
+{
+    atomic_store(&ex->fault.st, SW_OK);
+}
+
+static sw_status hold(struct sw_executor *ex, sw_status st)
+{
+    if (st >= 0 || !ex->fault.on) {
+        return st;
+    }
+    pthread_mutex_lock(&ex->fault.lock);
+    if (atomic_load(&ex->fault.st) >= 0) {
+        snprintf(ex->fault.message, sizeof ex->fault.message, "%s", sw_error_message());
+        atomic_store(&ex->fault.st, (int)st);
+    }
+    pthread_mutex_unlock(&ex->fault.lock);
+    return SW_OK;
+}
+
+static bool goes_without(const struct sw_executor *ex, enum sw_tier tier)
+{
+    return ex->options.no_transfers ||
+           (tier == SW_TIER_DISK && ex->fault.on && atomic_load(&ex->fault.st) < 0);
+}
+
 /* Of the disk; others move when they end. */
 static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                             struct flight *f)
 {
     const struct route r = route_of(ex, program, i);
     *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
-    const sw_status st = r.tier != SW_TIER_DISK || r.rows || ex->options.no_transfers
-                             ? SW_OK
-                             : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
-    if (st < 0) {
-        f->program = NULL;
-        return fail_transfer(st, program, i);
+    if (r.tier != SW_TIER_DISK || r.rows || goes_without(ex, r.tier)) {
+        return SW_OK;
     }
-    return SW_OK;
+    sw_status st = sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
+    f->begun = st >= 0;
+    st = st < 0 ? hold(ex, fail_transfer(st, program, i)) : st;
+    f->program = st < 0 ? NULL : program;
+    return st;
 }
 
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
@@ -513,13 +564,14 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     const struct sw_program *program = f->program;
     const int32_t i = f->instr;
     const struct route r = route_of(ex, program, i);
-    const sw_status st = ex->options.no_transfers ? SW_OK
-                         : r.rows                 ? move_rows(ex, program, i, r.at)
-                         : r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request)
-                                                  : copy_between(ex, &r);
+    sw_status st = f->begun                   ? sw_swap_end(ex->swap, &f->request)
+                   : goes_without(ex, r.tier) ? SW_OK
+                   : r.rows                   ? move_rows(ex, program, i, r.at)
+                                              : copy_between(ex, &r);
+    st = st < 0 ? hold(ex, fail_transfer(st, program, i)) : st;
     f->program = NULL;
     if (st < 0) {
-        return fail_transfer(st, program, i);
+        return st;
     }
     const enum sw_queue queue = program->instrs[i].queue;
     const int64_t now = sw_now_ns(), before = ex->ended_ns[queue];
@@ -675,11 +727,10 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
     return st;
 }
 
-sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
+static sw_status serve_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
-    const int64_t begun = sw_meter_begin(&ex->meter);
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
         const struct sw_instr *instr = &program->instrs[i];
@@ -690,8 +741,18 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
         SW_TRY(instr->queue == SW_QUEUE_COMPUTE ? run_step(ex, program, i)
                                                 : start(ex, program, i, true));
     }
-    sw_meter_end(&ex->meter, begun);
     return pull_scalars(ex);
+}
+
+sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
+{
+    const int64_t begun = sw_meter_begin(&ex->meter);
+    const sw_status st = serve_segment(ex, i_program, segment);
+    sw_meter_end(&ex->meter, begun);
+    if (st < 0 && ex->queues) {
+        sw_queues_stop(ex->queues);
+    }
+    return st;
 }
 
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out)
@@ -792,7 +853,7 @@ static sw_status check_range(const struct sw_persistent *item, size_t at, size_t
     return SW_OK;
 }
 
-/* On the disk, now. */
+/* Where it counts, in its tier. */
 static size_t place_of(const struct sw_executor *ex, const struct sw_persistent *item)
 {
     return item->offset + item->slot_bytes * (size_t)ex->slot;
@@ -815,7 +876,7 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
         SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
         return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
     }
-    return transfer(ex, ex->arenas[item->tier] + item->offset + at, src, bytes);
+    return transfer(ex, ex->arenas[item->tier] + place_of(ex, item) + at, src, bytes);
 }
 
 sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
@@ -825,7 +886,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
     if (item->tier == SW_TIER_DISK) {
         return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }
-    return transfer(ex, dst, ex->arenas[item->tier] + item->offset + at, bytes);
+    return transfer(ex, dst, ex->arenas[item->tier] + place_of(ex, item) + at, bytes);
 }
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
@@ -834,7 +895,7 @@ sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *i
         SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));
         return zero_tails(ex, item);
     }
-    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + item->offset, 0,
+    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + place_of(ex, item), 0,
                           item->bytes));
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
 }

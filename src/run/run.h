@@ -46,6 +46,12 @@ sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
 /* What was written out of place since the last call counts from now on; without it, it never was. */
 void sw_executor_commit(struct sw_executor *ex);
+/* On: a transfer of the disk that fails does not end the run, and those behind it are left out: the other ranks still get
+ * what they wait for, though it means nothing, and all of them can end the step together. */
+void sw_executor_hold_faults(struct sw_executor *ex, bool on);
+/* The first failure that was held back, with its message; SW_OK: none. */
+sw_status sw_executor_fault(struct sw_executor *ex);
+void sw_executor_forget_fault(struct sw_executor *ex);
 /* Whether this micro-step is the last of its step: updates within backward run. */
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
 /* Ranks that have a micro-batch in this micro-step: the first n. micro: which one of a program that holds several

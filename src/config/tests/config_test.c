@@ -141,6 +141,7 @@ static void types_and_ranges(void **state)
             "bf16.enabled", "both");
     REFUSED("{\"spillway\": {\"reduce\": \"boundary\"}, \"zero_optimization\": {\"stage\": 2}}",
             "spillway.reduce");
+    REFUSED("{\"spillway\": {\"disk_slots\": 3}}", "disk_slots", "2");
     REFUSED("{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}", "momentum");
 }
 
@@ -150,7 +151,8 @@ static void our_own_block(void **state)
     struct sw_config *c = must(
         "{\"spillway\": {\"device_memory\": \"512MiB\", \"host_memory\": 1000, \"nvme_space\": "
         "\"1.5 GB\", \"recompute\": 3, \"loss\": \"tokens\", \"decay_1d\": false, \"frozen\": "
-        "[\"transformer.w?e.*\", \"*.bias\"], \"kernels\": \"reference\", \"seed\": 7}}",
+        "[\"transformer.w?e.*\", \"*.bias\"], \"kernels\": \"reference\", \"seed\": 7, "
+        "\"disk_slots\": 2}}",
         NULL, 0);
     assert_int_equal(c->spillway.device_memory_bytes, 512 << 20);
     assert_int_equal(c->spillway.host_memory_bytes, 1000);
@@ -159,6 +161,7 @@ static void our_own_block(void **state)
     assert_int_equal(c->spillway.loss, SW_LOSS_TOKENS);
     assert_int_equal(c->spillway.kernels, SW_KERNELS_REFERENCE);
     assert_int_equal(c->spillway.seed, 7);
+    assert_int_equal(c->spillway.disk_slots, 2);
     assert_false(c->spillway.decay_1d);
     assert_true(sw_config_is_frozen(c, "transformer.wte.weight"));
     assert_true(sw_config_is_frozen(c, "h.0.attn.bias"));

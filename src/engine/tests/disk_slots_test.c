@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 900
+// Steps whose disk fails once. With two places a step that fails has changed nothing: the checkpoint is that of the step
+// before, byte for byte, and the same step again, and those behind it, end with the bits of a run without faults. With one place
+// the engine refuses to go on, and says why.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+enum { B = 2, T = 5, V = 31, STEPS = 3, MOST_RANKS = 2, MOST_ELEMS = 1 << 14, MOST_K = 4 };
+enum { MOST_TRANSFERS = 30000 };
+static const double deadline_s = 120;
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":31,"
+    "\"n_positions\":7,\"n_embd\":15,\"n_layer\":1,\"n_head\":3,\"n_inner\":17}";
+static char folder[64], model_path[96];
+
+struct way {
+    const char *dtype; /* a block of the configuration, or "" */
+    const char *clip, *optimizer, *schedule;
+    const char *params; /* a device */
+    const char *more;   /* keys of our block */
+    bool parts;         /* sw_forward, sw_backward and sw_step by themselves */
+    int ranks, micro_batches, stride;
+};
+
+static const char fp32[] = "";
+static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
+/* the first steps overflow */
+static const char fp16[] =
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 18, \"loss_scale_window\": 3, "
+    "\"hysteresis\": 1}, ";
+
+struct run {
+    const struct way *way;
+    struct sw_nvme_fault fault;
+    int bad_rank;
+    const char *saves; /* where it saves: every step, or behind the step that fails */
+    struct sw_transport transports[MOST_RANKS];
+    /* results */
+    sw_status st[MOST_RANKS];
+    char message[MOST_RANKS][1024];
+    int64_t failed_step; /* -1: none did */
+    bool opened, two_places, refused;
+    bool trained; /* all steps; what fails behind them does not matter here */
+    double losses[STEPS];
+    int n_skipped;
+    float weights[MOST_ELEMS];
+};
+static struct run want; /* without faults */
+
+static sw_status one_step(sw_engine *e, struct run *run)
+{
+    const struct sw_shape shape = {2, {B, T}};
+    const int64_t step = sw_engine_step(e);
+    struct sw_step_report report;
+    int32_t ids[MOST_K][B * T];
+    struct sw_tensor tensors[MOST_K][2];
+    struct sw_batch batches[MOST_K];
+    int64_t n = 0;
+    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, n++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((step * e->micro_batches + k) * B * T + i);
+            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        }
+        for (int t = 0; t < 2; t++) {
+            tensors[n][t] = (struct sw_tensor){t == 0 ? "input_ids" : "labels",
+                                               {.data = ids[n], .dtype = SW_I32, .shape = shape}};
+        }
+        batches[n] = (struct sw_batch){tensors[n], 2};
+    }
+    for (int64_t k = 0; k < n && run->way->parts; k++) {
+        SW_TRY(sw_forward(e, &batches[k], NULL));
+        SW_TRY(sw_backward(e));
+    }
+    SW_TRY(run->way->parts ? sw_step(e, &report) : sw_train_batch(e, batches, n, &report));
+    if (e->rank == 0) {
+        run->losses[step] = report.loss;
+        run->n_skipped += report.skipped;
+    }
+    return SW_OK;
+}
+
+/* The elements this rank owns, into the whole model's array. */
+static sw_status collect(sw_engine *e, float *all)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
+        const int64_t elems = sw_shape_elems(&shape);
+        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
+        const int64_t from = sw_min_i64(slice * e->rank, elems);
+        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        if (at + elems > MOST_ELEMS) {
+            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
+        }
+        if (to > from) {
+            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
+        }
+        at += elems;
+    }
+    return SW_OK;
+}
+
+static void write_config(const struct way *way, char *text, size_t size)
+{
+    char params[160] = "";
+    if (*way->params) {
+        snprintf(params, sizeof params,
+                 ", \"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}", way->params,
+                 folder);
+    }
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, %s"
+             "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 20, "
+             "\"sub_group_size\": 300, "
+             "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}%s}, "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, "
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\", "
+             "\"schedule\": \"%s\"%s}}",
+             B, way->clip, way->dtype, folder, params, way->optimizer, way->micro_batches,
+             way->schedule, way->more);
+}
+
+/* A step that failed: it did so everywhere, and nothing has changed. */
+static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
+{
+    const struct sw_save_options save = {.val_loss = NAN};
+    snprintf(run->message[e->rank], sizeof run->message[e->rank], "%s", sw_error_message());
+    run->st[e->rank] = st;
+    if (e->rank == 0) {
+        run->failed_step = sw_engine_step(e);
+    }
+    if (e->failed) {
+        run->refused = sw_save(e, run->saves, &save) < 0 && one_step(e, run) < 0;
+        return SW_OK;
+    }
+    return sw_save(e, run->saves, &save);
+}
+
+static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
+{
+    char config[2048];
+    write_config(run->way, config, sizeof config);
+    const bool bad = sw_comm_rank(comm) == run->bad_rank;
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = model_path,
+                                              .seq_len = T,
+                                              .seed = 5,
+                                              .comm = comm,
+                                              .verify = true,
+                                              .disk_fault = bad ? &run->fault : NULL};
+    const struct sw_save_options save = {.val_loss = NAN};
+    SW_TRY(sw_initialize(&options, out));
+    sw_engine *e = *out;
+    if (bad) {
+        run->opened = true;
+        run->two_places = e->plan->two_places;
+    }
+    while (sw_engine_step(e) < STEPS) {
+        if (run == &want) {
+            char path[128];
+            snprintf(path, sizeof path, "%s/%lld", run->saves, (long long)sw_engine_step(e));
+            SW_TRY(sw_save(e, path, &save));
+        }
+        const sw_status st = one_step(e, run);
+        if (st < 0 && run->st[e->rank] < 0) {
+            return st; /* again */
+        }
+        if (st < 0) {
+            SW_TRY(look_behind(e, run, st));
+            if (e->failed) {
+                return SW_OK;
+            }
+        }
+    }
+    if (bad) {
+        run->trained = true;
+    }
+    return collect(e, run->weights);
+}
+
+static sw_status on_rank(void *ctx, sw_comm *ignored)
+{
+    struct run *run = ctx;
+    const int rank = sw_comm_rank(ignored);
+    sw_comm *comm = NULL;
+    sw_engine *engine = NULL;
+    SW_TRY(sw_comm_open(&run->transports[rank], &comm));
+    const sw_status st = train(run, comm, &engine);
+    if (st < 0) {
+        sw_comm_abort(comm, st);
+    }
+    sw_close(engine);
+    sw_comm_close(comm, st < 0);
+    return run->opened && !run->trained ? st : SW_OK;
+}
+
+static void run_once(struct run *run)
+{
+    struct sw_alloc_stats before, after;
+    run->failed_step = -1;
+    sw_alloc_get_stats(&before);
+    assert_int_equal(sw_thread_transports_open(run->way->ranks, deadline_s, run->transports),
+                     SW_OK);
+    const sw_status st = sw_threads_run(run->way->ranks, deadline_s, on_rank, run);
+    if (st < 0) {
+        fail_msg("%s, clipping %s, transfer %lld of rank %d: %s", run->way->dtype, run->way->clip,
+                 (long long)run->fault.at, run->bad_rank, sw_error_message());
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_bytes, before.live_bytes);
+}
+
+static int shell(const char *fmt, const char *a, const char *b, long long n)
+{
+    char command[512];
+    snprintf(command, sizeof command, fmt, a, b, n);
+    return system(command);
+}
+
+static void assert_untouched(const struct run *run)
+{
+    char saves[128], behind[128];
+    snprintf(saves, sizeof saves, "%s", want.saves);
+    snprintf(behind, sizeof behind, "%s", run->saves);
+    if (shell("diff -r %s %s/%lld >/dev/null", behind, saves, (long long)run->failed_step) != 0) {
+        fail_msg("%s, clipping %s, transfer %lld of rank %d, step %lld: the checkpoint behind is "
+                 "another",
+                 run->way->dtype, run->way->clip, (long long)run->fault.at, run->bad_rank,
+                 (long long)run->failed_step);
+    }
+    for (int r = 0; r < run->way->ranks; r++) {
+        assert_int_equal(run->st[r], r == run->bad_rank ? SW_E_IO : SW_E_PEER);
+        assert_non_null(strstr(run->message[r], r == run->bad_rank ? folder : "rank"));
+    }
+    assert_memory_equal(run->losses, want.losses, sizeof want.losses);
+    assert_memory_equal(run->weights, want.weights, sizeof want.weights);
+}
+
+/* Returns how many steps failed. */
+static int meet(const struct way *way, bool two_places)
+{
+    static struct run run;
+    static char saves[2][96];
+    int n_failed = 0;
+    snprintf(saves[0], sizeof saves[0], "%s/want", folder);
+    snprintf(saves[1], sizeof saves[1], "%s/behind", folder);
+    assert_int_equal(shell("rm -rf %s %s", saves[0], saves[1], 0), 0);
+    want = (struct run){.way = way, .saves = saves[0]};
+    run_once(&want);
+    assert_int_equal(want.two_places, two_places);
+    assert_true(want.n_skipped < STEPS && (want.n_skipped > 0) == (way->dtype == fp16));
+    for (int bad = 0; bad < way->ranks; bad++) {
+        bool met = true;
+        for (int64_t at = 1; met && at < MOST_TRANSFERS; at += way->stride) {
+            run = (struct run){.way = way, .bad_rank = bad, .saves = saves[1]};
+            run.fault = (struct sw_nvme_fault){
+                .action = at % 2 ? SW_NVME_FAULT_EIO : SW_NVME_FAULT_ENOSPC, .at = at};
+            run_once(&run);
+            const bool failed = run.opened && run.failed_step >= 0;
+            met = !run.opened || failed;
+            const bool in_place = failed && strstr(run.message[bad], "in place");
+            assert_true(!in_place || !two_places);
+            assert_true(!failed || in_place == run.refused);
+            if (failed && !in_place) {
+                assert_untouched(&run);
+            }
+            n_failed += two_places ? failed : in_place;
+            assert_int_equal(shell("rm -rf %s%s", saves[1], "", 0), 0);
+        }
+    }
+    print_message("%sclipping %s, %s, %s, %d ranks, %d micro-batches%s: %d steps failed\n",
+                  way->dtype, way->clip, way->optimizer, way->schedule, way->ranks,
+                  way->micro_batches, way->more, n_failed);
+    return n_failed;
+}
+
+// clang-format off
+static const struct way ways[] = {
+    {bf16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
+    {fp32, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 53},
+    {fp32, "0.5", "AdamW", "horizontal", "nvme", "", true, 1, 2, 53},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 53},
+    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
+    {bf16, "0",   "AdamW", "vertical",   "nvme", "", false, 1, 3, 53},
+    {fp16, "0.5", "AdamW", "vertical",   "nvme", "", false, 1, 3, 53},
+    {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 53},
+    /* sums of gradients on the disk; then a cache in host memory; then parameters on the device */
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", false, 1, 2, 53},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000", false, 1, 2, 61},
+    {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 61},
+    {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 61},
+};
+static const struct way of_ranks[] = {
+    {bf16, "0",   "AdamW", "horizontal", "nvme", "", true, 2, 3, 173},
+    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 2, 4, 131},
+    {fp32, "0.5", "Lamb",  "vertical",   "nvme", "", false, 2, 3, 131},
+};
+static const struct way in_place[] = {
+    {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 41},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 41},
+};
+// clang-format on
+
+static void a_step_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(ways); i++) {
+        assert_true(meet(&ways[i], true) >= 3);
+    }
+}
+
+static void nor_does_it_on_several_ranks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(of_ranks); i++) {
+        assert_true(meet(&of_ranks[i], true) >= 3);
+    }
+}
+
+static void in_place_it_is_the_last(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(in_place); i++) {
+        assert_true(meet(&in_place[i], false) >= 1);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-disk-slots-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
+    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return shell("rm -rf %s%s", folder, "", 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_that_fails_changes_nothing),
+        cmocka_unit_test(nor_does_it_on_several_ranks),
+        cmocka_unit_test(in_place_it_is_the_last),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
