@@ -293,14 +293,34 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
     return sw_plan_open(specs, n, options, &e->plan);
 }
 
-/* Two places where a budget has room for them, else one. */
+/* Second places in host memory, of what is cached there, are room that a cache of more would have. What they would spare
+ * the disk, read and written once a step at least, is no more than a small part of what it moves anyway. */
+static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *options)
+{
+    enum { SMALL_PART = 32 };
+    const struct sw_plan *plan = e->plan;
+    const struct sw_transfers moves = sw_plan_transfers(plan, e->rounds);
+    size_t cache = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        const enum sw_tier meant =
+            item->role == SW_ROLE_PARAM ? options->params_tier : options->states_tier;
+        cache += item->tier == SW_TIER_HOST && meant == SW_TIER_DISK ? item->slot_bytes : 0;
+    }
+    return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
+}
+
+/* Two places where budgets have room for them, else one. */
 static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
     const sw_status st = open_plan(e, &o);
-    if (st != SW_E_NOMEM || !o.two_places || e->config->spillway.disk_slots == 2) {
+    if (!o.two_places || e->config->spillway.disk_slots == 2 ||
+        (st != SW_E_NOMEM && (st < 0 || is_cheap(e, &o)))) {
         return st;
     }
+    sw_plan_close(e->plan);
+    e->plan = NULL;
     o.two_places = false;
     return open_plan(e, &o);
 }
@@ -594,6 +614,9 @@ static sw_status open_executor(struct sw_engine *e, const struct sw_executor_opt
     e->executor = NULL;
     sw_log(SW_LOG_WARN, "%s: what a step updates takes one place on the disk, not two", message);
     SW_TRY(plan_in_one_place(e));
+    if (e->ranks > 1) { /* the room that all have given back */
+        SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
+    }
     return sw_executor_open(e->plan, e->device, options, &e->executor);
 }
 

@@ -84,7 +84,9 @@ size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier)
 static void print_places(const struct sw_plan *plan, struct sw_str *out)
 {
     char bytes[32];
-    if (plan->programs[0].kind != SW_PROGRAM_TRAIN || plan->tier_bytes[SW_TIER_DISK] == 0) {
+    const struct sw_program *program = &plan->programs[0];
+    if (program->segment_first[SW_SEGMENT_UPDATE] == program->n_instrs ||
+        plan->tier_bytes[SW_TIER_DISK] == 0) {
         return;
     }
     if (plan->two_places) {

@@ -296,7 +296,7 @@ static const struct way ways[] = {
     {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 53},
     /* sums of gradients on the disk; then a cache in host memory; then parameters on the device */
     {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", false, 1, 2, 53},
-    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000", false, 1, 2, 61},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 61},
     {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 61},
     {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 61},
 };
@@ -335,6 +335,63 @@ static void in_place_it_is_the_last(void **state)
     }
 }
 
+/* Plans alone. Returns what opening says. */
+static sw_status plan(const struct way *way, bool *two_places, int64_t *disk, char *text,
+                      size_t size)
+{
+    char config[2048];
+    char *report = NULL;
+    write_config(way, config, sizeof config);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .plan_only = true};
+    sw_engine *e = NULL;
+    const sw_status st = sw_initialize(&options, &e);
+    snprintf(text, size, "%s", st < 0 ? sw_error_message() : "");
+    if (st >= 0) {
+        *two_places = e->plan->two_places;
+        *disk = sw_engine_tier_bytes(e, SW_TIER_DISK);
+        assert_int_equal(sw_plan_text(e, false, false, &report), SW_OK);
+        snprintf(text, size, "%s", report);
+        sw_free(report);
+    }
+    sw_close(e);
+    return st;
+}
+
+static void the_budget_decides(void **state)
+{
+    (void)state;
+    static char text[1 << 14];
+    const char *const dtypes[] = {bf16, fp32, fp16}, *const clips[] = {"0", "0.5"};
+    for (int i = 0; i < 6; i++) {
+        char more[64] = "";
+        struct way way = {
+            dtypes[i % 3], clips[i / 3], "AdamW", "horizontal", "nvme", more, false, 1, 2, 1};
+        int64_t one, two, disk;
+        bool two_places;
+        assert_int_equal(plan(&way, &two_places, &two, text, sizeof text), SW_OK);
+        assert_true(two_places);
+        assert_non_null(strstr(text, "updates go beside what they replace"));
+        snprintf(more, sizeof more, ", \"disk_slots\": 1");
+        assert_int_equal(plan(&way, &two_places, &one, text, sizeof text), SW_OK);
+        assert_false(two_places);
+        assert_non_null(strstr(text, "updates are written in place"));
+        assert_true(two > one && two <= 2 * one);
+        snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two);
+        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_OK);
+        assert_true(two_places && disk == two);
+        snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two - 1);
+        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_OK);
+        assert_true(!two_places && disk == one);
+        snprintf(more, sizeof more, ", \"disk_slots\": 2, \"nvme_space\": %lld",
+                 (long long)two - 1);
+        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_E_NOMEM);
+        assert_non_null(strstr(text, "spillway.disk_slots 1"));
+        snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)one - 1);
+        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_E_NOMEM);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -358,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_step_that_fails_changes_nothing),
         cmocka_unit_test(nor_does_it_on_several_ranks),
         cmocka_unit_test(in_place_it_is_the_last),
+        cmocka_unit_test(the_budget_decides),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
