@@ -314,9 +314,12 @@ static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *op
 static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
+    struct sw_plan_refusal refusal = {.beside = SIZE_MAX};
+    o.refusal = &refusal;
     const sw_status st = open_plan(e, &o);
-    if (!o.two_places || e->config->spillway.disk_slots == 2 ||
-        (st != SW_E_NOMEM && (st < 0 || is_cheap(e, &o)))) {
+    const bool helps = st == SW_E_NOMEM ? refusal.missing / 2 <= refusal.beside
+                                        : st >= 0 && o.two_places && !is_cheap(e, &o);
+    if (!o.two_places || e->config->spillway.disk_slots == 2 || !helps) {
         return st;
     }
     sw_plan_close(e->plan);

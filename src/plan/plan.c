@@ -421,6 +421,35 @@ static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan
     return SW_OK;
 }
 
+/* What stays on the device has a copy until it is settled. */
+static size_t copies(const struct sw_plan *plan)
+{
+    const struct sw_graph *g = plan->programs[0].graph;
+    size_t sum = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].settles) {
+            sum += sw_round_up(sw_value_bytes(&g->values[g->ops[i].in[0]]), SW_PLAN_DISK_ALIGN);
+        }
+    }
+    return sum;
+}
+
+static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options *options,
+                        enum sw_tier tier)
+{
+    const bool later = options->fp16 && options->clip == 0; /* in one place: other gradients wait */
+    if (options->refusal) {
+        *options->refusal = (struct sw_plan_refusal){
+            .tier = tier,
+            .missing = plan->tier_bytes[tier] - plan->tier_budget[tier],
+            .beside = later                    ? SIZE_MAX
+                      : tier == SW_TIER_DEVICE ? copies(plan)
+                                               : sw_plan_second_places(plan, tier),
+        };
+    }
+    return over_budget(plan, options, tier);
+}
+
 /* A disk that has no room for what stays there: known before anything is put in order. */
 static sw_status check_disk_space(struct sw_plan *plan, const struct sw_plan_options *options)
 {
@@ -430,7 +459,7 @@ static sw_status check_disk_space(struct sw_plan *plan, const struct sw_plan_opt
     }
     SW_TRY(place_persistent(plan));
     plan->tier_budget[SW_TIER_DISK] = budget;
-    return plan->tier_bytes[SW_TIER_DISK] > budget ? over_outer_budget(plan, SW_TIER_DISK) : SW_OK;
+    return plan->tier_bytes[SW_TIER_DISK] > budget ? refuse(plan, options, SW_TIER_DISK) : SW_OK;
 }
 
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
@@ -465,7 +494,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];
         if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
-            return over_budget(plan, options, (enum sw_tier)t);
+            return refuse(plan, options, (enum sw_tier)t);
         }
     }
     return sw_plan_check(plan, options);

@@ -129,6 +129,13 @@ struct sw_plan {
     bool two_places;           /* see struct sw_plan_options */
 };
 
+/* Why a budget is too small. */
+struct sw_plan_refusal {
+    enum sw_tier tier;
+    size_t missing;
+    size_t beside; /* bytes that one place in that tier would spare at most; SIZE_MAX = unknown */
+};
+
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
                                  struct sw_kernel_info *out);
 
@@ -161,6 +168,7 @@ struct sw_plan_options {
     /* What an update writes goes beside what it read, and counts once all of it is there: a step that fails on the way
      * has changed nothing. For sw_may_take_two_places. */
     bool two_places;
+    struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
     /* What would go to the disk stays in host memory as long as it has a budget with room, of parameters so many
      * elements at most. */
     int64_t host_param_elems;
