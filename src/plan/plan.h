@@ -60,6 +60,8 @@ struct sw_instr {
     int32_t
         group; /* collectives: how many, from this one on, travel together; 0 = with an earlier one */
     bool blocking;     /* collectives: complete before the next instruction */
+    bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
+    bool last_only;      /* left out unless this micro-step is the last of its step */
     int32_t workspace; /* buffer, -1 = none */
     struct sw_kernel_info kernel;
 };
@@ -267,8 +269,6 @@ struct sw_clocks {
 };
 sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *program);
 void sw_clocks_close(struct sw_clocks *clocks);
-/* Before instruction i, which begins a segment: all is complete. */
-void sw_clocks_begin(struct sw_clocks *clocks, int32_t i);
 /* What instruction i would find complete if it waited for `waits`. */
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
                     int32_t out[SW_QUEUE_COUNT]);

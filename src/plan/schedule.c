@@ -56,6 +56,8 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     *instr = (struct sw_instr){.op = i_op,
                                .queue = SW_QUEUE_COMPUTE,
                                .segment = segment_of(op),
+                               .unless_skipped = op->unless_skipped,
+                               .last_only = op->in_backward,
                                .waits = {-1, -1, -1, -1, -1, -1},
                                .retired = -1,
                                .group = sw_op_is_collective(op->kind),
