@@ -144,8 +144,7 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *
-        last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
+    int32_t *last_transfer;        /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
     int32_t *latest_op;            /* .. and the latest op of the graph among them */
     int32_t *before;               /* [n_instrs] the transfer of the same root before this one */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */

@@ -399,6 +399,29 @@ static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_opti
     return false;
 }
 
+/* No more than all that moves; of that a half, or a quarter where much is missing. */
+static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_options *options,
+                              size_t now)
+{
+    enum { LEAST = 1 << 18 };
+    size_t over = 0;
+    for (int t = 0; t < SW_TIER_DISK; t++) {
+        const size_t need = plan->tier_bytes[t], have = options->budget[t];
+        over = have > 0 && need > have && need - have > over ? need - have : over;
+    }
+    size_t moved = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_graph *g = plan->programs[i].graph;
+        size_t sum = 0;
+        for (int32_t k = 0; k < g->n_ops; k++) {
+            sum += sw_op_is_transfer(g->ops[k].kind) ? sw_transfer_bytes(g, &g->ops[k]) : 0;
+        }
+        moved = sum > moved ? sum : moved;
+    }
+    const size_t most = now < moved ? now : moved;
+    return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
+}
+
 /* As much prefetching as the budget allows; where it allows none, collectives that block. */
 static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
@@ -408,7 +431,7 @@ static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan
     while (is_over_budget(plan, options) && (o.overlap || o.transfer_bytes > 0)) {
         o.overlap = o.overlap && o.prefetch_elems > 0;
         o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
-        o.transfer_bytes = o.transfer_bytes >= 1 << 18 ? o.transfer_bytes / 4 : 0;
+        o.transfer_bytes = fewer_transfers(plan, options, o.transfer_bytes);
         SW_TRY(settle(plan, &o));
     }
     if (is_over_budget(plan, options)) {

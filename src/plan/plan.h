@@ -59,10 +59,10 @@ struct sw_instr {
         retired; /* the instruction from which on the computing thread knows it to be complete */
     int32_t
         group; /* collectives: how many, from this one on, travel together; 0 = with an earlier one */
-    bool blocking;     /* collectives: complete before the next instruction */
+    bool blocking;       /* collectives: complete before the next instruction */
     bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
     bool last_only;      /* left out unless this micro-step is the last of its step */
-    int32_t workspace; /* buffer, -1 = none */
+    int32_t workspace;   /* buffer, -1 = none */
     struct sw_kernel_info kernel;
 };
 

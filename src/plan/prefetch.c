@@ -13,7 +13,7 @@ struct pass {
     size_t room, ahead;   /* bytes */
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
-    bool finished; /* whether the step is skipped is known */
+    bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] bytes loaded and not read, by root */
 };
@@ -86,8 +86,8 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     *instr = p->program->instrs[i];
     instr->segment = p->program->instrs[at].segment;
     instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
-    instr->last_only = instr->last_only || (op->phase == SW_PHASE_UPDATE &&
-                                            instr->segment < SW_SEGMENT_UPDATE);
+    instr->last_only =
+        instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
     p->finished = p->finished || op->kind == SW_OP_STATS_FINISH;
     p->emitted[i] = true;
     if (op->kind == SW_OP_LOAD) {

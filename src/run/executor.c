@@ -443,22 +443,6 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
                           name ? name : "an activation");
 }
 
-/* Of the disk; others move when they end. */
-static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                            struct flight *f)
-{
-    const struct route r = route_of(ex, program, i);
-    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
-    const sw_status st = r.tier != SW_TIER_DISK || r.rows || ex->options.no_transfers
-                             ? SW_OK
-                             : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
-    if (st < 0) {
-        f->program = NULL;
-        return fail_transfer(st, program, i);
-    }
-    return SW_OK;
-}
-
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
 {
     struct sw_stream_queue *on = ex->streams[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
@@ -508,15 +492,33 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
+/* Of the disk; copies are made when they end. Rows wait for many small requests, which nothing long is begun beside:
+ * they are read here. */
+static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                            struct flight *f)
+{
+    const struct route r = route_of(ex, program, i);
+    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
+    const sw_status st = ex->options.no_transfers ? SW_OK
+                         : r.rows                 ? move_rows(ex, program, i, r.at)
+                         : r.tier == SW_TIER_DISK
+                             ? sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request)
+                             : SW_OK;
+    if (st < 0) {
+        f->program = NULL;
+        return fail_transfer(st, program, i);
+    }
+    return SW_OK;
+}
+
 static sw_status end_move(struct sw_executor *ex, struct flight *f)
 {
     const struct sw_program *program = f->program;
     const int32_t i = f->instr;
     const struct route r = route_of(ex, program, i);
-    const sw_status st = ex->options.no_transfers ? SW_OK
-                         : r.rows                 ? move_rows(ex, program, i, r.at)
-                         : r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request)
-                                                  : copy_between(ex, &r);
+    const sw_status st = ex->options.no_transfers || r.rows ? SW_OK
+                         : r.tier == SW_TIER_DISK           ? sw_swap_end(ex->swap, &f->request)
+                                                            : copy_between(ex, &r);
     f->program = NULL;
     if (st < 0) {
         return fail_transfer(st, program, i);
