@@ -88,15 +88,18 @@ static void note_touches(struct pass *p, int32_t i)
     }
 }
 
-/* Bytes on their way back are bounded: the computing thread waits for the oldest. */
+/* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way when a step ends is
+ * waited for, so that more than this would win nothing. */
 static void bound_stores(struct pass *p, int32_t i)
 {
+    enum { MOST = 1 << 26 };
+    const size_t most = p->options->transfer_bytes < MOST ? p->options->transfer_bytes : MOST;
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
     size_t *bytes = &p->store_bytes[q];
     *bytes += sw_transfer_bytes(p->g, op_of(p, i));
     int32_t *tail = &p->store_tail[q];
-    for (; *tail<i && * bytes> p->options->transfer_bytes; (*tail)++) {
+    for (; *tail<i && * bytes> most; (*tail)++) {
         if (p->program->instrs[*tail].queue == instr->queue) {
             *bytes -= sw_transfer_bytes(p->g, op_of(p, *tail));
             instr->waits[q] = *tail;
