@@ -593,6 +593,61 @@ static void tiles_bound_what_is_on_the_device(void **state)
     }
 }
 
+/* One layer h -> 4h -> h on 16 tokens, as bench/wide.c has it. */
+static struct sw_graph *one_layer(int64_t h)
+{
+    const struct sw_graph_options graph = {
+        .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    const sw_value table = sw_param(g, "table", SW_SHAPE(64, h), init);
+    sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(1, 16)), -1);
+    sw_scope_push_block(g, "layer");
+    const sw_value up = sw_param(g, "up", SW_SHAPE(h, 4 * h), init);
+    const sw_value down = sw_param(g, "down", SW_SHAPE(4 * h, h), init);
+    const sw_value y = sw_act(g, sw_linear(g, x, up, SW_NO_VALUE, true), SW_ACT_GELU);
+    x = sw_add(g, x, sw_linear(g, y, down, SW_NO_VALUE, true));
+    sw_scope_pop(g);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 16)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+/* With so many sixteenths of the bytes that a matrix and its gradient take by tiles, 16 h^2 / tiles. */
+static sw_status plan_one_layer(int64_t h, int64_t tiles, size_t sixteenths)
+{
+    const size_t formula = (size_t)(16 * h * h / tiles);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, one_layer(h)};
+    struct sw_plan_options o = options();
+    struct sw_plan *plan = NULL;
+    o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
+    o.update_elems = sw_min_i64(h * h / 256, 1 << 21);
+    o.transfer_bytes = 1 << 24;
+    o.tile_bytes = formula / 2;
+    o.budget[SW_TIER_DEVICE] = formula / 16 * sixteenths;
+    SW_TRY(sw_plan_open(&spec, 1, &o, &plan));
+    assert_int_equal(plan->n_tiled, tiles > 1 ? 2 : 0);
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        assert_int_equal(plan->tiled[i].n_tiles, tiles);
+        assert_int_equal(plan->tiled[i].bytes, formula / 2);
+    }
+    sw_plan_close(plan);
+    return SW_OK;
+}
+
+static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
+{
+    (void)state;
+    for (int64_t tiles = 1; tiles <= 16; tiles *= 2) {
+        assert_int_equal(plan_one_layer(16384, tiles, 15), SW_E_NOMEM);
+        assert_int_equal(plan_one_layer(16384, tiles, 17), SW_OK);
+    }
+    assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
+}
+
 static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
@@ -627,6 +682,7 @@ int main(void)
         cmocka_unit_test(prints_what_runs),
         cmocka_unit_test(survives_lack_of_memory),
         cmocka_unit_test(tiles_bound_what_is_on_the_device),
+        cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
         cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
