@@ -319,14 +319,20 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 
 /* ---- open, close ---- */
 
-/* All but the graph. */
+/* All but the graph, and what was scheduled. */
 static void clear_program(struct sw_program *program)
 {
     sw_free(program->instrs);
     sw_free(program->buffers);
     sw_free(program->buffer_of);
     *program = (struct sw_program){
-        .kind = program->kind, .graph = program->graph, .micro_batches = program->micro_batches};
+        .kind = program->kind,
+        .graph = program->graph,
+        .micro_batches = program->micro_batches,
+        .scheduled = program->scheduled,
+        .n_instrs = program->n_instrs,
+        .flops = program->flops,
+    };
 }
 
 static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
@@ -352,6 +358,28 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
+/* For all distances of prefetching: kernels are asked for once. */
+static sw_status schedule(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        SW_TRY(sw_pass_schedule(program, options));
+        program->scheduled = program->instrs;
+        program->instrs = NULL;
+    }
+    return SW_OK;
+}
+
+static sw_status take_scheduled(struct sw_program *program)
+{
+    const size_t n = (size_t)program->n_instrs;
+    program->instrs = sw_alloc("plan", (n + 1) * sizeof *program->instrs);
+    SW_TRY_ALLOC(program->instrs, "the plan");
+    memcpy(program->instrs, program->scheduled, n * sizeof *program->instrs);
+    sw_program_find_segments(program);
+    return SW_OK;
+}
+
 /* Order and places, for one distance of prefetching. May be called again. */
 static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *options)
 {
@@ -364,7 +392,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
-        SW_TRY(sw_pass_schedule(program, options));
+        SW_TRY(take_scheduled(program));
         SW_TRY(sw_pass_overlap(program, options));
         SW_TRY(sw_pass_prefetch(program, options));
         SW_TRY(sw_pass_waits(program, options));
@@ -422,22 +450,34 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
     return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
 }
 
-/* As much prefetching as the budget allows; where it allows none, collectives that block. */
+/* As much prefetching as the budget allows; where it allows none, collectives that block. What does not fit then is known
+ * at once not to. */
 static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
     o.overlap = options->overlap && options->ranks > 1;
     SW_TRY(settle(plan, &o));
-    while (is_over_budget(plan, options) && (o.overlap || o.transfer_bytes > 0)) {
+    if (!is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    struct sw_plan_options least = o;
+    least.overlap = false;
+    least.prefetch_elems = 0;
+    least.transfer_bytes = 0;
+    least.reduce_bucket_elems = 1; /* each gradient leaves by itself */
+    SW_TRY(settle(plan, &least));
+    if (is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    do {
+        if (!o.overlap && o.transfer_bytes == 0) {
+            return settle(plan, &least);
+        }
         o.overlap = o.overlap && o.prefetch_elems > 0;
         o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
         o.transfer_bytes = fewer_transfers(plan, options, o.transfer_bytes);
         SW_TRY(settle(plan, &o));
-    }
-    if (is_over_budget(plan, options)) {
-        o.reduce_bucket_elems = 1; /* each gradient leaves by itself */
-        SW_TRY(settle(plan, &o));
-    }
+    } while (is_over_budget(plan, options));
     return SW_OK;
 }
 
@@ -467,7 +507,13 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     }
     plan->boundary_in_backward =
         plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);
-    SW_TRY(settle_within_budget(plan, options));
+    SW_TRY(schedule(plan, options));
+    const sw_status st = settle_within_budget(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        plan->programs[i].scheduled = NULL;
+    }
+    SW_TRY(st);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];
         if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
@@ -513,6 +559,7 @@ void sw_plan_close(struct sw_plan *plan)
         return;
     }
     for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
         clear_program(&plan->programs[i]);
         sw_graph_close(plan->programs[i].graph);
     }

@@ -68,11 +68,12 @@ struct sw_instr {
 
 struct sw_program {
     enum sw_program_kind kind;
-    struct sw_graph *graph;    /* owned */
-    int micro_batches;         /* that one run of it computes: 1, or all of a rank (vertical) */
-    struct sw_instr *instrs;   /* [n_instrs] */
-    struct sw_buffer *buffers; /* [n_buffers] */
-    int32_t *buffer_of;        /* [graph->n_values] buffer of the root value, -1 = never stored */
+    struct sw_graph *graph;     /* owned */
+    int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
+    struct sw_instr *instrs;    /* [n_instrs] */
+    struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_buffer *buffers;  /* [n_buffers] */
+    int32_t *buffer_of;         /* [graph->n_values] buffer of the root value, -1 = never stored */
     int32_t n_instrs, n_buffers;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
     size_t transient_bytes; /* of the device: highest address used beyond the persistent part */
@@ -287,6 +288,8 @@ size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* Where segments begin, from what each instruction says. */
+void sw_program_find_segments(struct sw_program *program);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);
 

@@ -130,17 +130,6 @@ static void order(struct pass *p)
     }
 }
 
-static void find_segments(struct sw_program *program)
-{
-    int32_t i = 0;
-    for (int s = 0; s < SW_SEGMENT_COUNT; s++) {
-        program->segment_first[s] = i;
-        while (i < program->n_instrs && (int)program->instrs[i].segment == s) {
-            i++;
-        }
-    }
-}
-
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options)
 {
     struct pass p = {.program = program, .g = program->graph, .room = options->transfer_bytes};
@@ -153,7 +142,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         memcpy(program->instrs, p.out, (size_t)p.n_out * sizeof *p.out);
-        find_segments(program);
+        sw_program_find_segments(program);
     }
     sw_free(p.out);
     sw_free(p.emitted);
