@@ -63,8 +63,15 @@ static sw_status check_place(const struct check *c, sw_value pack)
     if (buffer->tier != SW_TIER_DISK || buffer->offset % SW_PLAN_DISK_ALIGN != 0 ||
         (buffer->slot_bytes > 0 && buffer->slot_bytes < buffer->bytes) ||
         buffer->slot_bytes % SW_PLAN_DISK_ALIGN != 0 || end > c->plan->tier_bytes[SW_TIER_DISK]) {
-        return SW_FAIL(SW_E_ARG, "plan: %s has no place on the disk for itself",
-                       c->g->values[pack].name);
+        return SW_FAIL(SW_E_ARG, "plan: %s has no place on the disk", c->g->values[pack].name);
+    }
+    for (int32_t b = 0; b < c->program->n_buffers; b++) {
+        const struct sw_buffer *other = &c->program->buffers[b];
+        if (other != buffer && other->tier == SW_TIER_DISK && other->offset < end &&
+            buffer->offset < other->offset + other->slot_bytes + other->bytes) {
+            return SW_FAIL(SW_E_ARG, "plan: %s and buffer %d share bytes of the disk",
+                           c->g->values[pack].name, b);
+        }
     }
     return SW_OK;
 }
@@ -151,6 +158,16 @@ static bool is_member(const struct check *c, sw_value pack, sw_value v)
     return false;
 }
 
+/* Instruction i may run where the one that loaded what it uses did not: in a step that is skipped, in a backward that is
+ * not the last. */
+static bool may_run_without(const struct check *c, int32_t i, const struct copy *copy)
+{
+    const struct sw_op *op = &c->g->ops[c->program->instrs[i].op];
+    const struct sw_op *load =
+        copy->loaded < 0 ? op : &c->g->ops[c->program->instrs[copy->loaded].op];
+    return (load->unless_skipped && !op->unless_skipped) || (load->in_backward && !op->in_backward);
+}
+
 static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool written)
 {
     const sw_value root = sw_graph_root(c->g, v), pack = c->copies[root].pack;
@@ -162,6 +179,9 @@ static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool wr
     }
     if (!is_member(c, pack, v)) {
         return fail(c, i, pack, "uses what is no member of it");
+    }
+    if (may_run_without(c, i, &c->copies[root])) {
+        return fail(c, i, pack, "may run where it is not loaded");
     }
     struct on_disk *there = &c->on_disk[pack];
     if (there->newer >= 0 && there->newer != root) {
@@ -229,11 +249,10 @@ sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_progra
     bool any = false;
     for (sw_value v = 0; v < c.g->n_values; v++) {
         any |= c.g->values[v].is_pack;
-        if (c.g->values[v].is_pack) {
-            SW_TRY(check_place(&c, v));
-        } else if (sw_value_is_packed(c.g, v)) {
-            SW_TRY(check_member(&c, v));
-        }
+        SW_TRY(c.g->values[v].is_pack ? check_place(&c, v) : SW_OK);
+    }
+    for (sw_value v = 0; any && v < c.g->n_values; v++) {
+        SW_TRY(sw_value_is_packed(c.g, v) ? check_member(&c, v) : SW_OK);
     }
     if (!any) {
         return SW_OK;

@@ -94,7 +94,7 @@ struct sw_persistent {
     size_t offset, bytes; /* in the tier's arena */
     size_t
         slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
-    size_t packed_bytes; /* it lies in a pack, up to the next one there; 0 = a place of its own */
+    size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
 };
 
 /* Small tensors of the disk that are loaded and stored together: one place for all programs. */
