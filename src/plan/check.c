@@ -484,6 +484,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         if (st == SW_OK) {
             st = check_places(&c);
         }
+        if (st == SW_OK) {
+            st = sw_plan_check_packs(plan, c.program);
+        }
         sw_free(c.written);
         sw_free(c.newest);
         SW_TRY(st);

@@ -34,8 +34,10 @@ static bool is_small(const struct sw_persistent *item)
 
 size_t sw_persistent_taken(const struct sw_persistent *item)
 {
-    return sw_round_up(item->bytes,
-                       is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
+    return item->packed_bytes > 0
+               ? item->packed_bytes
+               : sw_round_up(item->bytes,
+                             is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
 }
 
 size_t sw_program_address(const struct sw_program *program, sw_value v)
@@ -47,23 +49,99 @@ size_t sw_program_address(const struct sw_program *program, sw_value v)
            (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
 }
 
-static bool is_persistent(const struct sw_value_info *info)
+/* Has a place of its own. */
+static bool is_placed(const struct sw_value_info *info)
 {
     return info->producer < 0 && info->base < 0 &&
            (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
 }
 
-/* Lists `info`, once for all programs that know the name. */
-static sw_status list(struct sw_plan *plan, const struct sw_graph *g,
-                      const struct sw_value_info *info)
+static bool is_persistent(const struct sw_graph *g, sw_value v)
 {
+    return (is_placed(&g->values[v]) && !g->values[v].is_pack) || sw_value_is_packed(g, v);
+}
+
+static struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
+{
+    for (int32_t i = 0; i < plan->n_packs; i++) {
+        if (strcmp(plan->packs[i].name, name) == 0) {
+            return &plan->packs[i];
+        }
+    }
+    return NULL;
+}
+
+/* On the disk, behind what has a place of its own; once for all programs that know the name. */
+static sw_status place_pack(struct sw_plan *plan, const struct sw_value_info *info)
+{
+    const size_t bytes = sw_round_up(sw_value_storage_bytes(info), SW_PLAN_DISK_ALIGN);
+    const struct sw_packed *known = find_pack(plan, info->name);
+    if (known) {
+        return known->bytes == bytes && (known->slot_bytes > 0) == info->out_of_place
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
+                             info->name);
+    }
+    size_t *end = &plan->tier_bytes[SW_TIER_DISK];
+    struct sw_packed *pack = &plan->packs[plan->n_packs++];
+    *pack = (struct sw_packed){.name = info->name,
+                               .offset = *end,
+                               .bytes = bytes,
+                               .slot_bytes = info->out_of_place ? bytes : 0};
+    *end += pack->bytes + pack->slot_bytes;
+    return SW_OK;
+}
+
+/* A member's place is inside its pack's; the last one has what rounds that up. */
+static void place_member(struct sw_plan *plan, const struct sw_graph *g, sw_value v)
+{
+    const struct sw_value_info *info = &g->values[v], *root = &g->values[info->base];
+    const struct sw_packed *pack = find_pack(plan, root->name);
+    const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
+    const size_t next = at + sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        struct sw_persistent *item = &plan->persistent[i];
+        if (strcmp(item->name, info->name) == 0) {
+            item->offset = pack->offset + at;
+            item->slot_bytes = pack->slot_bytes;
+            item->packed_bytes = (next == sw_value_storage_bytes(root) ? pack->bytes : next) - at;
+            return;
+        }
+    }
+}
+
+static sw_status place_packs(struct sw_plan *plan)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < plan->n_programs; i++) {
+            const struct sw_graph *g = plan->programs[i].graph;
+            for (sw_value v = 0; v < g->n_values; v++) {
+                if (pass == 0 && g->values[v].is_pack) {
+                    SW_TRY(place_pack(plan, &g->values[v]));
+                } else if (pass == 1 && sw_value_is_packed(g, v)) {
+                    place_member(plan, g, v);
+                }
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* Lists v, once for all programs that know the name. */
+static sw_status list(struct sw_plan *plan, const struct sw_graph *g, sw_value v)
+{
+    const struct sw_value_info *info = &g->values[v];
+    const bool packed = sw_value_is_packed(g, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
         if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
             return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
                            info->name);
         }
-        return SW_OK;
+        return (known->packed_bytes > 0) == packed
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its place",
+                             info->name);
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
     *item = (struct sw_persistent){
@@ -77,6 +155,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_graph *g,
         .first = sw_value_is_slice(info) ? info->first : 0,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
+        .packed_bytes = packed ? sw_value_storage_bytes(info) : 0, /* until it is placed */
     };
     item->slot_bytes =
         info->out_of_place && item->tier == SW_TIER_DISK ? sw_persistent_taken(item) : 0;
@@ -89,7 +168,7 @@ static void place(struct sw_plan *plan, bool small)
         struct sw_persistent *item = &plan->persistent[i];
         size_t *end =
             item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
-        if (is_small(item) == small) {
+        if (is_small(item) == small && item->packed_bytes == 0) {
             item->offset = *end;
             *end += sw_persistent_taken(item) + item->slot_bytes;
         }
@@ -98,30 +177,34 @@ static void place(struct sw_plan *plan, bool small)
 
 static sw_status place_persistent(struct sw_plan *plan)
 {
-    size_t most = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
+    size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_graph *g = plan->programs[i].graph;
         for (sw_value v = 0; v < g->n_values; v++) {
-            most += is_persistent(&g->values[v]);
+            most += is_persistent(g, v);
+            most_packs += g->values[v].is_pack;
             align = g->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
         }
     }
     plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
     SW_TRY_ALLOC(plan->persistent, "the plan");
+    plan->packs = sw_alloc_zero("plan", most_packs, sizeof *plan->packs);
+    SW_TRY_ALLOC(plan->packs, "the plan");
     /* Parameters first: the part that every program of this model shares stays together. */
     for (int role = 0; role < 2; role++) {
         for (int i = 0; i < plan->n_programs; i++) {
             const struct sw_graph *g = plan->programs[i].graph;
             for (sw_value v = 0; v < g->n_values; v++) {
-                const struct sw_value_info *info = &g->values[v];
-                if (is_persistent(info) && (info->role == SW_ROLE_PARAM) == (role == 0)) {
-                    SW_TRY(list(plan, g, info));
+                const bool is_param = g->values[v].role == SW_ROLE_PARAM;
+                if (is_persistent(g, v) && is_param == (role == 0)) {
+                    SW_TRY(list(plan, g, v));
                 }
             }
         }
     }
     place(plan, false);
     place(plan, true);
+    SW_TRY(place_packs(plan));
     plan->persistent_bytes = sw_round_up(plan->persistent_bytes, align);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
@@ -134,6 +217,25 @@ static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
     return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_away[tier];
 }
 
+/* Of a parameter, a state or a pack. */
+static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_value_info *info)
+{
+    if (info->is_pack) {
+        const struct sw_packed *pack = find_pack(plan, info->name);
+        return (struct sw_buffer){.tier = SW_TIER_DISK,
+                                  .persistent = true,
+                                  .offset = pack->offset,
+                                  .bytes = pack->bytes,
+                                  .slot_bytes = pack->slot_bytes};
+    }
+    const struct sw_persistent *item = sw_plan_find(plan, info->name);
+    return (struct sw_buffer){.tier = item->tier,
+                              .persistent = true,
+                              .offset = item->offset,
+                              .bytes = sw_persistent_taken(item),
+                              .slot_bytes = item->slot_bytes};
+}
+
 static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_graph *g = program->graph;
@@ -144,18 +246,11 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
     SW_TRY_ALLOC(program->buffer_of, "the plan");
     for (sw_value v = 0; v < g->n_values; v++) {
         program->buffer_of[v] = -1;
-        if (is_persistent(&g->values[v])) {
-            const struct sw_persistent *item = sw_plan_find(plan, g->values[v].name);
+        if (is_placed(&g->values[v])) {
             program->buffer_of[v] = program->n_buffers;
-            program->buffers[program->n_buffers++] = (struct sw_buffer){
-                .value = v,
-                .tier = item->tier,
-                .persistent = true,
-                .offset = item->offset,
-                .bytes = sw_persistent_taken(item),
-                .last = program->n_instrs,
-                .slot_bytes = item->slot_bytes,
-            };
+            program->buffers[program->n_buffers] = placed_buffer(plan, &g->values[v]);
+            program->buffers[program->n_buffers].value = v;
+            program->buffers[program->n_buffers++].last = program->n_instrs;
         }
     }
     SW_TRY(sw_pass_memory(program));
@@ -385,8 +480,10 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
 {
     size_t transient = 0;
     sw_free(plan->persistent);
+    sw_free(plan->packs);
     plan->persistent = NULL;
-    plan->n_persistent = 0;
+    plan->packs = NULL;
+    plan->n_persistent = plan->n_packs = 0;
     plan->persistent_bytes = 0;
     plan->tier_bytes[SW_TIER_HOST] = plan->tier_bytes[SW_TIER_DISK] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
@@ -565,6 +662,7 @@ void sw_plan_close(struct sw_plan *plan)
     }
     sw_free(plan->programs);
     sw_free(plan->persistent);
+    sw_free(plan->packs);
     sw_free(plan->tiled);
     sw_free(plan);
 }

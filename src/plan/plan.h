@@ -97,6 +97,13 @@ struct sw_persistent {
     size_t offset, bytes; /* in the tier's arena */
     size_t
         slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
+    size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
+};
+
+/* Small tensors of the disk that are loaded and stored together: one place for all programs. */
+struct sw_packed {
+    const char *name;                 /* borrowed from a graph */
+    size_t offset, bytes, slot_bytes; /* of the disk; see struct sw_persistent */
 };
 
 /* A parameter that ops use by tiles of so many rows; the last one may have less. */
@@ -111,6 +118,8 @@ struct sw_plan {
     int n_programs;
     struct sw_persistent *persistent;
     int32_t n_persistent;
+    struct sw_packed *packs;
+    int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
     size_t persistent_bytes;               /* of the device's tier */
@@ -185,6 +194,9 @@ void sw_plan_close(struct sw_plan *plan);
  * two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every instruction. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
 
+/* Of its packs alone: part of the above. */
+sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
+
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
@@ -237,6 +249,12 @@ int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
  * update. first: the graph of the plan's first program, which has chosen for all; NULL = this is it. */
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
                         const struct sw_plan_options *options);
+/* Small parameters and states of the disk become parts of packs, as in `first` where there is one. Once tiers are
+ * chosen. false: out of memory */
+bool sw_pack_small(struct sw_graph *g, const struct sw_graph *first,
+                   const struct sw_plan_options *options);
+/* A parameter or a state that lies in a pack. */
+bool sw_value_is_packed(const struct sw_graph *g, sw_value v);
 /* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */

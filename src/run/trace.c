@@ -209,8 +209,9 @@ static const char *tensor_of(const struct sw_graph *g, const struct sw_op *op)
         if (info->name && info->role != SW_ROLE_INPUT) {
             return info->name;
         }
-        if (info->param >= 0 && g->values[info->param].name) {
-            return g->values[info->param].name;
+        const sw_value param = info->param >= 0 ? info->param : g->values[v].param;
+        if (param >= 0 && g->values[param].name) {
+            return g->values[param].name;
         }
     }
     return NULL;
