@@ -10,6 +10,8 @@
 
 #include "plan/plan.h"
 
+enum { HAS_TO_STAY = -1 };
+
 struct pass {
     struct sw_graph *g;
     const struct sw_graph *first;
@@ -23,6 +25,7 @@ struct pass {
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
     sw_value *away;      /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+    int *read_in;        /* [n_values] the latest segment in which a transient is read; see find_readers */
     int32_t *update_of;  /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
@@ -106,12 +109,11 @@ static bool reads_late(const struct pass *p, int32_t i, sw_value v)
            p->n_before[i] > p->n_before[info->producer + 1];
 }
 
-/* Where a transient waits for a later segment. What others lie in, or are read from outside, stays. */
+/* Where a transient waits for a later segment. What is read from outside stays. */
 static enum sw_tier waits_on(const struct pass *p, sw_value v)
 {
     enum { SMALL = 256 }; /* bytes that are not worth a transfer */
-    const struct sw_graph *g = p->g;
-    const struct sw_value_info *info = &g->values[v];
+    const struct sw_value_info *info = &p->g->values[v];
     if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
@@ -120,30 +122,39 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
         sw_value_bytes(info) < SMALL || !info->contiguous) {
         return SW_TIER_DEVICE;
     }
-    const enum sw_segment made = segment_of(&g->ops[info->producer]);
-    enum sw_segment read = made;
-    for (int32_t i = info->producer + 1; i < g->n_ops; i++) {
+    return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
+           : p->read_in[v] == SW_SEGMENT_BACKWARD ? p->options->activations_tier
+                                                  : SW_TIER_DEVICE;
+}
+
+/* What others lie in, or what a later segment reads as something else than it is, does not wait elsewhere. */
+static void find_readers(struct pass *p)
+{
+    const struct sw_graph *g = p->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
         for (int k = 0; !op->removed && k < op->n_in; k++) {
-            if (op->in[k] == v && segment_of(op) > made) {
-                if (op->kind == SW_OP_VIEW || sw_op_is_collective(op->kind)) {
-                    return SW_TIER_DEVICE;
-                }
-                read = segment_of(op);
+            const sw_value v = op->in[k];
+            const int32_t producer = v < 0 ? -1 : g->values[v].producer;
+            if (producer < 0 || p->read_in[v] == HAS_TO_STAY) {
+                continue;
             }
-            if (op->in[k] == v && op->kind != SW_OP_VIEW && reads_late(p, i, v)) {
-                read = SW_SEGMENT_UPDATE;
+            const bool later = segment_of(op) > segment_of(&g->ops[producer]);
+            const bool view = op->kind == SW_OP_VIEW;
+            if (later && (view || sw_op_is_collective(op->kind))) {
+                p->read_in[v] = HAS_TO_STAY;
+            } else if (!view && reads_late(p, i, v)) {
+                p->read_in[v] = SW_SEGMENT_UPDATE;
+            } else if (later) {
+                p->read_in[v] = (int)segment_of(op);
             }
         }
     }
-    for (sw_value w = 0; w < p->n_values; w++) {
-        if (g->values[w].base == v) {
-            return SW_TIER_DEVICE;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (g->values[v].base >= 0) {
+            p->read_in[g->values[v].base] = HAS_TO_STAY;
         }
     }
-    return read == SW_SEGMENT_UPDATE     ? p->grads_tier
-           : read == SW_SEGMENT_BACKWARD ? p->options->activations_tier
-                                         : SW_TIER_DEVICE;
 }
 
 /* A place for it elsewhere; the value's version there, once it is stored. */
@@ -765,11 +776,13 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     p.when = sw_alloc("plan", n * sizeof *p.when);
     p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
     p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
+    p.read_in = sw_alloc("plan", n * sizeof *p.read_in);
     bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.home &&
-                p.when && p.n_before && p.update_of;
+                p.when && p.n_before && p.update_of && p.read_in;
     for (size_t v = 0; good && v < n; v++) {
         p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
         p.update_of[v] = -1;
+        p.read_in[v] = SW_SEGMENT_FORWARD;
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
@@ -780,6 +793,9 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
             op->attrs.update.n_states > 0) {
             p.update_of[sw_graph_root(g, op->in[0])] = i;
         }
+    }
+    if (good) {
+        find_readers(&p);
     }
     good = good && choose_places(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
@@ -795,6 +811,7 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     sw_free(p.place);
     sw_free(p.away);
     sw_free(p.update_of);
+    sw_free(p.read_in);
     sw_free(p.home);
     sw_free(p.when);
     sw_free(p.n_before);
