@@ -25,8 +25,8 @@ struct pass {
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
     sw_value *away;      /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
-    int *read_in;        /* [n_values] the latest segment in which a transient is read; see find_readers */
-    int32_t *update_of;  /* [n_values] by parameter, the op that begins its update; -1 = none */
+    int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
+    int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
@@ -491,9 +491,21 @@ static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack
 
 /* ---- operands ---- */
 
-/* An update writes the whole of an fp16 copy, which comes from its master. */
+/* The first term of a sum over micro-batches is written over what was there. */
+static bool begins_sum(const struct pass *p, const struct sw_op *op, int k)
+{
+    const struct sw_plan_options *o = p->options;
+    const bool one_round = o->vertical || o->micro_batches <= (o->ranks > 1 ? o->ranks : 1);
+    return (op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE) && k == 0 &&
+           (op->attrs.n > 0 || (op->micro == 0 && one_round));
+}
+
+/* So is an fp16 copy by its update: it comes from its master. */
 static bool is_all_written(const struct pass *p, const struct sw_op *op, int k, sw_value what)
 {
+    if (begins_sum(p, op, k)) {
+        return true;
+    }
     return op->kind == SW_OP_UPDATE && k == 0 && p->g->values[op->in[k]].dtype == SW_F16 &&
            (!p->g->values[what].is_pack || is_written_whole(p, op, what));
 }

@@ -344,6 +344,32 @@ static void states_are_read_in_segments_before(void **state)
     }
 }
 
+/* A sum that lies elsewhere is loaded for every term but the first. */
+static void first_terms_load_no_sum(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sw_plan_options o = options();
+        o.ranks = way & 1 ? 2 : 1;
+        o.stage = 3;
+        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
+        o.micro_batches = way & 2 ? 3 * o.ranks : 2;
+        o.vertical = way & 4;
+        struct sw_plan *plan = plan_tower(2, &o);
+        const struct sw_program *p = &plan->programs[0];
+        int loads = 0, sums = 0;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            const struct sw_op *op = &p->graph->ops[p->instrs[i].op];
+            const bool loaded = op->kind == SW_OP_LOAD && op->phase == SW_PHASE_BACKWARD;
+            loads += loaded && p->graph->values[op->in[0]].is_gradient_sum;
+            sums += op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE;
+        }
+        const int m = o.micro_batches / o.ranks;
+        assert_int_equal(loads, m == 1 ? 0 : o.vertical ? 0 : sums);
+        sw_plan_close(plan);
+    }
+}
+
 /* Rows left out. */
 static int64_t loaded(const struct sw_plan *plan, int64_t rounds)
 {
@@ -675,6 +701,7 @@ int main(void)
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
         cmocka_unit_test(states_are_read_in_segments_before),
+        cmocka_unit_test(first_terms_load_no_sum),
         cmocka_unit_test(unsupported_op_is_named),
         cmocka_unit_test(vertical_moves_parameters_once),
         cmocka_unit_test(vertical_keeps_the_order_of_sums),
