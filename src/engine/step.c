@@ -48,6 +48,7 @@ static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
         return give_up(e, st);
     }
     e->failed = true;
+    sw_executor_hold_faults(e->executor, false);
     if (changed && sw_engine_writes_in_place(e)) {
         snprintf(message, sizeof message, "%s", sw_error_message());
         return SW_FAIL(st,
@@ -58,13 +59,11 @@ static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
     return st;
 }
 
+/* Transfers may be under way between two segments: faults are held back from the first to the update. */
 static sw_status run(struct sw_engine *e, enum sw_segment segment, bool idle)
 {
     sw_executor_hold_faults(e->executor, e->ranks > 1 && e->plan->two_places);
-    const sw_status st =
-        (idle ? sw_executor_run_idle : sw_executor_run)(e->executor, e->programs.train, segment);
-    sw_executor_hold_faults(e->executor, false);
-    return st;
+    return (idle ? sw_executor_run_idle : sw_executor_run)(e->executor, e->programs.train, segment);
 }
 
 /* ---- the parts of a step ---- */
@@ -117,6 +116,11 @@ static void set_round(struct sw_engine *e, int64_t j)
     sw_executor_set_active(ex, row, (int)sw_min_i64(left, e->ranks));
 }
 
+static bool is_last(const struct sw_engine *e, int64_t round)
+{
+    return e->trains && round == e->rounds - 1;
+}
+
 static sw_status read_loss(struct sw_engine *e, int64_t j)
 {
     const sw_value *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
@@ -140,6 +144,7 @@ static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, doub
     }
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
     set_round(e, e->n_forward);
+    sw_executor_set_boundary(e->executor, is_last(e, e->n_forward));
     const sw_status st = run(e, SW_SEGMENT_FORWARD, false);
     if (st < 0) {
         return broke(e, st, false);
@@ -212,15 +217,12 @@ static sw_status reach_boundary(struct sw_engine *e)
 {
     SW_TRY(total_losses(e));
     set_boundary(e);
-    sw_executor_set_boundary(e->executor, true);
     return SW_OK;
 }
 
 static sw_status run_backward(struct sw_engine *e)
 {
-    const bool last = e->trains && e->n_backward == e->rounds - 1;
-    sw_executor_set_boundary(e->executor, false);
-    if (last && e->plan->boundary_in_backward) {
+    if (is_last(e, e->n_backward) && e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
     return run(e, SW_SEGMENT_BACKWARD, false);
@@ -257,6 +259,7 @@ static sw_status run_vertical(struct sw_engine *e)
     for (int64_t j = 0; j < e->rounds; j++) {
         set_round(e, j);
     }
+    sw_executor_set_boundary(e->executor, e->trains);
     SW_TRY(run(e, SW_SEGMENT_FORWARD, false));
     for (int64_t j = 0; j < e->local; j++) {
         SW_TRY(read_loss(e, j));
@@ -289,6 +292,7 @@ static sw_status idle_round(struct sw_engine *e)
         return SW_OK;
     }
     set_round(e, e->rounds - 1);
+    sw_executor_set_boundary(e->executor, true);
     SW_TRY(run(e, SW_SEGMENT_FORWARD, true));
     if (e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
@@ -309,6 +313,7 @@ static sw_status run_update(struct sw_engine *e)
 static sw_status settle(struct sw_engine *e)
 {
     const struct sw_program *program = &e->plan->programs[e->programs.train];
+    sw_executor_hold_faults(e->executor, false);
     if (e->ranks > 1) {
         const sw_status st =
             sw_engine_agree(e, sw_executor_fault(e->executor), "the end of a step");

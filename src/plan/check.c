@@ -48,10 +48,37 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
     return SW_OK;
 }
 
+/* Loads may run for nothing; what else a step, or a micro-step, leaves out is left out here, and a skip is asked for
+ * when it is known. finished: the norm of the step is. */
+static sw_status check_when(const struct check *c, int32_t i, bool *finished)
+{
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_op *op = &c->program->graph->ops[instr->op];
+    const bool early = op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE;
+    if ((early || op->in_backward) && !instr->last_only) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) is of the update and runs in every micro-step", i,
+                       sw_op_name(op));
+    }
+    if (op->unless_skipped && !instr->unless_skipped && op->kind != SW_OP_LOAD) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) runs in a skipped step, too", i,
+                       sw_op_name(op));
+    }
+    if (instr->unless_skipped && !instr->last_only && !*finished) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) asks whether the step is skipped before it is "
+                       "known",
+                       i, sw_op_name(op));
+    }
+    *finished = *finished || op->kind == SW_OP_STATS_FINISH;
+    return SW_OK;
+}
+
 static sw_status check_order(struct check *c)
 {
     const struct sw_program *program = c->program;
     const struct sw_graph *g = program->graph;
+    bool finished = false;
     for (sw_value v = 0; v < g->n_values; v++) {
         c->written[v] = -1;
         c->newest[v] = v;
@@ -71,6 +98,7 @@ static sw_status check_order(struct check *c)
         if (i > 0 && program->instrs[i].segment < program->instrs[i - 1].segment) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
+        SW_TRY(check_when(c, i, &finished));
         for (int w = 0; w < SW_QUEUE_COUNT; w++) {
             if (program->instrs[i].waits[w] >= i) {
                 return SW_FAIL(SW_E_ARG, "plan: instruction %d waits for a later one", i);
@@ -116,10 +144,10 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *
-        last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none in this segment, .. */
-    int32_t *latest_op;            /* .. and the latest op of the graph among them */
-    int32_t *before;               /* [n_instrs] the transfer of the same root before this one */
+    int32_t *last_transfer;        /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
+    int32_t *next_known;           /* .. the first that was not yet known to be complete, .. */
+    int32_t *latest_op;            /* .. and the latest op of the graph among those before that */
+    int32_t *before, *behind;      /* [n_instrs] the transfers of the same root next to this one */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -140,6 +168,33 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
     return SW_OK;
 }
 
+/* How far back instruction i has to look: transfers of `home` that are complete, and come before it in the graph, cannot
+ * be wrong. Each is passed once. */
+static int32_t find_known(const struct check *c, const struct beside *b, int32_t i, sw_value home)
+{
+    const struct sw_program *program = c->program;
+    const int32_t known = sw_clocks_known(&b->clocks, program->graph->values[home].tier);
+    int32_t *next = &b->next_known[home], *latest = &b->latest_op[home];
+    for (; *next >= 0 && *next <= known; *next = b->behind[*next]) {
+        *latest = program->instrs[*next].op > *latest ? program->instrs[*next].op : *latest;
+    }
+    return *latest < program->instrs[i].op ? known : -1;
+}
+
+/* Instruction i is the latest transfer of `home`. */
+static void note_transfer(const struct beside *b, int32_t i, sw_value home)
+{
+    b->before[i] = b->last_transfer[home];
+    b->behind[i] = -1;
+    if (b->before[i] >= 0) {
+        b->behind[b->before[i]] = i;
+    }
+    if (b->next_known[home] < 0) {
+        b->next_known[home] = i;
+    }
+    b->last_transfer[home] = i;
+}
+
 /* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in, and do not meet. */
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
@@ -147,12 +202,8 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_graph *g = program->graph;
     const struct sw_op *op = &g->ops[program->instrs[i].op];
     const sw_value home = sw_graph_root(g, op->in[0]);
-    /* those that are complete, and come before in the graph, cannot be wrong */
-    const bool in_order = b->latest_op[home] < program->instrs[i].op;
-    const int32_t known = in_order ? sw_clocks_known(&b->clocks, g->values[home].tier) : -1;
-    b->latest_op[home] = in_order ? program->instrs[i].op : b->latest_op[home];
-    b->before[i] = b->last_transfer[home];
-    b->last_transfer[home] = i;
+    const int32_t known = find_known(c, b, i, home);
+    note_transfer(b, i, home);
     for (int32_t j = b->before[i]; j > known; j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
         const struct sw_op *before = &g->ops[other->op];
@@ -198,18 +249,18 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     return SW_OK;
 }
 
-static sw_status check_segment(const struct check *c, struct beside *b, int32_t begin, int32_t end)
+static sw_status check_queues(const struct check *c, struct beside *b)
 {
     const struct sw_program *program = c->program;
+    const int32_t end = program->n_instrs;
     int32_t known[SW_QUEUE_COUNT];
-    sw_clocks_begin(&b->clocks, begin);
     for (sw_value v = 0; v < program->graph->n_values; v++) {
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = begin - 1;
+            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = -1;
         }
-        b->last_transfer[v] = b->latest_op[v] = -1;
+        b->last_transfer[v] = b->next_known[v] = b->latest_op[v] = -1;
     }
-    for (int32_t i = begin; i < end; i++) {
+    for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
@@ -231,7 +282,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
             }
         }
     }
-    for (int32_t i = begin; i < end; i++) { /* the rest is waited for at the end */
+    for (int32_t i = 0; i < end; i++) { /* the rest is waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
             SW_TRY(check_under_way(c, i, end - 1));
@@ -244,22 +295,25 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
 static sw_status check_overlap(const struct check *c)
 {
     const size_t n = (size_t)c->program->graph->n_values + 1;
+    const size_t n_instrs = (size_t)c->program->n_instrs + 1;
     struct beside b = {.touched = sw_alloc("plan", n * sizeof *b.touched),
                        .last_transfer = sw_alloc("plan", n * sizeof *b.last_transfer),
+                       .next_known = sw_alloc("plan", n * sizeof *b.next_known),
                        .latest_op = sw_alloc("plan", n * sizeof *b.latest_op),
-                       .before =
-                           sw_alloc("plan", ((size_t)c->program->n_instrs + 1) * sizeof *b.before)};
-    const bool good = b.touched && b.last_transfer && b.latest_op && b.before;
+                       .before = sw_alloc("plan", n_instrs * sizeof *b.before),
+                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind)};
+    const bool good =
+        b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
-    for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
-        st = check_segment(c, &b, c->program->segment_first[s], c->program->segment_first[s + 1]);
-    }
+    st = st < 0 ? st : check_queues(c, &b);
     sw_clocks_close(&b.clocks);
     sw_free(b.touched);
     sw_free(b.last_transfer);
+    sw_free(b.next_known);
     sw_free(b.latest_op);
     sw_free(b.before);
+    sw_free(b.behind);
     return st;
 }
 
@@ -432,6 +486,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = sw_plan_check_places(c.program);
+        }
+        if (st == SW_OK) {
+            st = sw_plan_check_packs(plan, c.program);
         }
         sw_free(c.written);
         sw_free(c.newest);

@@ -23,6 +23,7 @@ struct pass {
     int32_t n_out;
     bool *ahead;     /* [n_instrs] a gather that may start early */
     bool *emitted;   /* [n_instrs] */
+    int32_t next;    /* no gather before it is still to start early */
     int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
     int64_t outstanding;
     /* held back, to leave together */
@@ -151,6 +152,11 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
 {
     int32_t members[256], n = 0;
     int64_t elems = 0;
+    from = from > p->next ? from : p->next;
+    while (from < end && (!p->ahead[from] || p->emitted[from])) {
+        from++;
+    }
+    p->next = from;
     for (int32_t i = from; i < end && n < (int32_t)SW_LEN(members);) {
         while (i < end && (!p->ahead[i] || p->emitted[i])) {
             i++;
@@ -251,6 +257,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                              ? sw_min_i64(p->options->prefetch_elems, p->options->max_live_elems)
                              : 0;
     p->outstanding = 0;
+    p->next = begin;
     for (int32_t i = begin; i < end; i++) {
         p->ahead[i] = may_start_early(p, begin, i);
     }

@@ -12,7 +12,7 @@
 #include "support/test.h"
 
 enum { B = 2, T = 5, V = 31, STEPS = 3, MOST_RANKS = 2, MOST_ELEMS = 1 << 14, MOST_K = 4 };
-enum { MOST_TRANSFERS = 30000 };
+enum { MOST_TRANSFERS = 30000, BLOCKS = 8 * 4096 };
 static const double deadline_s = 120;
 
 static const char model_json[] =
@@ -285,29 +285,29 @@ static int meet(const struct way *way, bool two_places)
 
 // clang-format off
 static const struct way ways[] = {
-    {bf16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
-    {bf16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
-    {fp32, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 53},
-    {fp32, "0.5", "AdamW", "horizontal", "nvme", "", true, 1, 2, 53},
-    {fp16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 53},
-    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 53},
-    {bf16, "0",   "AdamW", "vertical",   "nvme", "", false, 1, 3, 53},
-    {fp16, "0.5", "AdamW", "vertical",   "nvme", "", false, 1, 3, 53},
-    {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 53},
+    {bf16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 2, 23},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 23},
+    {fp32, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 23},
+    {fp32, "0.5", "AdamW", "horizontal", "nvme", "", true, 1, 2, 23},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", "", false, 1, 1, 23},
+    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 1, 2, 23},
+    {bf16, "0",   "AdamW", "vertical",   "nvme", "", false, 1, 3, 23},
+    {fp16, "0.5", "AdamW", "vertical",   "nvme", "", false, 1, 3, 23},
+    {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 23},
     /* sums of gradients on the disk; then a cache in host memory; then parameters on the device */
-    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", false, 1, 2, 53},
-    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 61},
-    {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 61},
-    {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 61},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", false, 1, 2, 23},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 23},
+    {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 23},
+    {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 23},
 };
 static const struct way of_ranks[] = {
-    {bf16, "0",   "AdamW", "horizontal", "nvme", "", true, 2, 3, 173},
-    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 2, 4, 131},
-    {fp32, "0.5", "Lamb",  "vertical",   "nvme", "", false, 2, 3, 131},
+    {bf16, "0",   "AdamW", "horizontal", "nvme", "", true, 2, 3, 47},
+    {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 2, 4, 47},
+    {fp32, "0.5", "Lamb",  "vertical",   "nvme", "", false, 2, 3, 47},
 };
 static const struct way in_place[] = {
-    {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 41},
-    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 41},
+    {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 17},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 17},
 };
 // clang-format on
 
@@ -376,7 +376,7 @@ static void the_budget_decides(void **state)
         assert_int_equal(plan(&way, &two_places, &one, text, sizeof text), SW_OK);
         assert_false(two_places);
         assert_non_null(strstr(text, "updates are written in place"));
-        assert_true(two > one && two <= 2 * one);
+        assert_true(two > one && two <= 2 * one + BLOCKS); /* packs may be others */
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two);
         assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_OK);
         assert_true(two_places && disk == two);

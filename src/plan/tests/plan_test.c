@@ -285,6 +285,91 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
+/* Of the update: loads in a segment before its own, and those there that any micro-step would run. */
+static int early_loads(const struct sw_program *program, enum sw_segment segment)
+{
+    int n = 0;
+    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
+         i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        const bool early = op->kind == SW_OP_LOAD && op->phase == SW_PHASE_UPDATE;
+        n += early;
+        assert_true(!early || program->instrs[i].last_only);
+        assert_true(!early || !program->instrs[i].unless_skipped);
+    }
+    return n;
+}
+
+/* States are read during forward, as far as they may; without clipping their update is within backward, with it behind
+ * the norm. What is left out of some micro-steps stays left out. */
+static void states_are_read_in_segments_before(void **state)
+{
+    (void)state;
+    for (int clip = 0; clip <= 1; clip++) {
+        struct sw_plan_options o = options();
+        o.clip = clip;
+        o.micro_batches = 3;
+        o.stage = 3;
+        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_DISK;
+        struct sw_plan *plan = plan_tower(4, &o);
+        struct sw_program *p = &plan->programs[0];
+        assert_int_equal(early_loads(p, SW_SEGMENT_FORWARD), 0);
+        sw_plan_close(plan);
+
+        o.transfer_bytes = 1 << 20; /* more than there is */
+        plan = plan_tower(4, &o);
+        p = &plan->programs[0];
+        assert_true(early_loads(p, SW_SEGMENT_FORWARD) > 0);
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            struct sw_instr *instr = &p->instrs[i];
+            const struct sw_instr before = *instr;
+            if (before.last_only) {
+                instr->last_only = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
+            if (before.unless_skipped && p->graph->ops[before.op].kind != SW_OP_LOAD) {
+                instr->unless_skipped = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
+            if (before.segment == SW_SEGMENT_FORWARD) {
+                instr->unless_skipped = true; /* nobody knows yet */
+                assert_true(sw_plan_check(plan, &o) < 0 || before.last_only);
+                *instr = before;
+            }
+        }
+        assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+        sw_plan_close(plan);
+    }
+}
+
+/* A sum that lies elsewhere is loaded for every term but the first. */
+static void first_terms_load_no_sum(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sw_plan_options o = options();
+        o.ranks = way & 1 ? 2 : 1;
+        o.stage = 3;
+        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
+        o.micro_batches = way & 2 ? 3 * o.ranks : 2;
+        o.vertical = way & 4;
+        struct sw_plan *plan = plan_tower(2, &o);
+        const struct sw_program *p = &plan->programs[0];
+        int loads = 0, sums = 0;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            const struct sw_op *op = &p->graph->ops[p->instrs[i].op];
+            const bool loaded = op->kind == SW_OP_LOAD && op->phase == SW_PHASE_BACKWARD;
+            loads += loaded && p->graph->values[op->in[0]].is_gradient_sum;
+            sums += op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE;
+        }
+        const int m = o.micro_batches / o.ranks;
+        assert_int_equal(loads, m == 1 ? 0 : o.vertical ? 0 : sums);
+        sw_plan_close(plan);
+    }
+}
+
 /* Rows left out. */
 static int64_t loaded(const struct sw_plan *plan, int64_t rounds)
 {
@@ -534,6 +619,61 @@ static void tiles_bound_what_is_on_the_device(void **state)
     }
 }
 
+/* One layer h -> 4h -> h on 16 tokens, as bench/wide.c has it. */
+static struct sw_graph *one_layer(int64_t h)
+{
+    const struct sw_graph_options graph = {
+        .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    const sw_value table = sw_param(g, "table", SW_SHAPE(64, h), init);
+    sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(1, 16)), -1);
+    sw_scope_push_block(g, "layer");
+    const sw_value up = sw_param(g, "up", SW_SHAPE(h, 4 * h), init);
+    const sw_value down = sw_param(g, "down", SW_SHAPE(4 * h, h), init);
+    const sw_value y = sw_act(g, sw_linear(g, x, up, SW_NO_VALUE, true), SW_ACT_GELU);
+    x = sw_add(g, x, sw_linear(g, y, down, SW_NO_VALUE, true));
+    sw_scope_pop(g);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 16)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+/* With so many sixteenths of the bytes that a matrix and its gradient take by tiles, 16 h^2 / tiles. */
+static sw_status plan_one_layer(int64_t h, int64_t tiles, size_t sixteenths)
+{
+    const size_t formula = (size_t)(16 * h * h / tiles);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, one_layer(h)};
+    struct sw_plan_options o = options();
+    struct sw_plan *plan = NULL;
+    o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
+    o.update_elems = sw_min_i64(h * h / 256, 1 << 21);
+    o.transfer_bytes = 1 << 24;
+    o.tile_bytes = formula / 2;
+    o.budget[SW_TIER_DEVICE] = formula / 16 * sixteenths;
+    SW_TRY(sw_plan_open(&spec, 1, &o, &plan));
+    assert_int_equal(plan->n_tiled, tiles > 1 ? 2 : 0);
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        assert_int_equal(plan->tiled[i].n_tiles, tiles);
+        assert_int_equal(plan->tiled[i].bytes, formula / 2);
+    }
+    sw_plan_close(plan);
+    return SW_OK;
+}
+
+static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
+{
+    (void)state;
+    for (int64_t tiles = 1; tiles <= 16; tiles *= 2) {
+        assert_int_equal(plan_one_layer(16384, tiles, 15), SW_E_NOMEM);
+        assert_int_equal(plan_one_layer(16384, tiles, 17), SW_OK);
+    }
+    assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
+}
+
 static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
@@ -560,6 +700,8 @@ int main(void)
         cmocka_unit_test(programs_share_parameters_and_overlay_transients),
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
+        cmocka_unit_test(states_are_read_in_segments_before),
+        cmocka_unit_test(first_terms_load_no_sum),
         cmocka_unit_test(unsupported_op_is_named),
         cmocka_unit_test(vertical_moves_parameters_once),
         cmocka_unit_test(vertical_keeps_the_order_of_sums),
@@ -567,6 +709,7 @@ int main(void)
         cmocka_unit_test(prints_what_runs),
         cmocka_unit_test(survives_lack_of_memory),
         cmocka_unit_test(tiles_bound_what_is_on_the_device),
+        cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
         cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
