@@ -86,6 +86,7 @@ struct sw_engine {
     double
         lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
     bool failed;     /* a step broke in the middle: state is not to be trusted */
+    bool mend;       /* the step before was given up */
     bool one_place;  /* some rank has no room for two, see sw_plan_options */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };

@@ -17,26 +17,15 @@ bool sw_engine_writes_in_place(const struct sw_engine *e)
 
 /* ---- steps that fail ---- */
 
-/* The place on disk of a sum that was not written counts as empty, and the next step reads it, if only to forget it. */
-static sw_status empty_sums(struct sw_engine *e)
-{
-    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        const struct sw_persistent *item = &e->plan->persistent[i];
-        if (item->is_gradient_sum && item->tier == SW_TIER_DISK) {
-            SW_TRY(sw_executor_zero(e->executor, item));
-        }
-    }
-    return SW_OK;
-}
-
 /* Nothing that counts has changed: the next micro-batch begins a step. */
 static sw_status give_up(struct sw_engine *e, sw_status st)
 {
     char message[1024];
     snprintf(message, sizeof message, "%s", sw_error_message());
+    sw_executor_hold_faults(e->executor, false);
     sw_executor_forget_fault(e->executor);
     e->n_forward = e->n_backward = 0;
-    e->failed = sw_engine_agree(e, empty_sums(e), "giving up a step") < 0;
+    e->mend = true;
     return SW_FAIL(st, "%s", message);
 }
 
@@ -63,6 +52,10 @@ static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
 static sw_status run(struct sw_engine *e, enum sw_segment segment, bool idle)
 {
     sw_executor_hold_faults(e->executor, e->ranks > 1 && e->plan->two_places);
+    if (e->mend) {
+        SW_TRY(sw_executor_mend(e->executor));
+        e->mend = false;
+    }
     return (idle ? sw_executor_run_idle : sw_executor_run)(e->executor, e->programs.train, segment);
 }
 

@@ -34,7 +34,7 @@ struct flight {                       /* a transfer that is begun */
 };
 
 struct held { /* what the queues' threads met of the disk */
-    bool on;
+    atomic_bool on;
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
@@ -460,7 +460,7 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
 
 void sw_executor_hold_faults(struct sw_executor *ex, bool on)
 {
-    ex->fault.on = on;
+    atomic_store(&ex->fault.on, on);
 }
 
 sw_status sw_executor_fault(struct sw_executor *ex)
@@ -476,7 +476,7 @@ void sw_executor_forget_fault(struct sw_executor *ex)
 
 static sw_status hold(struct sw_executor *ex, sw_status st)
 {
-    if (st >= 0 || !ex->fault.on) {
+    if (st >= 0 || !atomic_load(&ex->fault.on)) {
         return st;
     }
     pthread_mutex_lock(&ex->fault.lock);
@@ -491,7 +491,7 @@ static sw_status hold(struct sw_executor *ex, sw_status st)
 static bool goes_without(const struct sw_executor *ex, enum sw_tier tier)
 {
     return ex->options.no_transfers ||
-           (tier == SW_TIER_DISK && ex->fault.on && atomic_load(&ex->fault.st) < 0);
+           (tier == SW_TIER_DISK && atomic_load(&ex->fault.on) && atomic_load(&ex->fault.st) < 0);
 }
 
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
@@ -900,6 +900,26 @@ static sw_status zero_tails(struct sw_executor *ex, const struct sw_persistent *
     const size_t end = item->offset + item->bytes;
     SW_TRY(sw_swap_zero(ex->swap, end, tail));
     return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, end + item->slot_bytes, tail) : SW_OK;
+}
+
+static sw_status mend(struct sw_executor *ex, const struct sw_persistent *item)
+{
+    const size_t tail = sw_persistent_taken(item) - item->bytes;
+    const size_t other = item->offset + item->slot_bytes * (size_t)(1 - ex->slot);
+    if (item->is_gradient_sum) {
+        return sw_executor_zero(ex, item);
+    }
+    return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, other + item->bytes, tail) : SW_OK;
+}
+
+sw_status sw_executor_mend(struct sw_executor *ex)
+{
+    sw_status st = drain(ex, 0, 0);
+    for (int32_t i = 0; i < ex->plan->n_persistent && st >= 0; i++) {
+        const struct sw_persistent *item = &ex->plan->persistent[i];
+        st = item->tier == SW_TIER_DISK ? mend(ex, item) : SW_OK;
+    }
+    return hold(ex, st);
 }
 
 sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,

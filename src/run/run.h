@@ -51,6 +51,9 @@ void sw_executor_commit(struct sw_executor *ex);
 /* On: a transfer of the disk that fails does not end the run, and those behind it are left out: the other ranks still get
  * what they wait for, though it means nothing, and all of them can end the step together. */
 void sw_executor_hold_faults(struct sw_executor *ex, bool on);
+/* Behind a run that failed, before a step: what a write that failed took with it of the blocks that it shares, and a step reads
+ * without having written it. Places that count are not touched. */
+sw_status sw_executor_mend(struct sw_executor *ex);
 /* The first failure that was held back, with its message; SW_OK: none. */
 sw_status sw_executor_fault(struct sw_executor *ex);
 void sw_executor_forget_fault(struct sw_executor *ex);

@@ -200,7 +200,7 @@ static sw_status on_rank(void *ctx, sw_comm *ignored)
     }
     sw_close(engine);
     sw_comm_close(comm, st < 0);
-    return run->opened && !run->trained ? st : SW_OK;
+    return rank == run->bad_rank && run->opened && !run->trained ? st : SW_OK;
 }
 
 static void run_once(struct run *run)
