@@ -321,7 +321,7 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
 static bool may_tile(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    return e->ranks == 1 && c->zero.offload_param.device != SW_OFFLOAD_NONE &&
+    return c->zero.offload_param.device != SW_OFFLOAD_NONE &&
            (!e->trains || (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE &&
                            e->rule.attrs.kind != SW_UPDATE_LAMB && !e->options.keep_gradients));
 }
@@ -336,7 +336,7 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     o.tile_bytes = (size_t)c->spillway.tile_bytes;
     if (o.tile_bytes > 0 && !may_tile(e)) {
         return SW_FAIL(SW_E_CONFIG,
-                       "spillway.tile_bytes: tiles want stage 3 on one rank with "
+                       "spillway.tile_bytes: tiles want stage 3 with "
                        "zero_optimization.offload_param and offload_optimizer, an optimizer other "
                        "than LAMB, and no keep_gradients");
     }
@@ -345,7 +345,8 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
     for (int i = 0; st == SW_E_NOMEM && !asked && may_tile(e); i++) {
         o.tile_bytes /= 2;
-        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && sw_now_s() - begun > 0.5)) {
+        const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
+        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && late)) {
             break;
         }
         st = open_plan(e, &o);

@@ -137,6 +137,8 @@ static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct s
         g->values[v].shape = tile->shape;
         g->values[v].base = state;
         g->values[v].base_offset = tile->base_offset;
+        g->values[v].whole = tile->whole;
+        g->values[v].first = tile->first;
     }
     return v;
 }
@@ -166,8 +168,8 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
         const sw_value state = sw_graph_state(
             g, name, states[i].dtype, is_tile ? info.shape : slice.shape, sw_graph_root(g, param));
         if (state >= 0) {
-            g->values[state].whole = slice.whole;
-            g->values[state].first = slice.first;
+            g->values[state].whole = is_tile ? info.whole : slice.whole;
+            g->values[state].first = is_tile ? info.first : slice.first;
             g->values[state].is_optimizer_state = true;
         }
         in[n_in++] = is_tile ? tile_of_state(g, state, &slice) : state;

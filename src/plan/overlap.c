@@ -43,6 +43,13 @@ static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
     return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
 }
 
+/* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two have no room. */
+static bool moves_a_tile(const struct pass *p, const struct sw_op *op)
+{
+    const sw_value param = p->g->values[sw_graph_root(p->g, op->in[0])].param;
+    return param >= 0 && sw_value_is_part(p->g, param);
+}
+
 /* Gradients of one block and one micro-batch leave together. */
 static int64_t place_of_grads(const struct pass *p, const struct sw_op *op)
 {
@@ -174,6 +181,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
             }
             const int64_t more = moved_elems(p, op_of(p, j));
             if (sw_shard_place(p->g, op_of(p, j)) != place ||
+                (sum > 0 && (moves_a_tile(p, op_of(p, i)) || moves_a_tile(p, op_of(p, j)))) ||
                 (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
                  sum + more > update_limit(p))) {
                 break; /* the sums of all parameters are one place: they go in buckets */
@@ -220,13 +228,17 @@ static void hold(struct pass *p, int32_t i)
 {
     const struct sw_op *op = op_of(p, i);
     const int64_t place = op->kind == SW_OP_REDUCE ? p->held_place : -1;
-    if (p->n_held > 0 && (op_of(p, p->held[0])->kind != op->kind ||
+    const bool alone = moves_a_tile(p, op);
+    if (p->n_held > 0 && (alone || op_of(p, p->held[0])->kind != op->kind ||
                           p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
         flush_held(p);
     }
     p->held[p->n_held++] = i;
     p->held_elems += moved_elems(p, op);
     p->held_place = place >= 0 ? place : p->held_place;
+    if (alone) {
+        flush_held(p);
+    }
 }
 
 static bool is_held(const struct pass *p, int32_t i)
