@@ -322,8 +322,8 @@ static bool may_tile(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return c->zero.offload_param.device != SW_OFFLOAD_NONE &&
-           (!e->trains || (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE &&
-                           e->rule.attrs.kind != SW_UPDATE_LAMB && !e->options.keep_gradients));
+           (!e->trains ||
+            (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE && !e->options.keep_gradients));
 }
 
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
@@ -335,10 +335,9 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     struct sw_plan_options o = *options;
     o.tile_bytes = (size_t)c->spillway.tile_bytes;
     if (o.tile_bytes > 0 && !may_tile(e)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.tile_bytes: tiles want stage 3 with "
-                       "zero_optimization.offload_param and offload_optimizer, an optimizer other "
-                       "than LAMB, and no keep_gradients");
+        return SW_FAIL(SW_E_CONFIG, "spillway.tile_bytes: tiles want stage 3 with "
+                                    "zero_optimization.offload_param and offload_optimizer, and no "
+                                    "keep_gradients");
     }
     const bool asked = o.tile_bytes > 0;
     sw_status st = open_plan(e, &o);

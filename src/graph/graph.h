@@ -110,7 +110,9 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
                                                    its master, ratio (in place): w - step ratio u; \
                                                    attributes as above; not run where SKIP is set */ \
-    X(USER,               "user")
+    X(USER,               "user")                                                                  \
+    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> of both, in place; \
+                                                   not run where SKIP is set */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,

@@ -418,19 +418,20 @@ static void tiles_change_no_bit(void **state)
     };
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (int k = 1; k <= 5; k += 4) {
-            for (int clip = 0; clip < 2; clip++) {
+            for (int way = 0; way < 4; way++) { /* clipping or not, AdamW or LAMB */
                 struct job one = {.ranks = 1,
                                   .k = k,
                                   .n_steps = 4,
                                   .precision = precisions[p],
                                   .more = whole,
-                                  .no_clipping = !clip};
+                                  .no_clipping = !(way & 1),
+                                  .lamb = way & 2};
                 run(&one);
                 for (int ranks = 1; ranks <= 4; ranks++) {
                     struct job tiled = one;
                     tiled.ranks = ranks == 4 ? 8 : ranks;
                     tiled.stage = 3;
-                    tiled.zero = zero[(ranks + clip + k) % 3];
+                    tiled.zero = zero[(ranks + way + k) % 3];
                     tiled.more = more[(ranks + (int)p) % 3];
                     tiled.n_tiled = p == 0 ? 2 : 1;
                     tiled.verify = tiled.offloads = true;

@@ -619,6 +619,52 @@ static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
     assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
 }
 
+static size_t largest_tile(const struct sw_plan *plan)
+{
+    size_t most = 0;
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        most = plan->tiled[i].bytes > most ? plan->tiled[i].bytes : most;
+    }
+    return most;
+}
+
+/* The states of a tile are here twice, never those of two tiles; the trust ratio is of the whole parameter. */
+static void tiles_bound_what_lamb_has_on_the_device(void **state)
+{
+    static const struct sw_update_rule lamb = {
+        .attrs = {.kind = SW_UPDATE_LAMB, .bias_correction = true, .eps = 1e-6, .max_coeff = 10}};
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct sw_plan_options o = options();
+        o.rule = &lamb;
+        o.stage = 3;
+        o.ranks = way & 1 ? 3 : 1;
+        o.clip = way & 2;
+        o.reduce_bucket_elems = 1 << 24;
+        o.states_tier = o.grads_tier = o.params_tier = SW_TIER_HOST;
+        struct sw_plan *whole = plan_wide_layer(&o, true);
+        o.tile_bytes = 1500000;
+        struct sw_plan *tiled = plan_wide_layer(&o, true);
+        const struct sw_program *program = &tiled->programs[0];
+        int64_t tiles = 0;
+        for (int32_t i = 0; i < tiled->n_tiled; i++) {
+            tiles += tiled->tiled[i].n_tiles;
+        }
+        assert_int_equal(tiled->n_tiled, 3);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_MOMENTS), tiles);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_APPLY), tiles);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_ADD_NORMS), tiles - 3);
+        assert_int_equal(count_ops(program, SW_OP_STATS_MERGE), way & 1 ? 4 : 0);
+        assert_non_null(sw_plan_find(tiled, "trust_ratio/table"));
+        /* working copy, rest of the master, two moments, a gradient: 7 times a working copy, and what is on its way */
+        assert_true(largest_value(tiled) <= 2 * largest_tile(tiled) + 64);
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < 10 * largest_tile(tiled));
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 3);
+        sw_plan_close(whole);
+        sw_plan_close(tiled);
+    }
+}
+
 static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
@@ -653,6 +699,7 @@ int main(void)
         cmocka_unit_test(survives_lack_of_memory),
         cmocka_unit_test(tiles_bound_what_is_on_the_device),
         cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
+        cmocka_unit_test(tiles_bound_what_lamb_has_on_the_device),
         cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
