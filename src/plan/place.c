@@ -25,6 +25,9 @@ struct pass {
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
+    /* [n_values + 1], [their sum] ops that read a value, and whether others lie in it */
+    int32_t *first_reader, *readers;
+    bool *is_base;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
     enum sw_tier grads_tier;
     size_t host_left; /* bytes that host memory has for what would go to the disk */
@@ -121,23 +124,20 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
     }
     const enum sw_segment made = segment_of(&g->ops[info->producer]);
     enum sw_segment read = made;
-    for (int32_t i = info->producer + 1; i < g->n_ops; i++) {
-        const struct sw_op *op = &g->ops[i];
-        for (int k = 0; !op->removed && k < op->n_in; k++) {
-            if (op->in[k] == v && segment_of(op) > made) {
-                if (op->kind == SW_OP_VIEW || sw_op_is_collective(op->kind)) {
-                    return SW_TIER_DEVICE;
-                }
-                read = segment_of(op);
-            }
-            if (op->in[k] == v && op->kind != SW_OP_VIEW && reads_late(p, i, v)) {
-                read = SW_SEGMENT_UPDATE;
-            }
-        }
+    if (p->is_base[v]) {
+        return SW_TIER_DEVICE;
     }
-    for (sw_value w = 0; w < p->n_values; w++) {
-        if (g->values[w].base == v) {
-            return SW_TIER_DEVICE;
+    for (int32_t r = p->first_reader[v]; r < p->first_reader[v + 1]; r++) {
+        const int32_t i = p->readers[r];
+        const struct sw_op *op = &g->ops[i];
+        if (segment_of(op) > made) {
+            if (op->kind == SW_OP_VIEW || sw_op_is_collective(op->kind)) {
+                return SW_TIER_DEVICE;
+            }
+            read = segment_of(op);
+        }
+        if (op->kind != SW_OP_VIEW && reads_late(p, i, v)) {
+            read = SW_SEGMENT_UPDATE;
         }
     }
     return read == SW_SEGMENT_UPDATE     ? p->grads_tier
@@ -174,6 +174,37 @@ static size_t waiting_in_host(const struct pass *p)
         }
     }
     return sum;
+}
+
+/* Who reads which value, in the order of the ops. */
+static bool index_readers(struct pass *p)
+{
+    const struct sw_graph *g = p->g;
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++, n++) {
+            p->first_reader[g->ops[i].in[k] + 1]++;
+        }
+    }
+    p->readers = sw_alloc("plan", ((size_t)n + 1) * sizeof *p->readers);
+    if (!p->readers) {
+        return false;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->first_reader[v + 1] += p->first_reader[v];
+        if (g->values[v].base >= 0) {
+            p->is_base[g->values[v].base] = true;
+        }
+    }
+    /* [v + 1] is the end of v's readers, and behind the loop their begin */
+    for (int32_t i = g->n_ops - 1; i >= 0; i--) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
+            p->readers[--p->first_reader[g->ops[i].in[k] + 1]] = i;
+        }
+    }
+    memmove(p->first_reader, p->first_reader + 1, (size_t)p->n_values * sizeof *p->first_reader);
+    p->first_reader[p->n_values] = n;
+    return true;
 }
 
 /* First what has to be in host memory, then what may stay there instead of going to the disk. */
@@ -633,8 +664,11 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     p.when = sw_alloc("plan", n * sizeof *p.when);
     p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
     p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
+    p.first_reader = sw_alloc_zero("plan", n, sizeof *p.first_reader);
+    p.is_base = sw_alloc_zero("plan", n, sizeof *p.is_base);
     bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.home &&
-                p.when && p.n_before && p.update_of;
+                p.when && p.n_before && p.update_of && p.first_reader && p.is_base &&
+                index_readers(&p);
     for (sw_value v = 0; good && v < p.n_values; v++) {
         p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
         p.update_of[v] = -1;
@@ -666,6 +700,9 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     sw_free(p.home);
     sw_free(p.when);
     sw_free(p.n_before);
+    sw_free(p.first_reader);
+    sw_free(p.readers);
+    sw_free(p.is_base);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
