@@ -23,6 +23,7 @@ struct pass {
     int32_t n_out;
     bool *ahead;     /* [n_instrs] a gather that may start early */
     bool *emitted;   /* [n_instrs] */
+    bool *written;   /* [n_values] see note_writes */
     int32_t next;    /* no gather before it is still to start early */
     int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
     int64_t outstanding;
@@ -76,22 +77,21 @@ static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
     return false;
 }
 
-/* By something that cannot start early itself. */
-static bool is_written_before(const struct pass *p, int32_t begin, int32_t i, sw_value root)
+/* Instruction i writes: `written` has, by root, what something wrote that cannot start early itself. */
+static void note_writes(struct pass *p, int32_t i)
 {
-    for (int32_t j = begin; j < i; j++) {
-        const struct sw_op *op = op_of(p, j);
-        if (writes(p, op, root) &&
-            (op->kind != SW_OP_LOAD || op->unless_skipped ||
-             is_written_before(p, begin, j, sw_graph_root(p->g, op->in[0])))) {
-            return true;
+    const struct sw_op *op = op_of(p, i);
+    const bool late =
+        op->kind != SW_OP_LOAD || op->unless_skipped || p->written[sw_graph_root(p->g, op->in[0])];
+    for (int k = 0; late && k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            p->written[sw_graph_root(p->g, op->out[k])] = true;
         }
     }
-    return false;
 }
 
 /* A gather into bytes of its own, of something that its segment does not write before. */
-static bool may_start_early(const struct pass *p, int32_t begin, int32_t i)
+static bool may_start_early(const struct pass *p, int32_t i)
 {
     const struct sw_op *op = op_of(p, i);
     if (op->kind != SW_OP_GATHER || op->unless_skipped) {
@@ -99,7 +99,7 @@ static bool may_start_early(const struct pass *p, int32_t begin, int32_t i)
     }
     const enum sw_role role = p->g->values[sw_graph_root(p->g, op->out[0])].role;
     return role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
-           !is_written_before(p, begin, i, sw_graph_root(p->g, op->in[0]));
+           !p->written[sw_graph_root(p->g, op->in[0])];
 }
 
 /* ---- the new order ---- */
@@ -270,8 +270,10 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                              : 0;
     p->outstanding = 0;
     p->next = begin;
+    memset(p->written, 0, (size_t)p->g->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
-        p->ahead[i] = may_start_early(p, begin, i);
+        p->ahead[i] = may_start_early(p, i);
+        note_writes(p, i);
     }
     for (int32_t i = begin; i < end; i++) {
         const struct sw_op *op = op_of(p, i);
@@ -328,7 +330,8 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
-    st = p.out && p.ahead && p.emitted && p.held && p.unread
+    p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
+    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written
              ? run(&p)
              : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
@@ -336,5 +339,6 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.emitted);
     sw_free(p.held);
     sw_free(p.unread);
+    sw_free(p.written);
     return st;
 }
