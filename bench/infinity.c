@@ -3,14 +3,16 @@
 // how much of the slower of computation and transfers a step takes where both take equally long.
 //
 //     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512] [--vocab 2048] [--dtype bf16]
-//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--only optimizer|step]
+//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--ahead 268435456]
+//         [--only optimizer|step]
 //
 // First: bytes read and written a second of the update of a step (clipped, so that it is a part of its own) beside
 // fio's mixed reading and writing, the best of three of its ways, of a file of that size in that folder, with the
 // same blocks and depth, in turns.
 // Second: steps of one plan in turns: without its transfers (computation alone), without its kernels (transfers alone),
 // and as it is; beside them, the model with nothing offloaded. --tokens 0 chooses the micro-batch with which the
-// first two take equally long.
+// first two take equally long. --ahead is spillway.transfer_bytes: backward moves twelve times the bytes of forward and
+// computes twice as long, so that some of what it reads has to be read during forward.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ enum { MAX_ROUNDS = 1000, SEQUENCES = 2, LEAST_TOKENS = 16, MOST_TOKENS = 4096 }
 
 struct args {
     const char *path, *dtype, *params, *only;
-    int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens;
+    int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens, ahead;
     char model[64];
 };
 
@@ -43,7 +45,7 @@ static bool parse(int argc, char **argv, struct args *args)
         {"--layers", NULL, &args->layers}, {"--width", NULL, &args->width},
         {"--vocab", NULL, &args->vocab},   {"--block", NULL, &args->block},
         {"--depth", NULL, &args->depth},   {"--threads", NULL, &args->threads},
-        {"--tokens", NULL, &args->tokens},
+        {"--tokens", NULL, &args->tokens}, {"--ahead", NULL, &args->ahead},
     };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t k = 0;
@@ -61,7 +63,8 @@ static bool parse(int argc, char **argv, struct args *args)
     }
     return argc % 2 == 1 && args->rounds > 0 && args->rounds <= MAX_ROUNDS && args->steps > 0 &&
            args->layers > 0 && args->width >= 64 && args->width % 64 == 0 && args->vocab > 0 &&
-           args->block > 0 && args->depth > 0 && args->tokens >= 0 && args->tokens <= MOST_TOKENS;
+           args->block > 0 && args->depth > 0 && args->tokens >= 0 && args->tokens <= MOST_TOKENS &&
+           args->ahead >= 0;
 }
 
 static int by_value(const void *a, const void *b)
@@ -97,9 +100,10 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %d, \"bf16\": "
              "{\"enabled\": %s}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
              "0.0001}}, \"zero_optimization\": {\"stage\": 3%s}, \"aio\": {\"block_size\": %lld, "
-             "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld}}",
+             "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld, \"transfer_bytes\": %lld}}",
              SEQUENCES, clip, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
-             (long long)args->block, (long long)args->depth, (long long)args->threads);
+             (long long)args->block, (long long)args->depth, (long long)args->threads,
+             (long long)args->ahead);
     const struct sw_engine_options options = {
         .config_text = config, .model = args->model, .seq_len = tokens, .no_dropout = true};
     sw_engine *e;
@@ -477,12 +481,14 @@ int main(int argc, char **argv)
                         .width = 512,
                         .vocab = 2048,
                         .block = 1 << 20,
-                        .depth = 32};
+                        .depth = 32,
+                        .ahead = 1 << 28};
     if (!parse(argc, argv, &args)) {
-        fprintf(stderr,
-                "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
-                "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
-                "BYTES] [--depth N] [--threads N] [--tokens N] [--only optimizer|step]\n");
+        fprintf(
+            stderr,
+            "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
+            "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
+            "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only optimizer|step]\n");
         return 2;
     }
     const sw_status st = bench(&args);

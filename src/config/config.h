@@ -173,6 +173,7 @@ struct sw_spillway_config {
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
     int64_t
         tile_bytes; /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
+    int64_t transfer_bytes;          /* loaded ahead, at most; 0 = by the budget */
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
 };

@@ -487,6 +487,11 @@ static const struct config_field spillway_fields[] = {
           "offloaded parameters above this are used by tiles of so many bytes; null or 0 = when "
           "device_memory is too small for a plan without",
           .flags = FIELD_NULL, BUILT),
+    BYTES(
+        "transfer_bytes", AT(spillway.transfer_bytes), "null",
+        "bytes loaded ahead of their readers at most; those on their way back are at most as many, "
+        "and 64MiB; less where a budget asks for it; null = half of device_memory, at least 64MiB",
+        .flags = FIELD_NULL, BUILT),
     STRING("trace", AT(spillway.trace), "null",
            "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,
            BUILT),

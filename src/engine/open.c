@@ -136,7 +136,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
 
 /* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
  * milliseconds of a disk. */
-enum { UPDATE_ELEMS = 1 << 21, TRANSFER_BYTES = 1 << 26 };
+enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26 };
 
 struct recipe {
     enum sw_program_kind kind;
@@ -302,7 +302,6 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
                        options->activations_tier != SW_TIER_DEVICE;
     options->grads_tier = away ? SW_TIER_HOST : SW_TIER_DEVICE;
     options->update_elems = moves ? sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS) : 0;
-    options->transfer_bytes = moves ? TRANSFER_BYTES : 0;
     options->budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
     options->budget[SW_TIER_HOST] = 0;
     const size_t host = (size_t)c->spillway.host_memory_bytes;
@@ -315,6 +314,12 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
         options->budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
     }
     options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
+    const size_t asked = (size_t)c->spillway.transfer_bytes;
+    const size_t half = options->budget[SW_TIER_DEVICE] / 2;
+    options->transfer_bytes = !moves                        ? 0
+                              : asked > 0                   ? asked
+                              : half > LEAST_TRANSFER_BYTES ? half
+                                                            : LEAST_TRANSFER_BYTES;
 }
 
 /* Tiles are for what lies elsewhere, and are updated by themselves. */

@@ -50,6 +50,11 @@ static void set_round(struct sw_engine *e, int64_t j)
     sw_executor_set_active(ex, row, (int)sw_min_i64(left, e->ranks));
 }
 
+static bool is_last(const struct sw_engine *e, int64_t round)
+{
+    return e->trains && round == e->rounds - 1;
+}
+
 static sw_status read_loss(struct sw_engine *e, int64_t j)
 {
     const sw_value *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
@@ -73,6 +78,7 @@ static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, doub
     }
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
     set_round(e, e->n_forward);
+    sw_executor_set_boundary(e->executor, is_last(e, e->n_forward));
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
     SW_TRY(read_loss(e, e->n_forward));
     const double *loss = &e->losses[2 * e->n_forward];
@@ -142,15 +148,12 @@ static sw_status reach_boundary(struct sw_engine *e)
 {
     SW_TRY(total_losses(e));
     set_boundary(e);
-    sw_executor_set_boundary(e->executor, true);
     return SW_OK;
 }
 
 static sw_status run_backward(struct sw_engine *e)
 {
-    const bool last = e->trains && e->n_backward == e->rounds - 1;
-    sw_executor_set_boundary(e->executor, false);
-    if (last && e->plan->boundary_in_backward) {
+    if (is_last(e, e->n_backward) && e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));
     }
     return sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_BACKWARD);
@@ -183,6 +186,7 @@ static sw_status run_vertical(struct sw_engine *e)
     for (int64_t j = 0; j < e->rounds; j++) {
         set_round(e, j);
     }
+    sw_executor_set_boundary(e->executor, e->trains);
     SW_TRY(sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
     for (int64_t j = 0; j < e->local; j++) {
         SW_TRY(read_loss(e, j));
@@ -216,6 +220,7 @@ static sw_status idle_round(struct sw_engine *e)
         return SW_OK;
     }
     set_round(e, e->rounds - 1);
+    sw_executor_set_boundary(e->executor, true);
     SW_TRY(sw_executor_run_idle(e->executor, e->programs.train, SW_SEGMENT_FORWARD));
     if (e->plan->boundary_in_backward) {
         SW_TRY(reach_boundary(e));

@@ -228,6 +228,7 @@ struct sw_value_info {
     bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
     bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
     bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;      /* PARAM, STATE: bytes in which several of them lie */
     /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
      * see it. */
     int tier;

@@ -48,10 +48,37 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
     return SW_OK;
 }
 
+/* Loads may run for nothing; what else a step, or a micro-step, leaves out is left out here, and a skip is asked for
+ * when it is known. finished: the norm of the step is. */
+static sw_status check_when(const struct check *c, int32_t i, bool *finished)
+{
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_op *op = &c->program->graph->ops[instr->op];
+    const bool early = op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE;
+    if ((early || op->in_backward) && !instr->last_only) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) is of the update and runs in every micro-step", i,
+                       sw_op_name(op));
+    }
+    if (op->unless_skipped && !instr->unless_skipped && op->kind != SW_OP_LOAD) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) runs in a skipped step, too", i,
+                       sw_op_name(op));
+    }
+    if (instr->unless_skipped && !instr->last_only && !*finished) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) asks whether the step is skipped before it is "
+                       "known",
+                       i, sw_op_name(op));
+    }
+    *finished = *finished || op->kind == SW_OP_STATS_FINISH;
+    return SW_OK;
+}
+
 static sw_status check_order(struct check *c)
 {
     const struct sw_program *program = c->program;
     const struct sw_graph *g = program->graph;
+    bool finished = false;
     for (sw_value v = 0; v < g->n_values; v++) {
         c->written[v] = -1;
         c->newest[v] = v;
@@ -71,6 +98,7 @@ static sw_status check_order(struct check *c)
         if (i > 0 && program->instrs[i].segment < program->instrs[i - 1].segment) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
+        SW_TRY(check_when(c, i, &finished));
         for (int w = 0; w < SW_QUEUE_COUNT; w++) {
             if (program->instrs[i].waits[w] >= i) {
                 return SW_FAIL(SW_E_ARG, "plan: instruction %d waits for a later one", i);
@@ -116,8 +144,7 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *
-        last_transfer; /* [n_values] by root, of what lies elsewhere; -1 = none in this segment, .. */
+    int32_t *last_transfer;        /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
     int32_t *next_known;           /* .. the first that was not yet known to be complete, .. */
     int32_t *latest_op;            /* .. and the latest op of the graph among those before that */
     int32_t *before, *behind;      /* [n_instrs] the transfers of the same root next to this one */
@@ -222,18 +249,18 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     return SW_OK;
 }
 
-static sw_status check_segment(const struct check *c, struct beside *b, int32_t begin, int32_t end)
+static sw_status check_queues(const struct check *c, struct beside *b)
 {
     const struct sw_program *program = c->program;
+    const int32_t end = program->n_instrs;
     int32_t known[SW_QUEUE_COUNT];
-    sw_clocks_begin(&b->clocks, begin);
     for (sw_value v = 0; v < program->graph->n_values; v++) {
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = begin - 1;
+            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = -1;
         }
         b->last_transfer[v] = b->next_known[v] = b->latest_op[v] = -1;
     }
-    for (int32_t i = begin; i < end; i++) {
+    for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
@@ -255,7 +282,7 @@ static sw_status check_segment(const struct check *c, struct beside *b, int32_t 
             }
         }
     }
-    for (int32_t i = begin; i < end; i++) { /* the rest is waited for at the end */
+    for (int32_t i = 0; i < end; i++) { /* the rest is waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
             SW_TRY(check_under_way(c, i, end - 1));
@@ -279,9 +306,7 @@ static sw_status check_overlap(const struct check *c)
         b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
-    for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
-        st = check_segment(c, &b, c->program->segment_first[s], c->program->segment_first[s + 1]);
-    }
+    st = st < 0 ? st : check_queues(c, &b);
     sw_clocks_close(&b.clocks);
     sw_free(b.touched);
     sw_free(b.last_transfer);
@@ -512,6 +537,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = check_places(&c);
+        }
+        if (st == SW_OK) {
+            st = sw_plan_check_packs(plan, c.program);
         }
         sw_free(c.written);
         sw_free(c.newest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the waits of a program mean (vector clocks, Mattern 1989, one component a queue). The computing thread issues
-// instructions in their order; each queue runs its own in that order; a wait for an instruction brings all
+// instructions in their order, through all segments; each queue runs its own in that order; a wait for an instruction brings all
 // that was complete when that one was. This is the rule by which waits are chosen and by which a finished plan is checked.
 #include <string.h>
 
@@ -16,7 +16,12 @@ sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *prog
     *clocks = (struct sw_clocks){.program = program};
     clocks->done = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *clocks->done);
     SW_TRY_ALLOC(clocks->done, "the plan");
-    sw_clocks_begin(clocks, 0);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        clocks->issued[q] = -1;
+        for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+            clocks->now[q][r] = -1;
+        }
+    }
     return SW_OK;
 }
 
@@ -26,21 +31,11 @@ void sw_clocks_close(struct sw_clocks *clocks)
     *clocks = (struct sw_clocks){0};
 }
 
-void sw_clocks_begin(struct sw_clocks *clocks, int32_t i)
-{
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        clocks->issued[q] = i - 1;
-        for (int r = 0; r < SW_QUEUE_COUNT; r++) {
-            clocks->now[q][r] = i - 1;
-        }
-    }
-}
-
 /* An instruction that may be left out brings nothing but itself. */
 static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
 {
-    const struct sw_op *op = &clocks->program->graph->ops[clocks->program->instrs[i].op];
-    return op->unless_skipped || op->in_backward;
+    const struct sw_instr *instr = &clocks->program->instrs[i];
+    return instr->unless_skipped || instr->last_only;
 }
 
 /* `clock` learns that instruction j of queue r is complete. */

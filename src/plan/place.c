@@ -4,10 +4,13 @@
 // Before the first op of a block, or of an update, that touches one, it is loaded into bytes of the device,
 // which that op and those behind it use instead; what an op has written is stored at once. Liveness does the rest: the
 // device holds the parameters of a block, and the states of a tensor, at a time; an update whose states are long
-// takes them in pieces. No operand changes its value, so no bit of the training does.
+// takes them in pieces. Small ones of the disk lie in packs (pack.c), which come and go as a whole: once, where several ops
+// use or write their parts. No operand changes its value, so no bit of the training does.
 #include <string.h>
 
 #include "plan/plan.h"
+
+enum { HAS_TO_STAY = -1 };
 
 struct pass {
     struct sw_graph *g;
@@ -20,14 +23,12 @@ struct pass {
         home; /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
     int32_t *
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
-    int32_t i_op; /* that is rewritten now */
-    sw_value *away;     /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+    int32_t i_op, n_ops; /* that is rewritten now, and their number */
+    sw_value *away;      /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+    int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
-    /* [n_values + 1], [their sum] ops that read a value, and whether others lie in it */
-    int32_t *first_reader, *readers;
-    bool *is_base;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
     enum sw_tier grads_tier;
     size_t host_left; /* bytes that host memory has for what would go to the disk */
@@ -108,12 +109,11 @@ static bool reads_late(const struct pass *p, int32_t i, sw_value v)
            p->n_before[i] > p->n_before[info->producer + 1];
 }
 
-/* Where a transient waits for a later segment. What others lie in, or are read from outside, stays. */
+/* Where a transient waits for a later segment. What is read from outside stays. */
 static enum sw_tier waits_on(const struct pass *p, sw_value v)
 {
     enum { SMALL = 256 }; /* bytes that are not worth a transfer */
-    const struct sw_graph *g = p->g;
-    const struct sw_value_info *info = &g->values[v];
+    const struct sw_value_info *info = &p->g->values[v];
     if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
@@ -122,27 +122,39 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
         sw_value_bytes(info) < SMALL || !info->contiguous) {
         return SW_TIER_DEVICE;
     }
-    const enum sw_segment made = segment_of(&g->ops[info->producer]);
-    enum sw_segment read = made;
-    if (p->is_base[v]) {
-        return SW_TIER_DEVICE;
-    }
-    for (int32_t r = p->first_reader[v]; r < p->first_reader[v + 1]; r++) {
-        const int32_t i = p->readers[r];
+    return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
+           : p->read_in[v] == SW_SEGMENT_BACKWARD ? p->options->activations_tier
+                                                  : SW_TIER_DEVICE;
+}
+
+/* What others lie in, or what a later segment reads as something else than it is, does not wait elsewhere. */
+static void find_readers(struct pass *p)
+{
+    const struct sw_graph *g = p->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
-        if (segment_of(op) > made) {
-            if (op->kind == SW_OP_VIEW || sw_op_is_collective(op->kind)) {
-                return SW_TIER_DEVICE;
+        for (int k = 0; !op->removed && k < op->n_in; k++) {
+            const sw_value v = op->in[k];
+            const int32_t producer = v < 0 ? -1 : g->values[v].producer;
+            if (producer < 0 || p->read_in[v] == HAS_TO_STAY) {
+                continue;
             }
-            read = segment_of(op);
-        }
-        if (op->kind != SW_OP_VIEW && reads_late(p, i, v)) {
-            read = SW_SEGMENT_UPDATE;
+            const bool later = segment_of(op) > segment_of(&g->ops[producer]);
+            const bool view = op->kind == SW_OP_VIEW;
+            if (later && (view || sw_op_is_collective(op->kind))) {
+                p->read_in[v] = HAS_TO_STAY;
+            } else if (!view && reads_late(p, i, v)) {
+                p->read_in[v] = SW_SEGMENT_UPDATE;
+            } else if (later) {
+                p->read_in[v] = (int)segment_of(op);
+            }
         }
     }
-    return read == SW_SEGMENT_UPDATE     ? p->grads_tier
-           : read == SW_SEGMENT_BACKWARD ? p->options->activations_tier
-                                         : SW_TIER_DEVICE;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (g->values[v].base >= 0) {
+            p->read_in[g->values[v].base] = HAS_TO_STAY;
+        }
+    }
 }
 
 /* A place for it elsewhere; the value's version there, once it is stored. */
@@ -176,39 +188,8 @@ static size_t waiting_in_host(const struct pass *p)
     return sum;
 }
 
-/* Who reads which value, in the order of the ops. */
-static bool index_readers(struct pass *p)
-{
-    const struct sw_graph *g = p->g;
-    int32_t n = 0;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++, n++) {
-            p->first_reader[g->ops[i].in[k] + 1]++;
-        }
-    }
-    p->readers = sw_alloc("plan", ((size_t)n + 1) * sizeof *p->readers);
-    if (!p->readers) {
-        return false;
-    }
-    for (sw_value v = 0; v < p->n_values; v++) {
-        p->first_reader[v + 1] += p->first_reader[v];
-        if (g->values[v].base >= 0) {
-            p->is_base[g->values[v].base] = true;
-        }
-    }
-    /* [v + 1] is the end of v's readers, and behind the loop their begin */
-    for (int32_t i = g->n_ops - 1; i >= 0; i--) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            p->readers[--p->first_reader[g->ops[i].in[k] + 1]] = i;
-        }
-    }
-    memmove(p->first_reader, p->first_reader + 1, (size_t)p->n_values * sizeof *p->first_reader);
-    p->first_reader[p->n_values] = n;
-    return true;
-}
-
 /* First what has to be in host memory, then what may stay there instead of going to the disk. */
-static bool choose_tiers(struct pass *p)
+static void choose_tiers(struct pass *p)
 {
     struct sw_graph *g = p->g;
     const size_t budget = p->options->budget[SW_TIER_HOST];
@@ -220,10 +201,6 @@ static bool choose_tiers(struct pass *p)
     int64_t states = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_value_info info = g->values[v];
-        const enum sw_tier tier = waits_on(p, v);
-        if (tier != SW_TIER_DEVICE && !make_away(p, v, tier)) {
-            return false;
-        }
         states += info.is_optimizer_state && info.base < 0 ? (int64_t)bytes_of(&info) : 0;
     }
     const double share = p->options->states_share;
@@ -233,7 +210,27 @@ static bool choose_tiers(struct pass *p)
     for (sw_value v = 0; v < p->n_values; v++) {
         g->values[v].tier = (int)tier_of(p, v);
     }
+}
+
+static bool make_aways(struct pass *p)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const enum sw_tier tier = waits_on(p, v);
+        if (tier != SW_TIER_DEVICE && !make_away(p, v, tier)) {
+            return false;
+        }
+    }
     return true;
+}
+
+static bool choose_places(struct pass *p)
+{
+    choose_tiers(p);
+    if (!sw_pack_small(p->g, p->first, p->options)) {
+        return false;
+    }
+    p->n_values = p->g->n_values;
+    return make_aways(p);
 }
 
 /* ---- transfers ---- */
@@ -292,7 +289,7 @@ static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value w
         return SW_NO_VALUE;
     }
     p->g->values[here].needs_grad = info.needs_grad;
-    p->g->values[here].param = info.role == SW_ROLE_PARAM ? what : info.param;
+    p->g->values[here].param = info.role == SW_ROLE_PARAM && !info.is_pack ? what : info.param;
     struct sw_op op = transfer(SW_OP_LOAD, reader);
     op.attrs.n = first;
     op.n_in = 1;
@@ -316,7 +313,7 @@ static bool make_room(struct pass *p, const struct sw_op *writer, sw_value what)
     p->here[what] = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
     p->place[what] = sw_shard_place(p->g, writer);
     p->when[what] = p->n_before[p->i_op];
-    if (p->here[what] >= 0) {
+    if (p->here[what] >= 0 && !info.is_pack) {
         p->g->values[p->here[what]].param = what;
     }
     return p->here[what] >= 0;
@@ -350,17 +347,18 @@ static bool store(struct pass *p, const struct sw_op *writer, sw_value state, in
 }
 
 /* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less. Only where every
- * backward of it ends in an update. */
+ * backward of it ends in an update, and not of small ones: their masters come with other states. */
 static bool comes_from_master(const struct pass *p, const struct sw_op *op, sw_value what)
 {
     const struct sw_value_info *info = &p->g->values[what];
     const int32_t update = p->update_of[what];
     const bool once = p->options->vertical || p->options->micro_batches <= p->options->ranks ||
                       p->options->micro_batches <= 1;
-    return info->dtype == SW_F16 && info->out_of_place && update >= 0 && once &&
-           p->g->ops[update].in_backward && segment_of(op) == SW_SEGMENT_BACKWARD &&
-           sw_shard_place(p->g, op) == sw_shard_place(p->g, &p->g->ops[update]) &&
-           home_of(p, p->g->ops[update].in[1]) >= 0;
+    const sw_value master = update >= 0 ? home_of(p, p->g->ops[update].in[1]) : SW_NO_VALUE;
+    return info->dtype == SW_F16 && info->out_of_place && master >= 0 && once &&
+           !p->g->values[master].is_pack && p->g->ops[update].in_backward &&
+           segment_of(op) == SW_SEGMENT_BACKWARD &&
+           sw_shard_place(p->g, op) == sw_shard_place(p->g, &p->g->ops[update]);
 }
 
 static bool load_from_master(struct pass *p, const struct sw_op *reader, sw_value what)
@@ -383,6 +381,135 @@ static int64_t part_first(const struct pass *p, sw_value v)
     return sw_value_is_part(p->g, v) ? p->g->values[v].base_offset : 0;
 }
 
+/* A part of what is here; `version`: what the whole is called now. */
+static sw_value view_part(struct pass *p, const struct sw_op *reader, sw_value version,
+                          int64_t first, enum sw_dtype dtype, struct sw_shape shape)
+{
+    struct sw_graph *g = p->g;
+    const sw_value root = sw_graph_root(g, version);
+    const sw_value v = sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
+    if (v < 0) {
+        return SW_NO_VALUE;
+    }
+    g->values[v].base = root;
+    g->values[v].base_offset = first;
+    g->values[v].param = g->values[root].param;
+    struct sw_op op = transfer(SW_OP_VIEW, reader);
+    op.attrs.view = SW_VIEW_SLICE;
+    op.attrs.n = first;
+    op.n_in = 1;
+    op.in[0] = version;
+    op.out[0] = v;
+    return sw_op_order_add(&p->order, &op) ? v : SW_NO_VALUE;
+}
+
+/* ---- packs ---- */
+
+/* Member v, or a version of it, of a pack that is here. */
+static sw_value view_member(struct pass *p, const struct sw_op *reader, sw_value pack, sw_value v)
+{
+    const struct sw_value_info info = p->g->values[v];
+    const sw_value member =
+        view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.shape);
+    if (member >= 0) {
+        p->g->values[member].needs_grad = info.needs_grad;
+        p->g->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
+    }
+    return member;
+}
+
+static bool lies_in(const struct pass *p, sw_value v, sw_value pack)
+{
+    return v >= 0 && v < p->n_values && (p->home[v] == pack || home_of(p, v) == pack);
+}
+
+/* How op touches a pack that stays here as long as ops of one place do. */
+struct touch {
+    bool other_place, reads, updates, writes; /* updates: writes a parameter whole, unread */
+};
+
+static struct touch touch_of(const struct pass *p, const struct sw_op *op, sw_value pack,
+                             int64_t place)
+{
+    struct touch touch = {0};
+    for (int k = 0; k < op->n_in && !op->removed; k++) {
+        const bool updates = op->kind == SW_OP_UPDATE && k == 0;
+        if (lies_in(p, op->in[k], pack)) {
+            touch.reads |= !updates;
+            touch.updates |= updates;
+        }
+    }
+    for (int k = 0; k < op->n_out && !op->removed; k++) {
+        touch.writes |= lies_in(p, op->out[k], pack);
+    }
+    touch.other_place =
+        (touch.reads || touch.updates || touch.writes) && sw_shard_place(p->g, op) != place;
+    return touch;
+}
+
+/* Is a member written behind the present op before the pack leaves? */
+static bool is_written_later(const struct pass *p, const struct sw_op *op, sw_value pack)
+{
+    const int64_t place = sw_shard_place(p->g, op);
+    for (int32_t i = p->i_op + 1; i < p->n_ops; i++) {
+        const struct touch touch = touch_of(p, &p->g->ops[i], pack, place);
+        if (touch.other_place || touch.writes) {
+            return !touch.other_place;
+        }
+    }
+    return false;
+}
+
+/* Is every member written before it is read, from the present op on? */
+static bool is_written_whole(const struct pass *p, const struct sw_op *op, sw_value pack)
+{
+    const int64_t place = sw_shard_place(p->g, op);
+    int32_t n_members = 0, n_written = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        n_members += p->g->values[v].base == pack && sw_value_is_packed(p->g, v);
+    }
+    for (int32_t i = p->i_op; i < p->n_ops; i++) {
+        const struct touch touch = touch_of(p, &p->g->ops[i], pack, place);
+        if (touch.other_place || touch.reads) {
+            break;
+        }
+        n_written += touch.updates;
+    }
+    return n_written == n_members;
+}
+
+/* What the ops of a place have written goes back as one. */
+static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack)
+{
+    if (is_written_later(p, writer, pack)) {
+        return true;
+    }
+    const struct sw_value_info info = p->g->values[pack];
+    const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.shape);
+    return all >= 0 && store(p, writer, pack, 0, all);
+}
+
+/* ---- operands ---- */
+
+/* The first term of a sum over micro-batches is written over what was there. */
+static bool begins_sum(const struct pass *p, const struct sw_op *op, int k)
+{
+    const struct sw_plan_options *o = p->options;
+    const bool one_round = o->vertical || o->micro_batches <= (o->ranks > 1 ? o->ranks : 1);
+    return (op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE) && k == 0 &&
+           (op->attrs.n > 0 || (op->micro == 0 && one_round));
+}
+
+/* So is an fp16 copy by its update: it comes from its master. */
+static bool is_all_written(const struct pass *p, const struct sw_op *op, int k, sw_value what)
+{
+    if (begins_sum(p, op, k)) {
+        return true;
+    }
+    return op->kind == SW_OP_UPDATE && k == 0 && p->g->values[op->in[k]].dtype == SW_F16 &&
+           (!p->g->values[what].is_pack || is_written_whole(p, op, what));
+}
+
 /* Puts what stands for operand k in its place. A tile is here for one op. */
 static bool fetch(struct pass *p, struct sw_op *op, int k)
 {
@@ -398,26 +525,26 @@ static bool fetch(struct pass *p, struct sw_op *op, int k)
         return op->in[k] >= 0;
     }
     const bool loaded = is_still_here(p, op, what);
-    const bool written = op->kind == SW_OP_UPDATE && k == 0 && p->g->values[what].dtype == SW_F16;
-    if (!loaded && !(written                          ? make_room(p, op, what)
+    if (!loaded && !(is_all_written(p, op, k, what)   ? make_room(p, op, what)
                      : comes_from_master(p, op, what) ? load_from_master(p, op, what)
                                                       : load(p, op, what))) {
         return false;
     }
-    op->in[k] = p->here[what];
-    return true;
+    op->in[k] = p->g->values[what].is_pack ? view_member(p, op, what, v) : p->here[what];
+    return op->in[k] >= 0;
 }
 
-/* Output v lies in what was loaded. */
+/* Output v lies in what was loaded: a member of a pack where it lies in the pack. */
 static void settle_on(struct pass *p, sw_value v, sw_value here)
 {
     struct sw_value_info *info = &p->g->values[v];
+    const sw_value home = home_of(p, v);
     if (!sw_value_is_part(p->g, v)) {
-        p->home[v] = home_of(p, v);
-        p->here[p->home[v]] = v;
+        p->home[v] = home;
+        p->here[home] = v;
     }
     info->base = sw_graph_root(p->g, here);
-    info->base_offset = 0;
+    info->base_offset = p->g->values[home].is_pack ? info->base_offset : 0;
     info->role = SW_ROLE_TRANSIENT;
 }
 
@@ -454,23 +581,7 @@ static bool comes_in_pieces(const struct pass *p, const struct sw_op *op, int k)
 static sw_value view_piece(struct pass *p, const struct sw_op *reader, sw_value version,
                            int64_t first, int64_t n)
 {
-    struct sw_graph *g = p->g;
-    const sw_value root = sw_graph_root(g, version);
-    const sw_value v =
-        sw_graph_new_value(g, SW_ROLE_TRANSIENT, g->values[version].dtype, SW_SHAPE(n));
-    if (v < 0) {
-        return SW_NO_VALUE;
-    }
-    g->values[v].base = root;
-    g->values[v].base_offset = first;
-    g->values[v].param = g->values[root].param;
-    struct sw_op op = transfer(SW_OP_VIEW, reader);
-    op.attrs.view = SW_VIEW_SLICE;
-    op.attrs.n = first;
-    op.n_in = 1;
-    op.in[0] = version;
-    op.out[0] = v;
-    return sw_op_order_add(&p->order, &op) ? v : SW_NO_VALUE;
+    return view_part(p, reader, version, first, p->g->values[version].dtype, SW_SHAPE(n));
 }
 
 /* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile of it comes and goes
@@ -605,6 +716,21 @@ static sw_value loaded_for(const struct pass *p, const struct sw_op *op, sw_valu
     return p->here[home];
 }
 
+/* Output k, or the pack that it is the last one of. written: [by output] where they lie. */
+static bool store_written(struct pass *p, const struct sw_op *op, int k, const sw_value *written,
+                          int64_t first)
+{
+    if (!p->g->values[written[k]].is_pack) {
+        return store(p, op, written[k], first, op->out[k]);
+    }
+    for (int later = k + 1; later < op->n_out; later++) {
+        if (written[later] == written[k]) {
+            return true;
+        }
+    }
+    return store_pack(p, op, written[k]);
+}
+
 static bool rewrite(struct pass *p, struct sw_op *op)
 {
     if (goes_in_pieces(p, op)) {
@@ -635,7 +761,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     }
     for (int k = 0; k < op->n_out; k++) {
         const sw_value out = op->out[k], away = out < 0 ? SW_NO_VALUE : p->away[out];
-        if ((written[k] >= 0 && !store(p, op, written[k], at[k], out)) ||
+        if ((written[k] >= 0 && !store_written(p, op, k, written, at[k])) ||
             (away >= 0 && !store_as(p, op, sw_graph_root(p->g, away), 0, out, away))) {
             return false;
         }
@@ -654,9 +780,10 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
                      .first = first,
                      .options = options,
                      .grads_tier = options->grads_tier,
+                     .n_ops = g->n_ops,
                      .n_values = g->n_values};
     const int32_t n_ops = g->n_ops;
-    const size_t n = (size_t)g->n_values + 1;
+    const size_t n = (size_t)g->n_values * 2; /* with packs, each of which has two members */
     p.here = sw_alloc("plan", n * sizeof *p.here);
     p.place = sw_alloc("plan", n * sizeof *p.place);
     p.away = sw_alloc("plan", n * sizeof *p.away);
@@ -664,14 +791,13 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     p.when = sw_alloc("plan", n * sizeof *p.when);
     p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
     p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
-    p.first_reader = sw_alloc_zero("plan", n, sizeof *p.first_reader);
-    p.is_base = sw_alloc_zero("plan", n, sizeof *p.is_base);
+    p.read_in = sw_alloc("plan", n * sizeof *p.read_in);
     bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.home &&
-                p.when && p.n_before && p.update_of && p.first_reader && p.is_base &&
-                index_readers(&p);
-    for (sw_value v = 0; good && v < p.n_values; v++) {
+                p.when && p.n_before && p.update_of && p.read_in;
+    for (size_t v = 0; good && v < n; v++) {
         p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
         p.update_of[v] = -1;
+        p.read_in[v] = SW_SEGMENT_FORWARD;
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
@@ -683,7 +809,10 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
             p.update_of[sw_graph_root(g, op->in[0])] = i;
         }
     }
-    good = good && choose_tiers(&p);
+    if (good) {
+        find_readers(&p);
+    }
+    good = good && choose_places(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_op op = g->ops[i];
         p.i_op = i;
@@ -697,12 +826,10 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     sw_free(p.place);
     sw_free(p.away);
     sw_free(p.update_of);
+    sw_free(p.read_in);
     sw_free(p.home);
     sw_free(p.when);
     sw_free(p.n_before);
-    sw_free(p.first_reader);
-    sw_free(p.readers);
-    sw_free(p.is_base);
     return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 

@@ -34,8 +34,10 @@ static bool is_small(const struct sw_persistent *item)
 
 size_t sw_persistent_taken(const struct sw_persistent *item)
 {
-    return sw_round_up(item->bytes,
-                       is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
+    return item->packed_bytes > 0
+               ? item->packed_bytes
+               : sw_round_up(item->bytes,
+                             is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
 }
 
 int64_t sw_persistent_n_ranges(const struct sw_persistent *item)
@@ -67,10 +69,82 @@ size_t sw_program_address(const struct sw_program *program, sw_value v)
            (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
 }
 
-static bool is_persistent(const struct sw_value_info *info)
+/* Has a place of its own. */
+static bool is_placed(const struct sw_value_info *info)
 {
     return info->producer < 0 && info->base < 0 &&
            (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
+}
+
+static bool is_persistent(const struct sw_graph *g, sw_value v)
+{
+    return (is_placed(&g->values[v]) && !g->values[v].is_pack) || sw_value_is_packed(g, v);
+}
+
+static struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
+{
+    for (int32_t i = 0; i < plan->n_packs; i++) {
+        if (strcmp(plan->packs[i].name, name) == 0) {
+            return &plan->packs[i];
+        }
+    }
+    return NULL;
+}
+
+/* On the disk, behind what has a place of its own; once for all programs that know the name. */
+static sw_status place_pack(struct sw_plan *plan, const struct sw_value_info *info)
+{
+    const size_t bytes = sw_round_up(sw_value_storage_bytes(info), SW_PLAN_DISK_ALIGN);
+    const struct sw_packed *known = find_pack(plan, info->name);
+    if (known) {
+        return known->bytes == bytes && (known->slot_bytes > 0) == info->out_of_place
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
+                             info->name);
+    }
+    size_t *end = &plan->tier_bytes[SW_TIER_DISK];
+    struct sw_packed *pack = &plan->packs[plan->n_packs++];
+    *pack = (struct sw_packed){.name = info->name,
+                               .offset = *end,
+                               .bytes = bytes,
+                               .slot_bytes = info->out_of_place ? bytes : 0};
+    *end += pack->bytes + pack->slot_bytes;
+    return SW_OK;
+}
+
+/* A member's place is inside its pack's; the last one has what rounds that up. */
+static void place_member(struct sw_plan *plan, const struct sw_graph *g, sw_value v)
+{
+    const struct sw_value_info *info = &g->values[v], *root = &g->values[info->base];
+    const struct sw_packed *pack = find_pack(plan, root->name);
+    const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
+    const size_t next = at + sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        struct sw_persistent *item = &plan->persistent[i];
+        if (strcmp(item->name, info->name) == 0) {
+            item->offset = pack->offset + at;
+            item->slot_bytes = pack->slot_bytes;
+            item->packed_bytes = (next == sw_value_storage_bytes(root) ? pack->bytes : next) - at;
+            return;
+        }
+    }
+}
+
+static sw_status place_packs(struct sw_plan *plan)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < plan->n_programs; i++) {
+            const struct sw_graph *g = plan->programs[i].graph;
+            for (sw_value v = 0; v < g->n_values; v++) {
+                if (pass == 0 && g->values[v].is_pack) {
+                    SW_TRY(place_pack(plan, &g->values[v]));
+                } else if (pass == 1 && sw_value_is_packed(g, v)) {
+                    place_member(plan, g, v);
+                }
+            }
+        }
+    }
+    return SW_OK;
 }
 
 /* Elements of a tile of what ranks hold by slices of tiles; 0 = it is not held so. */
@@ -88,17 +162,22 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_graph *g,
     return plan->tiled[i].rows * param->whole.dims[1];
 }
 
-/* Lists `info`, once for all programs that know the name. */
+/* Lists v, once for all programs that know the name. */
 static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
-                      const struct sw_graph *g, const struct sw_value_info *info)
+                      const struct sw_graph *g, sw_value v)
 {
+    const struct sw_value_info *info = &g->values[v];
+    const bool packed = sw_value_is_packed(g, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
         if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
             return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
                            info->name);
         }
-        return SW_OK;
+        return (known->packed_bytes > 0) == packed
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its place",
+                             info->name);
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
     *item = (struct sw_persistent){
@@ -115,6 +194,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .ranks = options->ranks,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
+        .packed_bytes = packed ? sw_value_storage_bytes(info) : 0, /* until it is placed */
     };
     item->slot_bytes =
         info->out_of_place && item->tier == SW_TIER_DISK ? sw_persistent_taken(item) : 0;
@@ -127,7 +207,7 @@ static void place(struct sw_plan *plan, bool small)
         struct sw_persistent *item = &plan->persistent[i];
         size_t *end =
             item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
-        if (is_small(item) == small) {
+        if (is_small(item) == small && item->packed_bytes == 0) {
             item->offset = *end;
             *end += sw_persistent_taken(item) + item->slot_bytes;
         }
@@ -136,30 +216,34 @@ static void place(struct sw_plan *plan, bool small)
 
 static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    size_t most = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
+    size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_graph *g = plan->programs[i].graph;
         for (sw_value v = 0; v < g->n_values; v++) {
-            most += is_persistent(&g->values[v]);
+            most += is_persistent(g, v);
+            most_packs += g->values[v].is_pack;
             align = g->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
         }
     }
     plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
     SW_TRY_ALLOC(plan->persistent, "the plan");
+    plan->packs = sw_alloc_zero("plan", most_packs, sizeof *plan->packs);
+    SW_TRY_ALLOC(plan->packs, "the plan");
     /* Parameters first: the part that every program of this model shares stays together. */
     for (int role = 0; role < 2; role++) {
         for (int i = 0; i < plan->n_programs; i++) {
             const struct sw_graph *g = plan->programs[i].graph;
             for (sw_value v = 0; v < g->n_values; v++) {
-                const struct sw_value_info *info = &g->values[v];
-                if (is_persistent(info) && (info->role == SW_ROLE_PARAM) == (role == 0)) {
-                    SW_TRY(list(plan, options, g, info));
+                const bool is_param = g->values[v].role == SW_ROLE_PARAM;
+                if (is_persistent(g, v) && is_param == (role == 0)) {
+                    SW_TRY(list(plan, options, g, v));
                 }
             }
         }
     }
     place(plan, false);
     place(plan, true);
+    SW_TRY(place_packs(plan));
     plan->persistent_bytes = sw_round_up(plan->persistent_bytes, align);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
@@ -172,6 +256,25 @@ static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
     return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_away[tier];
 }
 
+/* Of a parameter, a state or a pack. */
+static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_value_info *info)
+{
+    if (info->is_pack) {
+        const struct sw_packed *pack = find_pack(plan, info->name);
+        return (struct sw_buffer){.tier = SW_TIER_DISK,
+                                  .persistent = true,
+                                  .offset = pack->offset,
+                                  .bytes = pack->bytes,
+                                  .slot_bytes = pack->slot_bytes};
+    }
+    const struct sw_persistent *item = sw_plan_find(plan, info->name);
+    return (struct sw_buffer){.tier = item->tier,
+                              .persistent = true,
+                              .offset = item->offset,
+                              .bytes = sw_persistent_taken(item),
+                              .slot_bytes = item->slot_bytes};
+}
+
 static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_graph *g = program->graph;
@@ -182,18 +285,11 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
     SW_TRY_ALLOC(program->buffer_of, "the plan");
     for (sw_value v = 0; v < g->n_values; v++) {
         program->buffer_of[v] = -1;
-        if (is_persistent(&g->values[v])) {
-            const struct sw_persistent *item = sw_plan_find(plan, g->values[v].name);
+        if (is_placed(&g->values[v])) {
             program->buffer_of[v] = program->n_buffers;
-            program->buffers[program->n_buffers++] = (struct sw_buffer){
-                .value = v,
-                .tier = item->tier,
-                .persistent = true,
-                .offset = item->offset,
-                .bytes = sw_persistent_taken(item),
-                .last = program->n_instrs,
-                .slot_bytes = item->slot_bytes,
-            };
+            program->buffers[program->n_buffers] = placed_buffer(plan, &g->values[v]);
+            program->buffers[program->n_buffers].value = v;
+            program->buffers[program->n_buffers++].last = program->n_instrs;
         }
     }
     SW_TRY(sw_pass_memory(program));
@@ -357,14 +453,20 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 
 /* ---- open, close ---- */
 
-/* All but the graph. */
+/* All but the graph, and what was scheduled. */
 static void clear_program(struct sw_program *program)
 {
     sw_free(program->instrs);
     sw_free(program->buffers);
     sw_free(program->buffer_of);
     *program = (struct sw_program){
-        .kind = program->kind, .graph = program->graph, .micro_batches = program->micro_batches};
+        .kind = program->kind,
+        .graph = program->graph,
+        .micro_batches = program->micro_batches,
+        .scheduled = program->scheduled,
+        .n_instrs = program->n_instrs,
+        .flops = program->flops,
+    };
 }
 
 static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
@@ -390,19 +492,43 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
+/* For all distances of prefetching: kernels are asked for once. */
+static sw_status schedule(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        SW_TRY(sw_pass_schedule(program, options));
+        program->scheduled = program->instrs;
+        program->instrs = NULL;
+    }
+    return SW_OK;
+}
+
+static sw_status take_scheduled(struct sw_program *program)
+{
+    const size_t n = (size_t)program->n_instrs;
+    program->instrs = sw_alloc("plan", (n + 1) * sizeof *program->instrs);
+    SW_TRY_ALLOC(program->instrs, "the plan");
+    memcpy(program->instrs, program->scheduled, n * sizeof *program->instrs);
+    sw_program_find_segments(program);
+    return SW_OK;
+}
+
 /* Order and places, for one distance of prefetching. May be called again. */
 static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t transient = 0;
     sw_free(plan->persistent);
+    sw_free(plan->packs);
     plan->persistent = NULL;
-    plan->n_persistent = 0;
+    plan->packs = NULL;
+    plan->n_persistent = plan->n_packs = 0;
     plan->persistent_bytes = 0;
     plan->tier_bytes[SW_TIER_HOST] = plan->tier_bytes[SW_TIER_DISK] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
-        SW_TRY(sw_pass_schedule(program, options));
+        SW_TRY(take_scheduled(program));
         SW_TRY(sw_pass_overlap(program, options));
         SW_TRY(sw_pass_prefetch(program, options));
         SW_TRY(sw_pass_waits(program, options));
@@ -437,22 +563,57 @@ static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_opti
     return false;
 }
 
-/* As much prefetching as the budget allows; where it allows none, collectives that block. */
+/* No more than all that moves; of that a half, or a quarter where much is missing. */
+static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_options *options,
+                              size_t now)
+{
+    enum { LEAST = 1 << 18 };
+    size_t over = 0;
+    for (int t = 0; t < SW_TIER_DISK; t++) {
+        const size_t need = plan->tier_bytes[t], have = options->budget[t];
+        over = have > 0 && need > have && need - have > over ? need - have : over;
+    }
+    size_t moved = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_graph *g = plan->programs[i].graph;
+        size_t sum = 0;
+        for (int32_t k = 0; k < g->n_ops; k++) {
+            sum += sw_op_is_transfer(g->ops[k].kind) ? sw_transfer_bytes(g, &g->ops[k]) : 0;
+        }
+        moved = sum > moved ? sum : moved;
+    }
+    const size_t most = now < moved ? now : moved;
+    return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
+}
+
+/* As much prefetching as the budget allows; where it allows none, collectives that block. What does not fit then is known
+ * at once not to. */
 static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
     o.overlap = options->overlap && options->ranks > 1;
     SW_TRY(settle(plan, &o));
-    while (is_over_budget(plan, options) && (o.overlap || o.transfer_bytes > 0)) {
+    if (!is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    struct sw_plan_options least = o;
+    least.overlap = false;
+    least.prefetch_elems = 0;
+    least.transfer_bytes = 0;
+    least.reduce_bucket_elems = 1; /* each gradient leaves by itself */
+    SW_TRY(settle(plan, &least));
+    if (is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    do {
+        if (!o.overlap && o.transfer_bytes == 0) {
+            return settle(plan, &least);
+        }
         o.overlap = o.overlap && o.prefetch_elems > 0;
         o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
-        o.transfer_bytes = o.transfer_bytes >= 1 << 18 ? o.transfer_bytes / 4 : 0;
+        o.transfer_bytes = fewer_transfers(plan, options, o.transfer_bytes);
         SW_TRY(settle(plan, &o));
-    }
-    if (is_over_budget(plan, options)) {
-        o.reduce_bucket_elems = 1; /* each gradient leaves by itself */
-        SW_TRY(settle(plan, &o));
-    }
+    } while (is_over_budget(plan, options));
     return SW_OK;
 }
 
@@ -482,7 +643,13 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     }
     plan->boundary_in_backward =
         plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);
-    SW_TRY(settle_within_budget(plan, options));
+    SW_TRY(schedule(plan, options));
+    const sw_status st = settle_within_budget(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        plan->programs[i].scheduled = NULL;
+    }
+    SW_TRY(st);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];
         if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
@@ -528,11 +695,13 @@ void sw_plan_close(struct sw_plan *plan)
         return;
     }
     for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
         clear_program(&plan->programs[i]);
         sw_graph_close(plan->programs[i].graph);
     }
     sw_free(plan->programs);
     sw_free(plan->persistent);
+    sw_free(plan->packs);
     sw_free(plan->tiled);
     sw_free(plan);
 }

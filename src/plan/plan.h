@@ -59,18 +59,21 @@ struct sw_instr {
         retired; /* the instruction from which on the computing thread knows it to be complete */
     int32_t
         group; /* collectives: how many, from this one on, travel together; 0 = with an earlier one */
-    bool blocking;     /* collectives: complete before the next instruction */
-    int32_t workspace; /* buffer, -1 = none */
+    bool blocking;       /* collectives: complete before the next instruction */
+    bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
+    bool last_only;      /* left out unless this micro-step is the last of its step */
+    int32_t workspace;   /* buffer, -1 = none */
     struct sw_kernel_info kernel;
 };
 
 struct sw_program {
     enum sw_program_kind kind;
-    struct sw_graph *graph;    /* owned */
-    int micro_batches;         /* that one run of it computes: 1, or all of a rank (vertical) */
-    struct sw_instr *instrs;   /* [n_instrs] */
-    struct sw_buffer *buffers; /* [n_buffers] */
-    int32_t *buffer_of;        /* [graph->n_values] buffer of the root value, -1 = never stored */
+    struct sw_graph *graph;     /* owned */
+    int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
+    struct sw_instr *instrs;    /* [n_instrs] */
+    struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_buffer *buffers;  /* [n_buffers] */
+    int32_t *buffer_of;         /* [graph->n_values] buffer of the root value, -1 = never stored */
     int32_t n_instrs, n_buffers;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
     size_t transient_bytes; /* of the device: highest address used beyond the persistent part */
@@ -98,6 +101,13 @@ struct sw_persistent {
     size_t offset, bytes; /* in the tier's arena */
     size_t
         slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
+    size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
+};
+
+/* Small tensors of the disk that are loaded and stored together: one place for all programs. */
+struct sw_packed {
+    const char *name;                 /* borrowed from a graph */
+    size_t offset, bytes, slot_bytes; /* of the disk; see struct sw_persistent */
 };
 
 /* A parameter that ops use by tiles of so many rows; the last one may have less. */
@@ -112,6 +122,8 @@ struct sw_plan {
     int n_programs;
     struct sw_persistent *persistent;
     int32_t n_persistent;
+    struct sw_packed *packs;
+    int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
     size_t persistent_bytes;               /* of the device's tier */
@@ -186,6 +198,9 @@ void sw_plan_close(struct sw_plan *plan);
  * two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every instruction. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
 
+/* Of its packs alone: part of the above. */
+sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
+
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
@@ -245,6 +260,12 @@ int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op);
  * update. first: the graph of the plan's first program, which has chosen for all; NULL = this is it. */
 sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
                         const struct sw_plan_options *options);
+/* Small parameters and states of the disk become parts of packs, as in `first` where there is one. Once tiers are
+ * chosen. false: out of memory */
+bool sw_pack_small(struct sw_graph *g, const struct sw_graph *first,
+                   const struct sw_plan_options *options);
+/* A parameter or a state that lies in a pack. */
+bool sw_value_is_packed(const struct sw_graph *g, sw_value v);
 /* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
@@ -278,8 +299,6 @@ struct sw_clocks {
 };
 sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *program);
 void sw_clocks_close(struct sw_clocks *clocks);
-/* Before instruction i, which begins a segment: all is complete. */
-void sw_clocks_begin(struct sw_clocks *clocks, int32_t i);
 /* What instruction i would find complete if it waited for `waits`. */
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
                     int32_t out[SW_QUEUE_COUNT]);
@@ -298,6 +317,8 @@ size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* Where segments begin, from what each instruction says. */
+void sw_program_find_segments(struct sw_program *program);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfers beside computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2): a load is issued ahead of its first
-// reader while no more bytes than allowed are loaded and unread. Loads keep their order; none passes a store to the
-// same bytes, or the moment from which on it is known whether it runs.
+// reader, in an earlier segment, too, while no more bytes than allowed are loaded and unread. Loads keep their order; none
+// passes a store to the same bytes. One that passes the moment from which on it is known whether the step is skipped is not
+// left out by that.
 #include <string.h>
 
 #include "plan/plan.h"
@@ -12,6 +13,7 @@ struct pass {
     size_t room, ahead;   /* bytes */
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
+    bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] bytes loaded and not read, by root */
 };
@@ -57,14 +59,13 @@ bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const
            at_b < at_a + n_a;
 }
 
-/* Can load i be issued before instruction `to` < i of the same segment? */
+/* Can load i be issued before instruction `to` < i? */
 static bool may_pass(const struct pass *p, int32_t i, int32_t to)
 {
     const struct sw_op *load = op_of(p, i);
     for (int32_t j = i - 1; j >= to; j--) {
         const struct sw_op *op = op_of(p, j);
-        if ((op->kind == SW_OP_STORE && sw_transfers_overlap(p->g, op, load)) ||
-            (op->kind == SW_OP_STATS_FINISH && load->unless_skipped)) {
+        if (op->kind == SW_OP_STORE && sw_transfers_overlap(p->g, op, load)) {
             return false;
         }
         for (int k = 0; load->n_in > 1 && k < op->n_out; k++) {
@@ -77,10 +78,17 @@ static bool may_pass(const struct pass *p, int32_t i, int32_t to)
     return true;
 }
 
-static void emit(struct pass *p, int32_t i)
+/* In front of instruction `at`, or at its place: at = i. Of a step that is skipped it is known in the last segment. */
+static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_op *op = op_of(p, i);
-    p->out[p->n_out++] = p->program->instrs[i];
+    struct sw_instr *instr = &p->out[p->n_out++];
+    *instr = p->program->instrs[i];
+    instr->segment = p->program->instrs[at].segment;
+    instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
+    instr->last_only =
+        instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
+    p->finished = p->finished || op->kind == SW_OP_STATS_FINISH;
     p->emitted[i] = true;
     if (op->kind == SW_OP_LOAD) {
         const size_t bytes = sw_transfer_bytes(p->g, op);
@@ -95,12 +103,11 @@ static void emit(struct pass *p, int32_t i)
     }
 }
 
-static void order_segment(struct pass *p, int32_t begin, int32_t end)
+static void order(struct pass *p)
 {
-    int32_t next = begin;
-    p->ahead = 0;
-    memset(p->unread, 0, (size_t)p->g->n_values * sizeof *p->unread);
-    for (int32_t i = begin; i < end; i++) {
+    const int32_t end = p->program->n_instrs;
+    int32_t next = 0;
+    for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &p->program->instrs[i];
         if (p->emitted[i]) {
             continue;
@@ -115,10 +122,10 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                 (p->ahead + sw_transfer_bytes(p->g, op) > p->room || !may_pass(p, next, i))) {
                 break;
             }
-            emit(p, next);
+            emit(p, next, i);
         }
         if (!p->emitted[i]) {
-            emit(p, i);
+            emit(p, i, i);
         }
     }
 }
@@ -131,12 +138,11 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.unread = sw_alloc_zero("plan", (size_t)program->graph->n_values + 1, sizeof *p.unread);
     const bool good = p.out && p.emitted && p.unread;
-    for (int s = 0; good && s < SW_SEGMENT_COUNT; s++) {
-        order_segment(&p, program->segment_first[s], program->segment_first[s + 1]);
-    }
     if (good) {
+        order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         memcpy(program->instrs, p.out, (size_t)p.n_out * sizeof *p.out);
+        sw_program_find_segments(program);
     }
     sw_free(p.out);
     sw_free(p.emitted);

@@ -72,6 +72,15 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     return sum;
 }
 
+static int32_t count_packed(const struct sw_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        n += plan->persistent[i].packed_bytes > 0;
+    }
+    return n;
+}
+
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
 {
     char text[4][32];
@@ -103,6 +112,10 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
                   sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
                   sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
+    if (plan->n_packs > 0) {
+        sw_str_printf(out, "%d small tensors of the disk travel in %d packs\n", count_packed(plan),
+                      plan->n_packs);
+    }
     for (int32_t i = 0; i < plan->n_tiled; i++) {
         const struct sw_tiled *tiled = &plan->tiled[i];
         sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
@@ -141,6 +154,7 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
     }
     sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
                   plan->n_tiled, (long long)tiles, largest);
+    sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs, count_packed(plan));
     sw_str_puts(out, ",\"programs\":[");
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];

@@ -56,6 +56,8 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     *instr = (struct sw_instr){.op = i_op,
                                .queue = SW_QUEUE_COMPUTE,
                                .segment = segment_of(op),
+                               .unless_skipped = op->unless_skipped,
+                               .last_only = op->in_backward,
                                .waits = {-1, -1, -1, -1, -1, -1},
                                .retired = -1,
                                .group = sw_op_is_collective(op->kind),
@@ -92,6 +94,18 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     return SW_OK;
 }
 
+void sw_program_find_segments(struct sw_program *program)
+{
+    int32_t i = 0;
+    for (int s = 0; s < SW_SEGMENT_COUNT; s++) {
+        program->segment_first[s] = i;
+        while (i < program->n_instrs && (int)program->instrs[i].segment == s) {
+            i++;
+        }
+    }
+    program->segment_first[SW_SEGMENT_COUNT] = i;
+}
+
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
 {
     const struct sw_graph *g = program->graph;
@@ -123,7 +137,6 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         }
     }
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        program->segment_first[segment] = program->n_instrs;
         for (int32_t i = 0; i < g->n_ops; i++) {
             if (!live[i] || g->ops[i].kind == SW_OP_VIEW ||
                 segment_of(&g->ops[i]) != (enum sw_segment)segment) {
@@ -135,7 +148,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
             }
         }
     }
-    program->segment_first[SW_SEGMENT_COUNT] = program->n_instrs;
+    sw_program_find_segments(program);
 done:
     sw_free(live);
     sw_free(after);

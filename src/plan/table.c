@@ -145,7 +145,8 @@ struct count {
 static sw_value param_of(const struct sw_graph *g, sw_value v)
 {
     const sw_value root = sw_graph_root(g, v);
-    return g->values[root].role == SW_ROLE_PARAM ? root : g->values[root].param;
+    const bool in_pack = root != v && g->values[root].param < 0; /* each part is of one */
+    return g->values[root].role == SW_ROLE_PARAM ? root : g->values[in_pack ? v : root].param;
 }
 
 static bool is_sparse(const struct sw_graph *g, sw_value grad)

@@ -14,7 +14,7 @@ struct pass {
     const struct sw_plan_options *options;
     struct sw_clocks clocks;
     struct touch *touched;  /* [n_values] by root, of what lies on the device */
-    int32_t *last_transfer; /* [n_values] by root, of what does not; -1 = none in this segment */
+    int32_t *last_transfer; /* [n_values] by root, of what does not; -1 = none */
     int32_t *before;        /* [n_instrs] the transfer of the same root before this one */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
@@ -88,15 +88,18 @@ static void note_touches(struct pass *p, int32_t i)
     }
 }
 
-/* Bytes on their way back are bounded: the computing thread waits for the oldest. */
+/* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way when a step ends is
+ * waited for, so that more than this would win nothing. */
 static void bound_stores(struct pass *p, int32_t i)
 {
+    enum { MOST = 1 << 26 };
+    const size_t most = p->options->transfer_bytes < MOST ? p->options->transfer_bytes : MOST;
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
     size_t *bytes = &p->store_bytes[q];
     *bytes += sw_transfer_bytes(p->g, op_of(p, i));
     int32_t *tail = &p->store_tail[q];
-    for (; *tail<i && * bytes> p->options->transfer_bytes; (*tail)++) {
+    for (; *tail<i && * bytes> most; (*tail)++) {
         if (p->program->instrs[*tail].queue == instr->queue) {
             *bytes -= sw_transfer_bytes(p->g, op_of(p, *tail));
             instr->waits[q] = *tail;
@@ -171,15 +174,12 @@ static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
     }
 }
 
-static void run_segment(struct pass *p, int32_t begin, int32_t end)
+static void run(struct pass *p, int32_t end)
 {
     int32_t known[SW_QUEUE_COUNT];
-    sw_clocks_begin(&p->clocks, begin);
     p->reduced = -1;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        known[q] = begin - 1;
-        p->store_tail[q] = begin;
-        p->store_bytes[q] = 0;
+        known[q] = -1;
     }
     for (sw_value v = 0; v < p->g->n_values; v++) {
         p->last_transfer[v] = -1;
@@ -187,7 +187,7 @@ static void run_segment(struct pass *p, int32_t begin, int32_t end)
             p->touched[v].read[q] = p->touched[v].wrote[q] = -1;
         }
     }
-    for (int32_t i = begin; i < end; i++) {
+    for (int32_t i = 0; i < end; i++) {
         struct sw_instr *instr = &p->program->instrs[i];
         settle(p, i);
         sw_clocks_step(&p->clocks, i);
@@ -197,7 +197,7 @@ static void run_segment(struct pass *p, int32_t begin, int32_t end)
         }
         retire(p, known, i);
     }
-    for (int32_t i = begin; i < end; i++) { /* a group that blocks is one */
+    for (int32_t i = 0; i < end; i++) { /* a group that blocks is one */
         struct sw_instr *instr = &p->program->instrs[i];
         for (int32_t k = 0; instr->blocking && k < instr->group; k++) {
             instr[k].retired = i + instr->group - 1;
@@ -222,8 +222,8 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options
     } else {
         st = sw_clocks_open(&p.clocks, program);
     }
-    for (int s = 0; st >= 0 && s < SW_SEGMENT_COUNT; s++) {
-        run_segment(&p, program->segment_first[s], program->segment_first[s + 1]);
+    if (st >= 0) {
+        run(&p, program->n_instrs);
     }
     sw_clocks_close(&p.clocks);
     sw_free(p.touched);

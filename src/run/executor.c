@@ -443,22 +443,6 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
                           name ? name : "an activation");
 }
 
-/* Of the disk; others move when they end. */
-static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                            struct flight *f)
-{
-    const struct route r = route_of(ex, program, i);
-    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
-    const sw_status st = r.tier != SW_TIER_DISK || r.rows || ex->options.no_transfers
-                             ? SW_OK
-                             : sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request);
-    if (st < 0) {
-        f->program = NULL;
-        return fail_transfer(st, program, i);
-    }
-    return SW_OK;
-}
-
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
 {
     struct sw_stream_queue *on = ex->streams[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
@@ -508,15 +492,33 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
+/* Of the disk; copies are made when they end. Rows wait for many small requests, which nothing long is begun beside:
+ * they are read here. */
+static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                            struct flight *f)
+{
+    const struct route r = route_of(ex, program, i);
+    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
+    const sw_status st = ex->options.no_transfers ? SW_OK
+                         : r.rows                 ? move_rows(ex, program, i, r.at)
+                         : r.tier == SW_TIER_DISK
+                             ? sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request)
+                             : SW_OK;
+    if (st < 0) {
+        f->program = NULL;
+        return fail_transfer(st, program, i);
+    }
+    return SW_OK;
+}
+
 static sw_status end_move(struct sw_executor *ex, struct flight *f)
 {
     const struct sw_program *program = f->program;
     const int32_t i = f->instr;
     const struct route r = route_of(ex, program, i);
-    const sw_status st = ex->options.no_transfers ? SW_OK
-                         : r.rows                 ? move_rows(ex, program, i, r.at)
-                         : r.tier == SW_TIER_DISK ? sw_swap_end(ex->swap, &f->request)
-                                                  : copy_between(ex, &r);
+    const sw_status st = ex->options.no_transfers || r.rows ? SW_OK
+                         : r.tier == SW_TIER_DISK           ? sw_swap_end(ex->swap, &f->request)
+                                                            : copy_between(ex, &r);
     f->program = NULL;
     if (st < 0) {
         return fail_transfer(st, program, i);
@@ -628,11 +630,13 @@ static bool is_idle(const struct sw_executor *ex, const struct sw_op *op)
 }
 
 /* An op that a skipped step leaves out, or this rank. Whether it is skipped is known before the first of them. */
-static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool *known,
-                            bool *out_skipped)
+static sw_status is_skipped(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+                            bool *known, bool *out_skipped)
 {
-    *out_skipped = is_idle(ex, op) || (op->in_backward && !ex->boundary);
-    if (*out_skipped || !op->unless_skipped) {
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_op *op = &program->graph->ops[instr->op];
+    *out_skipped = is_idle(ex, op) || (instr->last_only && !ex->boundary);
+    if (*out_skipped || !instr->unless_skipped) {
         return SW_OK;
     }
     if (!*known) {
@@ -643,18 +647,47 @@ static sw_status is_skipped(struct sw_executor *ex, const struct sw_op *op, bool
     return SW_OK;
 }
 
+static sw_status drain(struct sw_executor *ex, int i_program, int32_t i)
+{
+    const struct sw_waiter waiter = {&ex->meter, i_program, i < 0 ? 0 : i};
+    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
+}
+
+/* The segment that follows in the plan is the next one to run: transfers may be under way between the two. */
+static bool goes_on(const struct sw_executor *ex, const struct sw_program *program,
+                    enum sw_segment segment)
+{
+    return program->kind == SW_PROGRAM_TRAIN &&
+           (segment == SW_SEGMENT_FORWARD || (segment == SW_SEGMENT_BACKWARD && ex->boundary));
+}
+
+static sw_status end_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
+{
+    const struct sw_program *program = &ex->plan->programs[i_program];
+    const int32_t last = program->segment_first[segment + 1] - 1;
+    if (!ex->queues || !goes_on(ex, program, segment)) {
+        return drain(ex, i_program, last);
+    }
+    const struct sw_waiter waiter = {&ex->meter, i_program, last < 0 ? 0 : last};
+    return sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX, &waiter); /* it is the caller's */
+}
+
 static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
     const int32_t last = program->segment_first[segment + 1] - 1;
     bool known = false, skipped;
+    if (segment == SW_SEGMENT_FORWARD) {
+        SW_TRY(drain(ex, i_program, 0)); /* another program may have begun, and not gone on */
+    } else if (last < program->segment_first[segment]) {
+        SW_TRY(end_segment(ex, i_program, segment));
+    }
     for (int32_t i = program->segment_first[segment]; i <= last; i++) {
-        SW_TRY(is_skipped(ex, &program->graph->ops[program->instrs[i].op], &known, &skipped));
+        SW_TRY(is_skipped(ex, program, i, &known, &skipped));
         SW_TRY(skipped ? wait_for(ex, program, i) : run_step(ex, program, i));
-        if (i == last && ex->queues) {
-            const struct sw_waiter waiter = {&ex->meter, i_program, i};
-            SW_TRY(sw_queues_drain(ex->queues, &waiter));
+        if (i == last) {
+            SW_TRY(end_segment(ex, i_program, segment));
         }
         if (!skipped && ex->options.verify) {
             note_step(ex, program, i);
@@ -683,8 +716,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
     for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
          i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const struct sw_op *op = &program->graph->ops[instr->op];
-        if (op->in_backward ? !ex->boundary : instr->queue == SW_QUEUE_COMPUTE) {
+        if (instr->last_only ? !ex->boundary : instr->queue == SW_QUEUE_COMPUTE) {
             continue; /* a transfer: what the others gather from here, or what the update reads */
         }
         SW_TRY(instr->queue == SW_QUEUE_COMPUTE ? run_step(ex, program, i)
@@ -811,6 +843,7 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
+    SW_TRY(drain(ex, 0, 0));
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
         return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
@@ -822,6 +855,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
                            void *dst, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
+    SW_TRY(drain(ex, 0, 0)); /* an update within backward may be under way */
     if (item->tier == SW_TIER_DISK) {
         return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }
@@ -830,6 +864,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
+    SW_TRY(drain(ex, 0, 0));
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));
         return zero_tails(ex, item);

@@ -39,14 +39,17 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
                            const struct sw_executor_options *options, struct sw_executor **out);
 void sw_executor_close(struct sw_executor *ex);
 
-/* Runs one segment of a program, to its end. Values written before stay where the plan put them. */
+/* Runs one segment of a program. Values written before stay where the plan put them. Transfers, but no collectives, may be under way when it
+ * returns, if the next one to run is the segment behind it: backward, and the update where this micro-step is the
+ * last. */
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment);
 
 /* The collectives alone: a rank without a micro-batch still serves the others. */
 sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
 /* What was written out of place since the last call counts from now on; without it, it never was. */
 void sw_executor_commit(struct sw_executor *ex);
-/* Whether this micro-step is the last of its step: updates within backward run. */
+/* Before a forward: whether this micro-step is the last of its step. Updates within backward run then, and the segment
+ * of the update must follow the backward. */
 void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
 /* Ranks that have a micro-batch in this micro-step: the first n. micro: which one of a program that holds several
  * (vertical schedule), else 0; a rank without it serves the others there. */

@@ -46,7 +46,8 @@ sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t round
     int64_t most[N_LISTS] = {[STEPS] = 1};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const int64_t times = instr->segment == SW_SEGMENT_UPDATE ? 1 : rounds;
+        const bool once = instr->segment == SW_SEGMENT_UPDATE || instr->last_only;
+        const int64_t times = once ? 1 : rounds;
         most[instr->queue] += times;
         most[WAITS] += 3 * times; /* for those before, for what is issued, for what runs inline */
     }
@@ -208,8 +209,9 @@ static const char *tensor_of(const struct sw_graph *g, const struct sw_op *op)
         if (info->name && info->role != SW_ROLE_INPUT) {
             return info->name;
         }
-        if (info->param >= 0 && g->values[info->param].name) {
-            return g->values[info->param].name;
+        const sw_value param = info->param >= 0 ? info->param : g->values[v].param;
+        if (param >= 0 && g->values[param].name) {
+            return g->values[param].name;
         }
     }
     return NULL;

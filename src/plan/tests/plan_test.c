@@ -285,6 +285,91 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
+/* Of the update: loads in a segment before its own, and those there that any micro-step would run. */
+static int early_loads(const struct sw_program *program, enum sw_segment segment)
+{
+    int n = 0;
+    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
+         i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        const bool early = op->kind == SW_OP_LOAD && op->phase == SW_PHASE_UPDATE;
+        n += early;
+        assert_true(!early || program->instrs[i].last_only);
+        assert_true(!early || !program->instrs[i].unless_skipped);
+    }
+    return n;
+}
+
+/* States are read during forward, as far as they may; without clipping their update is within backward, with it behind
+ * the norm. What is left out of some micro-steps stays left out. */
+static void states_are_read_in_segments_before(void **state)
+{
+    (void)state;
+    for (int clip = 0; clip <= 1; clip++) {
+        struct sw_plan_options o = options();
+        o.clip = clip;
+        o.micro_batches = 3;
+        o.stage = 3;
+        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_DISK;
+        struct sw_plan *plan = plan_tower(4, &o);
+        struct sw_program *p = &plan->programs[0];
+        assert_int_equal(early_loads(p, SW_SEGMENT_FORWARD), 0);
+        sw_plan_close(plan);
+
+        o.transfer_bytes = 1 << 20; /* more than there is */
+        plan = plan_tower(4, &o);
+        p = &plan->programs[0];
+        assert_true(early_loads(p, SW_SEGMENT_FORWARD) > 0);
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            struct sw_instr *instr = &p->instrs[i];
+            const struct sw_instr before = *instr;
+            if (before.last_only) {
+                instr->last_only = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
+            if (before.unless_skipped && p->graph->ops[before.op].kind != SW_OP_LOAD) {
+                instr->unless_skipped = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
+            if (before.segment == SW_SEGMENT_FORWARD) {
+                instr->unless_skipped = true; /* nobody knows yet */
+                assert_true(sw_plan_check(plan, &o) < 0 || before.last_only);
+                *instr = before;
+            }
+        }
+        assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+        sw_plan_close(plan);
+    }
+}
+
+/* A sum that lies elsewhere is loaded for every term but the first. */
+static void first_terms_load_no_sum(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sw_plan_options o = options();
+        o.ranks = way & 1 ? 2 : 1;
+        o.stage = 3;
+        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
+        o.micro_batches = way & 2 ? 3 * o.ranks : 2;
+        o.vertical = way & 4;
+        struct sw_plan *plan = plan_tower(2, &o);
+        const struct sw_program *p = &plan->programs[0];
+        int loads = 0, sums = 0;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            const struct sw_op *op = &p->graph->ops[p->instrs[i].op];
+            const bool loaded = op->kind == SW_OP_LOAD && op->phase == SW_PHASE_BACKWARD;
+            loads += loaded && p->graph->values[op->in[0]].is_gradient_sum;
+            sums += op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE;
+        }
+        const int m = o.micro_batches / o.ranks;
+        assert_int_equal(loads, m == 1 ? 0 : o.vertical ? 0 : sums);
+        sw_plan_close(plan);
+    }
+}
+
 /* Rows left out. */
 static int64_t loaded(const struct sw_plan *plan, int64_t rounds)
 {
@@ -691,6 +776,8 @@ int main(void)
         cmocka_unit_test(programs_share_parameters_and_overlay_transients),
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
+        cmocka_unit_test(states_are_read_in_segments_before),
+        cmocka_unit_test(first_terms_load_no_sum),
         cmocka_unit_test(unsupported_op_is_named),
         cmocka_unit_test(vertical_moves_parameters_once),
         cmocka_unit_test(vertical_keeps_the_order_of_sums),

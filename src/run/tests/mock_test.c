@@ -85,6 +85,7 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
                              SW_OK);
             sw_executor_set(ex, SW_SCALAR_MICRO, step * 2 + k);
             sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
+            sw_executor_set_boundary(ex, k == 1);
             assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD), SW_OK);
             assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
         }

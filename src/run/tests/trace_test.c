@@ -71,6 +71,7 @@ static sw_status step(struct sw_executor *ex, struct sw_plan *plan, int64_t n)
         SW_TRY(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"), labels,
                                  sizeof labels));
         sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
+        sw_executor_set_boundary(ex, k == ROUNDS - 1);
         SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD));
         SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD));
     }
@@ -96,7 +97,8 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
 {
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const int64_t times = instr->segment == SW_SEGMENT_UPDATE ? 1 : ROUNDS;
+        const bool once = instr->segment == SW_SEGMENT_UPDATE || instr->last_only;
+        const int64_t times = once ? 1 : ROUNDS;
         out[instr->queue] += instr->queue == SW_QUEUE_COMM && instr->group == 0 ? 0 : times;
     }
 }

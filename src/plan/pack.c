@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small tensors of the disk travel together. A disk takes about as long for 3 KiB as for 64, and a block has a dozen
+// tensors of a few KiB (biases, norms) beside its matrices, each with two or three states. Those that are read in one
+// block, and updated at one place, become members of a pack: a value of bytes with one place on the disk, in which each
+// member lies at an offset of its own. What is loaded and stored is the pack; ops see views of it.
+#include <stdio.h>
+
+#include "plan/plan.h"
+
+enum {
+    SMALL = 64 << 10,    /* bytes: from here on a transfer takes as long as its bytes do */
+    MOST = 16 * SMALL,   /* bytes of a pack, which is on the device as a whole */
+    NOWHERE = -1,        /* instead of a place */
+    SEVERAL_PLACES = -2, /* likewise */
+};
+
+/* Members of one pack agree in it, so that one load and one store serve all of them. */
+struct key {
+    int64_t readers, updated; /* places: of the parameter's readers, of what writes the member */
+    enum sw_role role;
+    bool out_of_place;
+};
+
+struct pack {
+    struct key key;
+    size_t bytes;
+    int32_t n_members;
+    sw_value home; /* SW_NO_VALUE: one tensor alone needs none */
+};
+
+struct pass {
+    struct sw_graph *g;
+    const struct sw_plan_options *options;
+    sw_value n_values; /* without packs */
+    int64_t *readers;  /* [n_values] by parameter */
+    int64_t *updated;  /* [n_values] by root */
+    int32_t *pack_of;  /* [n_values] -1 = none */
+    size_t *at;        /* [n_values] byte of its pack */
+    struct pack *packs;
+    int32_t n_packs;
+};
+
+bool sw_value_is_packed(const struct sw_graph *g, sw_value v)
+{
+    const struct sw_value_info *info = &g->values[v];
+    return info->producer < 0 && info->base >= 0 && g->values[info->base].is_pack;
+}
+
+static void meet(int64_t *places, sw_value v, int64_t place)
+{
+    places[v] = places[v] == NOWHERE || places[v] == place ? place : SEVERAL_PLACES;
+}
+
+/* The rows of a table are loaded as they are, without the rest of it. */
+static void note_op(const struct pass *p, const struct sw_op *op)
+{
+    const int64_t place = sw_shard_place(p->g, op);
+    for (int k = 0; k < op->n_in && op->phase != SW_PHASE_UPDATE; k++) {
+        const sw_value root = sw_graph_root(p->g, op->in[k]);
+        meet(p->readers, root,
+             op->kind == SW_OP_EMBEDDING ? SEVERAL_PLACES : place / SW_SEGMENT_COUNT);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            meet(p->updated, sw_graph_root(p->g, op->out[k]), place);
+        }
+    }
+}
+
+/* What is updated in pieces comes in pieces. */
+static bool is_small(const struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+    const int64_t most = p->options->update_elems;
+    const bool known = info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->is_optimizer_state;
+    return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
+           param >= 0 && !p->g->values[param].is_tiled && sw_value_storage_bytes(info) < SMALL &&
+           (most == 0 || sw_shape_elems(&info->shape) <= most);
+}
+
+static void join(struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = &p->g->values[v];
+    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+    const struct key key = {p->readers[param], p->updated[v], info->role, info->out_of_place};
+    const size_t bytes = sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    int32_t i = p->n_packs - 1; /* the latest of its kind has room, or none has */
+    while (i >= 0 &&
+           (p->packs[i].key.readers != key.readers || p->packs[i].key.updated != key.updated ||
+            p->packs[i].key.role != key.role || p->packs[i].key.out_of_place != key.out_of_place)) {
+        i--;
+    }
+    if (i < 0 || p->packs[i].bytes + bytes > MOST) {
+        i = p->n_packs++;
+        p->packs[i] = (struct pack){.key = key, .home = SW_NO_VALUE};
+    }
+    p->pack_of[v] = i;
+    p->at[v] = p->packs[i].bytes;
+    p->packs[i].bytes += bytes;
+    p->packs[i].n_members++;
+}
+
+static sw_value add_pack(struct sw_graph *g, const char *name, enum sw_role role, int64_t bytes,
+                         bool out_of_place)
+{
+    const sw_value home = sw_graph_new_value(g, role, SW_U8, SW_SHAPE(bytes));
+    const char *copy = home < 0 ? NULL : sw_arena_strdup(&g->arena, name);
+    if (!copy) {
+        return SW_NO_VALUE;
+    }
+    struct sw_value_info *info = &g->values[home];
+    info->name = copy;
+    info->tier = SW_TIER_DISK;
+    info->is_pack = true;
+    info->out_of_place = out_of_place;
+    return home;
+}
+
+/* Numbered, because a block may have several of a kind. */
+static bool make_homes(struct pass *p)
+{
+    for (int32_t i = 0; i < p->n_packs; i++) {
+        struct pack *pack = &p->packs[i];
+        if (pack->n_members < 2) {
+            continue;
+        }
+        char name[512];
+        const int64_t place = pack->key.readers, n_scopes = p->g->n_scopes;
+        const char *scope =
+            place < 0 ? "" : p->g->scopes[place < n_scopes ? place : place - n_scopes].name;
+        snprintf(name, sizeof name, "pack.%d/%s%s%s", i, scope, *scope ? "." : "",
+                 pack->key.role == SW_ROLE_PARAM ? "parameters" : "states");
+        pack->home =
+            add_pack(p->g, name, pack->key.role, (int64_t)pack->bytes, pack->key.out_of_place);
+        if (pack->home < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Members, and what is called a version of one. */
+static void settle(struct sw_graph *g, sw_value v, sw_value home, size_t at)
+{
+    struct sw_value_info *info = &g->values[v];
+    info->base = home;
+    info->base_offset += (int64_t)(at / sw_dtype_bytes(info->dtype));
+}
+
+static void settle_members(const struct pass *p)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const sw_value root = sw_graph_root(p->g, v);
+        const int32_t i = root < p->n_values ? p->pack_of[root] : -1;
+        if (i >= 0 && p->packs[i].home >= 0) {
+            settle(p->g, v, p->packs[i].home, p->at[root]);
+        }
+    }
+}
+
+static bool form(struct pass *p)
+{
+    const size_t n = (size_t)p->n_values + 1;
+    p->readers = sw_alloc("plan", n * sizeof *p->readers);
+    p->updated = sw_alloc("plan", n * sizeof *p->updated);
+    p->pack_of = sw_alloc("plan", n * sizeof *p->pack_of);
+    p->at = sw_alloc("plan", n * sizeof *p->at);
+    p->packs = sw_alloc("plan", n * sizeof *p->packs);
+    if (!p->readers || !p->updated || !p->pack_of || !p->at || !p->packs) {
+        return false;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->readers[v] = p->updated[v] = NOWHERE;
+        p->pack_of[v] = -1;
+    }
+    for (int32_t i = 0; i < p->g->n_ops; i++) {
+        if (!p->g->ops[i].removed) {
+            note_op(p, &p->g->ops[i]);
+        }
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (is_small(p, v)) {
+            join(p, v);
+        }
+    }
+    if (!make_homes(p)) {
+        return false;
+    }
+    settle_members(p);
+    return true;
+}
+
+/* As the plan's first program has them. */
+static bool follow(struct pass *p, const struct sw_graph *first)
+{
+    struct sw_graph *g = p->g;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_value_info info = g->values[v];
+        const bool lies_there = info.tier == SW_TIER_DISK && info.base < 0 && info.producer < 0;
+        const sw_value known = lies_there ? sw_graph_find(first, info.role, info.name) : -1;
+        if (known < 0 || !sw_value_is_packed(first, known)) {
+            continue;
+        }
+        const struct sw_value_info *pack = &first->values[first->values[known].base];
+        sw_value home = sw_graph_find(g, pack->role, pack->name);
+        if (home < 0) {
+            home = add_pack(g, pack->name, pack->role, sw_shape_elems(&pack->shape),
+                            pack->out_of_place);
+        }
+        if (home < 0) {
+            return false;
+        }
+        const size_t at = (size_t)first->values[known].base_offset * sw_dtype_bytes(info.dtype);
+        for (sw_value w = 0; w < p->n_values; w++) {
+            if (w != v && g->values[w].base == v) {
+                settle(g, w, home, at);
+            }
+        }
+        settle(g, v, home, at);
+    }
+    return true;
+}
+
+bool sw_pack_small(struct sw_graph *g, const struct sw_graph *first,
+                   const struct sw_plan_options *options)
+{
+    struct pass p = {.g = g, .options = options, .n_values = g->n_values};
+    const bool good = first ? follow(&p, first) : form(&p);
+    sw_free(p.readers);
+    sw_free(p.updated);
+    sw_free(p.pack_of);
+    sw_free(p.at);
+    sw_free(p.packs);
+    return good;
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs of small tensors: what becomes part of one, that each is loaded once and stored once, and that damage is found.
+#include <string.h>
+
+#include "plan/plan.h"
+#include "support/test.h"
+
+enum {
+    LAYERS = 3,
+    C = 7,
+    F = 449,
+    ROWS = 64
+}; /* 7, 448 and 449 elements: nothing that divides 64 bytes */
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    (void)desc;
+    *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+static sw_value param(struct sw_graph *g, const char *name, int layer, struct sw_shape shape)
+{
+    char text[64];
+    snprintf(text, sizeof text, "h.%d.%s", layer, name);
+    return sw_param(g, text, shape, (struct sw_init){SW_INIT_NORMAL, 0.1});
+}
+
+static sw_value linear(struct sw_graph *g, sw_value x, const char *name, int layer, int64_t in,
+                       int64_t out)
+{
+    char weight[32], bias[32];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    const sw_value w = param(g, weight, layer, SW_SHAPE(in, out));
+    return sw_linear(g, x, w, param(g, bias, layer, SW_SHAPE(out)), true);
+}
+
+/* Blocks with a norm and three layers, between a table and a head. */
+static struct sw_graph *model(enum sw_dtype dtype, bool backward)
+{
+    static const char *const frozen[] = {"h.1.ln.weight"};
+    const struct sw_graph_options options = {.dtype = dtype,
+                                             .grad_dtype = dtype,
+                                             .training = true,
+                                             .frozen = frozen,
+                                             .n_frozen = SW_LEN(frozen)};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(19, C), (struct sw_init){0});
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(3, 5)), -1);
+    for (int i = 0; i < LAYERS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "h.%d", i);
+        sw_scope_push_block(g, name);
+        const sw_value w = param(g, "ln.weight", i, SW_SHAPE(C));
+        sw_value x = sw_layer_norm(g, h, w, param(g, "ln.bias", i, SW_SHAPE(C)), 1e-5);
+        x = sw_act(g, linear(g, x, "up", i, C, F), SW_ACT_GELU);
+        x = sw_act(g, linear(g, x, "middle", i, F, ROWS), SW_ACT_GELU);
+        h = sw_add(g, h, linear(g, x, "down", i, ROWS, C));
+        sw_scope_pop(g);
+    }
+    sw_value head = sw_param(g, "head", SW_SHAPE(19, C), (struct sw_init){0});
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, head, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    sw_output(g, "loss", loss);
+    if (backward) {
+        assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    }
+    return g;
+}
+
+static struct sw_plan_options options(void)
+{
+    return (struct sw_plan_options){.query = query,
+                                    .micro_batches = 1,
+                                    .rule = &adam,
+                                    .kernel_set = "test",
+                                    .stage = 3,
+                                    .transfer_bytes = 1 << 16,
+                                    .states_tier = SW_TIER_DISK,
+                                    .params_tier = SW_TIER_DISK,
+                                    .grads_tier = SW_TIER_HOST};
+}
+
+static sw_status open_plan(const struct sw_plan_options *o, enum sw_dtype dtype,
+                           struct sw_plan **out)
+{
+    const struct sw_program_spec specs[] = {{SW_PROGRAM_TRAIN, model(dtype, true)},
+                                            {SW_PROGRAM_EVAL, model(dtype, false)}};
+    return sw_plan_open(specs, SW_LEN(specs), o, out);
+}
+
+static struct sw_plan *plan_of(const struct sw_plan_options *o, enum sw_dtype dtype)
+{
+    struct sw_plan *plan = NULL;
+    if (open_plan(o, dtype, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+static int count(const struct sw_program *program, enum sw_op_kind kind, sw_value pack)
+{
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+        n += op->kind == kind && sw_graph_root(program->graph, op->in[0]) == pack;
+    }
+    return n;
+}
+
+/* The value of the only pack whose name ends so; fails where there is none. */
+static sw_value pack_named(const struct sw_graph *g, const char *end)
+{
+    for (sw_value v = 0; v < g->n_values; v++) {
+        const char *name = g->values[v].is_pack ? g->values[v].name : "";
+        if (strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0) {
+            return v;
+        }
+    }
+    fail_msg("no pack %s", end);
+    return SW_NO_VALUE;
+}
+
+/* Members have a place in their packs, the same for all programs, and none of their own. */
+static int check_members(const struct sw_plan *plan, const struct sw_program *program)
+{
+    const struct sw_graph *g = program->graph;
+    int n = 0;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        if (!sw_value_is_packed(g, v)) {
+            continue;
+        }
+        const struct sw_persistent *item = sw_plan_find(plan, g->values[v].name);
+        const sw_value pack = g->values[v].base;
+        const struct sw_buffer *buffer = &program->buffers[program->buffer_of[pack]];
+        assert_non_null(item);
+        assert_int_equal(item->tier, SW_TIER_DISK);
+        assert_int_equal(item->bytes, sw_value_storage_bytes(&g->values[v]));
+        assert_int_equal(item->offset, sw_program_address(program, v));
+        assert_int_equal(item->offset % SW_PLAN_ALIGN, 0);
+        assert_int_equal(buffer->offset % SW_PLAN_DISK_ALIGN, 0);
+        assert_true(item->offset + sw_persistent_taken(item) <= buffer->offset + buffer->bytes);
+        assert_int_equal(program->buffer_of[v], -1); /* neither here nor alone there */
+        n++;
+    }
+    return n;
+}
+
+/* Once for each use of the block, and once back. */
+static void check_moves(const struct sw_program *program, bool trains)
+{
+    const struct sw_graph *g = program->graph;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        if (g->values[v].is_pack) {
+            const bool state = g->values[v].role == SW_ROLE_STATE;
+            const int loads = count(program, SW_OP_LOAD, v);
+            assert_true(loads >= 1 && loads <= (state || !trains ? 1 : 3));
+            assert_int_equal(count(program, SW_OP_STORE, v), trains);
+        }
+    }
+}
+
+static void a_block_has_one_load_and_one_store_of_a_kind(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_of(&o, SW_BF16);
+    const struct sw_program *train = &plan->programs[0], *eval = &plan->programs[1];
+    const sw_value params = pack_named(train->graph, "h.0.parameters");
+    const sw_value states = pack_named(train->graph, "h.0.states");
+    assert_int_equal(count(train, SW_OP_LOAD, params), 2); /* forward, backward */
+    assert_int_equal(count(train, SW_OP_STORE, params), 1);
+    assert_int_equal(count(train, SW_OP_LOAD, states), 1);
+    assert_int_equal(count(train, SW_OP_STORE, states), 1);
+    assert_int_equal(count(eval, SW_OP_LOAD, pack_named(eval->graph, "h.0.parameters")), 1);
+    /* two of a norm, weights and biases of three layers; of block 1 one is frozen, and alone */
+    assert_int_equal(check_members(plan, eval), LAYERS * 8 - 1);
+    /* and three states of each; of the table and the head the states alone */
+    assert_true(check_members(plan, train) >= LAYERS * 32 - 4);
+    check_moves(train, true);
+    check_moves(eval, false);
+    assert_int_equal(plan->n_packs, 2 * LAYERS + 2);
+    sw_plan_close(plan);
+}
+
+static void what_is_large_or_elsewhere_is_not_packed(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.update_elems = 448; /* longer ones come in pieces */
+    struct sw_plan *plan = plan_of(&o, SW_F32);
+    assert_int_equal(sw_plan_find(plan, "h.0.up.bias")->packed_bytes, 0);
+    assert_true(sw_plan_find(plan, "h.0.down.weight")->packed_bytes > 0);
+    assert_int_equal(sw_plan_find(plan, "h.1.ln.weight")->packed_bytes, 0); /* never written */
+    assert_int_equal(sw_plan_find(plan, "table")->packed_bytes, 0);         /* read by rows */
+    sw_plan_close(plan);
+    o.params_tier = SW_TIER_HOST;
+    plan = plan_of(&o, SW_F32);
+    assert_int_equal(sw_plan_find(plan, "h.0.down.weight")->packed_bytes, 0);
+    assert_true(sw_plan_find(plan, "exp_avg/h.0.down.weight")->packed_bytes > 0);
+    sw_plan_close(plan);
+    o = options();
+    o.budget[SW_TIER_HOST] = 1 << 24; /* all of it stays there */
+    o.host_param_elems = 1 << 24;
+    plan = plan_of(&o, SW_F32);
+    assert_int_equal(plan->n_packs, 0);
+    sw_plan_close(plan);
+}
+
+static void every_way_to_train_has_a_plan(void **state)
+{
+    (void)state;
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    for (int way = 0; way < 3 * 64; way++) {
+        struct sw_plan_options o = options();
+        const enum sw_dtype dtype = dtypes[way / 64];
+        o.fp16 = dtype == SW_F16;
+        o.clip = way & 1;
+        o.ranks = 1 + (way & 2);
+        o.micro_batches = way & 4 ? 4 * o.ranks : o.ranks;
+        o.vertical = way & 8;
+        o.recompute_every = way & 16 ? 1 : 0;
+        o.update_elems = way & 32 ? 448 : 0;
+        o.persistence_elems = way & 2 ? 6 : 0;
+        o.persistence_total = 1 << 20;
+        o.overlap = way & 1;
+        o.prefetch_elems = o.max_live_elems = 10000;
+        o.reduce_bucket_elems = o.allgather_bucket_elems = 1000;
+        struct sw_plan *plan = plan_of(&o, dtype);
+        assert_true(plan->n_packs >= 2 * LAYERS);
+        for (int p = 0; p < 2; p++) {
+            assert_true(check_members(plan, &plan->programs[p]) > 2 * LAYERS);
+            check_moves(&plan->programs[p], p == 0);
+        }
+        sw_plan_close(plan);
+    }
+}
+
+/* ---- damage ---- */
+
+static void assert_found(const struct sw_plan *plan, const char *message)
+{
+    assert_int_equal(sw_plan_check_packs(plan, &plan->programs[0]), SW_E_ARG);
+    if (!strstr(sw_error_message(), message)) {
+        fail_msg("\"%s\" is not in: %s", message, sw_error_message());
+    }
+}
+
+static int32_t instr_of(const struct sw_program *program, enum sw_op_kind kind, sw_value pack)
+{
+    int32_t i = 0;
+    while (program->graph->ops[program->instrs[i].op].kind != kind ||
+           sw_graph_root(program->graph, program->graph->ops[program->instrs[i].op].in[0]) !=
+               pack) {
+        i++;
+    }
+    return i;
+}
+
+static void damage_to_places_is_found(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_of(&o, SW_BF16);
+    struct sw_program *program = &plan->programs[0];
+    struct sw_graph *g = program->graph;
+    const sw_value member = sw_graph_find(g, SW_ROLE_STATE, "exp_avg/h.0.down.bias");
+    struct sw_persistent *item = NULL;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        item =
+            strcmp(plan->persistent[i].name, g->values[member].name) ? item : &plan->persistent[i];
+    }
+    const struct sw_persistent before = *item;
+    assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
+    item->offset += SW_PLAN_ALIGN;
+    assert_found(plan, "is not where");
+    g->values[member].base_offset += SW_PLAN_ALIGN / (int)sizeof(float); /* both: onto another */
+    assert_found(plan, "share bytes of");
+    g->values[member].base_offset -= SW_PLAN_ALIGN / (int)sizeof(float);
+    *item = before;
+    item->slot_bytes = SW_PLAN_DISK_ALIGN;
+    assert_found(plan, "is not where");
+    *item = before;
+    struct sw_buffer *buffer = &program->buffers[program->buffer_of[g->values[member].base]];
+    buffer->offset -= SW_PLAN_DISK_ALIGN;
+    assert_found(plan, "share bytes of the disk");
+    buffer->offset += SW_PLAN_DISK_ALIGN;
+    buffer->slot_bytes = plan->tier_bytes[SW_TIER_DISK];
+    assert_found(plan, "has no place");
+    buffer->slot_bytes = 0;
+    assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
+    sw_plan_close(plan);
+}
+
+static void damage_to_moves_is_found(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_plan *plan = plan_of(&o, SW_BF16);
+    struct sw_program *program = &plan->programs[0];
+    struct sw_graph *g = program->graph;
+    const sw_value pack = pack_named(g, "h.0.states");
+    const int32_t load = instr_of(program, SW_OP_LOAD, pack);
+    const int32_t store = instr_of(program, SW_OP_STORE, pack);
+    struct sw_op *loads = &g->ops[program->instrs[load].op];
+    const sw_value copy = loads->out[0];
+
+    loads->attrs.n = SW_PLAN_ALIGN;
+    assert_found(plan, "does not move all of it");
+    loads->attrs.n = 0;
+    loads->unless_skipped = true; /* of a step that clips nothing it is predicated already */
+    assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
+
+    int32_t last = store; /* that writes it */
+    while (g->ops[program->instrs[last].op].kind != SW_OP_UPDATE) {
+        last--;
+    }
+    struct sw_op *update = &g->ops[program->instrs[last].op];
+    update->unless_skipped = false;
+    assert_found(plan, "may run where it is not loaded");
+    update->unless_skipped = true;
+    for (int k = 1; k < 4; k++) { /* its states, one after the other */
+        struct sw_value_info *info = &g->values[update->in[k]];
+        assert_int_equal(info->base, copy);
+        info->base_offset += 1;
+        assert_found(plan, "uses what is no member of it");
+        info->base_offset -= 1;
+    }
+
+    const struct sw_instr stores = program->instrs[store];
+    program->instrs[store].op = program->instrs[last].op; /* not stored */
+    assert_found(plan, "is never stored");
+    program->instrs[store] = program->instrs[last]; /* stored too early */
+    program->instrs[last] = stores;
+    assert_found(plan, "is never stored");
+    program->instrs[last] = program->instrs[store];
+    program->instrs[store] = stores;
+
+    const struct sw_instr update_instr = program->instrs[last];
+    program->instrs[last] = program->instrs[load]; /* loaded again, over what was written */
+    assert_found(plan, "comes before what was written");
+    program->instrs[last] = update_instr;
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    sw_plan_close(plan);
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options();
+    struct sw_alloc_stats before, after;
+    sw_alloc_get_stats(&before);
+    for (int n = 1;; n++) {
+        struct sw_plan *plan = NULL;
+        const struct sw_program_spec specs[] = {{SW_PROGRAM_TRAIN, model(SW_F16, true)},
+                                                {SW_PROGRAM_EVAL, model(SW_F16, false)}};
+        sw_alloc_fail_nth(n);
+        const sw_status st = sw_plan_open(specs, SW_LEN(specs), &o, &plan);
+        sw_alloc_fail_nth(0);
+        if (st == SW_OK) {
+            sw_plan_close(plan);
+            break;
+        }
+        assert_int_equal(st, SW_E_NOMEM);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_has_one_load_and_one_store_of_a_kind),
+        cmocka_unit_test(what_is_large_or_elsewhere_is_not_packed),
+        cmocka_unit_test(every_way_to_train_has_a_plan),
+        cmocka_unit_test(damage_to_places_is_found),
+        cmocka_unit_test(damage_to_moves_is_found),
+        cmocka_unit_test(survives_lack_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queues beside the computing thread, with jobs that only note what happens to them.
+#include "run/queues.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { JOBS = 100 };
+
+struct notes {
+    pthread_mutex_t lock;
+    int32_t begun[SW_QUEUE_COUNT][2 * JOBS], ended[SW_QUEUE_COUNT][JOBS];
+    int n_begun[SW_QUEUE_COUNT], n_ended[SW_QUEUE_COUNT];
+    int under_way[SW_QUEUE_COUNT], most_under_way[SW_QUEUE_COUNT];
+    bool slots[SW_QUEUE_COUNT][SW_QUEUE_BEGUN], slot_twice;
+    int n_pending;
+    int32_t refused;   /* this one does not begin beside another; -1 = none */
+    int32_t bad_begin; /* fails when it begins; -1 = none */
+    int32_t bad_end;
+    int32_t reads_done_when[JOBS]; /* reads that had ended when a write began */
+};
+
+static sw_status begin(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot)
+{
+    struct notes *n = ctx;
+    sw_status st = SW_OK;
+    pthread_mutex_lock(&n->lock);
+    if (job->instr == n->refused && n->under_way[queue] > 0) {
+        n->n_pending++;
+        st = SW_PENDING;
+    } else if (job->instr == n->bad_begin) {
+        st = SW_FAIL(SW_E_IO, "job %d did not begin", job->instr);
+    } else {
+        n->slot_twice = n->slot_twice || n->slots[queue][slot];
+        n->slots[queue][slot] = true;
+        n->begun[queue][n->n_begun[queue]++] = job->instr;
+        n->under_way[queue]++;
+        if (n->under_way[queue] > n->most_under_way[queue]) {
+            n->most_under_way[queue] = n->under_way[queue];
+        }
+        if (queue == SW_QUEUE_WRITE) {
+            n->reads_done_when[job->instr / 2] = n->n_ended[SW_QUEUE_READ];
+        }
+    }
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
+static sw_status end(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot)
+{
+    struct notes *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    n->slots[queue][slot] = false;
+    n->ended[queue][n->n_ended[queue]++] = job->instr;
+    n->under_way[queue]--;
+    const bool bad = job->instr == n->bad_end;
+    pthread_mutex_unlock(&n->lock);
+    return bad ? SW_FAIL(SW_E_IO, "job %d did not end well", job->instr) : SW_OK;
+}
+
+/* Even instructions are reads; each odd one is a write that waits for the read before it. */
+struct bench {
+    struct sw_instr instrs[2 * JOBS];
+    struct sw_program program;
+    struct sw_meter meter;
+    struct notes notes;
+    struct sw_queues *queues;
+};
+
+static struct sw_waiter waiter_of(struct bench *b)
+{
+    return (struct sw_waiter){&b->meter, 0, 0};
+}
+
+static void open_bench(struct bench *b, int most_begun, int32_t most_jobs)
+{
+    memset(b, 0, sizeof *b);
+    pthread_mutex_init(&b->notes.lock, NULL);
+    b->notes.refused = b->notes.bad_begin = b->notes.bad_end = -1;
+    for (int i = 0; i < 2 * JOBS; i++) {
+        b->instrs[i].queue = i % 2 ? SW_QUEUE_WRITE : SW_QUEUE_READ;
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            b->instrs[i].waits[q] = i % 2 && q == SW_QUEUE_READ ? i - 1 : -1;
+        }
+    }
+    b->program.instrs = b->instrs;
+    b->program.n_instrs = 2 * JOBS;
+    const struct sw_queue_ops ops = {
+        .begin = begin,
+        .end = end,
+        .most_begun = {[SW_QUEUE_READ] = most_begun, [SW_QUEUE_WRITE] = most_begun}};
+    const int32_t most[SW_QUEUE_COUNT] = {
+        [SW_QUEUE_READ] = most_jobs, [SW_QUEUE_WRITE] = most_jobs};
+    assert_int_equal(sw_queues_open(most, &ops, &b->notes, &b->queues), SW_OK);
+}
+
+static void close_bench(struct bench *b)
+{
+    sw_queues_close(b->queues);
+    pthread_mutex_destroy(&b->notes.lock);
+}
+
+static void issue(struct bench *b, int32_t i)
+{
+    sw_queues_issue(b->queues, b->instrs[i].queue, &(struct sw_queue_job){&b->program, i});
+}
+
+static void jobs_keep_their_order_and_their_waits(void **state)
+{
+    (void)state;
+    for (int most_begun = 1; most_begun <= SW_QUEUE_BEGUN; most_begun *= 2) {
+        struct bench b;
+        open_bench(&b, most_begun, JOBS / 3); /* the ring goes round */
+        b.notes.refused = JOBS;               /* waits until it is alone */
+        for (int32_t i = 0; i < 2 * JOBS; i++) {
+            issue(&b, i);
+        }
+        const struct sw_waiter waiter = waiter_of(&b);
+        assert_int_equal(sw_queues_wait(b.queues, SW_QUEUE_READ, JOBS, &waiter), SW_OK);
+        pthread_mutex_lock(&b.notes.lock);
+        assert_true(b.notes.n_ended[SW_QUEUE_READ] > JOBS / 2);
+        pthread_mutex_unlock(&b.notes.lock);
+        assert_int_equal(sw_queues_drain(b.queues, &waiter), SW_OK);
+        for (int k = 0; k < JOBS; k++) {
+            assert_int_equal(b.notes.begun[SW_QUEUE_READ][k], 2 * k);
+            assert_int_equal(b.notes.ended[SW_QUEUE_READ][k], 2 * k);
+            assert_int_equal(b.notes.begun[SW_QUEUE_WRITE][k], 2 * k + 1);
+            assert_int_equal(b.notes.ended[SW_QUEUE_WRITE][k], 2 * k + 1);
+            assert_true(b.notes.reads_done_when[k] > k);
+        }
+        assert_true(b.notes.most_under_way[SW_QUEUE_READ] <= most_begun);
+        assert_false(b.notes.slot_twice);
+        close_bench(&b);
+    }
+}
+
+/* What was begun is ended, nothing behind a failure begins, and the first message stays. */
+static void a_failure_stops_what_has_not_begun(void **state)
+{
+    (void)state;
+    for (int where = 0; where < 2; where++) {
+        struct bench b;
+        open_bench(&b, 4, JOBS);
+        *(where ? &b.notes.bad_end : &b.notes.bad_begin) = 40;
+        for (int32_t i = 0; i < 2 * JOBS; i++) {
+            issue(&b, i);
+        }
+        const struct sw_waiter waiter = waiter_of(&b);
+        assert_int_equal(sw_queues_wait(b.queues, SW_QUEUE_WRITE, INT32_MAX, &waiter), SW_E_IO);
+        assert_non_null(strstr(sw_error_message(), "job 40"));
+        sw_queues_stop(b.queues);
+        assert_int_equal(b.notes.n_begun[SW_QUEUE_READ], b.notes.n_ended[SW_QUEUE_READ]);
+        assert_int_equal(b.notes.n_begun[SW_QUEUE_WRITE], b.notes.n_ended[SW_QUEUE_WRITE]);
+        assert_true(b.notes.n_begun[SW_QUEUE_READ] <= 20 + 4);
+        assert_true(b.notes.n_begun[SW_QUEUE_WRITE] <= 20 + 1);
+        assert_int_equal(sw_queues_drain(b.queues, &waiter), SW_E_IO);
+        assert_non_null(strstr(sw_error_message(), "job 40"));
+        close_bench(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_keep_their_order_and_their_waits),
+        cmocka_unit_test(a_failure_stops_what_has_not_begun),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
