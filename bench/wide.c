@@ -4,10 +4,12 @@
 // 16 h^2 / T, so the widest layer that trains grows with the root of T.
 //
 //     bench_wide [--budget-mib 1024] [--step 512]      plans alone: the widest layer by 1, 2, 4, 8 and 16 tiles
-//     bench_wide --width 65536                         plans alone: device memory of that width, by tiles
+//     bench_wide --width 65536 [--ranks 4]             plans alone: device memory of that width, by tiles, of one of so
+//                                                      many ranks, and how long one plan takes
 //     bench_wide --run 4096 [--budget-mib 48] [--steps 2] [--whole 1]   trains one, in tiles chosen for the budget
 //
 // --whole 1 trains it without a budget and without tiles, too, and says whether losses and weights are the same.
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ enum { UPDATES = 64 };
 
 struct layer {
     int64_t width;
+    int ranks; /* plans alone: of one of so many; 0 = alone */
 };
 
 static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
@@ -54,12 +57,19 @@ static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_b
              "\"cpu\"}}, \"spillway\": {\"device_memory\": %lld, \"tile_bytes\": %lld}}",
              BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
              (long long)tile_bytes);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .forward = forward,
-                                              .forward_ctx = layer,
-                                              .seed = 1,
-                                              .plan_only = plan_only};
-    return sw_initialize(&options, out);
+    struct sw_engine_options options = {.config_text = config,
+                                        .forward = forward,
+                                        .forward_ctx = layer,
+                                        .seed = 1,
+                                        .plan_only = plan_only};
+    if (layer->ranks > 1) {
+        SW_TRY(sw_comm_open(&(struct sw_transport){.size = layer->ranks}, &options.comm));
+    }
+    const sw_status st = sw_initialize(&options, out);
+    if (st < 0 && options.comm) {
+        sw_comm_close(options.comm, true);
+    }
+    return st;
 }
 
 /* Of one of `tiles` tiles of a matrix. */
@@ -68,27 +78,31 @@ static int64_t tile_bytes(int64_t width, int64_t tiles)
     return 8 * width * width / tiles;
 }
 
-static bool fits(int64_t width, int64_t budget, int64_t tiles)
+static bool fits(int64_t width, int ranks, int64_t budget, int64_t tiles)
 {
-    struct layer layer = {width};
+    struct layer layer = {width, ranks};
     sw_engine *e = NULL;
     if (open_engine(&layer, budget, tile_bytes(width, tiles), true, &e) < 0) {
         return false;
     }
+    sw_comm *comm = e->options.comm;
     sw_close(e);
+    if (comm) {
+        sw_comm_close(comm, false);
+    }
     return true;
 }
 
 static int64_t widest(int64_t budget, int64_t tiles, int64_t step)
 {
     int64_t low = 0, high = 1;
-    while (fits(high * step, budget, tiles)) {
+    while (fits(high * step, 0, budget, tiles)) {
         low = high;
         high *= 2;
     }
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
-        *(fits(middle * step, budget, tiles) ? &low : &high) = middle;
+        *(fits(middle * step, 0, budget, tiles) ? &low : &high) = middle;
     }
     return low * step;
 }
@@ -109,29 +123,31 @@ static void print_widths(int64_t budget, int64_t step)
 }
 
 /* The smallest budget of a plan, to three hundredths of `about`. */
-static int64_t least_budget(int64_t width, int64_t tiles, int64_t about)
+static int64_t least_budget(int64_t width, int ranks, int64_t tiles, int64_t about)
 {
     int64_t low = about / 2, high = about + about / 4;
-    while (!fits(width, high, tiles)) {
+    while (!fits(width, ranks, high, tiles)) {
         low = high;
         high *= 2;
     }
     while (high - low > about / 32) {
         const int64_t middle = low + (high - low) / 2;
-        *(fits(width, middle, tiles) ? &high : &low) = middle;
+        *(fits(width, ranks, middle, tiles) ? &high : &low) = middle;
     }
     return high;
 }
 
-static void print_bytes(int64_t width)
+static void print_bytes(int64_t width, int ranks)
 {
     for (int64_t tiles = 1; tiles <= MOST_TILES; tiles *= 2) {
         const int64_t formula = 2 * tile_bytes(width, tiles);
-        const int64_t bytes = least_budget(width, tiles, formula);
-        printf("{\"width\":%lld,\"tiles\":%lld,\"device_bytes\":%lld,\"formula_bytes\":%lld,"
-               "\"of_formula\":%.3f}\n",
-               (long long)width, (long long)tiles, (long long)bytes, (long long)formula,
-               (double)bytes / (double)formula);
+        const int64_t bytes = least_budget(width, ranks, tiles, formula);
+        const double begin = sw_now_s();
+        fits(width, ranks, bytes, tiles);
+        printf("{\"width\":%lld,\"ranks\":%d,\"tiles\":%lld,\"device_bytes\":%lld,"
+               "\"formula_bytes\":%lld,\"of_formula\":%.3f,\"plan_s\":%.3f}\n",
+               (long long)width, ranks > 1 ? ranks : 1, (long long)tiles, (long long)bytes,
+               (long long)formula, (double)bytes / (double)formula, sw_now_s() - begin);
         fflush(stdout);
     }
 }
@@ -166,7 +182,7 @@ struct outcome {
 static sw_status train(int64_t width, int64_t budget, int64_t tile, int64_t steps,
                        struct outcome *out)
 {
-    struct layer layer = {width};
+    struct layer layer = {width, 0};
     int32_t ids[BATCH * TOKENS], labels[BATCH * TOKENS];
     const struct sw_shape shape = SW_SHAPE(BATCH, TOKENS);
     const struct sw_tensor tensors[] = {
@@ -223,12 +239,13 @@ static sw_status run(int64_t width, int64_t budget, int64_t steps, bool whole)
 
 int main(int argc, char **argv)
 {
-    int64_t budget = 0, step = 512, width = 0, run_width = 0, steps = 2, whole = 0;
+    int64_t budget = 0, step = 512, width = 0, ranks = 1, run_width = 0, steps = 2, whole = 0;
     const struct {
         const char *name;
         int64_t *value;
-    } flags[] = {{"--budget-mib", &budget}, {"--step", &step},   {"--width", &width},
-                 {"--run", &run_width},     {"--steps", &steps}, {"--whole", &whole}};
+    } flags[] = {{"--budget-mib", &budget}, {"--step", &step},     {"--width", &width},
+                 {"--ranks", &ranks},       {"--run", &run_width}, {"--steps", &steps},
+                 {"--whole", &whole}};
     bool good = argc % 2 == 1;
     for (int i = 1; i + 1 < argc && good; i += 2) {
         good = false;
@@ -239,7 +256,7 @@ int main(int argc, char **argv)
             }
         }
     }
-    if (!good || step < 1 || steps < 1 || budget < 0) {
+    if (!good || step < 1 || steps < 1 || budget < 0 || ranks < 1 || ranks > INT_MAX) {
         fprintf(stderr, "usage: see the head of bench/wide.c\n");
         return 2;
     }
@@ -248,7 +265,7 @@ int main(int argc, char **argv)
     if (run_width > 0) {
         st = run(run_width, budget, steps, whole != 0);
     } else if (width > 0) {
-        print_bytes(width);
+        print_bytes(width, (int)ranks);
     } else {
         print_widths(budget, step);
     }

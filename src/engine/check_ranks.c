@@ -99,14 +99,12 @@ static sw_status collect(struct run *run, sw_engine *e)
     int64_t at = 0;
     for (int32_t i = 0; i < e->n_params; i++) {
         const int64_t elems = sw_shape_elems(&e->params[i].work->whole);
-        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
-        const int64_t from = sw_min_i64(slice * e->rank, elems);
-        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        int64_t from, to;
         if (at + elems > run->n_weights) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s is not in the folder of the model", run->c->path,
                            e->params[i].work->name);
         }
-        if (to > from) {
+        for (int64_t k = 0; sw_engine_own_range(e, e->params[i].work, k, &from, &to); k++) {
             SW_TRY(
                 sw_engine_get_master(e, &e->params[i], from, to - from, run->weights + at + from));
         }

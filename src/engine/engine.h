@@ -140,6 +140,10 @@ sw_status sw_engine_load_folder(struct sw_engine *e);
  * getting wants a range that it holds. */
 sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, float *out);
+/* Range i of the elements that this rank answers for: all ranks together have each element of the tensor once. false:
+ * there are no more. */
+bool sw_engine_own_range(const struct sw_engine *e, const struct sw_persistent *item, int64_t i,
+                         int64_t *out_from, int64_t *out_to);
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);

@@ -316,6 +316,16 @@ static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_o
     struct sw_plan_options o = *options;
     struct sw_plan_refusal refusal = {.beside = SIZE_MAX};
     o.refusal = &refusal;
+    if (o.two_places && !sw_may_take_two_places(&o)) {
+        if (e->config->spillway.disk_slots == 2) {
+            return SW_FAIL(
+                SW_E_CONFIG,
+                "spillway.disk_slots 2: LAMB of parameters in tiles (of %zu bytes) reads "
+                "what it has written, and has one place for it",
+                o.tile_bytes);
+        }
+        o.two_places = false;
+    }
     const sw_status st = open_plan(e, &o);
     const bool helps = st == SW_E_NOMEM ? refusal.missing / 2 <= refusal.beside
                                         : st >= 0 && o.two_places && !is_cheap(e, &o);
@@ -375,9 +385,9 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
 static bool may_tile(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    return e->ranks == 1 && c->zero.offload_param.device != SW_OFFLOAD_NONE &&
-           (!e->trains || (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE &&
-                           e->rule.attrs.kind != SW_UPDATE_LAMB && !e->options.keep_gradients));
+    return c->zero.offload_param.device != SW_OFFLOAD_NONE &&
+           (!e->trains ||
+            (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE && !e->options.keep_gradients));
 }
 
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
@@ -389,17 +399,17 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     struct sw_plan_options o = *options;
     o.tile_bytes = (size_t)c->spillway.tile_bytes;
     if (o.tile_bytes > 0 && !may_tile(e)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.tile_bytes: tiles want stage 3 on one rank with "
-                       "zero_optimization.offload_param and offload_optimizer, an optimizer other "
-                       "than LAMB, and no keep_gradients");
+        return SW_FAIL(SW_E_CONFIG, "spillway.tile_bytes: tiles want stage 3 with "
+                                    "zero_optimization.offload_param and offload_optimizer, and no "
+                                    "keep_gradients");
     }
     const bool asked = o.tile_bytes > 0;
     sw_status st = open_plan_in_places(e, &o);
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
     for (int i = 0; st == SW_E_NOMEM && !asked && may_tile(e); i++) {
         o.tile_bytes /= 2;
-        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && sw_now_s() - begun > 0.5)) {
+        const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
+        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && late)) {
             break;
         }
         st = open_plan_in_places(e, &o);

@@ -14,6 +14,7 @@ struct item {
     const struct sw_persistent *state; /* moments; NULL for a master */
     const char *name, *kind;
     struct sw_shape whole;
+    int64_t here;             /* moments: where element `from` is */
     int64_t from, to;         /* elements that this rank holds, and so reads back */
     int64_t own_from, own_to; /* that it writes: the ranks' own ranges cover the tensor once */
 };
@@ -46,19 +47,19 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-static void add(struct tensors *t, const struct item *item)
+/* An item for each range of what is held. */
+static void add(struct tensors *t, const struct item *item, const struct sw_persistent *held)
 {
-    const struct sw_engine *e = t->engine;
-    const int64_t elems = sw_shape_elems(&item->whole);
-    struct item *copy = &t->items[t->n_items++];
-    *copy = *item;
-    copy->from = sw_min_i64(item->from, elems);
-    copy->to = sw_min_i64(item->to, elems);
-    copy->own_to = elems;
-    if (e->ranks > 1) {
-        const int64_t slice = sw_shard_elems(elems, e->ranks);
-        copy->own_from = sw_min_i64(slice * e->rank, elems);
-        copy->own_to = sw_min_i64(slice * (e->rank + 1), elems);
+    const int64_t n = sw_persistent_n_ranges(held);
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_range range = sw_persistent_range(held, i);
+        struct item *copy = &t->items[t->n_items++];
+        *copy = *item;
+        copy->whole = held->whole;
+        copy->here = range.here;
+        copy->from = range.first;
+        copy->to = range.first + range.n;
+        sw_engine_own_range(t->engine, held, i, &copy->own_from, &copy->own_to);
     }
 }
 
@@ -93,7 +94,10 @@ static void cut_boxes(struct tensors *t)
 
 static sw_status list_init(struct sw_engine *e, struct tensors *t)
 {
-    const size_t most = (size_t)e->plan->n_persistent + 1;
+    size_t most = 1;
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        most += (size_t)sw_persistent_n_ranges(&e->plan->persistent[i]);
+    }
     const size_t most_boxes = most * SW_BOX_MAX_OF_RANGE;
     *t = (struct tensors){
         .engine = e,
@@ -107,26 +111,16 @@ static sw_status list_init(struct sw_engine *e, struct tensors *t)
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
     }
     for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *work = e->params[i].work, *master = e->params[i].master;
-        const int64_t end = work->first + sw_shape_elems(&work->shape);
-        add(t, &(struct item){.param = &e->params[i],
-                              .name = work->name,
-                              .kind = "master",
-                              .whole = work->whole,
-                              .from = master ? sw_min_i64(work->first, master->first) : work->first,
-                              .to = end});
+        const struct engine_param *param = &e->params[i];
+        add(t, &(struct item){.param = param, .name = param->work->name, .kind = "master"},
+            param->work);
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         const struct sw_persistent *state = &e->plan->persistent[i];
         char buf[64];
         const char *kind = state_kind(state, buf, sizeof buf);
         if (kind) {
-            add(t, &(struct item){.state = state,
-                                  .name = state->param,
-                                  .kind = kind,
-                                  .whole = state->whole,
-                                  .from = state->first,
-                                  .to = state->first + sw_shape_elems(&state->shape)});
+            add(t, &(struct item){.state = state, .name = state->param, .kind = kind}, state);
         }
     }
     cut_boxes(t);
@@ -144,7 +138,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
     return sw_executor_save(t->engine->executor, item->state,
-                            (size_t)(at - item->state->first) * sizeof(float), dst,
+                            (size_t)(item->here + at - item->from) * sizeof(float), dst,
                             (size_t)n * sizeof(float));
 }
 
@@ -256,8 +250,8 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
             SW_TRY(sw_engine_set_master(e, item->param, first, n, piece));
         } else {
             SW_TRY(sw_executor_load(e->executor, item->state,
-                                    (size_t)(first - item->state->first) * sizeof *piece, piece,
-                                    (size_t)n * sizeof *piece));
+                                    (size_t)(item->here + first - item->from) * sizeof *piece,
+                                    piece, (size_t)n * sizeof *piece));
         }
     }
     return SW_OK;

@@ -62,27 +62,61 @@ static sw_status store(struct sw_engine *e, const struct sw_persistent *item, in
                        int64_t n, const void *src)
 {
     const size_t bytes = elem_bytes(item);
-    const int64_t from = sw_max_i64(first, item->first);
-    const int64_t to = sw_min_i64(first + n, item->first + sw_shape_elems(&item->shape));
-    if (from >= to) {
-        return SW_OK;
+    const int64_t n_ranges = sw_persistent_n_ranges(item);
+    for (int64_t i = 0; i < n_ranges; i++) {
+        const struct sw_range range = sw_persistent_range(item, i);
+        const int64_t from = sw_max_i64(first, range.first);
+        const int64_t to = sw_min_i64(first + n, range.first + range.n);
+        if (from < to) {
+            SW_TRY(sw_executor_load(
+                e->executor, item, (size_t)(range.here + from - range.first) * bytes,
+                (const char *)src + (size_t)(from - first) * bytes, (size_t)(to - from) * bytes));
+        }
     }
-    return sw_executor_load(e->executor, item, (size_t)(from - item->first) * bytes,
-                            (const char *)src + (size_t)(from - first) * bytes,
-                            (size_t)(to - from) * bytes);
+    return SW_OK;
 }
 
-/* The opposite; all of the range must be here. */
+/* The opposite; all of them must be here. */
 static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                        int64_t n, void *dst)
 {
     const size_t bytes = elem_bytes(item);
-    if (first < item->first || first + n > item->first + sw_shape_elems(&item->shape)) {
-        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld are on other ranks", item->name,
-                       (long long)first, (long long)(first + n));
+    const int64_t n_ranges = sw_persistent_n_ranges(item);
+    int64_t at = first;
+    for (int64_t i = 0; i < n_ranges && at < first + n; i++) {
+        const struct sw_range range = sw_persistent_range(item, i);
+        const int64_t to = sw_min_i64(first + n, range.first + range.n);
+        if (range.first <= at && at < to) {
+            SW_TRY(sw_executor_save(
+                e->executor, item, (size_t)(range.here + at - range.first) * bytes,
+                (char *)dst + (size_t)(at - first) * bytes, (size_t)(to - at) * bytes));
+            at = to;
+        }
     }
-    return sw_executor_save(e->executor, item, (size_t)(first - item->first) * bytes, dst,
-                            (size_t)n * bytes);
+    if (at < first + n) {
+        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld are on other ranks", item->name,
+                       (long long)at, (long long)(first + n));
+    }
+    return SW_OK;
+}
+
+bool sw_engine_own_range(const struct sw_engine *e, const struct sw_persistent *item, int64_t i,
+                         int64_t *out_from, int64_t *out_to)
+{
+    const int64_t elems = sw_shape_elems(&item->whole);
+    if (i >= sw_persistent_n_ranges(item)) {
+        return false;
+    }
+    if (item->tile_elems > 0) {
+        const struct sw_range range = sw_persistent_range(item, i);
+        *out_from = range.first;
+        *out_to = range.first + range.n;
+        return true;
+    }
+    const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
+    *out_from = sw_min_i64(slice * e->rank, elems);
+    *out_to = sw_min_i64(slice * (e->rank + 1), elems);
+    return true;
 }
 
 static sw_status set_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,

@@ -57,6 +57,7 @@ void sw_graph_close(struct sw_graph *g)
     sw_free(g->streams);
     sw_free(g->outputs);
     sw_free(g->params);
+    sw_free(g->states);
     sw_arena_fini(&g->arena);
     sw_free(g);
 }
@@ -286,19 +287,61 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     return v;
 }
 
+/* The state of this name, or the free place for it. There is one. */
+static sw_value *place_of_state(const struct sw_graph *g, const char *name)
+{
+    uint64_t at = sw_hash_str(SW_HASH_INIT, name);
+    for (;; at++) {
+        sw_value *place = &g->states[at % (uint64_t)g->cap_states];
+        if (*place < 0 || strcmp(g->values[*place].name, name) == 0) {
+            return place;
+        }
+    }
+}
+
+/* Room for one more, at most half of it taken. */
+static bool grow_states(struct sw_graph *g)
+{
+    enum { LEAST = 64 };
+    if (g->n_states < g->cap_states / 2) {
+        return true;
+    }
+    const struct sw_graph old = *g;
+    const int32_t cap = g->cap_states > 0 ? 2 * g->cap_states : LEAST;
+    sw_value *states = sw_alloc("graph", (size_t)cap * sizeof *states);
+    if (!states) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return false;
+    }
+    g->states = states;
+    g->cap_states = cap;
+    for (int32_t i = 0; i < cap; i++) {
+        states[i] = SW_NO_VALUE;
+    }
+    for (int32_t i = 0; i < old.cap_states; i++) {
+        if (old.states[i] >= 0) {
+            *place_of_state(g, g->values[old.states[i]].name) = old.states[i];
+        }
+    }
+    sw_free(old.states);
+    return true;
+}
+
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,
                         struct sw_shape shape, sw_value param)
 {
-    if (g->status < 0) {
+    if (g->status < 0 || !grow_states(g)) {
         return SW_NO_VALUE;
     }
-    const sw_value known = sw_graph_find(g, SW_ROLE_STATE, name);
-    if (known >= 0) {
-        return known;
+    sw_value *place = place_of_state(g, name);
+    if (*place >= 0) {
+        return *place;
     }
     const sw_value v = new_named(g, SW_ROLE_STATE, name, dtype, &shape);
     if (v >= 0) {
         g->values[v].param = param;
+        *place = v;
+        g->n_states++;
     }
     return v;
 }

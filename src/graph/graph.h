@@ -110,7 +110,9 @@ enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
     X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
                                                    its master, ratio (in place): w - step ratio u; \
                                                    attributes as above; not run where SKIP is set */ \
-    X(USER,               "user")
+    X(USER,               "user")                                                                  \
+    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> of both, in place; \
+                                                   not run where SKIP is set */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -289,6 +291,8 @@ struct sw_graph {
     struct sw_stream *streams;
     struct sw_named *outputs;
     sw_value *params; /* in order of first use */
+    sw_value *states; /* [cap_states] by a hash of the name; SW_NO_VALUE = free */
+    int32_t n_states, cap_states;
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;             /* current */

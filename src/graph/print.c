@@ -34,6 +34,7 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
     case SW_OP_SEED:
     case SW_OP_STATS_RESET:
     case SW_OP_STATS_FINISH:
+    case SW_OP_LAMB_ADD_NORMS:
         return 0;
     case SW_OP_MATMUL: {
         const struct sw_shape *a = &g->values[op->in[0]].shape;

@@ -114,3 +114,15 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
  * updated target. */
 sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams);
+
+/* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the step of each. A tile
+ * and its states lie elsewhere and come twice; so the second op reads them by the names that they had before the first. */
+/* Returns the op of the tile's moments, -1 after a failure. */
+int32_t sw_lamb_emit_moments(struct sw_graph *g, const struct sw_update_rule *rule, sw_value tile,
+                             const sw_value *streams, int n_streams);
+/* The norms that it makes, and those of tiles before it where there are any (else SW_NO_VALUE). */
+sw_value sw_lamb_emit_norms(struct sw_graph *g, int32_t moments, sw_value before);
+/* After the last tile: of the whole parameter. */
+sw_value sw_lamb_emit_merge(struct sw_graph *g, int32_t moments, sw_value norms);
+/* Returns what the trust ratio is called behind it; SW_NO_VALUE for `ratio`: it begins. */
+sw_value sw_lamb_emit_step(struct sw_graph *g, int32_t moments, sw_value norms, sw_value ratio);

@@ -98,36 +98,96 @@ static int64_t real_elems(const struct sw_value_info *info)
     return left < 0 ? 0 : sw_min_i64(left, elems);
 }
 
-/* in: target, states, streams. The norms of slices are added exactly, so every rank has the ratio that
- * one rank would have. */
-static sw_value emit_lamb(struct sw_graph *g, struct sw_attrs *attrs, sw_value param, sw_value *in,
-                          int n_in)
+/* ---- LAMB ---- */
+
+/* in: target, states, streams. */
+static int32_t emit_moments(struct sw_graph *g, struct sw_attrs *attrs, const sw_value *in,
+                            int n_in)
 {
-    const struct sw_value_info info = g->values[param], target = g->values[in[0]];
-    const int n_states = attrs->update.n_states;
+    attrs->n = real_elems(&g->values[in[0]]);
+    const int32_t op = add_predicated(g, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
+    for (int i = attrs->update.n_states - 1; i <= attrs->update.n_states; i++) {
+        sw_graph_add_out_in_place(g, op, in[i]);
+    }
+    sw_graph_add_out(g, op, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+    return g->status < 0 ? -1 : op;
+}
+
+/* The norms of slices are added exactly, so every rank has the ratio that one rank would have. */
+sw_value sw_lamb_emit_merge(struct sw_graph *g, int32_t moments, sw_value norms)
+{
+    if (g->status < 0 || !sw_value_is_slice(&g->values[g->ops[moments].in[0]])) {
+        return norms;
+    }
+    const int32_t merge = add_predicated(g, SW_OP_STATS_MERGE, &norms, 1, NULL);
+    return sw_graph_add_out_in_place(g, merge, norms);
+}
+
+static sw_value trust_ratio(struct sw_graph *g, sw_value param)
+{
+    const struct sw_value_info info = g->values[param];
     char name[512];
-    attrs->n = real_elems(&target);
-    const int32_t moments = add_predicated(g, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
-    for (int i = n_states - 1; i <= n_states; i++) {
-        in[i] = sw_graph_add_out_in_place(g, moments, in[i]);
-    }
-    sw_value norms = sw_graph_add_out(g, moments, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
-    if (sw_value_is_slice(&target)) {
-        const int32_t merge = add_predicated(g, SW_OP_STATS_MERGE, &norms, 1, NULL);
-        norms = sw_graph_add_out_in_place(g, merge, norms);
-    }
     snprintf(name, sizeof name, "trust_ratio/%s", info.name);
-    in[n_states + 1] = norms;
-    in[n_states + 2] =
-        sw_graph_state(g, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
+    return sw_graph_state(g, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
+}
+
+/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the ratio. */
+static int32_t emit_apply(struct sw_graph *g, const struct sw_attrs *attrs, const sw_value *in)
+{
+    const int n_states = attrs->update.n_states;
     const int32_t apply = add_predicated(g, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
-    const sw_value moved = sw_graph_add_out_in_place(g, apply, in[0]);
+    sw_graph_add_out_in_place(g, apply, in[0]);
     for (int i = 1; i < n_states - 1; i++) {
         sw_graph_add_out_in_place(g, apply, in[i]); /* the master, or the rest of it */
     }
     sw_graph_add_out_in_place(g, apply, in[n_states + 2]);
-    return moved;
+    return g->status < 0 ? -1 : apply;
 }
+
+static sw_value emit_lamb(struct sw_graph *g, struct sw_attrs *attrs, sw_value param, sw_value *in,
+                          int n_in)
+{
+    const int n_states = attrs->update.n_states;
+    const int32_t moments = emit_moments(g, attrs, in, n_in);
+    if (moments < 0) {
+        return SW_NO_VALUE;
+    }
+    in[n_states - 1] = g->ops[moments].out[0];
+    in[n_states] = g->ops[moments].out[1];
+    in[n_states + 1] = sw_lamb_emit_merge(g, moments, g->ops[moments].out[2]);
+    in[n_states + 2] = trust_ratio(g, param);
+    const int32_t apply = emit_apply(g, attrs, in);
+    return apply < 0 ? SW_NO_VALUE : g->ops[apply].out[0];
+}
+
+sw_value sw_lamb_emit_norms(struct sw_graph *g, int32_t moments, sw_value before)
+{
+    if (g->status < 0 || before < 0) {
+        return g->status < 0 ? SW_NO_VALUE : g->ops[moments].out[2];
+    }
+    const sw_value in[2] = {before, g->ops[moments].out[2]};
+    return sw_graph_add_out_in_place(g, add_predicated(g, SW_OP_LAMB_ADD_NORMS, in, 2, NULL),
+                                     before);
+}
+
+sw_value sw_lamb_emit_step(struct sw_graph *g, int32_t moments, sw_value norms, sw_value ratio)
+{
+    if (g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_op first = g->ops[moments];
+    const int n_states = first.attrs.update.n_states;
+    sw_value in[SW_OP_MAX_IN];
+    for (int i = 0; i <= n_states; i++) {
+        in[i] = first.in[i];
+    }
+    in[n_states + 1] = norms;
+    in[n_states + 2] = ratio >= 0 ? ratio : trust_ratio(g, sw_graph_root(g, first.in[0]));
+    const int32_t apply = emit_apply(g, &first.attrs, in);
+    return apply < 0 ? SW_NO_VALUE : g->ops[apply].out[g->ops[apply].n_out - 1];
+}
+
+/* ---- all rules ---- */
 
 /* What belongs to a tile of the parameter. */
 static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct sw_value_info *tile)
@@ -137,42 +197,62 @@ static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct s
         g->values[v].shape = tile->shape;
         g->values[v].base = state;
         g->values[v].base_offset = tile->base_offset;
+        g->values[v].whole = tile->whole;
+        g->values[v].first = tile->first;
     }
     return v;
 }
 
-sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
-                        sw_value target, const sw_value *streams, int n_streams)
+/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs, -1 after a failure. */
+static int list_inputs(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
+                       sw_value target, const sw_value *streams, int n_streams,
+                       struct sw_attrs *attrs, sw_value in[SW_OP_MAX_IN])
 {
     if (g->status < 0) {
-        return SW_NO_VALUE;
+        return -1;
     }
     const struct sw_value_info info = g->values[sw_graph_root(g, param)];
     const struct sw_value_info slice = g->values[target];
     const bool is_tile = info.is_tiled;
     const int rank = sw_value_is_slice(&info) ? info.whole.rank : info.shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
-    struct sw_attrs attrs = {.update = rule->attrs};
-    attrs.update.n_states = sw_update_states(rule, info.dtype, states);
+    *attrs = (struct sw_attrs){.update = rule->attrs};
+    attrs->update.n_states = sw_update_states(rule, info.dtype, states);
     if (rank <= 1 && !rule->decay_1d) {
-        attrs.update.weight_decay = 0;
+        attrs->update.weight_decay = 0;
     }
-    sw_value in[SW_OP_MAX_IN];
     int n_in = 0;
     in[n_in++] = target;
-    for (int i = 0; i < attrs.update.n_states; i++) {
+    for (int i = 0; i < attrs->update.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
         const sw_value state = sw_graph_state(
             g, name, states[i].dtype, is_tile ? info.shape : slice.shape, sw_graph_root(g, param));
         if (state >= 0) {
-            g->values[state].whole = slice.whole;
-            g->values[state].first = slice.first;
+            g->values[state].whole = is_tile ? info.whole : slice.whole;
+            g->values[state].first = is_tile ? info.first : slice.first;
             g->values[state].is_optimizer_state = true;
         }
         in[n_in++] = is_tile ? tile_of_state(g, state, &slice) : state;
     }
-    n_in = add_streams(g, info.name, streams, n_streams, in, n_in);
+    return add_streams(g, info.name, streams, n_streams, in, n_in);
+}
+
+int32_t sw_lamb_emit_moments(struct sw_graph *g, const struct sw_update_rule *rule, sw_value tile,
+                             const sw_value *streams, int n_streams)
+{
+    struct sw_attrs attrs;
+    sw_value in[SW_OP_MAX_IN];
+    const int n_in = list_inputs(g, rule, tile, tile, streams, n_streams, &attrs, in);
+    return n_in < 0 ? -1 : emit_moments(g, &attrs, in, n_in);
+}
+
+sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
+                        sw_value target, const sw_value *streams, int n_streams)
+{
+    struct sw_attrs attrs;
+    sw_value in[SW_OP_MAX_IN];
+    const int n_in = list_inputs(g, rule, param, target, streams, n_streams, &attrs, in);
     if (n_in < 0) {
         return SW_NO_VALUE;
     }

@@ -389,7 +389,6 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
     return SW_OK;
 }
 
-/* What stays lives at all times. */
 struct life {
     int32_t first, last, buffer;
 };
@@ -418,25 +417,70 @@ static bool share_bytes(const struct sw_buffer *a, const struct sw_buffer *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* Each buffer beside those that are alive when its life begins. */
-static sw_status check_lives(const struct check *c, const struct life *lives, struct life *alive)
+static sw_status check_apart(const struct check *c, int32_t a, int32_t b)
 {
     const struct sw_buffer *buffers = c->program->buffers;
+    return share_bytes(&buffers[a], &buffers[b])
+               ? SW_FAIL(SW_E_ARG, "plan: buffers %d and %d live at once in the same bytes", a, b)
+               : SW_OK;
+}
+
+/* Each buffer beside those that are alive when its life begins. */
+static sw_status check_lives(const struct check *c, const struct life *lives, int32_t n,
+                             struct life *alive)
+{
     int32_t n_alive = 0;
-    for (int32_t i = 0; i < c->program->n_buffers; i++) {
-        int32_t n = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_left = 0;
         for (int32_t k = 0; k < n_alive; k++) {
             if (alive[k].last < lives[i].first) {
                 continue;
             }
-            if (share_bytes(&buffers[alive[k].buffer], &buffers[lives[i].buffer])) {
-                return SW_FAIL(SW_E_ARG, "plan: buffers %d and %d live at once in the same bytes",
-                               alive[k].buffer, lives[i].buffer);
-            }
-            alive[n++] = alive[k];
+            SW_TRY(check_apart(c, alive[k].buffer, lives[i].buffer));
+            alive[n_left++] = alive[k];
         }
-        alive[n] = lives[i];
-        n_alive = n + 1;
+        alive[n_left] = lives[i];
+        n_alive = n_left + 1;
+    }
+    return SW_OK;
+}
+
+/* What stays, of one tier, by address. */
+struct fixed {
+    size_t offset;
+    int32_t buffer;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct fixed *x = a, *y = b;
+    return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
+                                  : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* What stays lives at all times, beside all else: neighbours do not meet, and transients lie behind. */
+static sw_status check_fixed(const struct check *c, enum sw_tier tier, struct fixed *fixed)
+{
+    const struct sw_program *program = c->program;
+    size_t end = 0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        if (buffer->persistent && buffer->tier == tier && buffer->bytes > 0) {
+            fixed[n++] = (struct fixed){buffer->offset, i};
+            end = buffer->offset + buffer->bytes > end ? buffer->offset + buffer->bytes : end;
+        }
+    }
+    qsort(fixed, (size_t)n, sizeof *fixed, by_offset);
+    for (int32_t k = 1; k < n; k++) {
+        SW_TRY(check_apart(c, fixed[k - 1].buffer, fixed[k].buffer));
+    }
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        const bool before = !buffer->persistent && buffer->tier == tier && buffer->offset < end;
+        for (int32_t k = 0; before && k < n; k++) {
+            SW_TRY(check_apart(c, fixed[k].buffer, i));
+        }
     }
     return SW_OK;
 }
@@ -446,18 +490,28 @@ static sw_status check_places(const struct check *c)
     const struct sw_program *program = c->program;
     const size_t n = (size_t)program->n_buffers;
     struct life *lives = sw_alloc("plan", (2 * n + 1) * sizeof *lives);
-    SW_TRY_ALLOC(lives, "checking the plan");
+    struct fixed *fixed = sw_alloc("plan", (n + 1) * sizeof *fixed);
+    int32_t n_lives = 0;
     sw_status st = SW_OK;
+    if (!lives || !fixed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
+        goto done;
+    }
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
-        lives[i] = buffer->persistent ? (struct life){INT32_MIN, INT32_MAX, i}
-                                      : (struct life){buffer->first, buffer->last, i};
+        if (!buffer->persistent) {
+            lives[n_lives++] = (struct life){buffer->first, buffer->last, i};
+        }
         SW_TRY_OR(done, check_tier(c, i));
     }
-    qsort(lives, n, sizeof *lives, by_first);
-    SW_TRY_OR(done, check_lives(c, lives, lives + n));
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        SW_TRY_OR(done, check_fixed(c, (enum sw_tier)t, fixed));
+    }
+    qsort(lives, (size_t)n_lives, sizeof *lives, by_first);
+    SW_TRY_OR(done, check_lives(c, lives, n_lives, lives + n));
 done:
     sw_free(lives);
+    sw_free(fixed);
     return st;
 }
 

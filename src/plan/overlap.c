@@ -23,6 +23,7 @@ struct pass {
     int32_t n_out;
     bool *ahead;     /* [n_instrs] a gather that may start early */
     bool *emitted;   /* [n_instrs] */
+    bool *written;   /* [n_values] see note_writes */
     int32_t next;    /* no gather before it is still to start early */
     int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
     int64_t outstanding;
@@ -41,6 +42,13 @@ static const struct sw_op *op_of(const struct pass *p, int32_t i)
 static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
 {
     return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
+}
+
+/* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two have no room. */
+static bool moves_a_tile(const struct pass *p, const struct sw_op *op)
+{
+    const sw_value param = p->g->values[sw_graph_root(p->g, op->in[0])].param;
+    return param >= 0 && sw_value_is_part(p->g, param);
 }
 
 /* Gradients of one block and one micro-batch leave together. */
@@ -69,22 +77,21 @@ static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
     return false;
 }
 
-/* By something that cannot start early itself. */
-static bool is_written_before(const struct pass *p, int32_t begin, int32_t i, sw_value root)
+/* Instruction i writes: `written` has, by root, what something wrote that cannot start early itself. */
+static void note_writes(struct pass *p, int32_t i)
 {
-    for (int32_t j = begin; j < i; j++) {
-        const struct sw_op *op = op_of(p, j);
-        if (writes(p, op, root) &&
-            (op->kind != SW_OP_LOAD || op->unless_skipped ||
-             is_written_before(p, begin, j, sw_graph_root(p->g, op->in[0])))) {
-            return true;
+    const struct sw_op *op = op_of(p, i);
+    const bool late =
+        op->kind != SW_OP_LOAD || op->unless_skipped || p->written[sw_graph_root(p->g, op->in[0])];
+    for (int k = 0; late && k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            p->written[sw_graph_root(p->g, op->out[k])] = true;
         }
     }
-    return false;
 }
 
 /* A gather into bytes of its own, of something that its segment does not write before. */
-static bool may_start_early(const struct pass *p, int32_t begin, int32_t i)
+static bool may_start_early(const struct pass *p, int32_t i)
 {
     const struct sw_op *op = op_of(p, i);
     if (op->kind != SW_OP_GATHER || op->unless_skipped) {
@@ -92,7 +99,7 @@ static bool may_start_early(const struct pass *p, int32_t begin, int32_t i)
     }
     const enum sw_role role = p->g->values[sw_graph_root(p->g, op->out[0])].role;
     return role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
-           !is_written_before(p, begin, i, sw_graph_root(p->g, op->in[0]));
+           !p->written[sw_graph_root(p->g, op->in[0])];
 }
 
 /* ---- the new order ---- */
@@ -174,6 +181,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
             }
             const int64_t more = moved_elems(p, op_of(p, j));
             if (sw_shard_place(p->g, op_of(p, j)) != place ||
+                (sum > 0 && (moves_a_tile(p, op_of(p, i)) || moves_a_tile(p, op_of(p, j)))) ||
                 (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
                  sum + more > update_limit(p))) {
                 break; /* the sums of all parameters are one place: they go in buckets */
@@ -220,13 +228,17 @@ static void hold(struct pass *p, int32_t i)
 {
     const struct sw_op *op = op_of(p, i);
     const int64_t place = op->kind == SW_OP_REDUCE ? p->held_place : -1;
-    if (p->n_held > 0 && (op_of(p, p->held[0])->kind != op->kind ||
+    const bool alone = moves_a_tile(p, op);
+    if (p->n_held > 0 && (alone || op_of(p, p->held[0])->kind != op->kind ||
                           p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
         flush_held(p);
     }
     p->held[p->n_held++] = i;
     p->held_elems += moved_elems(p, op);
     p->held_place = place >= 0 ? place : p->held_place;
+    if (alone) {
+        flush_held(p);
+    }
 }
 
 static bool is_held(const struct pass *p, int32_t i)
@@ -258,8 +270,10 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                              : 0;
     p->outstanding = 0;
     p->next = begin;
+    memset(p->written, 0, (size_t)p->g->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
-        p->ahead[i] = may_start_early(p, begin, i);
+        p->ahead[i] = may_start_early(p, i);
+        note_writes(p, i);
     }
     for (int32_t i = begin; i < end; i++) {
         const struct sw_op *op = op_of(p, i);
@@ -316,7 +330,8 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
-    st = p.out && p.ahead && p.emitted && p.held && p.unread
+    p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
+    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written
              ? run(&p)
              : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
@@ -324,5 +339,6 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.emitted);
     sw_free(p.held);
     sw_free(p.unread);
+    sw_free(p.written);
     return st;
 }

@@ -522,6 +522,9 @@ static bool fetch(struct pass *p, struct sw_op *op, int k)
     }
     if (sw_value_is_part(p->g, v)) {
         op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->g->values[v].shape);
+        if (op->in[k] >= 0 && p->g->values[what].role == SW_ROLE_PARAM) {
+            p->g->values[op->in[k]].param = v;
+        }
         return op->in[k] >= 0;
     }
     const bool loaded = is_still_here(p, op, what);

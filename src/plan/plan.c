@@ -40,6 +40,26 @@ size_t sw_persistent_taken(const struct sw_persistent *item)
                              is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
 }
 
+int64_t sw_persistent_n_ranges(const struct sw_persistent *item)
+{
+    return item->tile_elems > 0 ? sw_ceil_div(sw_shape_elems(&item->whole), item->tile_elems) : 1;
+}
+
+struct sw_range sw_persistent_range(const struct sw_persistent *item, int64_t i)
+{
+    const int64_t whole = sw_shape_elems(&item->whole);
+    if (item->tile_elems == 0) {
+        const int64_t first = sw_min_i64(item->first, whole);
+        return (struct sw_range){0, first, sw_min_i64(sw_shape_elems(&item->shape), whole - first)};
+    }
+    const int64_t begin = i * item->tile_elems;
+    const int64_t elems = sw_min_i64(item->tile_elems, whole - begin); /* of this tile */
+    const int64_t slice = sw_shard_elems(elems, item->ranks);
+    const int64_t from = sw_min_i64(slice * item->rank, elems);
+    return (struct sw_range){i * sw_shard_elems(item->tile_elems, item->ranks), begin + from,
+                             sw_min_i64(slice, elems - from)};
+}
+
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
     const struct sw_value_info *info = &program->graph->values[v];
@@ -127,8 +147,24 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
+/* Elements of a tile of what ranks hold by slices of tiles; 0 = it is not held so. */
+static int64_t tile_elems(const struct sw_plan *plan, const struct sw_graph *g,
+                          const struct sw_value_info *info)
+{
+    const struct sw_value_info *param = info->param >= 0 ? &g->values[info->param] : info;
+    if (!param->is_tiled || !sw_value_is_slice(info)) {
+        return 0;
+    }
+    int32_t i = 0;
+    while (strcmp(plan->tiled[i].name, param->name) != 0) {
+        i++;
+    }
+    return plan->tiled[i].rows * param->whole.dims[1];
+}
+
 /* Lists v, once for all programs that know the name. */
-static sw_status list(struct sw_plan *plan, const struct sw_graph *g, sw_value v)
+static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
+                      const struct sw_graph *g, sw_value v)
 {
     const struct sw_value_info *info = &g->values[v];
     const bool packed = sw_value_is_packed(g, v);
@@ -153,6 +189,9 @@ static sw_status list(struct sw_plan *plan, const struct sw_graph *g, sw_value v
         .param = info->param >= 0 ? g->values[info->param].name : NULL,
         .whole = sw_value_is_slice(info) ? info->whole : info->shape,
         .first = sw_value_is_slice(info) ? info->first : 0,
+        .tile_elems = tile_elems(plan, g, info),
+        .rank = options->rank,
+        .ranks = options->ranks,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
         .is_gradient_sum = info->is_gradient_sum,
@@ -176,7 +215,7 @@ static void place(struct sw_plan *plan, bool small)
     }
 }
 
-static sw_status place_persistent(struct sw_plan *plan)
+static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
     for (int i = 0; i < plan->n_programs; i++) {
@@ -198,7 +237,7 @@ static sw_status place_persistent(struct sw_plan *plan)
             for (sw_value v = 0; v < g->n_values; v++) {
                 const bool is_param = g->values[v].role == SW_ROLE_PARAM;
                 if (is_persistent(g, v) && is_param == (role == 0)) {
-                    SW_TRY(list(plan, g, v));
+                    SW_TRY(list(plan, options, g, v));
                 }
             }
         }
@@ -402,11 +441,11 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         options->rule && options->states_tier == SW_TIER_DEVICE
             ? "zero_optimization.offload_optimizer.device \"cpu\", "
             : "",
-        plan->n_tiled > 0                               ? "a smaller spillway.tile_bytes, "
-        : options->ranks > 1 || options->keep_gradients ? ""
-        : options->params_tier == SW_TIER_DEVICE        ? "zero_optimization.offload_param with "
-                                                          "tiles (spillway.tile_bytes), "
-                                                        : "tiles (spillway.tile_bytes), ",
+        plan->n_tiled > 0                        ? "a smaller spillway.tile_bytes, "
+        : options->keep_gradients                ? ""
+        : options->params_tier == SW_TIER_DEVICE ? "zero_optimization.offload_param with "
+                                                   "tiles (spillway.tile_bytes), "
+                                                 : "tiles (spillway.tile_bytes), ",
         plan->persistent_bytes > plan->tier_budget[tier] &&
                 (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
@@ -497,7 +536,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
         SW_TRY(sw_pass_prefetch(program, options));
         SW_TRY(sw_pass_waits(program, options));
     }
-    SW_TRY(place_persistent(plan));
+    SW_TRY(place_persistent(plan, options));
     size_t away[SW_TIER_COUNT] = {0};
     memcpy(plan->persistent_away, plan->tier_bytes, sizeof plan->persistent_away);
     for (int i = 0; i < plan->n_programs; i++) {
@@ -617,7 +656,7 @@ static sw_status check_disk_space(struct sw_plan *plan, const struct sw_plan_opt
     if (budget == 0) {
         return SW_OK;
     }
-    SW_TRY(place_persistent(plan));
+    SW_TRY(place_persistent(plan, options));
     plan->tier_budget[SW_TIER_DISK] = budget;
     return plan->tier_bytes[SW_TIER_DISK] > budget ? refuse(plan, options, SW_TIER_DISK) : SW_OK;
 }

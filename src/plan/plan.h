@@ -100,6 +100,10 @@ struct sw_persistent {
     const char *param;     /* states of a parameter: its name, else NULL */
     struct sw_shape whole; /* of the tensor; `shape` is what is held here */
     int64_t first;         /* element of `whole` (flattened) that is element 0 here */
+    /* On many ranks of what is used by tiles: elements of a tile. Held are this rank's slices of all tiles, one behind
+     * the other. 0 = one slice. */
+    int64_t tile_elems;
+    int rank, ranks;
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
     size_t
@@ -222,6 +226,13 @@ sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_progra
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
+/* Elements [first, first + n) of the whole tensor lie here from element `here` on. */
+struct sw_range {
+    int64_t here, first, n;
+};
+/* What an item holds, ascending: one range, or one for each tile. Without padding; n may be 0. */
+int64_t sw_persistent_n_ranges(const struct sw_persistent *item);
+struct sw_range sw_persistent_range(const struct sw_persistent *item, int64_t i);
 /* Bytes that it takes of its tier. */
 size_t sw_persistent_taken(const struct sw_persistent *item);
 

@@ -3,7 +3,8 @@
 // into equal slices, one a rank; before an op reads a parameter the slices are gathered, and the whole
 // one is released after its last reader by the ordinary liveness of transients. Readers in one block of
 // one phase share a gather. Model code knows nothing of it; tied tables, parameters of another scope and
-// frozen ones are uses like any other.
+// frozen ones are uses like any other. Of a parameter in tiles every tile is cut and gathered by itself, so no rank ever
+// has all of it.
 #include "plan/plan.h"
 
 int64_t sw_shard_elems(int64_t elems, int ranks)
@@ -69,6 +70,19 @@ static void cut(struct sw_graph *g, sw_value param, int64_t slice, int rank)
     info->first = slice * rank;
 }
 
+/* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the other: its own shape
+ * grows with each. */
+static void cut_tile(struct sw_graph *g, sw_value tile, int64_t slice, int rank)
+{
+    const sw_value param = g->values[tile].base;
+    if (!sw_value_is_slice(&g->values[param])) {
+        cut(g, param, 0, rank);
+    }
+    cut(g, tile, slice, rank);
+    g->values[tile].base_offset = g->values[param].shape.dims[0];
+    g->values[param].shape.dims[0] += slice;
+}
+
 /* A gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
 static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reader)
 {
@@ -101,7 +115,8 @@ static bool rewrite(struct pass *p, struct sw_op *op)
             continue;
         }
         struct current *now = &p->current[v];
-        if (now->whole < 0 || now->place != place) {
+        /* a tile is here for one op */
+        if (now->whole < 0 || now->place != place || sw_value_is_part(p->g, v)) {
             now->whole = gather(p, v, op);
             now->place = place;
             if (now->whole < 0) {
@@ -124,6 +139,11 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
         const sw_value param = g->params[i];
         const int64_t elems = sw_shape_elems(&g->values[param].shape);
         const int64_t slice = sw_shard_elems(elems, options->ranks);
+        if (sw_value_is_part(g, param)) {
+            cut_tile(g, param, slice, options->rank);
+            any = true;
+            continue;
+        }
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
         if (options->stage < 3 || persists || sw_param_has_view(g, param)) {

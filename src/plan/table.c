@@ -141,6 +141,7 @@ struct count {
     int64_t runs;        /* .. and how often forward and backward run for them */
 };
 
+/* Or the tile of one. */
 static sw_value param_of(const struct sw_graph *g, sw_value v)
 {
     const sw_value root = sw_graph_root(g, v);

@@ -483,10 +483,9 @@ static bool tile_graph(struct sw_graph *g, const struct sw_plan *plan, const str
 
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    if (options->tile_bytes == 0 || options->ranks > 1 || options->keep_gradients ||
-        options->params_tier == SW_TIER_DEVICE ||
-        (options->rule &&
-         (options->states_tier == SW_TIER_DEVICE || options->rule->attrs.kind == SW_UPDATE_LAMB))) {
+    if (options->tile_bytes == 0 || options->keep_gradients ||
+        options->params_tier == SW_TIER_DEVICE || (options->ranks > 1 && options->stage < 3) ||
+        (options->rule && options->states_tier == SW_TIER_DEVICE)) {
         return SW_OK;
     }
     int32_t most = 0;

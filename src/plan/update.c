@@ -26,14 +26,18 @@ struct feed {
     int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
     int32_t update_first, update_end; /* .. that update it */
     sw_value moved; /* what is still to be put in its place; SW_NO_VALUE = nothing */
+    /* LAMB of a tile: op of its moments, and the norms so far */
+    int32_t moments;
+    sw_value norms;
 };
 
-/* States that stay on the device are large, and would need as much again. */
+/* States that stay on the device are large, and would need as much again. LAMB of tiles reads what it has written. */
 bool sw_may_take_two_places(const struct sw_plan_options *options)
 {
     return options->rule && options->states_tier != SW_TIER_DEVICE &&
            (options->states_tier == SW_TIER_DISK || options->params_tier == SW_TIER_DISK) &&
-           (options->states_share <= 0 || options->states_share >= 1);
+           (options->states_share <= 0 || options->states_share >= 1) &&
+           !(options->tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
 }
 
 /* An overflow is known when the last gradient is: where it may skip the step, what was updated before must be
@@ -253,6 +257,47 @@ static void settle(struct sw_graph *g, const struct sw_plan_options *options,
     put(g, feed->moved, feed->param, !alone);
     for (int32_t i = first; i < g->n_ops; i++) {
         g->ops[i].settles = true;
+    }
+}
+
+static sw_value tiled_param(const struct sw_graph *g, const struct feed *feed)
+{
+    return g->values[feed->param].base;
+}
+
+/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a parameter all of them
+ * move. feeds: in the order of their updates. */
+static void update_tile_by_norms(struct sw_graph *g, const struct sw_plan_options *options,
+                                 struct feed *feeds, int n_feeds, struct feed *feed)
+{
+    const sw_value whole = tiled_param(g, feed);
+    sw_value norms = SW_NO_VALUE, ratio = SW_NO_VALUE;
+    bool is_last = true;
+    feed->moments = sw_lamb_emit_moments(g, options->rule, feed->param, feed->streams, feed->n);
+    for (int i = 0; i < n_feeds && g->status >= 0; i++) {
+        const bool is_of_it = tiled_param(g, &feeds[i]) == whole;
+        norms = is_of_it && &feeds[i] < feed ? feeds[i].norms : norms;
+        is_last = is_last && !(is_of_it && &feeds[i] > feed);
+    }
+    feed->norms = norms = sw_lamb_emit_norms(g, feed->moments, norms);
+    if (!is_last) {
+        return;
+    }
+    norms = sw_lamb_emit_merge(g, feed->moments, norms);
+    for (int i = 0; i < n_feeds && g->status >= 0; i++) {
+        if (tiled_param(g, &feeds[i]) == whole) {
+            ratio = sw_lamb_emit_step(g, feeds[i].moments, norms, ratio);
+        }
+    }
+}
+
+static void emit_update(struct sw_graph *g, const struct sw_plan_options *options,
+                        struct feed *feeds, int n_feeds, struct feed *feed)
+{
+    if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_value_is_part(g, feed->param)) {
+        update_tile_by_norms(g, options, feeds, n_feeds, feed);
+    } else {
+        update(g, options, feed);
     }
 }
 
@@ -522,7 +567,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
             feeds[i].update_first = i == 0 ? feeds[0].update_first : g->n_ops;
             stats = add_stats(g, options, stats, &feeds[i]);
             if (is_early(g, options, &feeds[i])) {
-                update(g, options, &feeds[i]);
+                emit_update(g, options, feeds, n_feeds, &feeds[i]);
             }
             feeds[i].update_end = g->n_ops;
         }
@@ -534,7 +579,7 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
         for (int i = 0; i < n_feeds && g->status >= 0; i++) {
             if (!is_early(g, options, &feeds[i])) {
-                update(g, options, &feeds[i]);
+                emit_update(g, options, feeds, n_feeds, &feeds[i]);
             }
         }
         for (int i = 0; i < n_feeds && g->status >= 0; i++) {

@@ -215,6 +215,17 @@ static void stats_reset(const struct cpu_call *call)
     memset(call->in[0], 0, SW_STATS_WORDS * sizeof(int64_t));
 }
 
+static void lamb_add_norms(const struct cpu_call *call)
+{
+    int64_t *norms = call->in[0];
+    const int64_t *more = call->in[1];
+    for (int w = 0; w < SW_LAMB_WORDS; w++) {
+        norms[w] += more[w];
+    }
+    sw_exact_settle(norms);
+    sw_exact_settle(norms + SW_STATS_WORDS);
+}
+
 /* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element that
  * is not finite has an infinite norm; it says so even where nothing is skipped. */
 static void stats_finish(const struct cpu_call *call)
@@ -260,4 +271,5 @@ const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT] = {
     [SW_OP_STATS_RESET] = {stats_reset, NULL},
     [SW_OP_STATS_FINISH] = {stats_finish, NULL},
     [SW_OP_USER] = {user, NULL},
+    [SW_OP_LAMB_ADD_NORMS] = {lamb_add_norms, NULL},
 };

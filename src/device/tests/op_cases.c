@@ -993,6 +993,23 @@ static bool lamb_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+static bool lamb_add_norms(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    (void)dtype;
+    case_init(c, SW_OP_LAMB_ADD_NORMS, "lamb_add_norms %d", variant);
+    c->exact = true;
+    c->op.unless_skipped = true;
+    c->scalars[SW_SCALAR_SKIP] = variant == 1;
+    for (int i = 0; i < 2; i++) {
+        int64_t *norms = c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS))].view.data;
+        sw_exact_add(norms, 7 + 1e-30 * i);
+        sw_exact_add(norms + SW_STATS_WORDS, 3e20 * (i + 1));
+        norms[SW_EXACT_WORDS] = i;
+    }
+    case_out_in_place(c, 0);
+    return variant < 2;
+}
+
 /* ---- a user's op ---- */
 
 static void user_kernel(const struct sw_user_op *op, const struct sw_view *in,
@@ -1055,4 +1072,5 @@ const case_build_fn op_cases[SW_OP_COUNT] = {
     [SW_OP_LAMB_MOMENTS] = lamb_moments,
     [SW_OP_LAMB_APPLY] = lamb_apply,
     [SW_OP_USER] = user,
+    [SW_OP_LAMB_ADD_NORMS] = lamb_add_norms,
 };

@@ -15,7 +15,7 @@ enum { B = 2, MAX_ELEMS = 1 << 16 };
 enum axis {
     PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
-    STATES, PARAMS, PIECES, ACTIVATIONS,
+    STATES, PARAMS, PIECES, ACTIVATIONS, TILES,
     N_AXES,
     N_MATH = STAGE
 };
@@ -45,6 +45,7 @@ static const struct {
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
+    [TILES]         = {"tiles of", 2, {"null", "700"}}, /* where states and parameters are elsewhere */
 };
 // clang-format on
 
@@ -138,6 +139,11 @@ static void write_offload(const struct row *row, char *text, size_t size)
     }
 }
 
+static bool may_tile(const struct row *row)
+{
+    return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0;
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
     char offload[384];
@@ -155,11 +161,13 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"frozen\": [%s]}}",
+        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"tile_bytes\": %s, "
+        "\"frozen\": [%s]}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
         choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
         choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE),
+        may_tile(row) ? choice(row, TILES) : "null",
         is_second(row, FROZEN) ? "\"*.h.1.ln_2.weight\", \"*.h.0.mlp.c_fc.*\"" : "");
 }
 
@@ -204,13 +212,12 @@ static sw_status collect(sw_engine *e, float *all)
         struct sw_shape shape;
         SW_TRY(sw_engine_tensor(e, i, &name, &shape));
         const int64_t elems = sw_shape_elems(&shape);
-        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
-        const int64_t from = sw_min_i64(slice * e->rank, elems);
-        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
+        const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
+        int64_t from, to;
         if (at + elems > MAX_ELEMS) {
             return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
         }
-        if (to > from) {
+        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
             SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
         }
         at += elems;
@@ -392,6 +399,7 @@ void matrix_on_disk(int n_steps)
             row.at[varied[a]] = (int8_t)(rest % n + (varied[a] == PRECISION));
             rest /= n;
         }
+        row.at[TILES] = (int8_t)(way / 2 % 2);
         if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 2 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }

@@ -49,6 +49,7 @@ struct math {
     int micro_batches;
     bool tied;
     const char *clip;
+    const char *optimizer;
 };
 
 struct way {
@@ -56,6 +57,7 @@ struct way {
     const char *recompute, *schedule;
     const char *tile_bytes, *device_memory; /* or null */
     const char *kernels;
+    int ranks;
 };
 
 struct result {
@@ -77,16 +79,16 @@ static void config_of(const struct math *math, const struct way *way, char *text
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": "
              "0.1}}, \"spillway\": {\"micro_batches\": %d, \"recompute\": \"%s\", \"schedule\": "
              "\"%s\", \"tile_bytes\": %s, \"device_memory\": %s, \"loss_chunk\": 1100, "
              "\"kernels\": \"%s\"}}",
-             B, math->precision, offload, math->clip, math->micro_batches, way->recompute,
-             way->schedule, way->tile_bytes, way->device_memory, way->kernels);
+             B, math->precision, offload, math->clip, math->optimizer, math->micro_batches,
+             way->recompute, way->schedule, way->tile_bytes, way->device_memory, way->kernels);
 }
 
-static sw_status open_engine(const struct math *math, const struct way *way, bool plan_only,
-                             sw_engine **out)
+static sw_status open_engine(const struct math *math, const struct way *way, sw_comm *comm,
+                             bool plan_only, sw_engine **out)
 {
     char config[2048], model[128];
     config_of(math, way, config, sizeof config);
@@ -95,77 +97,124 @@ static sw_status open_engine(const struct math *math, const struct way *way, boo
                                               .model = model,
                                               .seq_len = T,
                                               .seed = 5,
+                                              .comm = comm,
                                               .want_eval = true,
                                               .plan_only = plan_only,
                                               .verify = true};
     return sw_initialize(&options, out);
 }
 
-static uint64_t hash_weights(sw_engine *e)
+/* The elements that this rank answers for, to their places among all; returns how many the model has. */
+static int64_t collect(sw_engine *e, float *all)
 {
-    enum { PIECE = 1 << 16 };
-    static float piece[PIECE];
-    uint64_t h = SW_HASH_INIT;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const char *name;
-        struct sw_shape shape;
-        assert_int_equal(sw_engine_tensor(e, i, &name, &shape), SW_OK);
-        const int64_t elems = sw_shape_elems(&shape);
-        uint64_t tensor = sw_hash_str(SW_HASH_INIT, name);
-        for (int64_t at = 0; at < elems; at += PIECE) {
-            const int64_t n = sw_min_i64(elems - at, PIECE);
-            assert_int_equal(sw_get_weight(e, name, at, n, piece), SW_OK);
-            tensor = sw_hash(tensor, piece, (size_t)n * sizeof *piece);
+    int64_t at = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct sw_persistent *item = e->params[i].work;
+        int64_t from, to;
+        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
+            assert_int_equal(sw_get_weight(e, item->name, from, to - from, all + at + from), SW_OK);
         }
-        h += tensor; /* in any order */
+        at += sw_shape_elems(&item->whole);
+    }
+    return at;
+}
+
+static uint64_t hash_weights(const sw_engine *e, const float *all)
+{
+    uint64_t h = SW_HASH_INIT;
+    int64_t at = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct sw_persistent *item = e->params[i].work;
+        const int64_t elems = sw_shape_elems(&item->whole);
+        h += sw_hash(sw_hash_str(SW_HASH_INIT, item->name), all + at,
+                     (size_t)elems * sizeof *all); /* in any order */
+        at += elems;
     }
     return h;
 }
 
-static void step(sw_engine *e, int64_t micro_batches, int i_step, struct result *result)
+static sw_status step(sw_engine *e, int64_t micro_batches, int i_step, struct result *result)
 {
     enum { MOST = 4 };
     int32_t ids[MOST][B * T], labels[MOST][B * T];
     struct sw_tensor tensors[MOST][2];
     struct sw_batch batches[MOST];
     const struct sw_shape shape = SW_SHAPE(B, T);
-    for (int64_t k = 0; k < micro_batches; k++) {
+    int64_t n = 0;
+    for (int64_t k = e->rank; k < micro_batches || n == 0; k += e->ranks, n++) {
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)((i_step * micro_batches + k) * B * T + i);
-            ids[k][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
-            labels[k][i] = i % 5 == 3 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % VOCAB);
+            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
+            labels[n][i] = i % 5 == 3 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % VOCAB);
         }
-        tensors[k][0] =
-            (struct sw_tensor){"input_ids", {.data = ids[k], .dtype = SW_I32, .shape = shape}};
-        tensors[k][1] =
-            (struct sw_tensor){"labels", {.data = labels[k], .dtype = SW_I32, .shape = shape}};
-        batches[k] = (struct sw_batch){tensors[k], 2};
+        tensors[n][0] =
+            (struct sw_tensor){"input_ids", {.data = ids[n], .dtype = SW_I32, .shape = shape}};
+        tensors[n][1] =
+            (struct sw_tensor){"labels", {.data = labels[n], .dtype = SW_I32, .shape = shape}};
+        batches[n] = (struct sw_batch){tensors[n], 2};
     }
     struct sw_step_report report;
-    const sw_status st = sw_train_batch(e, batches, micro_batches, &report);
-    if (st < 0) {
+    double eval, count;
+    SW_TRY(sw_train_batch(e, batches, sw_engine_local_micro_batches(e), &report));
+    SW_TRY(sw_evaluate(e, &batches[0], &eval, &count));
+    if (e->rank == 0) {
+        result->losses[i_step] = report.loss;
+        result->norms[i_step] = report.grad_norm;
+        result->eval = eval;
+    }
+    return SW_OK;
+}
+
+struct job {
+    const struct math *math;
+    const struct way *way;
+    int first, end; /* steps */
+    const char *load, *save;
+    struct result *result;
+    float *weights; /* the whole model, each rank its own part */
+};
+
+/* One rank. */
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    const struct job *job = ctx;
+    sw_engine *e = NULL;
+    SW_TRY(open_engine(job->math, job->way, comm, false, &e));
+    sw_status st = job->load ? sw_load(e, job->load) : SW_OK;
+    for (int i = job->first; i < job->end && st >= 0; i++) {
+        st = step(e, job->math->micro_batches, i, job->result);
+    }
+    if (st >= 0 && job->save) {
+        st = sw_save(e, job->save, NULL);
+    }
+    if (st >= 0) {
+        collect(e, job->weights);
+        st = sw_comm_barrier(comm, "the weights");
+    }
+    if (st >= 0 && e->rank == 0) {
+        job->result->device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
+        job->result->n_tiled = e->plan->n_tiled;
+        job->result->weights = hash_weights(e, job->weights);
+    }
+    sw_close(e);
+    return st;
+}
+
+static void run_job(struct job *job)
+{
+    enum { MOST_ELEMS = 1 << 25 };
+    job->weights = calloc(MOST_ELEMS, sizeof *job->weights);
+    assert_non_null(job->weights);
+    if (sw_threads_run(job->way->ranks, 600, train, job) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    result->losses[i_step] = report.loss;
-    result->norms[i_step] = report.grad_norm;
-    double count;
-    assert_int_equal(sw_evaluate(e, &batches[0], &result->eval, &count), SW_OK);
+    free(job->weights);
 }
 
 static struct result run(const struct math *math, const struct way *way)
 {
     struct result result = {0};
-    sw_engine *e = NULL;
-    if (open_engine(math, way, false, &e) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-    result.device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
-    result.n_tiled = e->plan->n_tiled;
-    for (int i = 0; i < STEPS; i++) {
-        step(e, math->micro_batches, i, &result);
-    }
-    result.weights = hash_weights(e);
-    sw_close(e);
+    run_job(&(struct job){.math = math, .way = way, .end = STEPS, .result = &result});
     return result;
 }
 
@@ -183,18 +232,22 @@ static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\
 /* Matrices that are tiled are large: every pair of a math and a way takes minutes. */
 static bool all;
 
-static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast"};
+static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast", 1};
 
 static void tiles_give_the_bits_of_whole_parameters(void **state)
 {
     static const struct math maths[] = {
-        {"", 4, false, "0.5"},   {bf16, 1, true, "0"}, {bf16, 4, true, "0"},
-        {fp16, 1, false, "0.5"}, {fp16, 4, true, "0"},
+        {"", 4, false, "0.5", "AdamW"}, {bf16, 1, true, "0", "AdamW"},
+        {bf16, 4, true, "0", "AdamW"},  {fp16, 1, false, "0.5", "AdamW"},
+        {fp16, 4, true, "0", "AdamW"},  {bf16, 4, true, "0.5", "Lamb"},
+        {"", 1, false, "0", "Lamb"},
     };
     static const struct way ways[] = {
-        {"cpu", "cpu", "none", "horizontal", "1000000", "null", "fast"},
-        {"nvme", "nvme", "blocks", "horizontal", "3000000", "null", "fast"},
-        {"nvme", "cpu", "blocks", "vertical", "1", "null", "fast"},
+        {"cpu", "cpu", "none", "horizontal", "1000000", "null", "fast", 1},
+        {"nvme", "nvme", "blocks", "horizontal", "3000000", "null", "fast", 1},
+        {"nvme", "cpu", "blocks", "vertical", "1", "null", "fast", 1},
+        {"cpu", "nvme", "blocks", "horizontal", "2000000", "null", "fast", 2},
+        {"cpu", "cpu", "none", "vertical", "1000000", "null", "fast", 3},
     };
     (void)state;
     for (size_t m = 0; m < SW_LEN(maths); m++) {
@@ -202,7 +255,7 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
             continue;
         }
         const struct result one = run(&maths[m], &whole);
-        for (size_t w = all ? 0 : 1 + m / 4; w < (all ? SW_LEN(ways) : 2 + m / 4); w++) {
+        for (size_t w = all ? 0 : 1 + m / 4; w < SW_LEN(ways); w += all ? 1 : 2) {
             const struct result tiled = run(&maths[m], &ways[w]);
             print_message("math %zu, way %zu: %d tiled, device %lld B, whole %lld B\n", m, w,
                           tiled.n_tiled, (long long)tiled.device_bytes,
@@ -215,11 +268,11 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
 
 static void so_do_the_plain_kernels(void **state)
 {
-    static const struct math math = {bf16, 1, true, "0"};
-    static const struct way plain = {"none", "none", "none",     "horizontal",
-                                     "null", "null", "reference"};
-    static const struct way tiled = {"cpu",     "cpu",  "none",     "horizontal",
-                                     "1000000", "null", "reference"};
+    static const struct math math = {bf16, 1, true, "0", "AdamW"};
+    static const struct way plain = {"none", "none", "none",      "horizontal",
+                                     "null", "null", "reference", 1};
+    static const struct way tiled = {"cpu",     "cpu",  "none",      "horizontal",
+                                     "1000000", "null", "reference", 1};
     (void)state;
     if (!all) {
         skip();
@@ -231,26 +284,20 @@ static void so_do_the_plain_kernels(void **state)
 /* A file has whole tensors, whoever wrote it. */
 static void checkpoints_know_nothing_of_tiles(void **state)
 {
-    static const struct math math = {bf16, 1, true, "0"};
+    static const struct math math = {bf16, 1, true, "0", "AdamW"};
     static const struct way tiled = {"cpu",     "nvme", "none", "horizontal",
-                                     "1000000", "null", "fast"};
+                                     "1000000", "null", "fast", 2};
     const struct way *ways[] = {&tiled, &whole};
     char path[128];
     (void)state;
     const struct result one = run(&math, &whole);
     for (int first = 0; first < 2; first++) {
         struct result result = one;
-        sw_engine *e = NULL;
+        struct job saves = {&math, ways[first], 0, 1, NULL, path, &result, NULL};
+        struct job goes_on = {&math, ways[!first], 1, 2, path, NULL, &result, NULL};
         snprintf(path, sizeof path, "%s/saved%d", folder, first);
-        assert_int_equal(open_engine(&math, ways[first], false, &e), SW_OK);
-        step(e, 1, 0, &result);
-        assert_int_equal(sw_save(e, path, NULL), SW_OK);
-        sw_close(e);
-        assert_int_equal(open_engine(&math, ways[!first], false, &e), SW_OK);
-        assert_int_equal(sw_load(e, path), SW_OK);
-        step(e, 1, 1, &result);
-        result.weights = hash_weights(e);
-        sw_close(e);
+        run_job(&saves);
+        run_job(&goes_on);
         assert_same(&one, &result);
     }
 }
@@ -258,10 +305,10 @@ static void checkpoints_know_nothing_of_tiles(void **state)
 /* Bytes that a plan needs at least: those of its refusal. */
 static int64_t least_bytes(const char *tile_bytes)
 {
-    static const struct math math = {bf16, 1, true, "0"};
-    const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast"};
+    static const struct math math = {bf16, 1, true, "0", "AdamW"};
+    const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast", 1};
     sw_engine *e = NULL;
-    assert_int_equal(open_engine(&math, &way, true, &e), SW_E_NOMEM);
+    assert_int_equal(open_engine(&math, &way, NULL, true, &e), SW_E_NOMEM);
     const char *needs = strstr(sw_error_message(), "needs ");
     assert_non_null(needs);
     assert_non_null(strstr(sw_error_message(), "spillway.tile_bytes"));
@@ -281,17 +328,19 @@ static void the_peak_falls_with_the_tiles(void **state)
 
 static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
 {
-    static const struct math math = {bf16, 1, true, "0"};
-    struct way way = {"cpu", "cpu", "blocks", "horizontal", "null", "null", "fast"};
+    static const struct math math = {bf16, 1, true, "0", "AdamW"};
+    struct way way = {"cpu", "cpu", "blocks", "horizontal", "null", "null", "fast", 1};
     char budget[32];
     (void)state;
     const struct result one = run(&math, &whole);
     snprintf(budget, sizeof budget, "%lld", (long long)least_bytes("\"1GiB\"") - 1);
     way.device_memory = budget;
-    const struct result tiled = run(&math, &way);
-    assert_true(tiled.n_tiled > 0);
-    assert_true(tiled.device_bytes <= atoll(budget));
-    assert_same(&one, &tiled);
+    for (way.ranks = 1; way.ranks <= 2; way.ranks++) {
+        const struct result tiled = run(&math, &way);
+        assert_true(tiled.n_tiled > 0);
+        assert_true(tiled.device_bytes <= atoll(budget));
+        assert_same(&one, &tiled);
+    }
 }
 
 static void assert_refused(const char *config)
@@ -315,8 +364,6 @@ static void refusals_name_the_key(void **state)
 #define TILES "\"spillway\": {\"tile_bytes\": 100000}}"
     assert_refused("{\"train_batch_size\": 2, " ADAM TILES);
     assert_refused("{\"train_batch_size\": 2, " ADAM OFFLOAD("none") TILES);
-    assert_refused("{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"Lamb\", \"params\": "
-                   "{\"lr\": 0.01}}, " OFFLOAD("cpu") TILES);
     assert_refused(
         "{\"train_batch_size\": 2, " ADAM OFFLOAD("cpu") "\"spillway\": {\"tile_bytes\": -1}}");
     assert_refused("{\"train_batch_size\": 2, " ADAM OFFLOAD(

@@ -589,11 +589,37 @@ static size_t largest_value(const struct sw_plan *plan)
     return most;
 }
 
+/* The ranks' parts of an item are all of it, in order, and fit into what one has. */
+static void assert_held_once(const struct sw_persistent *item)
+{
+    const int64_t elems = sw_shape_elems(&item->whole);
+    struct sw_persistent of_rank = *item;
+    if (sw_shape_equal(&item->shape, &item->whole)) {
+        return;
+    }
+    int64_t at = 0;
+    for (int64_t i = 0; i < sw_persistent_n_ranges(item); i++) {
+        for (of_rank.rank = 0; of_rank.rank < item->ranks; of_rank.rank++) {
+            of_rank.first = sw_shape_elems(&item->shape) * of_rank.rank;
+            const struct sw_range range = sw_persistent_range(&of_rank, i);
+            assert_int_equal(range.first, at);
+            assert_true(range.n >= 0 && range.here + range.n <= sw_shape_elems(&item->shape));
+            at += range.n;
+        }
+    }
+    assert_int_equal(at, elems);
+}
+
 static void tiles_bound_what_is_on_the_device(void **state)
 {
     (void)state;
-    for (int way = 0; way < 32; way++) {
+    for (int way = 0; way < 64; way++) {
         struct sw_plan_options o = options();
+        o.stage = 3;
+        o.ranks = way & 32 ? 3 : 1;
+        o.rank = o.ranks - 1;
+        o.overlap = way & 4;
+        o.reduce_bucket_elems = 1 << 24;
         o.states_tier = o.grads_tier = way & 1 ? SW_TIER_HOST : SW_TIER_DISK;
         o.params_tier = way & 2 ? SW_TIER_HOST : SW_TIER_DISK;
         o.clip = way & 4 ? 1 : 0;
@@ -612,8 +638,12 @@ static void tiles_bound_what_is_on_the_device(void **state)
         /* an fp32 sum of a tile's gradients is the largest */
         assert_true(largest_value(tiled) <= (o.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 2);
-        /* one or two under way back beside what is worked on */
-        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < (size_t)(way & 8 ? 13 : 9) * 1000000);
+        /* one or two under way back, or to their owners, beside what is worked on */
+        const size_t most = (size_t)((way & 8 ? 13 : 9) + (o.ranks > 1 && o.overlap ? 3 : 0));
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < most * 1000000);
+        for (int32_t i = 0; i < tiled->n_persistent; i++) {
+            assert_held_once(&tiled->persistent[i]);
+        }
         sw_plan_close(whole);
         sw_plan_close(tiled);
     }
@@ -674,6 +704,52 @@ static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
     assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
 }
 
+static size_t largest_tile(const struct sw_plan *plan)
+{
+    size_t most = 0;
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        most = plan->tiled[i].bytes > most ? plan->tiled[i].bytes : most;
+    }
+    return most;
+}
+
+/* The states of a tile are here twice, never those of two tiles; the trust ratio is of the whole parameter. */
+static void tiles_bound_what_lamb_has_on_the_device(void **state)
+{
+    static const struct sw_update_rule lamb = {
+        .attrs = {.kind = SW_UPDATE_LAMB, .bias_correction = true, .eps = 1e-6, .max_coeff = 10}};
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct sw_plan_options o = options();
+        o.rule = &lamb;
+        o.stage = 3;
+        o.ranks = way & 1 ? 3 : 1;
+        o.clip = way & 2;
+        o.reduce_bucket_elems = 1 << 24;
+        o.states_tier = o.grads_tier = o.params_tier = SW_TIER_HOST;
+        struct sw_plan *whole = plan_wide_layer(&o, true);
+        o.tile_bytes = 1500000;
+        struct sw_plan *tiled = plan_wide_layer(&o, true);
+        const struct sw_program *program = &tiled->programs[0];
+        int64_t tiles = 0;
+        for (int32_t i = 0; i < tiled->n_tiled; i++) {
+            tiles += tiled->tiled[i].n_tiles;
+        }
+        assert_int_equal(tiled->n_tiled, 3);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_MOMENTS), tiles);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_APPLY), tiles);
+        assert_int_equal(count_ops(program, SW_OP_LAMB_ADD_NORMS), tiles - 3);
+        assert_int_equal(count_ops(program, SW_OP_STATS_MERGE), way & 1 ? 4 : 0);
+        assert_non_null(sw_plan_find(tiled, "trust_ratio/table"));
+        /* working copy, rest of the master, two moments, a gradient: 7 times a working copy, and what is on its way */
+        assert_true(largest_value(tiled) <= 2 * largest_tile(tiled) + 64);
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < 10 * largest_tile(tiled));
+        assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 3);
+        sw_plan_close(whole);
+        sw_plan_close(tiled);
+    }
+}
+
 static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
@@ -710,6 +786,7 @@ int main(void)
         cmocka_unit_test(survives_lack_of_memory),
         cmocka_unit_test(tiles_bound_what_is_on_the_device),
         cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
+        cmocka_unit_test(tiles_bound_what_lamb_has_on_the_device),
         cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
