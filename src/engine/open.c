@@ -311,11 +311,12 @@ static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *op
 }
 
 /* Two places where budgets have room for them, else one. */
-static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options)
+static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options,
+                                     struct sw_plan_refusal *refusal)
 {
     struct sw_plan_options o = *options;
-    struct sw_plan_refusal refusal = {.beside = SIZE_MAX};
-    o.refusal = &refusal;
+    *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
+    o.refusal = refusal;
     if (o.two_places && !sw_may_take_two_places(&o)) {
         if (e->config->spillway.disk_slots == 2) {
             return SW_FAIL(
@@ -327,7 +328,7 @@ static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_o
         o.two_places = false;
     }
     const sw_status st = open_plan(e, &o);
-    const bool helps = st == SW_E_NOMEM ? refusal.missing / 2 <= refusal.beside
+    const bool helps = st == SW_E_NOMEM ? refusal->missing / 2 <= refusal->beside
                                         : st >= 0 && o.two_places && !is_cheap(e, &o);
     if (!o.two_places || e->config->spillway.disk_slots == 2 || !helps) {
         return st;
@@ -404,15 +405,17 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
                                     "keep_gradients");
     }
     const bool asked = o.tile_bytes > 0;
-    sw_status st = open_plan_in_places(e, &o);
+    struct sw_plan_refusal refusal, last;
+    sw_status st = open_plan_in_places(e, &o, &refusal);
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
-    for (int i = 0; st == SW_E_NOMEM && !asked && may_tile(e); i++) {
+    const bool helps = !asked && !refusal.whatever_the_tiles && may_tile(e);
+    for (int i = 0; st == SW_E_NOMEM && helps; i++) {
         o.tile_bytes /= 2;
         const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
         if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && late)) {
             break;
         }
-        st = open_plan_in_places(e, &o);
+        st = open_plan_in_places(e, &o, &last);
     }
     return st;
 }
@@ -475,13 +478,14 @@ static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *
     }
     snprintf(message, MESSAGE, "%s", sw_error_message());
     const char *fits = NULL;
+    struct sw_plan_refusal refusal;
     const double took = sw_now_s() - begun;
     for (size_t i = 0; i < SW_LEN(remedies) && !fits; i++) {
         struct sw_plan_options o = *options;
         if (sw_now_s() - begun + 2 * took > 0.8) {
             break;
         }
-        if (apply(e, &remedies[i], &o) && open_plan_in_places(e, &o) >= 0) {
+        if (apply(e, &remedies[i], &o) && open_plan_in_places(e, &o, &refusal) >= 0) {
             fits = remedies[i].text;
             sw_plan_close(e->plan);
             e->plan = NULL;

@@ -390,6 +390,65 @@ static void largest_in(const struct sw_plan *plan, enum sw_tier tier, int most, 
     }
 }
 
+/* Bytes of a buffer if the parameter that it is, or is of, is used by the smallest tiles; 0 = no tiles change it. */
+static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
+{
+    const struct sw_buffer *buffer = &program->buffers[b];
+    const struct sw_value_info *info =
+        buffer->value < 0 ? NULL : &program->graph->values[buffer->value];
+    const int64_t least = info && info->param >= 0 ? program->least_tiles[info->param] : 0;
+    const size_t bytes = least > 0 ? (size_t)least * sw_dtype_bytes(info->dtype) : 0;
+    return buffer->persistent || buffer->tier != SW_TIER_DEVICE ? 0
+           : bytes < buffer->bytes                              ? bytes
+                                                                : buffer->bytes;
+}
+
+/* Operands of an instruction that tiles change: such a tile is here for its op alone. */
+static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
+{
+    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+    int32_t seen[SW_OP_MAX_IN + SW_OP_MAX_OUT];
+    size_t sum = 0;
+    int n = 0;
+    for (int k = 0; k < op->n_in + op->n_out; k++) {
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        const int32_t b = v < 0 ? -1 : program->buffer_of[sw_graph_root(program->graph, v)];
+        bool known = b < 0;
+        for (int j = 0; j < n && !known; j++) {
+            known = seen[j] == b;
+        }
+        if (!known) {
+            seen[n++] = b;
+            sum += bytes_in_tiles(program, b);
+        }
+    }
+    return sum;
+}
+
+/* The first program: with tiles of any size an op, and what lives beside it, take more than the budget. */
+static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
+{
+    const struct sw_program *program = &plan->programs[0];
+    const size_t n = (size_t)program->n_instrs + 2;
+    int64_t *change = program->least_tiles ? sw_alloc_zero("plan", n, sizeof *change) : NULL;
+    int64_t live = (int64_t)plan->persistent_bytes;
+    bool exceeds = false;
+    for (int32_t b = 0; change && b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
+            bytes_in_tiles(program, b) == 0) {
+            change[buffer->first] += (int64_t)buffer->bytes;
+            change[buffer->last + 1] -= (int64_t)buffer->bytes;
+        }
+    }
+    for (int32_t i = 0; change && i < program->n_instrs; i++) {
+        live += change[i];
+        exceeds = exceeds || live + (int64_t)operands_in_tiles(program, i) > (int64_t)budget;
+    }
+    sw_free(change);
+    return exceeds;
+}
+
 static sw_status over_outer_budget(const struct sw_plan *plan, enum sw_tier tier)
 {
     const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
@@ -441,8 +500,8 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         options->rule && options->states_tier == SW_TIER_DEVICE
             ? "zero_optimization.offload_optimizer.device \"cpu\", "
             : "",
-        plan->n_tiled > 0                        ? "a smaller spillway.tile_bytes, "
-        : options->keep_gradients                ? ""
+        plan->n_tiled > 0 ? "a smaller spillway.tile_bytes, "
+        : options->keep_gradients || exceeds_in_tiles(plan, plan->tier_budget[tier]) ? ""
         : options->params_tier == SW_TIER_DEVICE ? "zero_optimization.offload_param with "
                                                    "tiles (spillway.tile_bytes), "
                                                  : "tiles (spillway.tile_bytes), ",
@@ -467,6 +526,7 @@ static void clear_program(struct sw_program *program)
         .graph = program->graph,
         .micro_batches = program->micro_batches,
         .scheduled = program->scheduled,
+        .least_tiles = program->least_tiles,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
     };
@@ -644,6 +704,8 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
             .beside = later                    ? SIZE_MAX
                       : tier == SW_TIER_DEVICE ? copies(plan)
                                                : sw_plan_second_places(plan, tier),
+            .whatever_the_tiles =
+                tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
         };
     }
     return over_budget(plan, options, tier);
@@ -670,6 +732,11 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         if (i == 0) {
             plan->fingerprint = fingerprint(program->graph, options);
         }
+    }
+    if (options->refusal && options->tile_bytes == 0 && options->ranks <= 1 &&
+        options->budget[SW_TIER_DEVICE] > 0) {
+        plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].graph, options);
+        SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
     }
     SW_TRY(sw_pass_tile(plan, options));
     for (int i = 0; i < plan->n_programs; i++) {
@@ -742,6 +809,7 @@ void sw_plan_close(struct sw_plan *plan)
     }
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].scheduled);
+        sw_free(plan->programs[i].least_tiles);
         clear_program(&plan->programs[i]);
         sw_graph_close(plan->programs[i].graph);
     }

@@ -78,6 +78,7 @@ struct sw_program {
     struct sw_graph *graph;     /* owned */
     int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
     struct sw_instr *instrs;    /* [n_instrs] */
+    int64_t *least_tiles;       /* see sw_least_tiles; NULL where nobody asks */
     struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
     struct sw_buffer *buffers;  /* [n_buffers] */
     int32_t *buffer_of;         /* [graph->n_values] buffer of the root value, -1 = never stored */
@@ -150,6 +151,7 @@ struct sw_plan_refusal {
     enum sw_tier tier;
     size_t missing;
     size_t beside; /* bytes that one place in that tier would spare at most; SIZE_MAX = unknown */
+    bool whatever_the_tiles; /* too small for the smallest tiles of all parameters, too */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -262,6 +264,9 @@ void sw_op_order_install(struct sw_op_order *order, struct sw_graph *g);
 void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options);
 /* Parameters by tiles, the same in all programs: plan->tiled says which. */
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);
+/* [n_values] elements of the smallest tile of each parameter that may be used by tiles, else 0; owned by the caller, NULL =
+ * out of memory. Before parameters are placed. */
+int64_t *sw_least_tiles(const struct sw_graph *g, const struct sw_plan_options *options);
 /* A value inside a parameter or a state of which ops see parts alone. */
 bool sw_value_is_part(const struct sw_graph *g, sw_value v);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);

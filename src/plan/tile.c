@@ -113,13 +113,20 @@ static bool is_large(const struct sw_value_info *info, const struct sw_plan_opti
            sw_shape_elems(&info->shape) > options->persistence_elems;
 }
 
+/* Whole runs of the norm. */
+static int64_t rows_of_runs(const struct sw_value_info *info)
+{
+    const int64_t width = info->shape.dims[1];
+    return common_multiple(width, SW_SQUARES_RUN) / width;
+}
+
 /* False: it stays whole. */
 static bool choose(const struct sw_program *programs, int n_programs,
                    const struct sw_plan_options *options, const struct sw_value_info *info,
                    struct tiles *out)
 {
     const int64_t width = info->shape.dims[1];
-    int64_t rows = common_multiple(width, SW_SQUARES_RUN) / width; /* whole runs of the norm */
+    int64_t rows = rows_of_runs(info);
     for (int i = 0; rows > 0 && i < n_programs; i++) {
         const struct sw_graph *g = programs[i].graph;
         const sw_value param = sw_graph_find(g, SW_ROLE_PARAM, info->name);
@@ -481,11 +488,45 @@ static bool tile_graph(struct sw_graph *g, const struct sw_plan *plan, const str
     return good;
 }
 
+static bool may_tile(const struct sw_plan_options *options)
+{
+    return !options->keep_gradients && options->params_tier != SW_TIER_DEVICE &&
+           (options->ranks <= 1 || options->stage == 3) &&
+           (!options->rule || options->states_tier != SW_TIER_DEVICE);
+}
+
+int64_t *sw_least_tiles(const struct sw_graph *g, const struct sw_plan_options *options)
+{
+    int64_t *rows = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *rows);
+    struct sw_plan_options least = *options;
+    least.tile_bytes = 1;
+    for (int32_t i = 0; rows && may_tile(options) && i < g->n_params; i++) {
+        const struct sw_value_info *info = &g->values[g->params[i]];
+        rows[g->params[i]] = is_large(info, &least) && !info->is_output ? rows_of_runs(info) : 0;
+    }
+    for (int32_t i = 0; rows && i < g->n_ops; i++) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
+            int64_t *of = &rows[g->ops[i].in[k]];
+            const int64_t asked = *of > 0 ? rows_asked_for(&g->ops[i], k) : 0;
+            *of = asked > 0 ? common_multiple(*of, asked) : 0;
+        }
+    }
+    for (int32_t i = 0; rows && i < g->n_streams; i++) {
+        int64_t *of = &rows[g->streams[i].param];
+        const int64_t asked = *of > 0 ? rows_of_gradient(g, g->streams[i].grad) : 0;
+        *of = asked > 0 ? common_multiple(*of, asked) : 0;
+    }
+    for (int32_t i = 0; rows && i < g->n_params; i++) {
+        const struct sw_shape *shape = &g->values[g->params[i]].shape;
+        int64_t *of = &rows[g->params[i]];
+        *of = *of < shape->dims[0] ? *of * sw_shape_last(shape) : 0;
+    }
+    return rows;
+}
+
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    if (options->tile_bytes == 0 || options->keep_gradients ||
-        options->params_tier == SW_TIER_DEVICE || (options->ranks > 1 && options->stage < 3) ||
-        (options->rule && options->states_tier == SW_TIER_DEVICE)) {
+    if (options->tile_bytes == 0 || !may_tile(options)) {
         return SW_OK;
     }
     int32_t most = 0;

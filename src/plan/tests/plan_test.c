@@ -750,6 +750,40 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
     }
 }
 
+/* A budget that the smallest tiles exceed is known at once; one that some tiles keep is never taken for such a one. */
+static void hopeless_budgets_are_known_without_trying_tiles(void **state)
+{
+    (void)state;
+    int hopeless = 0, fitting = 0;
+    for (size_t budget = 1 << 20; budget < (size_t)40 << 20; budget += budget / 8) {
+        struct sw_plan *plan = NULL;
+        struct sw_plan_refusal refusal = {.missing = 0};
+        struct sw_plan_options o = options();
+        o.states_tier = o.grads_tier = SW_TIER_HOST;
+        o.params_tier = SW_TIER_DISK;
+        o.update_elems = 100000;
+        o.budget[SW_TIER_DEVICE] = budget;
+        o.refusal = &refusal;
+        struct sw_program_spec spec = {SW_PROGRAM_TRAIN, wide_layer(true)};
+        if (sw_plan_open(&spec, 1, &o, &plan) >= 0) {
+            sw_plan_close(plan);
+            continue;
+        }
+        assert_true(refusal.missing > 0);
+        bool fits = false;
+        o.refusal = NULL;
+        for (o.tile_bytes = budget; o.tile_bytes > 50000 && !fits; o.tile_bytes /= 2) {
+            spec.graph = wide_layer(true);
+            fits = sw_plan_open(&spec, 1, &o, &plan) >= 0;
+        }
+        assert_false(fits && refusal.whatever_the_tiles);
+        hopeless += refusal.whatever_the_tiles;
+        fitting += fits;
+        sw_plan_close(fits ? plan : NULL);
+    }
+    assert_true(hopeless > 0 && fitting > 0);
+}
+
 static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
@@ -787,6 +821,7 @@ int main(void)
         cmocka_unit_test(tiles_bound_what_is_on_the_device),
         cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
         cmocka_unit_test(tiles_bound_what_lamb_has_on_the_device),
+        cmocka_unit_test(hopeless_budgets_are_known_without_trying_tiles),
         cmocka_unit_test(what_lies_here_is_not_tiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
