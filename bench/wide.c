@@ -44,19 +44,22 @@ static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
                                    sw_input(g, "labels", SW_I32, SW_SHAPE(batch, TOKENS)));
 }
 
-/* tile_bytes 0: as the budget asks; budget 0: none. */
+/* tile_bytes 0: as the budget asks; budget 0: none. Transfers run ahead by no more than a few pieces: what is asked for is
+ * the least memory. */
 static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_bytes,
                              bool plan_only, sw_engine **out)
 {
     char config[1024];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %d, \"bf16\": {\"enabled\": true}, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, "
-             "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
-             "\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
-             "\"cpu\"}}, \"spillway\": {\"device_memory\": %lld, \"tile_bytes\": %lld}}",
-             BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
-             (long long)tile_bytes);
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, \"bf16\": {\"enabled\": true}, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, "
+        "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
+        "\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+        "\"cpu\"}}, \"spillway\": {\"device_memory\": %lld, \"tile_bytes\": %lld, \"transfer_bytes\": "
+        "67108864}}",
+        BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
+        (long long)tile_bytes);
     struct sw_engine_options options = {.config_text = config,
                                         .forward = forward,
                                         .forward_ctx = layer,

@@ -129,34 +129,11 @@ struct placed {
         int32_t n, cap;
     } parts[N_PARTS];
     int32_t instrs_of_part;
-    struct span *scratch; /* of a buffer that lives in several parts */
 };
-
-static int by_begin(const void *a, const void *b)
-{
-    const struct span *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
 
 static bool overlap(const struct span *span, const struct sw_buffer *buffer)
 {
     return span->tier == buffer->tier && span->first <= buffer->last && buffer->first <= span->last;
-}
-
-/* The lowest address between `spans`, by address, where `buffer` fits. */
-static size_t lowest_gap(const struct span *spans, int32_t n, const struct sw_buffer *buffer)
-{
-    size_t at = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (!overlap(&spans[i], buffer)) {
-            continue;
-        }
-        if (spans[i].begin >= at && spans[i].begin - at >= buffer->bytes) {
-            break;
-        }
-        at = sw_round_up(spans[i].end > at ? spans[i].end : at, buffer->align);
-    }
-    return at;
 }
 
 static int32_t part_of(const struct placed *p, int32_t instr)
@@ -164,24 +141,33 @@ static int32_t part_of(const struct placed *p, int32_t instr)
     return instr / p->instrs_of_part;
 }
 
-static size_t find_place(struct placed *p, const struct sw_buffer *buffer)
+/* From address `at` on the lowest where `buffer` meets no span of the part that it has come to; *next: the first span that
+ * it has not. */
+static size_t pass_spans(const struct part *part, int32_t *next, const struct sw_buffer *buffer,
+                         size_t at)
 {
-    const int32_t begin = part_of(p, buffer->first), end = part_of(p, buffer->last);
-    if (begin == end) {
-        return lowest_gap(p->parts[begin].spans, p->parts[begin].n, buffer);
-    }
-    int32_t n = 0;
-    for (int32_t i = begin; i <= end; i++) {
-        for (int32_t k = 0; k < p->parts[i].n; k++) {
-            const struct span *span = &p->parts[i].spans[k];
-            const int32_t met = part_of(p, span->first); /* in several parts: once */
-            if (overlap(span, buffer) && i == (met > begin ? met : begin)) {
-                p->scratch[n++] = *span;
-            }
+    for (; *next < part->n && part->spans[*next].begin < at + buffer->bytes; (*next)++) {
+        const struct span *span = &part->spans[*next];
+        if (overlap(span, buffer)) {
+            at = sw_round_up(span->end > at ? span->end : at, buffer->align);
         }
     }
-    qsort(p->scratch, (size_t)n, sizeof *p->scratch, by_begin);
-    return lowest_gap(p->scratch, n, buffer);
+    return at;
+}
+
+/* The lowest address that is free in all parts of its life. */
+static size_t find_place(const struct placed *p, const struct sw_buffer *buffer)
+{
+    const int32_t begin = part_of(p, buffer->first), end = part_of(p, buffer->last);
+    int32_t next[N_PARTS] = {0};
+    size_t at = 0, before;
+    do {
+        before = at;
+        for (int32_t i = begin; i <= end; i++) {
+            at = pass_spans(&p->parts[i], &next[i], buffer, at);
+        }
+    } while (at != before);
+    return at;
 }
 
 static sw_status add_span(struct part *part, const struct span *span)
@@ -260,13 +246,11 @@ sw_status sw_pass_memory(struct sw_program *program)
     const size_t most = (size_t)program->n_instrs + (size_t)program->graph->n_values + 1;
     struct rank *order = sw_alloc("plan", most * sizeof *order);
     struct placed *placed = sw_alloc_zero("plan", 1, sizeof *placed);
-    struct span *scratch = sw_alloc("plan", most * sizeof *scratch);
-    if (!order || !placed || !scratch) {
+    if (!order || !placed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the memory map");
         goto done;
     }
     find_lives(program);
-    placed->scratch = scratch;
     placed->instrs_of_part = (program->n_instrs + 1) / N_PARTS + 1;
     const int32_t n = rank_buffers(program, order);
     for (int32_t i = 0; i < n; i++) {
@@ -282,7 +266,6 @@ done:
         sw_free(placed->parts[i].spans);
     }
     sw_free(placed);
-    sw_free(scratch);
     sw_free(order);
     return st;
 }
