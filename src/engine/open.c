@@ -136,7 +136,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
 
 /* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
  * milliseconds of a disk. */
-enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26 };
+enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
 
 struct recipe {
     enum sw_program_kind kind;
@@ -378,8 +378,9 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
     const size_t half = options->budget[SW_TIER_DEVICE] / 2;
     options->transfer_bytes = !moves                        ? 0
                               : asked > 0                   ? asked
-                              : half > LEAST_TRANSFER_BYTES ? half
-                                                            : LEAST_TRANSFER_BYTES;
+                              : half < LEAST_TRANSFER_BYTES ? LEAST_TRANSFER_BYTES
+                              : half > MOST_TRANSFER_BYTES  ? MOST_TRANSFER_BYTES
+                                                            : half;
 }
 
 /* Tiles are for what lies elsewhere, and are updated by themselves. */
