@@ -396,7 +396,8 @@ static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
     const struct sw_buffer *buffer = &program->buffers[b];
     const struct sw_value_info *info =
         buffer->value < 0 ? NULL : &program->graph->values[buffer->value];
-    const int64_t least = info && info->param >= 0 ? program->least_tiles[info->param] : 0;
+    const bool known = info && info->param >= 0 && info->param < program->n_least;
+    const int64_t least = known ? program->least_tiles[info->param] : 0;
     const size_t bytes = least > 0 ? (size_t)least * sw_dtype_bytes(info->dtype) : 0;
     return buffer->persistent || buffer->tier != SW_TIER_DEVICE ? 0
            : bytes < buffer->bytes                              ? bytes
@@ -527,6 +528,7 @@ static void clear_program(struct sw_program *program)
         .micro_batches = program->micro_batches,
         .scheduled = program->scheduled,
         .least_tiles = program->least_tiles,
+        .n_least = program->n_least,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
     };
@@ -735,6 +737,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     }
     if (options->refusal && options->tile_bytes == 0 && options->ranks <= 1 &&
         options->budget[SW_TIER_DEVICE] > 0) {
+        plan->programs[0].n_least = plan->programs[0].graph->n_values;
         plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].graph, options);
         SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
     }

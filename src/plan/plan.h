@@ -78,7 +78,8 @@ struct sw_program {
     struct sw_graph *graph;     /* owned */
     int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
     struct sw_instr *instrs;    /* [n_instrs] */
-    int64_t *least_tiles;       /* see sw_least_tiles; NULL where nobody asks */
+    int64_t *least_tiles;       /* [n_least] see sw_least_tiles; NULL where nobody asks */
+    int32_t n_least;            /* values, before passes added theirs */
     struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
     struct sw_buffer *buffers;  /* [n_buffers] */
     int32_t *buffer_of;         /* [graph->n_values] buffer of the root value, -1 = never stored */
