@@ -328,8 +328,9 @@ static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_o
         o.two_places = false;
     }
     const sw_status st = open_plan(e, &o);
-    const bool helps = st == SW_E_NOMEM ? refusal->missing / 2 <= refusal->beside
-                                        : st >= 0 && o.two_places && !is_cheap(e, &o);
+    const bool helps = st == SW_E_NOMEM
+                           ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
+                           : st >= 0 && o.two_places && !is_cheap(e, &o);
     if (!o.two_places || e->config->spillway.disk_slots == 2 || !helps) {
         return st;
     }

@@ -301,6 +301,7 @@ static sw_status load_all(struct sw_engine *e, struct sw_ckpt *ckpt)
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
     e->failed = false;
     sw_executor_forget_fault(e->executor);
+    e->mend = true; /* what a step that failed took with it, and a checkpoint does not have */
     e->n_forward = e->n_backward = 0;
     e->step = meta->step;
     e->applied = meta->applied;

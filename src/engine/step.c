@@ -138,11 +138,11 @@ static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, doub
     SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
     set_round(e, e->n_forward);
     sw_executor_set_boundary(e->executor, is_last(e, e->n_forward));
-    const sw_status st = run(e, SW_SEGMENT_FORWARD, false);
+    sw_status st = run(e, SW_SEGMENT_FORWARD, false);
+    st = st < 0 ? st : read_loss(e, e->n_forward);
     if (st < 0) {
         return broke(e, st, false);
     }
-    SW_TRY(read_loss(e, e->n_forward));
     const double *loss = &e->losses[2 * e->n_forward];
     e->n_forward++;
     if (out_loss) {
@@ -223,7 +223,7 @@ static sw_status run_backward(struct sw_engine *e)
 
 static bool may_have_updated(const struct sw_engine *e)
 {
-    return e->plan->boundary_in_backward && !e->plan->two_places;
+    return e->plan->updates_in_backward && !e->plan->two_places;
 }
 
 static sw_status backward(struct sw_engine *e)

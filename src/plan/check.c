@@ -9,6 +9,7 @@ struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
     int32_t *written; /* [n_values] instruction that wrote the value, -1 = not yet; leaves: 0 */
+    bool one_round;   /* every micro-step is the last of its step */
     sw_value *newest; /* [n_values] by root: the version its bytes hold now */
 };
 
@@ -39,6 +40,16 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
     if (c->newest[root] != version) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) reads %s after it was overwritten", i,
                        sw_op_name(&g->ops[c->program->instrs[i].op]), value_name(g, version));
+    }
+    const struct sw_instr *reader = &c->program->instrs[i];
+    const struct sw_instr *writer = leaf ? NULL : &c->program->instrs[c->written[version]];
+    if (writer && writer->last_only && !reader->last_only && reader->segment < SW_SEGMENT_UPDATE &&
+        !c->one_round) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "plan: instruction %d (%s) runs in every micro-step and reads %%%d, which is "
+            "written in the last one",
+            i, sw_op_name(&g->ops[reader->op]), version);
     }
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[root]];
     if (!buffer->persistent && (i < buffer->first || i > buffer->last)) {
@@ -400,21 +411,28 @@ static int by_first(const void *a, const void *b)
                                 : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
+/* Of all its places. */
+static size_t extent_of(const struct sw_buffer *buffer)
+{
+    return buffer->slot_bytes + buffer->bytes;
+}
+
 static sw_status check_tier(const struct check *c, int32_t i)
 {
     const struct sw_buffer *a = &c->program->buffers[i];
     const size_t tier = c->plan->tier_bytes[a->tier], budget = c->plan->tier_budget[a->tier];
-    if (a->offset + a->bytes > tier || (budget > 0 && a->offset + a->bytes > budget)) {
+    const size_t end = a->offset + extent_of(a);
+    if (end > tier || (budget > 0 && end > budget)) {
         return SW_FAIL(SW_E_ARG, "plan: buffer %d ends at %zu, beyond the %zu bytes of its tier", i,
-                       a->offset + a->bytes, budget > 0 && budget < tier ? budget : tier);
+                       end, budget > 0 && budget < tier ? budget : tier);
     }
     return SW_OK;
 }
 
 static bool share_bytes(const struct sw_buffer *a, const struct sw_buffer *b)
 {
-    return a->tier == b->tier && a->bytes > 0 && b->bytes > 0 && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
+    return a->tier == b->tier && a->bytes > 0 && b->bytes > 0 &&
+           a->offset < b->offset + extent_of(b) && b->offset < a->offset + extent_of(a);
 }
 
 static sw_status check_apart(const struct check *c, int32_t a, int32_t b)
@@ -468,7 +486,8 @@ static sw_status check_fixed(const struct check *c, enum sw_tier tier, struct fi
         const struct sw_buffer *buffer = &program->buffers[i];
         if (buffer->persistent && buffer->tier == tier && buffer->bytes > 0) {
             fixed[n++] = (struct fixed){buffer->offset, i};
-            end = buffer->offset + buffer->bytes > end ? buffer->offset + buffer->bytes : end;
+            const size_t its = buffer->offset + extent_of(buffer);
+            end = its > end ? its : end;
         }
     }
     qsort(fixed, (size_t)n, sizeof *fixed, by_offset);
@@ -518,7 +537,8 @@ done:
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int p = 0; p < plan->n_programs; p++) {
-        struct check c = {.plan = plan, .program = &plan->programs[p]};
+        struct check c = {
+            .plan = plan, .program = &plan->programs[p], .one_round = sw_has_one_round(options)};
         const size_t n = (size_t)c.program->graph->n_values + 1;
         c.written = sw_alloc("plan", n * sizeof *c.written);
         c.newest = sw_alloc("plan", n * sizeof *c.newest);

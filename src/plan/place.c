@@ -97,13 +97,6 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     return cached(p, p->options->params_tier, info);
 }
 
-static enum sw_segment segment_of(const struct sw_op *op)
-{
-    return op->in_backward ? SW_SEGMENT_BACKWARD
-           : op->settles   ? SW_SEGMENT_SETTLE
-                           : (enum sw_segment)op->phase;
-}
-
 /* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the bytes. */
 static bool reads_late(const struct pass *p, int32_t i, sw_value v)
 {
@@ -142,14 +135,14 @@ static void find_readers(struct pass *p)
             if (producer < 0 || p->read_in[v] == HAS_TO_STAY) {
                 continue;
             }
-            const bool later = segment_of(op) > segment_of(&g->ops[producer]);
+            const bool later = sw_op_segment(op) > sw_op_segment(&g->ops[producer]);
             const bool view = op->kind == SW_OP_VIEW;
             if (later && (view || sw_op_is_collective(op->kind))) {
                 p->read_in[v] = HAS_TO_STAY;
             } else if (!view && reads_late(p, i, v)) {
                 p->read_in[v] = SW_SEGMENT_UPDATE;
             } else if (later) {
-                p->read_in[v] = (int)segment_of(op);
+                p->read_in[v] = (int)sw_op_segment(op);
             }
         }
     }
@@ -274,7 +267,7 @@ static sw_value elsewhere(const struct pass *p, const struct sw_op *op, int k)
 {
     const sw_value v = op->in[k];
     if (v >= 0 && v < p->n_values && p->away[v] >= 0 &&
-        (segment_of(op) > segment_of(&p->g->ops[p->g->values[v].producer]) ||
+        (sw_op_segment(op) > sw_op_segment(&p->g->ops[p->g->values[v].producer]) ||
          reads_late(p, p->i_op, v))) {
         return v;
     }
@@ -355,12 +348,10 @@ static bool comes_from_master(const struct pass *p, const struct sw_op *op, sw_v
 {
     const struct sw_value_info *info = &p->g->values[what];
     const int32_t update = p->update_of[what];
-    const bool once = p->options->vertical || p->options->micro_batches <= p->options->ranks ||
-                      p->options->micro_batches <= 1;
     const sw_value master = update >= 0 ? home_of(p, p->g->ops[update].in[1]) : SW_NO_VALUE;
-    return info->dtype == SW_F16 && info->out_of_place && master >= 0 && once &&
-           !p->g->values[master].is_pack && p->g->ops[update].in_backward &&
-           segment_of(op) == SW_SEGMENT_BACKWARD &&
+    return info->dtype == SW_F16 && info->out_of_place && master >= 0 &&
+           sw_has_one_round(p->options) && !p->g->values[master].is_pack &&
+           p->g->ops[update].in_backward && sw_op_segment(op) == SW_SEGMENT_BACKWARD &&
            sw_shard_place(p->g, op) == sw_shard_place(p->g, &p->g->ops[update]);
 }
 
@@ -497,10 +488,8 @@ static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack
 /* The first term of a sum over micro-batches is written over what was there. */
 static bool begins_sum(const struct pass *p, const struct sw_op *op, int k)
 {
-    const struct sw_plan_options *o = p->options;
-    const bool one_round = o->vertical || o->micro_batches <= (o->ranks > 1 ? o->ranks : 1);
     return (op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE) && k == 0 &&
-           (op->attrs.n > 0 || (op->micro == 0 && one_round));
+           (op->attrs.n > 0 || (op->micro == 0 && sw_has_one_round(p->options)));
 }
 
 /* So is an fp16 copy by its update: it comes from its master. */

@@ -756,8 +756,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         SW_TRY(sw_pass_place(program->graph, i > 0 ? plan->programs[0].graph : NULL, options));
     }
     plan->two_places = options->two_places;
-    plan->boundary_in_backward =
-        plan->programs[0].kind == SW_PROGRAM_TRAIN && sw_norms_in_backward(options);
+    const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
+    plan->boundary_in_backward = trains && sw_norms_in_backward(options);
+    plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(check_disk_space(plan, options));
     SW_TRY(schedule(plan, options));
     const sw_status st = settle_within_budget(plan, options);

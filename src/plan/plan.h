@@ -144,6 +144,7 @@ struct sw_plan {
     int64_t prefetch_elems;    /* what the budget left of the option; -1 = not even the overlap */
     size_t transfer_bytes;     /* likewise */
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
+    bool updates_in_backward;  /* updates do */
     bool two_places;           /* see struct sw_plan_options */
 };
 
@@ -271,6 +272,8 @@ int64_t *sw_least_tiles(const struct sw_graph *g, const struct sw_plan_options *
 /* A value inside a parameter or a state of which ops see parts alone. */
 bool sw_value_is_part(const struct sw_graph *g, sw_value v);
 sw_status sw_pass_recompute(struct sw_graph *g, int64_t every);
+/* Forward and backward run once a step. */
+bool sw_has_one_round(const struct sw_plan_options *options);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
 int sw_vertical_micro_batches(const struct sw_plan_options *options);
 /* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for one. */
@@ -350,6 +353,8 @@ size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b);
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* In which an op runs unless it is moved ahead. */
+enum sw_segment sw_op_segment(const struct sw_op *op);
 /* Where segments begin, from what each instruction says. */
 void sw_program_find_segments(struct sw_program *program);
 /* Places the transients; persistent values must have been placed. */

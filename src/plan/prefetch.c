@@ -78,7 +78,7 @@ static bool may_pass(const struct pass *p, int32_t i, int32_t to)
     return true;
 }
 
-/* In front of instruction `at`, or at its place: at = i. Of a step that is skipped it is known in the last segment. */
+/* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from its norm on. */
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_op *op = op_of(p, i);

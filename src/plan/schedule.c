@@ -43,7 +43,7 @@ static bool *find_live(const struct sw_graph *g)
     return live;
 }
 
-static enum sw_segment segment_of(const struct sw_op *op)
+enum sw_segment sw_op_segment(const struct sw_op *op)
 {
     return op->in_backward ? SW_SEGMENT_BACKWARD
            : op->settles   ? SW_SEGMENT_SETTLE
@@ -57,7 +57,7 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     struct sw_instr *instr = &program->instrs[program->n_instrs];
     *instr = (struct sw_instr){.op = i_op,
                                .queue = SW_QUEUE_COMPUTE,
-                               .segment = segment_of(op),
+                               .segment = sw_op_segment(op),
                                .unless_skipped = op->unless_skipped,
                                .last_only = op->in_backward,
                                .waits = {-1, -1, -1, -1, -1, -1},
@@ -141,7 +141,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
         for (int32_t i = 0; i < g->n_ops; i++) {
             if (!live[i] || g->ops[i].kind == SW_OP_VIEW ||
-                segment_of(&g->ops[i]) != (enum sw_segment)segment) {
+                sw_op_segment(&g->ops[i]) != (enum sw_segment)segment) {
                 continue;
             }
             SW_TRY_OR(done, add_instr(program, options, i));

@@ -45,9 +45,7 @@ int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
         scope = g->scopes[scope].parent;
     }
     const int64_t place = scope >= 0 ? scope : g->n_scopes + op->scope;
-    return place * SW_SEGMENT_COUNT + (op->in_backward ? (int64_t)SW_SEGMENT_BACKWARD
-                                       : op->settles   ? (int64_t)SW_SEGMENT_SETTLE
-                                                       : (int64_t)op->phase);
+    return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
 bool sw_param_has_view(const struct sw_graph *g, sw_value param)

@@ -66,8 +66,8 @@ bool sw_norms_in_backward(const struct sw_plan_options *options)
 /* Sums live on from one micro-step to the next. */
 static bool sums_stay(const struct sw_plan_options *options)
 {
-    const bool several = options->micro_batches > options->ranks && !options->vertical;
-    return several || sw_sums_before_reducing(options) || !sw_updates_in_backward(options);
+    return !sw_has_one_round(options) || sw_sums_before_reducing(options) ||
+           !sw_updates_in_backward(options);
 }
 
 static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_options *options,

@@ -13,6 +13,11 @@ struct pass {
     struct sw_op_order order;
 };
 
+bool sw_has_one_round(const struct sw_plan_options *options)
+{
+    return options->vertical || options->micro_batches <= (options->ranks > 1 ? options->ranks : 1);
+}
+
 int sw_vertical_micro_batches(const struct sw_plan_options *options)
 {
     return options->vertical

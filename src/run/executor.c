@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor. Opening turns the plan's offsets into addresses and its ops into prepared kernels; a
-// run walks the instructions of one segment in order.
+// run walks the instructions of one segment in order. Transfers that it leaves under way are known to the next one.
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -488,6 +488,14 @@ static sw_status hold(struct sw_executor *ex, sw_status st)
     return SW_OK;
 }
 
+/* What is no fault of the disk, an id that no row has say, ends the run. */
+static sw_status fail_move(struct sw_executor *ex, sw_status st, enum sw_tier tier,
+                           const struct sw_program *program, int32_t i)
+{
+    const sw_status named = fail_transfer(st, program, i);
+    return tier == SW_TIER_DISK && st != SW_E_ARG ? hold(ex, named) : named;
+}
+
 static bool goes_without(const struct sw_executor *ex, enum sw_tier tier)
 {
     return ex->options.no_transfers ||
@@ -558,7 +566,7 @@ static sw_status begin_move(struct sw_executor *ex, const struct sw_program *pro
                    : begins ? sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request)
                             : SW_OK;
     f->begun = begins && st >= 0;
-    st = st < 0 ? hold(ex, fail_transfer(st, program, i)) : st;
+    st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
     f->program = st < 0 ? NULL : program;
     return st;
 }
@@ -572,7 +580,7 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     sw_status st = f->begun ? sw_swap_end(ex->swap, &f->request)
                    : copied ? copy_between(ex, &r)
                             : SW_OK;
-    st = st < 0 ? hold(ex, fail_transfer(st, program, i)) : st;
+    st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
     f->program = NULL;
     if (st < 0) {
         return st;
@@ -707,12 +715,17 @@ static sw_status drain(struct sw_executor *ex, int i_program, int32_t i)
     return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
 }
 
-/* The segment that follows in the plan is the next one to run: transfers may be under way between the two. */
+/* The segment that follows in the plan is the next one to run: transfers may be under way between the two. Where updates
+ * have one place on the disk, what fails before the first of them is heard of before it. */
 static bool goes_on(const struct sw_executor *ex, const struct sw_program *program,
                     enum sw_segment segment)
 {
+    const struct sw_plan *plan = ex->plan;
+    const bool told_apart =
+        plan->two_places || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
     return program->kind == SW_PROGRAM_TRAIN &&
-           (segment == SW_SEGMENT_FORWARD || (segment == SW_SEGMENT_BACKWARD && ex->boundary));
+           (segment == SW_SEGMENT_FORWARD ||
+            (segment == SW_SEGMENT_BACKWARD && ex->boundary && told_apart));
 }
 
 static sw_status end_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)

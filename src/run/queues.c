@@ -177,7 +177,7 @@ void sw_queues_close(struct sw_queues *all)
     sw_free(all);
 }
 
-/* How many jobs of a queue there are up to instruction `instr`; those of earlier segments are done. What was left out
+/* How many jobs of a queue there are up to instruction `instr`; those of earlier runs of the program are done. What was left out
  * was not issued, and nobody waits for it. */
 static int64_t jobs_until(const struct queue *q, int32_t instr)
 {
