@@ -35,6 +35,7 @@ enum sw_segment {
     SW_SEGMENT_SETTLE,
     SW_SEGMENT_COUNT
 };
+const char *sw_segment_name(enum sw_segment segment);
 
 enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_PROGRAM_DECODE };
 

@@ -3,7 +3,11 @@
 #include "plan/plan.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
-static const char *const segment_names[] = {"forward", "backward", "update", "settle"};
+const char *sw_segment_name(enum sw_segment segment)
+{
+    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "settle"};
+    return names[segment];
+}
 
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
@@ -22,7 +26,7 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     const struct sw_op *op = &g->ops[instr->op];
     size_t bytes = 0;
     sw_str_printf(out, "%6d  %-8s %-8s %-18s ", i, sw_queue_name(instr->queue),
-                  segment_names[instr->segment], sw_op_name(op));
+                  sw_segment_name(instr->segment), sw_op_name(op));
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {
             sw_str_puts(out, k ? " " : "");

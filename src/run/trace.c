@@ -219,7 +219,6 @@ static const char *tensor_of(const struct sw_graph *g, const struct sw_op *op)
 
 static void put_event(const struct writer *w, const struct event *event, int track, bool waits)
 {
-    static const char *const segments[] = {"forward", "backward", "update"};
     const struct sw_program *program = &w->trace->plan->programs[event->program];
     const struct sw_instr *instr = &program->instrs[event->instr];
     const struct sw_op *op = &program->graph->ops[instr->op];
@@ -230,7 +229,7 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     put_us(w, "ts", event->begin_ns - w->base_ns);
     put_us(w, "dur", event->end_ns - event->begin_ns);
     put_text(w, "name", waits ? name : sw_op_name(op));
-    put_text(w, "cat", waits ? "wait" : segments[instr->segment]);
+    put_text(w, "cat", waits ? "wait" : sw_segment_name(instr->segment));
     sw_str_printf(w->out, ",\"args\":{\"program\":%d,\"instruction\":%d", event->program,
                   event->instr);
     put_text(w, "scope", program->graph->scopes[op->scope].name);

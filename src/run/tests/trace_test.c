@@ -76,7 +76,10 @@ static sw_status step(struct sw_executor *ex, struct sw_plan *plan, int64_t n)
         SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD));
     }
     sw_executor_set(ex, SW_SCALAR_STEP, (double)n);
-    return sw_executor_run(ex, 0, SW_SEGMENT_UPDATE);
+    SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_UPDATE));
+    SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_SETTLE));
+    sw_executor_commit(ex);
+    return SW_OK;
 }
 
 static int64_t sent_by(const sw_comm *comm)
@@ -97,7 +100,7 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
 {
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool once = instr->segment == SW_SEGMENT_UPDATE || instr->last_only;
+        const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only;
         const int64_t times = once ? 1 : ROUNDS;
         out[instr->queue] += instr->queue == SW_QUEUE_COMM && instr->group == 0 ? 0 : times;
     }
@@ -134,6 +137,7 @@ static sw_status work(void *ctx, sw_comm *comm)
                                                  .max_live_elems = 100000,
                                                  .reduce_bucket_elems = 5000,
                                                  .allgather_bucket_elems = 5000,
+                                                 .two_places = r->states == SW_TIER_DISK,
                                                  .states_tier = r->states,
                                                  .params_tier = r->params};
     SW_TRY_OR(close, sw_plan_open(&spec, 1, &plan_options, &plan));
