@@ -494,7 +494,7 @@ static const struct config_field spillway_fields[] = {
     BYTES(
         "transfer_bytes", AT(spillway.transfer_bytes), "null",
         "bytes loaded ahead of their readers at most; those on their way back are at most as many, "
-        "and 64MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to 1GiB",
+        "and 128MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to 1GiB",
         .flags = FIELD_NULL, BUILT),
     STRING("trace", AT(spillway.trace), "null",
            "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,

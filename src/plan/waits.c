@@ -92,7 +92,7 @@ static void note_touches(struct pass *p, int32_t i)
  * waited for, so that more than this would win nothing. */
 static void bound_stores(struct pass *p, int32_t i)
 {
-    enum { MOST = 1 << 26 };
+    enum { MOST = 1 << 27 };
     const size_t most = p->options->transfer_bytes < MOST ? p->options->transfer_bytes : MOST;
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
