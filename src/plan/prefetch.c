@@ -103,31 +103,6 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     }
 }
 
-static bool is_lookup(const struct sw_op *op)
-{
-    return op->kind == SW_OP_LOAD && op->n_in > 1;
-}
-
-/* Rows come by many small requests: what is wanted soon behind them is asked for before, as little as the disk reads
- * meanwhile anyway. */
-static void begin_before_lookup(struct pass *p, int32_t i)
-{
-    enum { LITTLE = 1 << 23 };
-    size_t sum = 0;
-    for (int32_t j = i + 1; j < p->program->n_instrs; j++) {
-        const struct sw_op *op = op_of(p, j);
-        if (op->kind != SW_OP_LOAD || is_lookup(op) || p->emitted[j]) {
-            continue;
-        }
-        sum += sw_transfer_bytes(p->g, op);
-        if (sum > LITTLE || p->ahead + sw_transfer_bytes(p->g, op) > p->room ||
-            !may_pass(p, j, i)) {
-            return;
-        }
-        emit(p, j, i);
-    }
-}
-
 static void order(struct pass *p)
 {
     const int32_t end = p->program->n_instrs;
@@ -138,9 +113,6 @@ static void order(struct pass *p)
             continue;
         }
         const bool inside = instr->queue == SW_QUEUE_COMM && instr->group == 0;
-        if (is_lookup(op_of(p, i))) {
-            begin_before_lookup(p, i);
-        }
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_op *op = op_of(p, next);
             if (op->kind != SW_OP_LOAD || p->emitted[next]) {

@@ -523,10 +523,9 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     const int64_t n = sw_shape_elems(&g->values[op->in[1]].shape);
     struct sw_stream_queue *on =
         ex->streams[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
-    enum { IDS = 2048 }; /* looked at together */
-    int32_t ids[IDS];
-    for (int64_t first = 0; first < n; first += IDS) {
-        const int64_t some = sw_min_i64(IDS, n - first);
+    int32_t ids[SW_SWAP_ROWS];
+    for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
+        const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
         char *out = (char *)step->out[0] + (size_t)first * row;
         SW_TRY(sw_device_copy(ex->dev, on, ids, (const int32_t *)step->in[1] + first,
                               (size_t)some * sizeof *ids));

@@ -180,22 +180,17 @@ sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, c
 {
     struct sw_swap_request requests[SW_SWAP_ROWS];
     sw_status st = SW_OK;
-    int n_begun = 0, n_ended = 0, next;
+    int n_begun = 0, next;
     for (int i = 0; i < n && st >= 0; i = next) {
         for (next = i + 1; next < n && ids[next] == ids[next - 1] + 1; next++) {
         }
-        if (n_begun - n_ended == SW_SWAP_ROWS) {
-            st = sw_swap_end(swap, &requests[n_ended++ % SW_SWAP_ROWS]);
-        }
-        if (st >= 0) {
-            st = sw_swap_begin(swap, false, at + (size_t)ids[i] * row_bytes,
-                               (char *)out + (size_t)i * row_bytes, (size_t)(next - i) * row_bytes,
-                               &requests[n_begun % SW_SWAP_ROWS]);
-            n_begun += st >= 0;
-        }
+        st = sw_swap_begin(swap, false, at + (size_t)ids[i] * row_bytes,
+                           (char *)out + (size_t)i * row_bytes, (size_t)(next - i) * row_bytes,
+                           &requests[n_begun]);
+        n_begun += st >= 0;
     }
-    while (n_ended < n_begun) { /* all of them: their memory is the caller's again */
-        const sw_status got = sw_swap_end(swap, &requests[n_ended++ % SW_SWAP_ROWS]);
+    for (int i = 0; i < n_begun; i++) { /* all of them: their memory is the caller's again */
+        const sw_status got = sw_swap_end(swap, &requests[i]);
         st = st < 0 ? st : got;
     }
     return st;
