@@ -87,26 +87,6 @@ static int64_t rows_of_gradient(const struct sw_graph *g, sw_value grad)
     }
 }
 
-/* Rows of which a tile may be any multiple in this graph, too; 0 = not to be tiled. */
-static int64_t rows_in(const struct sw_graph *g, sw_value param, int64_t rows)
-{
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; rows > 0 && !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            if (g->ops[i].in[k] == param) {
-                const int64_t asked = rows_asked_for(&g->ops[i], k);
-                rows = asked > 0 ? common_multiple(rows, asked) : 0;
-            }
-        }
-    }
-    for (int32_t i = 0; rows > 0 && i < g->n_streams; i++) {
-        if (g->streams[i].param == param) {
-            const int64_t asked = rows_of_gradient(g, g->streams[i].grad);
-            rows = asked > 0 ? common_multiple(rows, asked) : 0;
-        }
-    }
-    return g->values[param].is_output ? 0 : rows;
-}
-
 static bool is_large(const struct sw_value_info *info, const struct sw_plan_options *options)
 {
     return info->shape.rank == 2 && sw_value_bytes(info) > options->tile_bytes &&
@@ -120,17 +100,42 @@ static int64_t rows_of_runs(const struct sw_value_info *info)
     return common_multiple(width, SW_SQUARES_RUN) / width;
 }
 
+/* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not to be tiled. NULL = out of
+ * memory. */
+static int64_t *find_rows(const struct sw_graph *g)
+{
+    int64_t *rows = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *rows);
+    for (int32_t i = 0; rows && i < g->n_params; i++) {
+        const struct sw_value_info *info = &g->values[g->params[i]];
+        const bool may = info->shape.rank == 2 && !info->is_output;
+        rows[g->params[i]] = may ? rows_of_runs(info) : 0;
+    }
+    for (int32_t i = 0; rows && i < g->n_ops; i++) {
+        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
+            int64_t *of = &rows[g->ops[i].in[k]];
+            const int64_t asked = *of > 0 ? rows_asked_for(&g->ops[i], k) : 0;
+            *of = asked > 0 ? common_multiple(*of, asked) : 0;
+        }
+    }
+    for (int32_t i = 0; rows && i < g->n_streams; i++) {
+        int64_t *of = &rows[g->streams[i].param];
+        const int64_t asked = *of > 0 ? rows_of_gradient(g, g->streams[i].grad) : 0;
+        *of = asked > 0 ? common_multiple(*of, asked) : 0;
+    }
+    return rows;
+}
+
 /* False: it stays whole. */
-static bool choose(const struct sw_program *programs, int n_programs,
+static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
                    const struct sw_plan_options *options, const struct sw_value_info *info,
                    struct tiles *out)
 {
     const int64_t width = info->shape.dims[1];
     int64_t rows = rows_of_runs(info);
-    for (int i = 0; rows > 0 && i < n_programs; i++) {
-        const struct sw_graph *g = programs[i].graph;
-        const sw_value param = sw_graph_find(g, SW_ROLE_PARAM, info->name);
-        rows = param >= 0 ? rows_in(g, param, rows) : rows;
+    for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
+        const sw_value param = sw_graph_find(plan->programs[i].graph, SW_ROLE_PARAM, info->name);
+        const int64_t here = param >= 0 ? rows_in[i][param] : rows;
+        rows = here > 0 ? common_multiple(rows, here) : 0;
     }
     if (rows == 0) {
         return false;
@@ -497,31 +502,16 @@ static bool may_tile(const struct sw_plan_options *options)
 
 int64_t *sw_least_tiles(const struct sw_graph *g, const struct sw_plan_options *options)
 {
-    int64_t *rows = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *rows);
-    struct sw_plan_options least = *options;
-    least.tile_bytes = 1;
-    for (int32_t i = 0; rows && may_tile(options) && i < g->n_params; i++) {
+    int64_t *least = find_rows(g);
+    struct sw_plan_options smallest = *options;
+    smallest.tile_bytes = 1;
+    for (int32_t i = 0; least && i < g->n_params; i++) {
         const struct sw_value_info *info = &g->values[g->params[i]];
-        rows[g->params[i]] = is_large(info, &least) && !info->is_output ? rows_of_runs(info) : 0;
+        int64_t *of = &least[g->params[i]];
+        const bool tiles = may_tile(options) && is_large(info, &smallest);
+        *of = tiles && *of < info->shape.dims[0] ? *of * info->shape.dims[1] : 0;
     }
-    for (int32_t i = 0; rows && i < g->n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            int64_t *of = &rows[g->ops[i].in[k]];
-            const int64_t asked = *of > 0 ? rows_asked_for(&g->ops[i], k) : 0;
-            *of = asked > 0 ? common_multiple(*of, asked) : 0;
-        }
-    }
-    for (int32_t i = 0; rows && i < g->n_streams; i++) {
-        int64_t *of = &rows[g->streams[i].param];
-        const int64_t asked = *of > 0 ? rows_of_gradient(g, g->streams[i].grad) : 0;
-        *of = asked > 0 ? common_multiple(*of, asked) : 0;
-    }
-    for (int32_t i = 0; rows && i < g->n_params; i++) {
-        const struct sw_shape *shape = &g->values[g->params[i]].shape;
-        int64_t *of = &rows[g->params[i]];
-        *of = *of < shape->dims[0] ? *of * sw_shape_last(shape) : 0;
-    }
-    return rows;
+    return least;
 }
 
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
@@ -533,9 +523,14 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     for (int i = 0; i < plan->n_programs; i++) {
         most += plan->programs[i].graph->n_params;
     }
+    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
     struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
     plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
-    bool good = tiles && plan->tiled;
+    bool good = rows && tiles && plan->tiled;
+    for (int i = 0; good && i < plan->n_programs; i++) {
+        rows[i] = find_rows(plan->programs[i].graph);
+        good = rows[i] != NULL;
+    }
     for (int i = 0; good && i < plan->n_programs; i++) {
         const struct sw_graph *g = plan->programs[i].graph;
         for (int32_t k = 0; k < g->n_params; k++) {
@@ -545,7 +540,7 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
                 known = sw_graph_find(plan->programs[j].graph, SW_ROLE_PARAM, info->name) >= 0;
             }
             struct tiles *to = &tiles[plan->n_tiled];
-            if (!known && choose(plan->programs, plan->n_programs, options, info, to)) {
+            if (!known && choose(plan, rows, options, info, to)) {
                 plan->tiled[plan->n_tiled++] = (struct sw_tiled){
                     .name = info->name,
                     .n_tiles = to->n,
@@ -557,6 +552,10 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
         good = tile_graph(plan->programs[i].graph, plan, tiles);
     }
+    for (int i = 0; rows && i < plan->n_programs; i++) {
+        sw_free(rows[i]);
+    }
+    sw_free(rows);
     sw_free(tiles);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
