@@ -15,14 +15,6 @@
 #include "base/base.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 enum { MIB = 1 << 20, BESIDE = 64 * MIB };
 
 static char folder[64], program[512];
@@ -181,7 +173,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-#ifdef SANITIZED
+#ifdef TEST_SANITIZED
     fprintf(stderr, "a sanitizer's memory is not the program's: skipped\n");
     return TEST_EXIT_SKIPPED;
 #endif

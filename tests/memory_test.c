@@ -14,15 +14,7 @@
 #include "spillway/engine.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if !defined(SANITIZED) && defined(__GLIBC__)
+#if !defined(TEST_SANITIZED) && defined(__GLIBC__)
 #define COUNTS 1
 /* glibc's own, behind the names that we take. */
 extern void *__libc_malloc(size_t bytes);
@@ -193,7 +185,7 @@ static void memory_is_the_plan(void **state)
                       (double)large.plan / 0x1p20, (double)large.anonymous / 0x1p20,
                       (double)baseline / 0x1p20, (double)large.libraries / 0x1p20);
         assert_true(large.plan > INT64_C(64) << 20); /* large enough to tell */
-#ifndef SANITIZED
+#ifndef TEST_SANITIZED
         const int64_t allowed = large.plan + (baseline > 0 ? baseline : 0) + (INT64_C(32) << 20);
         assert_true(large.anonymous <= allowed);
 #endif

@@ -16,6 +16,15 @@
 
 #define TEST_EXIT_SKIPPED 77
 
+/* With AddressSanitizer or ThreadSanitizer, which are slow, and whose memory is not the program's. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+
 #if SW_HAVE_CMOCKA
 
 #include <cmocka.h>

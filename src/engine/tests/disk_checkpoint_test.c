@@ -12,16 +12,8 @@
 #include "engine/engine.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 enum { B = 1, T = 16, V = 1000, K = 2, STEPS = 9, SAVED_AT = 6, MIB = 1 << 20 };
-#ifdef SANITIZED /* which do not measure memory, and are slow */
+#ifdef TEST_SANITIZED /* which do not measure memory, and are slow */
 #define WIDTH "64"
 enum { MOST_GROWTH = 32 * MIB, LEAST_ON_DISK = MIB };
 #else
@@ -208,7 +200,7 @@ static void streams(const char *precision, bool scales)
         }
     }
     assert_true(!scales || (skipped > 0 && first.reports[STEPS - 1].applied > 1));
-#ifndef SANITIZED
+#ifndef TEST_SANITIZED
     assert_true(first.save_growth <= MOST_GROWTH);
     assert_true(again.load_growth <= MOST_GROWTH);
 #endif
