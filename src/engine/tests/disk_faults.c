@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/tests/owned.h"
 #include "engine/tests/disk_faults.h"
 
 enum { B = 2, T = 5, V = 31, K = 2, STEPS = 3, MOST_RANKS = 2, MOST_ELEMS = 1 << 14 };
@@ -68,29 +69,6 @@ static sw_status one_step(sw_engine *e, struct run *run)
     return SW_OK;
 }
 
-/* The elements this rank owns, into the whole model's array. */
-static sw_status collect(sw_engine *e, float *all)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const char *name;
-        struct sw_shape shape;
-        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
-        const int64_t elems = sw_shape_elems(&shape);
-        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
-        const int64_t from = sw_min_i64(slice * e->rank, elems);
-        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
-        if (at + elems > MOST_ELEMS) {
-            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
-        }
-        if (to > from) {
-            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
-        }
-        at += elems;
-    }
-    return SW_OK;
-}
-
 static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -120,7 +98,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
             SW_TRY(sw_save(*out, save_path, &save));
         }
     }
-    SW_TRY(collect(*out, run->weights));
+    SW_TRY(test_owned_weights(*out, run->weights, MOST_ELEMS));
     return sw_comm_barrier(comm,
                            "the end"); /* a rank that has all it wants still hears of the others */
 }

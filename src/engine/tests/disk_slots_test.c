@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/tests/owned.h"
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
@@ -92,29 +93,6 @@ static sw_status one_step(sw_engine *e, struct run *run)
     return SW_OK;
 }
 
-/* The elements this rank owns, into the whole model's array. */
-static sw_status collect(sw_engine *e, float *all)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const char *name;
-        struct sw_shape shape;
-        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
-        const int64_t elems = sw_shape_elems(&shape);
-        const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
-        const int64_t from = sw_min_i64(slice * e->rank, elems);
-        const int64_t to = sw_min_i64(slice * (e->rank + 1), elems);
-        if (at + elems > MOST_ELEMS) {
-            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
-        }
-        if (to > from) {
-            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
-        }
-        at += elems;
-    }
-    return SW_OK;
-}
-
 static void write_config(const struct way *way, char *text, size_t size)
 {
     char params[160] = "";
@@ -192,7 +170,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
     if (bad) {
         run->trained = true;
     }
-    return collect(e, run->weights);
+    return test_owned_weights(e, run->weights, MOST_ELEMS);
 }
 
 static sw_status on_rank(void *ctx, sw_comm *ignored)

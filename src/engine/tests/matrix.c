@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/tests/matrix.h"
+#include "engine/tests/owned.h"
 
 enum { B = 2, MAX_ELEMS = 1 << 16 };
 
@@ -203,28 +204,6 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
     return parts ? sw_step(e, report) : sw_train_batch(e, batches, j, report);
 }
 
-/* The elements this rank owns, into the whole model's array. */
-static sw_status collect(sw_engine *e, float *all)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const char *name;
-        struct sw_shape shape;
-        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
-        const int64_t elems = sw_shape_elems(&shape);
-        const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
-        int64_t from, to;
-        if (at + elems > MAX_ELEMS) {
-            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
-        }
-        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
-            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
-        }
-        at += elems;
-    }
-    return SW_OK;
-}
-
 /* What a step moved between tiers is what the plan says, so that nothing is offloaded in name only. */
 static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
 {
@@ -269,7 +248,7 @@ static sw_status train(void *ctx, sw_comm *comm)
             job->result->norms[i] = report.grad_norm;
         }
     }
-    st = st < 0 ? st : collect(e, job->weights);
+    st = st < 0 ? st : test_owned_weights(e, job->weights, MAX_ELEMS);
     sw_close(e);
     return st;
 }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a rank, by the ranges of each tensor that its slices cover.
+#include "engine/tests/owned.h"
+
+sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
+        const int64_t elems = sw_shape_elems(&shape);
+        const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
+        int64_t from, to;
+        if (at + elems > most) {
+            return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
+        }
+        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
+            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
+        }
+        at += elems;
+    }
+    return SW_OK;
+}
