@@ -111,6 +111,8 @@ sw_status sw_engine_open_trace(struct sw_engine *e);
 sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step);
 /* Around every step; the second one writes the file after the last step. Collective. */
 void sw_engine_begin_trace(struct sw_engine *e);
+/* The step is given up: what runs until it begins again is no part of it. */
+void sw_engine_pause_trace(struct sw_engine *e);
 sw_status sw_engine_end_trace(struct sw_engine *e);
 /* Writes what there is, if it is not written yet. Collective. */
 sw_status sw_engine_finish_trace(struct sw_engine *e);

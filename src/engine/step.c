@@ -24,6 +24,7 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
     snprintf(message, sizeof message, "%s", sw_error_message());
     sw_executor_hold_faults(e->executor, false);
     sw_executor_forget_fault(e->executor);
+    sw_engine_pause_trace(e);
     e->n_forward = e->n_backward = 0;
     e->mend = true;
     return SW_FAIL(st, "%s", message);

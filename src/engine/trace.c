@@ -184,15 +184,22 @@ done:
     return st;
 }
 
+void sw_engine_pause_trace(struct sw_engine *e)
+{
+    if (e->trace.recording) {
+        sw_executor_trace(e->executor, NULL);
+        e->trace.recording = false;
+    }
+}
+
 sw_status sw_engine_end_trace(struct sw_engine *e)
 {
     struct engine_trace *t = &e->trace;
     if (!t->recording) {
         return SW_OK;
     }
-    sw_executor_trace(e->executor, NULL);
+    sw_engine_pause_trace(e);
     sw_trace_step(t->trace, e->step, t->begin_ns, sw_now_ns());
-    t->recording = false;
     return e->step >= t->last ? sw_engine_finish_trace(e) : SW_OK;
 }
 
