@@ -614,21 +614,22 @@ static sw_status plan_in_one_place(struct sw_engine *e)
 }
 
 /* Without a budget the disk itself says whether it has room for two places: on all ranks, or all take one. */
-static sw_status open_executor(struct sw_engine *e, const struct sw_executor_options *options)
+static sw_status open_executor(struct sw_engine *e, struct sw_executor_options options)
 {
-    const sw_status st = sw_executor_open(e->plan, e->device, options, &e->executor);
+    bool full = false;
+    options.disk_full = &full;
+    const sw_status st = sw_executor_open(e->plan, e->device, &options, &e->executor);
     if (!e->plan->two_places || e->config->spillway.disk_slots == 2) {
         return st;
     }
     char message[1024];
-    snprintf(message, sizeof message, "%s", st < 0 ? sw_error_message() : "another rank's disk");
-    bool full = st == SW_E_NOMEM;
+    snprintf(message, sizeof message, "%s", full ? sw_error_message() : "another rank's disk");
     if (e->ranks > 1) {
-        const int64_t mine = st;
+        const int64_t mine = full;
         SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
                                   "the room for states"));
         for (int r = 0; r < e->ranks; r++) {
-            full |= e->statuses[r] == SW_E_NOMEM;
+            full |= e->statuses[r] != 0;
         }
     }
     if (!full) {
@@ -641,7 +642,7 @@ static sw_status open_executor(struct sw_engine *e, const struct sw_executor_opt
     if (e->ranks > 1) { /* the room that all have given back */
         SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
     }
-    return sw_executor_open(e->plan, e->device, options, &e->executor);
+    return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
@@ -670,7 +671,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     }
     const struct sw_executor_options options = {
         .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
-    SW_TRY(open_executor(e, &options));
+    SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));

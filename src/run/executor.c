@@ -220,7 +220,11 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         }
     }
     if (plan->tier_bytes[SW_TIER_DISK] > 0) {
-        SW_TRY_OR(close, sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap));
+        st = sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap);
+        if (options->disk_full) {
+            *options->disk_full = st == SW_E_NOMEM;
+        }
+        SW_TRY_OR(close, st);
     }
     SW_TRY_OR(close, open_scalars(ex));
     for (int p = 0; p < plan->n_programs; p++) {

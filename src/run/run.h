@@ -19,7 +19,8 @@ struct sw_swap_options {
 
 struct sw_executor_options {
     struct sw_swap_options swap; /* plans with a disk tier */
-    sw_comm *comm;               /* borrowed; NULL = alone */
+    bool *disk_full; /* set where that has no room, with SW_E_NOMEM; NULL = nobody asks */
+    sw_comm *comm;   /* borrowed; NULL = alone */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;
@@ -33,7 +34,7 @@ struct sw_executor_options {
  *
  * plan, dev    borrowed; must outlive the executor
  *
- * SW_E_NOMEM   the device cannot give the arena
+ * SW_E_NOMEM   the device cannot give the arena, or the disk its tier
  */
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
                            const struct sw_executor_options *options, struct sw_executor **out);

@@ -384,6 +384,40 @@ static void the_budget_decides(void **state)
     }
 }
 
+/* Without a budget the disk decides, of any rank: the first file that is to be reserved finds no space. */
+static void a_full_disk_decides(void **state)
+{
+    (void)state;
+    static struct run run;
+    static char text[1 << 14];
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", "", false, ranks, ranks, 1};
+        want = (struct run){.way = &way, .saves = folder};
+        run_once(&want);
+        assert_true(want.trained && want.two_places);
+        for (int bad = 0; bad < ranks; bad++) {
+            run = (struct run){.way = &way, .bad_rank = bad, .saves = folder};
+            assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
+            run_once(&run);
+            assert_true(run.trained && !run.two_places);
+            assert_memory_equal(run.losses, want.losses, sizeof want.losses);
+            assert_memory_equal(run.weights, want.weights, sizeof want.weights);
+        }
+    }
+    char config[2048];
+    struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", ", \"disk_slots\": 2", false,
+                      1,    1,   1};
+    write_config(&way, config, sizeof config);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = model_path, .seq_len = T, .seed = 5};
+    sw_engine *e = NULL;
+    assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
+    assert_int_equal(sw_initialize(&options, &e), SW_E_NOMEM);
+    snprintf(text, sizeof text, "%s", sw_error_message());
+    assert_non_null(strstr(text, folder));
+    assert_int_equal(sw_fault_set(NULL), SW_OK);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -408,6 +442,7 @@ int main(void)
         cmocka_unit_test(nor_does_it_on_several_ranks),
         cmocka_unit_test(in_place_it_is_the_last),
         cmocka_unit_test(the_budget_decides),
+        cmocka_unit_test(a_full_disk_decides),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
