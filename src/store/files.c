@@ -69,9 +69,6 @@ static sw_status open_file(const struct sw_nvme *store, struct store_file *file)
         return SW_FAIL(SW_E_IO, "cannot open %s: it is not a regular file", file->path);
     }
     SW_TRY(lock(store, file));
-    if (!o->reopen && ftruncate(file->fd, 0) != 0) {
-        return fail_io("empty", file->path);
-    }
     file->bytes = o->reopen ? info.st_size : 0;
     return SW_OK;
 }
@@ -184,6 +181,12 @@ sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
     store->preallocated = store->options.preallocate;
     for (int i = 0; i < store->n_files && store->options.preallocate; i++) {
         SW_TRY(check_space(store, i, granule));
+    }
+    /* what was there is gone from here on, and not where the space refuses */
+    for (int i = 0; i < store->n_files && !store->options.reopen; i++) {
+        if (ftruncate(store->files[i].fd, 0) != 0) {
+            return fail_io("empty", store->files[i].path);
+        }
     }
     for (int i = 0; i < store->n_files; i++) {
         const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;
