@@ -123,6 +123,8 @@ static void usage(void **state)
         {"io bench", "--path"},
         {"io bench --path . --size 3X", "3X"},
         {"io bench --path . --size 1000", "at least 1M"},
+        {"io tune --path . --block-size 64K", "--block-size"},
+        {"io bench --path . --json", "--json"},
         {"io bench --path . --direct perhaps", "perhaps"},
         {"io bench --path . --backend magic", "magic"},
         {"io bench --path . --queue-depth 0", "--queue-depth"},

@@ -90,9 +90,14 @@ static int take_path(struct io_run *run, const char *given, char **owned)
     snprintf(*owned, size, "%s%s", given,
              exists && S_ISDIR(info.st_mode) ? "/spillway-io.tmp" : "");
     run->paths.items[run->paths.n++] = *owned;
+    const bool in_folder = exists && S_ISDIR(info.st_mode);
     if (stat(*owned, &info) == 0) {
         return cli_fail(run->command, CLI_REFUSED,
-                        "%s exists, and would be overwritten: give a folder or a new name", *owned);
+                        in_folder
+                            ? "%s is there: of a run that goes on, or of one that was killed or "
+                              "had --keep; remove it then"
+                            : "%s exists, and would be overwritten: give a folder or a new name",
+                        *owned);
     }
     return -1;
 }
@@ -158,6 +163,33 @@ static int read_texts(struct io_run *run, const struct texts *texts)
     return -1;
 }
 
+/* What a verb chooses by itself, or does not do, is not given. */
+static int check_verb(const struct io_run *run, const char *verb, const struct texts *texts)
+{
+    struct sw_nvme_options d;
+    sw_nvme_options_init(&d);
+    const struct sw_nvme_options *o = &run->options;
+    const bool tune = strcmp(verb, "tune") == 0;
+    const struct {
+        const char *flag;
+        bool given;
+    } flags[] = {
+        {"--block-size", tune && texts->block},
+        {"--queue-depth", tune && o->queue_depth != d.queue_depth},
+        {"--threads", tune && o->intra_op_parallelism != d.intra_op_parallelism},
+        {"--single-submit", tune && o->single_submit != d.single_submit},
+        {"--no-overlap", tune && o->overlap_events != d.overlap_events},
+        {"--json", !tune && run->json},
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (flags[i].given) {
+            return cli_fail(run->command, CLI_REFUSED, "%s: %s", flags[i].flag,
+                            tune ? "tune finds the best by itself" : "is for tune");
+        }
+    }
+    return -1;
+}
+
 static int choose(struct io_run *run, const struct words *verbs, const struct texts *texts)
 {
     static const char *const names[] = {"bench", "tune", "verify"};
@@ -171,7 +203,8 @@ static int choose(struct io_run *run, const struct words *verbs, const struct te
         return cli_fail(run->command, CLI_REFUSED, "--path is wanted: a folder on the disk");
     }
     run->bytes = sizes[verb];
-    const int status = read_texts(run, texts);
+    int status = check_verb(run, names[verb], texts);
+    status = status < 0 ? read_texts(run, texts) : status;
     if (status >= 0) {
         return status;
     }
@@ -201,10 +234,12 @@ int sw_cmd_io(int argc, char **argv)
          true},
         {"--size", FLAG_TEXT, &texts.size, "N",
          "bytes in all: 64K, 400M, 1G (1G, tune 256M, verify 64M)", false},
-        {"--block-size", FLAG_TEXT, &texts.block, "N", "largest single transfer (1M)", false},
-        {"--queue-depth", FLAG_INT, &o->queue_depth, "N", "transfers in flight a lane (8)", false},
+        {"--block-size", FLAG_TEXT, &texts.block, "N",
+         "largest single transfer (1M); tune tries several", false},
+        {"--queue-depth", FLAG_INT, &o->queue_depth, "N",
+         "transfers in flight a lane (8); likewise", false},
         {"--threads", FLAG_INT, &o->intra_op_parallelism, "N",
-         "lanes that a request is split over, intra_op_parallelism (1)", false},
+         "lanes that a request is split over, intra_op_parallelism (1); likewise", false},
         {"--direct", FLAG_TEXT, &texts.direct, "W", "on, off, or where the disk has it (auto)",
          false},
         {"--backend", FLAG_TEXT, &texts.backend, "W", "io_uring, threads, or what there is (auto)",
