@@ -38,6 +38,7 @@ struct engine_trace {
     int64_t begin_ns, base_ns; /* of the step under way, of the first one */
     bool began;                /* a step has begun, in the window or not */
     bool recording, done, written;
+    bool made; /* the file was not there before */
 };
 
 struct sw_engine {
@@ -64,6 +65,8 @@ struct sw_engine {
     struct sw_device *device;
     struct sw_plan *plan;
     struct sw_executor *executor;
+    const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
+    int n_folders;
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_param *params;

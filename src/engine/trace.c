@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trace of a window of steps: when it begins and ends, and the one file that rank 0 writes of what all ranks
-// recorded. The file stands, without events, from the start: a path that cannot be written is refused then. A trace
-// that cannot be written later is a warning: it is not worth a training.
+// recorded. A path that cannot be written is refused at the start: a new file stands from there on, without events, an older one
+// is replaced at the end. A trace that cannot be written then is a warning: it is not worth a training.
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "engine/engine.h"
 
@@ -18,6 +21,32 @@ static sw_status write_parts(const struct sw_engine *e, const char *const *parts
                              : sw_file_write_atomic(e->config->spillway.trace, text.ptr, text.len);
     sw_str_fini(&text);
     return st < 0 ? sw_fail_prefix(st, "spillway.trace") : st;
+}
+
+/* An older file stays until there is something to replace it with. By rank 0. */
+static sw_status check_path(struct sw_engine *e)
+{
+    const char *path = e->config->spillway.trace, *slash = strrchr(path, '/');
+    struct stat info;
+    if (e->rank > 0) {
+        return SW_OK;
+    }
+    if (stat(path, &info) != 0) {
+        SW_TRY(write_parts(e, NULL, 0));
+        e->trace.made = true;
+        return SW_OK;
+    }
+    char *folder = sw_strdup("trace", slash ? path : ".");
+    SW_TRY_ALLOC(folder, "a trace");
+    if (slash) {
+        folder[slash == path ? 1 : slash - path] = '\0';
+    }
+    errno = EISDIR;
+    const bool good =
+        !S_ISDIR(info.st_mode) && access(path, W_OK) == 0 && access(folder, W_OK) == 0;
+    sw_free(folder);
+    return good ? SW_OK
+                : SW_FAIL(SW_E_IO, "spillway.trace: cannot write %s: %s", path, strerror(errno));
 }
 
 sw_status sw_engine_open_trace(struct sw_engine *e)
@@ -45,7 +74,7 @@ sw_status sw_engine_open_trace(struct sw_engine *e)
                        "spillway.trace_last is %lld, before spillway.trace_first, %lld",
                        (long long)t->last, (long long)t->first);
     }
-    SW_TRY(e->rank == 0 ? write_parts(e, NULL, 0) : SW_OK);
+    SW_TRY(check_path(e));
     const int64_t steps = t->first > 0 ? t->last - t->first + 1 : DEFAULT_STEPS;
     return sw_trace_open(e->plan, steps, e->rounds, &t->trace);
 }
@@ -61,6 +90,9 @@ sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
         t->last = t->first + DEFAULT_STEPS - 1;
     }
     if (t->first > last_step || t->last <= e->step) {
+        if (t->made) {
+            unlink(e->config->spillway.trace);
+        }
         return SW_FAIL(
             SW_E_CONFIG,
             "the trace of steps %lld to %lld (spillway.trace_first, --trace-steps) would "

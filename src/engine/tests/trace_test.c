@@ -136,8 +136,18 @@ static void what_a_run_does_not_reach_is_refused(void **state)
     const struct asked after = {1, 8, "1", NULL, NULL, true, false};
     double loss;
     int64_t steps[4], slices[4];
+    unlink(trace_path);
     assert_int_equal(train(&late, "late", &loss), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "steps 4 to 5"));
+    assert_int_not_equal(access(trace_path, F_OK), 0);
+    assert_int_equal(sw_file_write_atomic(trace_path, "older", 5), SW_OK);
+    assert_int_equal(train(&late, "late", &loss), SW_E_CONFIG);
+    char *text = NULL;
+    size_t length = 0;
+    assert_int_equal(sw_file_read(trace_path, &text, &length),
+                     SW_OK); /* nothing is lost by a refusal */
+    assert_true(length == 5 && memcmp(text, "older", 5) == 0);
+    sw_free(text);
     assert_int_equal(train(&(struct asked){1, 4, "1", NULL, NULL, false, true}, "goes_on", &loss),
                      SW_OK);
     assert_int_equal(train(&before, "goes_on", &loss), SW_E_CONFIG);
