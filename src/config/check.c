@@ -83,6 +83,26 @@ static bool params_without_path(const struct sw_config *c)
            c->zero.offload_param.nvme_path.n == 0;
 }
 
+static bool has_empty(const struct sw_config_strings *paths)
+{
+    for (int i = 0; i < paths->n; i++) {
+        if (!*paths->items[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool states_with_empty_path(const struct sw_config *c)
+{
+    return has_empty(&c->zero.offload_optimizer.nvme_path);
+}
+
+static bool params_with_empty_path(const struct sw_config *c)
+{
+    return has_empty(&c->zero.offload_param.nvme_path);
+}
+
 static bool states_off_without_zero(const struct sw_config *c)
 {
     return c->zero.offload_optimizer.device != SW_OFFLOAD_NONE && c->zero.stage == 0;
@@ -142,6 +162,10 @@ static const struct rule impossible[] = {
      "is required with device nvme"},
     {"zero_optimization.offload_param.nvme_path", params_without_path,
      "is required with device nvme"},
+    {"zero_optimization.offload_optimizer.nvme_path", states_with_empty_path,
+     "an empty path names no folder"},
+    {"zero_optimization.offload_param.nvme_path", params_with_empty_path,
+     "an empty path names no folder"},
     {"zero_optimization.offload_optimizer.device", states_off_without_zero,
      "offload of optimizer states needs ZeRO stage 1, 2 or 3"},
     {"zero_optimization.offload_optimizer.device", states_on_disk_below_stage_3,

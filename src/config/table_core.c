@@ -459,12 +459,17 @@ static const struct config_field spillway_fields[] = {
     INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors",
         BUILT),
     INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "of all random numbers", BUILT),
-    BYTES("device_memory", AT(spillway.device_memory_bytes), "null",
-          "most memory of the device that a plan may use", .flags = FIELD_NULL, BUILT),
-    BYTES("host_memory", AT(spillway.host_memory_bytes), "null",
-          "most memory of the host that a plan may use", .flags = FIELD_NULL, BUILT),
-    BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null",
-          "most space on disk that a plan may use", .flags = FIELD_NULL, BUILT),
+    BYTES("device_memory", AT(spillway.device_memory_bytes), "null", 1,
+          "most memory of the device that the plan of a rank may use; null = no budget",
+          .flags = FIELD_NULL, BUILT),
+    BYTES("host_memory", AT(spillway.host_memory_bytes), "null", 1,
+          "most memory of the host for what is offloaded, of a rank: a cache of the disk, too; "
+          "where nothing is offloaded and there is no device_memory, of all on the CPU; null = no "
+          "budget, and no cache",
+          .flags = FIELD_NULL, BUILT),
+    BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null", 1,
+          "most space on disk that the plan of a rank may use; null = what is free there",
+          .flags = FIELD_NULL, BUILT),
     INT("disk_slots", AT(spillway.disk_slots), "null", 1, 2,
         "places on disk of what a step updates: 2, which take turns, so that a step that fails "
         "changes nothing, or 1; null = 2 where there is room",
@@ -487,12 +492,12 @@ static const struct config_field spillway_fields[] = {
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,
         "columns of the vocabulary that the loss holds at a time; 0 = the program's choice", BUILT),
-    BYTES("tile_bytes", AT(spillway.tile_bytes), "null",
+    BYTES("tile_bytes", AT(spillway.tile_bytes), "null", 0,
           "offloaded parameters above this are used by tiles of so many bytes; null or 0 = when "
           "device_memory is too small for a plan without",
           .flags = FIELD_NULL, BUILT),
     BYTES(
-        "transfer_bytes", AT(spillway.transfer_bytes), "null",
+        "transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
         "bytes loaded ahead of their readers at most; those on their way back are at most as many, "
         "and 128MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to 1GiB",
         .flags = FIELD_NULL, BUILT),

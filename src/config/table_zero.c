@@ -34,8 +34,9 @@ static const struct config_field zero_fields[] = {
     BOOL("elastic_checkpoint", NOWHERE, "false", "deprecated: load on another number of ranks",
          NEEDLESS("every checkpoint loads on any number of ranks")),
     INT("sub_group_size", AT(zero.sub_group_elems), "1000000000", 0, HIGHEST,
-        "elements of one piece of the update", ELEMS,
-        NEEDLESS("the update goes tensor by tensor, in place")),
+        "offloaded states are updated in pieces of so many elements, 2097152 at most; 0 = tensor by "
+        "tensor",
+        ELEMS, BUILT),
     INT("prefetch_bucket_size", AT(zero.prefetch_bucket_elems), "50000000", 0, HIGHEST,
         "elements gathered ahead of use, less where a budget asks for it", ELEMS,
         .alias = "stage3_prefetch_bucket_size", BUILT),
@@ -198,12 +199,12 @@ SECTION(sw_config_table_activation, "activation_checkpointing", activation_field
         "recomputation; acts on every model");
 
 static const struct config_field aio_fields[] = {
-    INT("block_size", AT(aio.block_size_bytes), "1048576", 1, HIGHEST, "bytes of one request",
+    INT("block_size", AT(aio.block_size_bytes), "1048576", 1, 1 << 30, "bytes of one request",
         .unit = "bytes", BUILT),
-    INT("queue_depth", AT(aio.queue_depth), "8", 1, HIGHEST, "requests in flight per thread",
-        BUILT),
-    INT("intra_op_parallelism", AT(aio.intra_op_parallelism), "1", 1, HIGHEST,
-        "queues of one transfer", .alias = "thread_count", BUILT),
+    INT("queue_depth", AT(aio.queue_depth), "8", 1, 4096,
+        "requests in flight per thread; of all threads together 4096", BUILT),
+    INT("intra_op_parallelism", AT(aio.intra_op_parallelism), "1", 1, 64, "queues of one transfer",
+        .alias = "thread_count", BUILT),
     BOOL("single_submit", AT(aio.single_submit), "false", "submit requests one by one", BUILT),
     BOOL("overlap_events", AT(aio.overlap_events), "true", "submit while others complete", BUILT),
     BOOL("use_gds", NOWHERE, "false", "GPUDirect Storage", LATER),

@@ -228,15 +228,44 @@ static enum sw_tier tier_of(enum sw_offload_device device)
                                        : SW_TIER_DEVICE;
 }
 
-/* One swap file holds both; the folders are those of the optimizer where it is on disk. */
+/* A share of none stays on the device. */
+static enum sw_tier states_tier(const struct sw_config *c)
+{
+    return c->zero.offload_optimizer.ratio > 0 ? tier_of(c->zero.offload_optimizer.device)
+                                               : SW_TIER_DEVICE;
+}
+
+/* One tier holds both, over the folders of the optimizer's states and those of the parameters that are not among them. */
+static sw_status find_folders(struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    const struct {
+        enum sw_offload_device device;
+        const struct sw_config_strings *paths;
+    } users[] = {{c->zero.offload_optimizer.device, &c->zero.offload_optimizer.nvme_path},
+                 {c->zero.offload_param.device, &c->zero.offload_param.nvme_path}};
+    const int most = users[0].paths->n + users[1].paths->n;
+    e->folders = sw_alloc_zero("engine", (size_t)most + 1, sizeof *e->folders);
+    SW_TRY_ALLOC(e->folders, "the folders of the disk");
+    for (size_t u = 0; u < SW_LEN(users); u++) {
+        for (int i = 0; users[u].device == SW_OFFLOAD_NVME && i < users[u].paths->n; i++) {
+            bool known = false;
+            for (int k = 0; k < e->n_folders && u > 0; k++) {
+                known |= strcmp(e->folders[k], users[u].paths->items[i]) == 0;
+            }
+            if (!known) {
+                e->folders[e->n_folders++] = users[u].paths->items[i];
+            }
+        }
+    }
+    return SW_OK;
+}
+
 struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    const struct sw_config_strings *folders = c->zero.offload_optimizer.device == SW_OFFLOAD_NVME
-                                                  ? &c->zero.offload_optimizer.nvme_path
-                                                  : &c->zero.offload_param.nvme_path;
     struct sw_swap_options swap = {
-        .folders = (const char *const *)folders->items, .n_folders = folders->n, .rank = e->rank};
+        .folders = e->folders, .n_folders = e->n_folders, .rank = e->rank};
     sw_nvme_options_init(&swap.nvme);
     swap.nvme.preallocate = true;
     swap.nvme.block_bytes = c->aio.block_size_bytes;
@@ -363,15 +392,10 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
     options->grads_tier = away ? SW_TIER_HOST : SW_TIER_DEVICE;
     options->update_elems = moves ? sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS) : 0;
     options->budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
-    options->budget[SW_TIER_HOST] = 0;
-    const size_t host = (size_t)c->spillway.host_memory_bytes;
-    const bool in_host = options->states_tier == SW_TIER_HOST ||
-                         options->params_tier == SW_TIER_HOST ||
-                         options->activations_tier == SW_TIER_HOST;
-    if (in_host || options->budget[SW_TIER_DEVICE] > 0) {
-        options->budget[SW_TIER_HOST] = host;
-    } else {
-        options->budget[SW_TIER_DEVICE] = host; /* on the CPU both are the same memory */
+    options->budget[SW_TIER_HOST] = (size_t)c->spillway.host_memory_bytes;
+    if (!moves && options->budget[SW_TIER_DEVICE] == 0) {
+        /* nothing is anywhere else, and on the CPU both are the same memory */
+        options->budget[SW_TIER_DEVICE] = options->budget[SW_TIER_HOST];
     }
     options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
     options->two_places = wants_two_places(e, options);
@@ -389,15 +413,15 @@ static bool may_tile(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return c->zero.offload_param.device != SW_OFFLOAD_NONE &&
-           (!e->trains ||
-            (c->zero.offload_optimizer.device != SW_OFFLOAD_NONE && !e->options.keep_gradients));
+           (!e->trains || (states_tier(c) != SW_TIER_DEVICE && !e->options.keep_gradients));
 }
 
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
 static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
-                                    double begun)
+                                    struct sw_plan_refusal *refusal)
 {
     enum { LEAST_TILE = 1 << 15, LEAST_TRIES = 4 };
+    const double begun = sw_now_s();
     const struct sw_config *c = e->config;
     struct sw_plan_options o = *options;
     o.tile_bytes = (size_t)c->spillway.tile_bytes;
@@ -407,10 +431,11 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
                                     "keep_gradients");
     }
     const bool asked = o.tile_bytes > 0;
-    struct sw_plan_refusal refusal, last;
-    sw_status st = open_plan_in_places(e, &o, &refusal);
+    struct sw_plan_refusal last;
+    sw_status st = open_plan_in_places(e, &o, refusal);
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
-    const bool helps = !asked && !refusal.whatever_the_tiles && may_tile(e);
+    const bool helps =
+        !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles && may_tile(e);
     for (int i = 0; st == SW_E_NOMEM && helps; i++) {
         o.tile_bytes /= 2;
         const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
@@ -422,16 +447,24 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     return st;
 }
 
-/* Changes that make a plan smaller, smallest first. */
+/* A change that makes a plan smaller. */
 struct remedy {
-    const char *text;
     bool recompute;
     enum sw_tier states, params; /* at least so far away */
 };
 
+/* The stage that its tiers want. */
+static int stage_of(const struct remedy *remedy)
+{
+    return remedy->params > SW_TIER_DEVICE || remedy->states == SW_TIER_DISK ? 3
+           : remedy->states > SW_TIER_DEVICE                                 ? 1
+                                                                             : 0;
+}
+
 static bool apply(const struct sw_engine *e, const struct remedy *remedy,
                   struct sw_plan_options *options)
 {
+    const size_t device = options->budget[SW_TIER_DEVICE];
     const bool recompute =
         remedy->recompute && options->recompute_every == 0 && e->programs.train >= 0;
     const bool states = remedy->states > options->states_tier && options->rule;
@@ -443,57 +476,120 @@ static bool apply(const struct sw_engine *e, const struct remedy *remedy,
     options->recompute_every = recompute ? 1 : options->recompute_every;
     options->states_tier = states ? remedy->states : options->states_tier;
     options->params_tier = params ? remedy->params : options->params_tier;
-    if (options->ranks > 1 && options->stage < (params ? 3 : 1) && (states || params)) {
-        options->stage = params ? 3 : 1;
-    }
+    options->stage = options->stage < stage_of(remedy) ? stage_of(remedy) : options->stage;
     settle_tiers(e, options);
+    if (options->budget[SW_TIER_DEVICE] == 0) {
+        options->budget[SW_TIER_DEVICE] = device; /* of the host's memory: it is still no more */
+    }
     return true;
 }
 
-/* After a refusal: the first change that makes it fit joins the message. A refusal takes no second. */
+/* More than this it cannot spare; recomputing leaves something. */
+static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusal *refusal)
+{
+    const size_t transients =
+        remedy->recompute || remedy->states > SW_TIER_DEVICE || remedy->params > SW_TIER_DEVICE
+            ? refusal->transients
+            : 0;
+    return refusal->tier == SW_TIER_DEVICE &&
+           refusal->missing > transients + (remedy->states > SW_TIER_DEVICE ? refusal->states : 0) +
+                                  (remedy->params > SW_TIER_DEVICE ? refusal->params : 0);
+}
+
+/* As keys of the configuration. */
+static void describe(const struct sw_engine *e, const struct remedy *remedy, bool tiles,
+                     struct sw_str *out)
+{
+    static const char *const devices[] = {"none", "cpu", "nvme"};
+    const char *path = remedy->states == SW_TIER_DISK || remedy->params == SW_TIER_DISK
+                           ? " with its nvme_path"
+                           : "";
+    char items[5][96];
+    int n = 0;
+    if (remedy->recompute) {
+        snprintf(items[n++], sizeof *items, "spillway.recompute \"blocks\"");
+    }
+    if (e->config->zero.stage < stage_of(remedy)) {
+        snprintf(items[n++], sizeof *items, "zero_optimization.stage %d", stage_of(remedy));
+    }
+    if (remedy->states > SW_TIER_DEVICE) {
+        snprintf(items[n++], sizeof *items, "zero_optimization.offload_optimizer.device \"%s\"%s",
+                 devices[remedy->states], path);
+    }
+    if (remedy->params > SW_TIER_DEVICE) {
+        snprintf(items[n++], sizeof *items, "zero_optimization.offload_param.device \"%s\"%s",
+                 devices[remedy->params], path);
+    }
+    for (int i = 0; i < n; i++) {
+        sw_str_printf(out, "%s%s",
+                      i == 0       ? "; it fits with "
+                      : i + 1 == n ? " and "
+                                   : ", ",
+                      items[i]);
+    }
+    sw_str_puts(out, tiles ? ", in tiles" : "");
+}
+
+/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are put in order are counted;
+ * what the host or the disk refuses is known before. */
+static bool fits_with(struct sw_engine *e, const struct sw_plan_options *options,
+                      const struct remedy *remedy, bool *tiles, int *n_plans)
+{
+    enum { PART = 8 };
+    struct sw_plan_options o = *options;
+    struct sw_plan_refusal refusal;
+    *tiles = false;
+    if (!apply(e, remedy, &o)) {
+        return false;
+    }
+    sw_status st = open_plan_in_places(e, &o, &refusal);
+    *n_plans += st != SW_E_NOMEM || refusal.tier == SW_TIER_DEVICE;
+    if (st == SW_E_NOMEM && o.tile_bytes == 0 && refusal.tier == SW_TIER_DEVICE &&
+        !refusal.whatever_the_tiles && o.params_tier != SW_TIER_DEVICE &&
+        (!options->rule || o.states_tier != SW_TIER_DEVICE) && !o.keep_gradients) {
+        o.tile_bytes = o.budget[SW_TIER_DEVICE] / PART;
+        *tiles = true;
+        *n_plans += 1;
+        st = open_plan_in_places(e, &o, &refusal);
+    }
+    if (st >= 0) {
+        sw_plan_close(e->plan);
+        e->plan = NULL;
+    }
+    return st >= 0;
+}
+
+/* After a refusal: the smallest change that makes it fit joins the message. How many are tried depends on the plan alone,
+ * so that the same refusal names the same. */
 static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *options,
-                             sw_status st, double begun)
+                             const struct sw_plan_refusal *refusal, sw_status st)
 {
     static const enum sw_tier here = SW_TIER_DEVICE, host = SW_TIER_HOST, disk = SW_TIER_DISK;
     const struct remedy remedies[] = {
-        {"spillway.recompute \"blocks\"", true, here, here},
-        {"zero_optimization.offload_optimizer.device \"cpu\"", false, host, here},
-        {"spillway.recompute \"blocks\" and offload_optimizer.device \"cpu\"", true, host, here},
-        {"stage 3 with offload_param.device \"cpu\"", false, here, host},
-        {"stage 3 with offload_optimizer.device and offload_param.device \"cpu\"", false, host,
-         host},
-        {"spillway.recompute \"blocks\" and stage 3 with offload_optimizer.device and "
-         "offload_param.device \"cpu\"",
-         true, host, host},
-        {"stage 3 with offload_optimizer.device \"nvme\"", false, disk, here},
-        {"stage 3 with offload_param.device \"nvme\"", false, here, disk},
-        {"stage 3 with offload_optimizer.device and offload_param.device \"nvme\"", false, disk,
-         disk},
-        {"spillway.recompute \"blocks\" and stage 3 with offload_optimizer.device and "
-         "offload_param.device \"nvme\"",
-         true, disk, disk},
+        {true, here, here},  {false, host, here}, {true, host, here},  {false, here, host},
+        {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
+        {false, disk, disk}, {true, disk, disk},
     };
-    enum { MESSAGE = 2048 };
+    enum {
+        MESSAGE = 2048,
+        MOST_INSTRS = 12000
+    }; /* that are planned for this: a fraction of a second */
     char *message = sw_alloc("engine", MESSAGE);
     if (!message) {
         return st;
     }
     snprintf(message, MESSAGE, "%s", sw_error_message());
-    const char *fits = NULL;
-    struct sw_plan_refusal refusal;
-    const double took = sw_now_s() - begun;
-    for (size_t i = 0; i < SW_LEN(remedies) && !fits; i++) {
-        struct sw_plan_options o = *options;
-        if (sw_now_s() - begun + 2 * took > 0.8) {
-            break;
-        }
-        if (apply(e, &remedies[i], &o) && open_plan_in_places(e, &o, &refusal) >= 0) {
-            fits = remedies[i].text;
-            sw_plan_close(e->plan);
-            e->plan = NULL;
+    struct sw_str text = {0};
+    int n_plans = 0;
+    for (size_t i = 0; i < SW_LEN(remedies) && text.len == 0; i++) {
+        bool tiles;
+        if (n_plans * refusal->n_instrs <= MOST_INSTRS && !is_hopeless(&remedies[i], refusal) &&
+            fits_with(e, options, &remedies[i], &tiles, &n_plans)) {
+            describe(e, &remedies[i], tiles, &text);
         }
     }
-    st = SW_FAIL(SW_E_NOMEM, "%s%s%s", message, fits ? "; it fits with " : "", fits ? fits : "");
+    st = SW_FAIL(SW_E_NOMEM, "%s%s", message, sw_str_text(&text));
+    sw_str_fini(&text);
     sw_free(message);
     return st;
 }
@@ -503,7 +599,6 @@ static sw_status make_plan(struct sw_engine *e)
     const struct sw_engine_options *o = &e->options;
     const struct engine_programs *p = &e->programs;
     const struct sw_config *c = e->config;
-    const double begun = sw_now_s();
     struct sw_plan_options options = {
         .query = query,
         .query_ctx = e->device,
@@ -523,7 +618,7 @@ static sw_status make_plan(struct sw_engine *e)
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
-        .states_tier = tier_of(c->zero.offload_optimizer.device),
+        .states_tier = states_tier(c),
         .params_tier = tier_of(c->zero.offload_param.device),
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .states_share = c->zero.offload_optimizer.ratio,
@@ -542,9 +637,10 @@ static sw_status make_plan(struct sw_engine *e)
                        "spillway.disk_slots 2 wants all optimizer states off the device: "
                        "zero_optimization.offload_optimizer with a ratio of 1");
     }
-    const sw_status st = open_plan_in_tiles(e, &options, begun);
+    struct sw_plan_refusal refusal;
+    const sw_status st = open_plan_in_tiles(e, &options, &refusal);
     if (st < 0) {
-        return st == SW_E_NOMEM ? name_remedy(e, &options, st, begun) : st;
+        return st == SW_E_NOMEM ? name_remedy(e, &options, &refusal, st) : st;
     }
     if (p->train >= 0) {
         const struct sw_program *program = &e->plan->programs[p->train];
@@ -649,6 +745,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
 {
     SW_TRY(load_config(e, o));
     SW_TRY(settle_config(e));
+    SW_TRY(find_folders(e));
     SW_TRY(open_model(e, o));
     const struct sw_cpu_options cpu = {
         .n_threads = e->config->spillway.threads > 0 || e->ranks == 1
@@ -717,6 +814,7 @@ void sw_close(sw_engine *e)
     sw_hf_folder_close(e->folder);
     sw_config_close(e->config);
     sw_free(e->model_folder);
+    sw_free(e->folders);
     sw_free(e->losses);
     sw_free(e->loss_outputs);
     sw_free(e->all_losses);

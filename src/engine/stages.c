@@ -10,7 +10,8 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
-    size_t budget;                                 /* of the device, 0 = none */
+    bool budgets;                                  /* there are some */
+    bool fits[N_STAGES];                           /* them */
     bool states_away, states_on_disk, params_away; /* what the configuration offloads */
     bool vertical;                                 /* the schedule */
     enum sw_dtype dtype;
@@ -20,8 +21,7 @@ struct stages {
     struct sw_transfers moved[N_STAGES]; /* in a step */
 };
 
-/* The stage and the budget that the configuration has. The plans are made without a budget: a table
- * should also say what does not fit. */
+/* What the configuration has of the stage, of offloading and of budgets. */
 static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
 {
     struct sw_config *config = NULL;
@@ -31,23 +31,23 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
         const char *text = o->config_text ? o->config_text : "{}";
         SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &config));
     }
-    const size_t device = (size_t)config->spillway.device_memory_bytes;
-    const size_t host = (size_t)config->spillway.host_memory_bytes;
     out->configured = (int)config->zero.stage;
     out->states_away = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
     out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
     out->params_away = config->zero.offload_param.device != SW_OFFLOAD_NONE;
-    out->budget = host > 0 && (device == 0 || host < device) ? host : device;
+    out->budgets = config->spillway.device_memory_bytes > 0 ||
+                   config->spillway.host_memory_bytes > 0 || config->spillway.nvme_space_bytes > 0;
     sw_config_close(config);
     return SW_OK;
 }
 
-static sw_status plan_stage(const struct sw_engine_options *options, int stage, struct stages *out)
+/* The plan of rank 0; comm is closed with it. */
+static sw_status open_stage(const struct sw_engine_options *options, int stage, bool budgets,
+                            const struct stages *s, sw_comm **comm, sw_engine **out)
 {
     struct sw_engine_options o = *options;
     const char *sets[64];
     char text[64];
-    sw_engine *e = NULL;
     const int n = options->n_sets;
     if (n + 7 > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
@@ -56,29 +56,40 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     if (n > 0) {
         memcpy(sets, options->sets, (size_t)n * sizeof *sets);
     }
-    sets[n] = text;
-    sets[n + 1] = "spillway.device_memory=null";
-    sets[n + 2] = "spillway.host_memory=null";
-    sets[n + 3] = "spillway.nvme_space=null";
-    o.n_sets = n + 4;
+    o.n_sets = n;
+    sets[o.n_sets++] = text;
+    if (!budgets) {
+        sets[o.n_sets++] = "spillway.device_memory=null";
+        sets[o.n_sets++] = "spillway.host_memory=null";
+        sets[o.n_sets++] = "spillway.nvme_space=null";
+    }
     if (stage < 3) {
         sets[o.n_sets++] = "spillway.tile_bytes=null";
     }
     /* a stage that cannot offload so does without */
-    if (out->states_away && (stage == 0 || (out->states_on_disk && stage < 3))) {
+    if (s->states_away && (stage == 0 || (s->states_on_disk && stage < 3))) {
         sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";
     }
-    if (out->params_away && stage < 3) {
+    if (s->params_away && stage < 3) {
         sets[o.n_sets++] = "zero_optimization.offload_param=null";
     }
     o.sets = sets;
     o.plan_only = true;
-    SW_TRY(sw_comm_open(&(struct sw_transport){.size = out->ranks}, &o.comm));
-    sw_status st = sw_initialize(&o, &e);
+    SW_TRY(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm));
+    o.comm = *comm;
+    const sw_status st = sw_initialize(&o, out);
     if (st < 0) {
-        sw_comm_close(o.comm, true);
-        return st;
+        sw_comm_close(*comm, true);
     }
+    return st;
+}
+
+/* The table is of a plan without budgets: it should also say what does not fit. */
+static sw_status plan_stage(const struct sw_engine_options *options, int stage, struct stages *out)
+{
+    sw_engine *e = NULL;
+    sw_comm *comm;
+    SW_TRY(open_stage(options, stage, false, out, &comm, &e));
     out->dtype = e->dtype;
     out->vertical = e->vertical;
     out->micro_batches = e->micro_batches;
@@ -88,10 +99,19 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
                                          .stage = stage,
                                          .micro_batches = e->micro_batches,
                                          .rule = e->trains ? &e->rule : NULL};
-    st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
+    sw_status st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
     sw_close(e);
-    sw_comm_close(o.comm, false);
-    return st;
+    sw_comm_close(comm, false);
+    if (st < 0 || !out->budgets) {
+        return st;
+    }
+    st = open_stage(options, stage, true, out, &comm, &e);
+    if (st >= 0) {
+        sw_close(e);
+        sw_comm_close(comm, false);
+    }
+    out->fits[stage] = st >= 0;
+    return st == SW_E_NOMEM ? SW_OK : st;
 }
 
 /* ---- numbers ---- */
@@ -169,6 +189,7 @@ static void print_held(const struct stages *s, struct sw_str *out)
         "  sums of further uses",
         "  statistics, caches",
         "  at the peak: gathered",
+        "  loaded from other tiers",
         "  gradients that leave",
         "  activations",
         "  arriving from ranks",
@@ -212,12 +233,10 @@ static void print_short(const struct stages *s, struct sw_str *out)
         const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
         sw_str_printf(out, " %16s", sw_format_bytes(text, sizeof text, (double)bytes));
     }
-    if (s->budget > 0) {
-        sw_format_bytes(text, sizeof text, (double)s->budget);
-        sw_str_printf(out, "\n  fits a budget of %-14s", text);
+    if (s->budgets) {
+        sw_str_printf(out, "\n%-32s", "  fits the budgets");
         for (int i = 0; i < N_STAGES; i++) {
-            const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
-            sw_str_printf(out, " %16s", bytes <= s->budget ? "yes" : "no");
+            sw_str_printf(out, " %16s", s->fits[i] ? "yes" : "no");
         }
     }
     sw_str_putc(out, '\n');
@@ -347,6 +366,9 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
                   states_of(t), t->padding, paper_of(s, stage));
     for (int k = 0; k < SW_TIER_COUNT; k++) {
         sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)k), t->tier_bytes[k]);
+    }
+    if (s->budgets) {
+        sw_str_printf(out, ",\"fits\":%s", s->fits[stage] ? "true" : "false");
     }
     for (int k = SW_TIER_HOST; k < SW_TIER_COUNT; k++) {
         const char *name = sw_tier_name((enum sw_tier)k);

@@ -52,10 +52,16 @@ static size_t bytes_of(const struct sw_value_info *info)
     return sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
 }
 
-/* Host memory is a cache of the disk: what fits stays there. What is written beside itself takes two places of it. */
+/* What is written beside itself takes two places. */
+static size_t places_of(const struct sw_value_info *info)
+{
+    return bytes_of(info) * (info->out_of_place ? 2 : 1);
+}
+
+/* Host memory is a cache of the disk: what fits stays there. */
 static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_value_info *info)
 {
-    const size_t bytes = bytes_of(info) * (info->out_of_place ? 2 : 1);
+    const size_t bytes = places_of(info);
     if (tier != SW_TIER_DISK || bytes > p->host_left) {
         return tier;
     }
@@ -184,28 +190,39 @@ static size_t waiting_in_host(const struct pass *p)
     return sum;
 }
 
+/* Chooses for all values; returns the bytes that host memory takes for them, second places among them. */
+static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
+{
+    const double share = p->options->states_share;
+    size_t in_host = 0;
+    p->states_left = share > 0 && share < 1 ? (int64_t)(share * (double)states) : states;
+    p->host_left = host_left;
+    p->host_param_elems_left = p->options->host_param_elems;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        struct sw_value_info *info = &p->g->values[v];
+        info->tier = (int)tier_of(p, v);
+        in_host += info->tier == SW_TIER_HOST && !info->is_gradient_sum ? places_of(info) : 0;
+    }
+    return in_host;
+}
+
 /* First what has to be in host memory, then what may stay there instead of going to the disk. */
 static void choose_tiers(struct pass *p)
 {
-    struct sw_graph *g = p->g;
+    const struct sw_graph *g = p->g;
     const size_t budget = p->options->budget[SW_TIER_HOST];
+    int64_t states = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_value_info *info = &g->values[v];
+        states += info->is_optimizer_state && info->base < 0 ? (int64_t)bytes_of(info) : 0;
+    }
+    const size_t has_to = choose_with(p, 0, states);
     size_t waiting = waiting_in_host(p);
-    if (budget > 0 && waiting > budget && p->options->states_tier == SW_TIER_DISK) {
+    if (budget > 0 && has_to + waiting > budget && p->options->states_tier == SW_TIER_DISK) {
         p->grads_tier = SW_TIER_DISK;
         waiting = waiting_in_host(p);
     }
-    int64_t states = 0;
-    for (sw_value v = 0; v < p->n_values; v++) {
-        const struct sw_value_info info = g->values[v];
-        states += info.is_optimizer_state && info.base < 0 ? (int64_t)bytes_of(&info) : 0;
-    }
-    const double share = p->options->states_share;
-    p->states_left = share > 0 && share < 1 ? (int64_t)(share * (double)states) : states;
-    p->host_left = budget > waiting ? budget - waiting : 0;
-    p->host_param_elems_left = p->options->host_param_elems;
-    for (sw_value v = 0; v < p->n_values; v++) {
-        g->values[v].tier = (int)tier_of(p, v);
-    }
+    choose_with(p, budget > has_to + waiting ? budget - has_to - waiting : 0, states);
 }
 
 static bool make_aways(struct pass *p)

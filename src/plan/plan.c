@@ -318,40 +318,56 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
         return;
     }
     const struct sw_value_info *info = &g->values[buffer->value];
+    const char *role = info->role == SW_ROLE_GRAD ? " gradient" : "";
     sw_shape_format(&info->shape, shape, sizeof shape);
     if (info->name) {
         sw_str_printf(out, "%s %s", bytes, info->name);
     } else if (info->producer >= 0) {
         const struct sw_op *op = &g->ops[info->producer];
-        sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape,
-                      info->role == SW_ROLE_GRAD ? " gradient" : "", sw_op_name(op),
-                      g->scopes[op->scope].name);
+        sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape, role,
+                      sw_op_name(op), g->scopes[op->scope].name);
+    } else { /* a sum in the making, or what waits elsewhere */
+        const char *of = info->param >= 0 ? g->values[info->param].name : NULL;
+        sw_str_printf(out, "%s %s%s%s%s%s", bytes, sw_dtype_name(info->dtype), shape, role,
+                      of ? " of " : "", of ? of : "");
     }
+}
+
+/* The next largest buffer of the device that is in use at the peak, behind `last`; -1 = there is none. */
+static int32_t next_largest(const struct sw_program *program, int32_t last)
+{
+    const size_t below = last < 0 ? SIZE_MAX : program->buffers[last].bytes;
+    int32_t best = -1;
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        const bool live = buffer->persistent || (buffer->first <= program->peak_instr &&
+                                                 program->peak_instr <= buffer->last);
+        const bool after = buffer->bytes < below || (buffer->bytes == below && i > last);
+        if (buffer->tier == SW_TIER_DEVICE && live && after &&
+            (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Of a kernel, for each of its threads. */
+static bool largest_is_workspace(const struct sw_program *program)
+{
+    const int32_t largest = next_largest(program, -1);
+    return largest >= 0 && program->buffers[largest].value < 0;
 }
 
 void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out)
 {
-    size_t below = SIZE_MAX;
     int32_t last = -1;
     for (int n = 0; n < most; n++) {
-        int32_t best = -1;
-        for (int32_t i = 0; i < program->n_buffers; i++) {
-            const struct sw_buffer *buffer = &program->buffers[i];
-            const bool live = buffer->persistent || (buffer->first <= program->peak_instr &&
-                                                     program->peak_instr <= buffer->last);
-            const bool after = buffer->bytes < below || (buffer->bytes == below && i > last);
-            if (buffer->tier == SW_TIER_DEVICE && live && after &&
-                (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
-                best = i;
-            }
-        }
-        if (best < 0) {
+        last = next_largest(program, last);
+        if (last < 0) {
             return;
         }
         sw_str_puts(out, n ? ", " : "");
-        describe_buffer(program, &program->buffers[best], out);
-        below = program->buffers[best].bytes;
-        last = best;
+        describe_buffer(program, &program->buffers[last], out);
     }
 }
 
@@ -366,26 +382,41 @@ static const struct sw_program *largest_program(const struct sw_plan *plan)
     return largest;
 }
 
-/* The `most` largest that lie in a tier. */
-static void largest_in(const struct sw_plan *plan, enum sw_tier tier, int most, struct sw_str *out)
+/* The `most` largest that stay in a tier, or wait there; `waiting` is the program of which. */
+static void largest_in(const struct sw_plan *plan, const struct sw_program *waiting,
+                       enum sw_tier tier, int most, struct sw_str *out)
 {
-    const struct sw_persistent *last = NULL;
-    for (int n = 0; n < most; n++) {
-        const struct sw_persistent *best = NULL;
-        for (int32_t i = 0; i < plan->n_persistent; i++) {
+    const int32_t n_items = plan->n_persistent, n = n_items + waiting->n_buffers;
+    size_t below = SIZE_MAX;
+    int32_t last = -1;
+    for (int k = 0; k < most; k++) {
+        size_t best_bytes = 0;
+        int32_t best = -1;
+        for (int32_t i = 0; i < n; i++) {
             const struct sw_persistent *item = &plan->persistent[i];
-            const bool after =
-                !last || item->bytes < last->bytes || (item->bytes == last->bytes && item > last);
-            if (item->tier == tier && after && (!best || item->bytes > best->bytes)) {
-                best = item;
+            const struct sw_buffer *buffer = &waiting->buffers[i - n_items];
+            const bool is_item = i < n_items;
+            const size_t bytes = is_item ? item->bytes : buffer->bytes;
+            if (is_item ? item->tier != tier : buffer->tier != tier || buffer->persistent) {
+                continue;
+            }
+            if ((bytes < below || (bytes == below && i > last)) && bytes > best_bytes) {
+                best = i;
+                best_bytes = bytes;
             }
         }
-        if (!best) {
+        if (best < 0) {
             return;
         }
-        char bytes[32];
-        sw_format_bytes(bytes, sizeof bytes, (double)best->bytes);
-        sw_str_printf(out, "%s%s %s", n ? ", " : "", bytes, best->name);
+        sw_str_puts(out, k ? ", " : "");
+        if (best < n_items) {
+            char text[32];
+            sw_str_printf(out, "%s %s", sw_format_bytes(text, sizeof text, (double)best_bytes),
+                          plan->persistent[best].name);
+        } else {
+            describe_buffer(waiting, &waiting->buffers[best - n_items], out);
+        }
+        below = best_bytes;
         last = best;
     }
 }
@@ -450,21 +481,42 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
     return exceeds;
 }
 
-static sw_status over_outer_budget(const struct sw_plan *plan, enum sw_tier tier)
+/* In which most waits in a tier for a later segment. */
+static const struct sw_program *waiting_program(const struct sw_plan *plan, enum sw_tier tier)
+{
+    const struct sw_program *most = &plan->programs[0];
+    for (int i = 1; i < plan->n_programs; i++) {
+        if (plan->programs[i].away_bytes[tier] > most->away_bytes[tier]) {
+            most = &plan->programs[i];
+        }
+    }
+    return most;
+}
+
+static sw_status over_outer_budget(const struct sw_plan *plan,
+                                   const struct sw_plan_options *options, enum sw_tier tier)
 {
     const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
     const bool twice = plan->two_places && tier == SW_TIER_DISK;
     char text[3][32];
     struct sw_str largest = {0};
-    largest_in(plan, tier, 4, &largest);
+    largest_in(plan, waiting_program(plan, tier), tier, 4, &largest);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
-        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: more ranks, or not to "
-        "offload all of zero_optimization.offload_optimizer and offload_param%s",
+        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: %s%s%s",
         sw_tier_name(tier), need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
         sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
         sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest),
+        options->states_tier >= tier || options->params_tier >= tier
+            ? "more ranks, or not to offload all of zero_optimization.offload_optimizer and "
+              "offload_param"
+            : "",
+        options->activations_tier != tier ? ""
+        : options->states_tier >= tier || options->params_tier >= tier
+            ? ", or of activation_checkpointing.cpu_checkpointing"
+            : "no activation_checkpointing.cpu_checkpointing, or a smaller "
+              "train_micro_batch_size_per_gpu or --seq-len",
         twice ? ", or spillway.disk_slots 1" : "");
     sw_str_fini(&largest);
     return st;
@@ -474,7 +526,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
                              enum sw_tier tier)
 {
     if (tier != SW_TIER_DEVICE) {
-        return over_outer_budget(plan, tier);
+        return over_outer_budget(plan, options, tier);
     }
     const struct sw_program *program = largest_program(plan);
     char need[32], have[32], missing[32], fixed[32], live[32];
@@ -491,8 +543,8 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
         "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
-        "largest: %s; what would help: %s%s%s%sa smaller train_micro_batch_size_per_gpu or --seq-len, a "
-        "smaller spillway.loss_chunk%s",
+        "largest: %s; what would help: %s%s%s%s%s%s%sa smaller train_micro_batch_size_per_gpu or "
+        "--seq-len%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
         sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
@@ -506,6 +558,13 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         : options->params_tier == SW_TIER_DEVICE ? "zero_optimization.offload_param with "
                                                    "tiles (spillway.tile_bytes), "
                                                  : "tiles (spillway.tile_bytes), ",
+        op->phase == SW_PHASE_UPDATE && options->states_tier != SW_TIER_DEVICE
+            ? "a smaller zero_optimization.sub_group_size, "
+            : "",
+        largest_is_workspace(program) ? "fewer spillway.threads, " : "",
+        op->kind == SW_OP_LINEAR_CE || op->kind == SW_OP_LINEAR_CE_GRAD
+            ? "a smaller spillway.loss_chunk, "
+            : "",
         plan->persistent_bytes > plan->tier_budget[tier] &&
                 (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
@@ -695,6 +754,22 @@ static size_t copies(const struct sw_plan *plan)
     return sum;
 }
 
+/* What there is on the device that a change could take from there. */
+static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *out)
+{
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        if (item->tier == SW_TIER_DEVICE) {
+            *(item->role == SW_ROLE_PARAM ? &out->params : &out->states) +=
+                sw_persistent_taken(item);
+        }
+    }
+    for (int i = 0; i < plan->n_programs; i++) {
+        out->n_instrs += plan->programs[i].graph->n_ops;
+    }
+    out->transients = plan->tier_bytes[SW_TIER_DEVICE] - plan->persistent_bytes;
+}
+
 static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options *options,
                         enum sw_tier tier)
 {
@@ -709,20 +784,26 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
             .whatever_the_tiles =
                 tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
         };
+        describe_device(plan, options->refusal);
     }
     return over_budget(plan, options, tier);
 }
 
-/* A disk that has no room for what stays there: known before anything is put in order. */
-static sw_status check_disk_space(struct sw_plan *plan, const struct sw_plan_options *options)
+/* A host or a disk that has no room for what stays there: known before anything is put in order. */
+static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    const size_t budget = options->budget[SW_TIER_DISK];
-    if (budget == 0) {
+    if (options->budget[SW_TIER_HOST] == 0 && options->budget[SW_TIER_DISK] == 0) {
         return SW_OK;
     }
     SW_TRY(place_persistent(plan, options));
-    plan->tier_budget[SW_TIER_DISK] = budget;
-    return plan->tier_bytes[SW_TIER_DISK] > budget ? refuse(plan, options, SW_TIER_DISK) : SW_OK;
+    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes;
+    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
+        plan->tier_budget[t] = options->budget[t];
+        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+            return refuse(plan, options, (enum sw_tier)t);
+        }
+    }
+    return SW_OK;
 }
 
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
@@ -759,7 +840,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
     plan->boundary_in_backward = trains && sw_norms_in_backward(options);
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
-    SW_TRY(check_disk_space(plan, options));
+    SW_TRY(check_outer_budgets(plan, options));
     SW_TRY(schedule(plan, options));
     const sw_status st = settle_within_budget(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {

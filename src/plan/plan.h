@@ -154,7 +154,9 @@ struct sw_plan_refusal {
     enum sw_tier tier;
     size_t missing;
     size_t beside; /* bytes that one place in that tier would spare at most; SIZE_MAX = unknown */
-    bool whatever_the_tiles; /* too small for the smallest tiles of all parameters, too */
+    size_t states, params, transients; /* bytes of the device */
+    int64_t n_instrs;                  /* of all programs: how much work planning is */
+    bool whatever_the_tiles;           /* too small for the smallest tiles of all parameters, too */
 };
 
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
@@ -400,6 +402,7 @@ enum sw_held {
     SW_HELD_SECOND,      /* .. sums of the further uses of a parameter, .. */
     SW_HELD_OTHER,       /* .. statistics and caches */
     SW_HELD_GATHERED,    /* alive at the peak: whole copies of slices, .. */
+    SW_HELD_LOADED,      /* .. what lies elsewhere and is used here, .. */
     SW_HELD_GRADS_NOW,   /* .. gradients that have not left yet, .. */
     SW_HELD_ACTIVATIONS, /* .. activations, their gradients and inputs, .. */
     SW_HELD_WIRE,        /* .. what arrives from other ranks, .. */

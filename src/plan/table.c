@@ -9,8 +9,9 @@
 const char *sw_held_name(enum sw_held kind)
 {
     static const char *const names[SW_HELD_COUNT] = {
-        "parameters", "gradients",           "optimizer",   "kept_whole", "second_sums", "other",
-        "gathered",   "gradients_in_flight", "activations", "arriving",   "workspace",   "gaps"};
+        "parameters", "gradients", "optimizer", "kept_whole",          "second_sums",
+        "other",      "gathered",  "loaded",    "gradients_in_flight", "activations",
+        "arriving",   "workspace", "gaps"};
     return names[kind];
 }
 
@@ -50,6 +51,13 @@ static bool leaves(const struct sw_graph *g, sw_value root)
     return false;
 }
 
+/* A parameter or an optimizer state, or a pack of them: no activation that waits elsewhere. */
+static bool is_of_the_model(const struct sw_graph *g, sw_value v)
+{
+    const enum sw_role role = g->values[sw_graph_root(g, v)].role;
+    return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
+}
+
 static enum sw_held kind_of_transient(const struct sw_program *program,
                                       const struct sw_buffer *buffer)
 {
@@ -61,6 +69,10 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
     const struct sw_value_info *info = &g->values[buffer->value];
     if (info->producer >= 0 && g->ops[info->producer].kind == SW_OP_GATHER) {
         return SW_HELD_GATHERED;
+    }
+    if (info->producer >= 0 && g->ops[info->producer].kind == SW_OP_LOAD &&
+        is_of_the_model(g, g->ops[info->producer].in[0])) {
+        return SW_HELD_LOADED;
     }
     return info->role == SW_ROLE_GRAD || leaves(g, buffer->value) ? SW_HELD_GRADS_NOW
                                                                   : SW_HELD_ACTIVATIONS;

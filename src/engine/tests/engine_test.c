@@ -15,6 +15,7 @@
 #include "spillway/data.h"
 #include "spillway/engine.h"
 #include "spillway/train.h"
+#include "plan/plan.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 8 };
@@ -315,53 +316,181 @@ static void misuse_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
 
-/* A refusal of a budget names the first change that it fits with, and with that one it does. */
+/* "key value, key value and key value" of a refusal, as settings; returns how many. */
+static int remedy_of(const char *message, char sets[8][160])
+{
+    static const char begin[] = "; it fits with ";
+    const char *at = strstr(message, begin);
+    int n = 0;
+    for (at = at ? at + sizeof begin - 1 : NULL; at && n < 6;) {
+        char key[96], value[32];
+        int length = 0;
+        if (sscanf(at, "%95s %31[^,\" ]%n", key, value, &length) != 2) {
+            assert_int_equal(sscanf(at, "%95s \"%31[^\"]\"%n", key, value, &length), 2);
+        }
+        snprintf(sets[n++], sizeof *sets, "%s=%s", key, value);
+        at += length;
+        if (strcmp(value, "nvme") == 0) {
+            char *device = strrchr(key, '.');
+            snprintf(sets[n++], sizeof *sets, "%.*s.nvme_path=/tmp", (int)(device - key), key);
+        }
+        at = strstr(at, ", zero")  ? strstr(at, ", zero") + 2
+             : strstr(at, " and ") ? strstr(at, " and ") + 5
+                                   : NULL;
+    }
+    return n;
+}
+
+/* A refusal of a budget names a change with which it fits: that one, and nothing else, makes it fit. The same refusal
+ * names the same. */
 static void a_refusal_names_what_fits(void **state)
 {
     (void)state;
     static const struct {
-        const char *says, *sets[4];
-    } remedies[] = {
-        {"fits with spillway.recompute \"blocks\"", {"spillway.recompute=blocks"}},
-        {"fits with zero_optimization.offload_optimizer.device \"cpu\"",
-         {"zero_optimization.stage=1", "zero_optimization.offload_optimizer.device=cpu"}},
-        {"recompute \"blocks\" and offload_optimizer.device \"cpu\"",
-         {"spillway.recompute=blocks", "zero_optimization.stage=1",
-          "zero_optimization.offload_optimizer.device=cpu"}},
+        const char *key;
+        int64_t first, end, by;
+        const char *sets[4];
+    } cases[] = {
+        {"device_memory", 600000, 1980000, 46000, {"spillway.threads=1"}},
+        {"device_memory",
+         600000,
+         1500000,
+         90000,
+         {"spillway.threads=1", "zero_optimization.stage=2"}},
+        {"host_memory",
+         100000,
+         900000,
+         90000,
+         {"zero_optimization.stage=3", "zero_optimization.offload_optimizer.device=cpu",
+          "zero_optimization.offload_param.device=cpu"}},
+        {"host_memory", 600000, 1900000, 90000, {"spillway.threads=1"}},
     };
-    int n_named = 0;
-    for (int64_t budget = 1600000; budget < 1980000; budget += 16000) {
-        char text[64];
-        const char *sets[8] = {text};
-        snprintf(text, sizeof text, "spillway.device_memory=%lld", (long long)budget);
-        struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
-                                      .model = path_of("config.json"),
-                                      .seq_len = T,
-                                      .sets = sets,
-                                      .n_sets = 1,
-                                      .plan_only = true};
-        sw_engine *engine = NULL;
-        if (sw_initialize(&o, &engine) == SW_OK) {
-            sw_close(engine);
-            continue;
-        }
-        for (size_t r = 0; r < SW_LEN(remedies); r++) {
-            const char *found = strstr(sw_error_message(), remedies[r].says);
-            if (!found || found[strlen(remedies[r].says)]) { /* it ends the message */
+    for (size_t c = 0; c < SW_LEN(cases); c++) {
+        int n_named = 0;
+        for (int64_t budget = cases[c].first; budget < cases[c].end; budget += cases[c].by) {
+            char text[64], message[2048], remedies[8][160];
+            const char *sets[16] = {text};
+            int n = 1;
+            snprintf(text, sizeof text, "spillway.%s=%lld", cases[c].key, (long long)budget);
+            for (int i = 0; i < 4 && cases[c].sets[i]; i++) {
+                sets[n++] = cases[c].sets[i];
+            }
+            struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
+                                          .model = path_of("config.json"),
+                                          .seq_len = T,
+                                          .sets = sets,
+                                          .n_sets = n,
+                                          .plan_only = true};
+            sw_engine *engine = NULL;
+            if (sw_initialize(&o, &engine) == SW_OK) {
+                sw_close(engine);
                 continue;
             }
-            for (int i = 0; i < 4 && remedies[r].sets[i]; i++) {
-                sets[o.n_sets++] = remedies[r].sets[i];
+            snprintf(message, sizeof message, "%s", sw_error_message());
+            assert_int_equal(sw_initialize(&o, &engine), SW_E_NOMEM);
+            assert_string_equal(message, sw_error_message());
+            const int n_sets = remedy_of(message, remedies);
+            for (int i = 0; i < n_sets; i++) {
+                sets[o.n_sets++] = remedies[i];
             }
-            if (sw_initialize(&o, &engine) < 0) {
-                fail_msg("%lld bytes: %s", (long long)budget, sw_error_message());
+            if (n_sets > 0 && sw_initialize(&o, &engine) < 0) {
+                fail_msg("%s says: %s; with that: %s", text, message, sw_error_message());
             }
-            sw_close(engine);
-            n_named++;
-            break;
+            sw_close(n_sets > 0 ? engine : NULL);
+            n_named += n_sets > 0;
         }
+        assert_true(n_named > 0);
     }
-    assert_true(n_named > 0);
+}
+
+/* Host memory holds what has to be there, and the room that is left is a cache of the disk. */
+static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
+{
+    (void)state;
+    enum { STEP = 9000 };
+    static const char *const which[] = {"offload_optimizer", "offload_param"};
+    for (int k = 0; k < 2; k++) {
+        int64_t needs = 0, before = INT64_MAX;
+        int n_cached = 0;
+        for (int64_t budget = 0; before > 0; budget += STEP) {
+            char device[96], paths[96], memory[64];
+            snprintf(device, sizeof device, "zero_optimization.%s.device=cpu", which[k]);
+            snprintf(paths, sizeof paths, "zero_optimization.%s.device=nvme", which[1 - k]);
+            snprintf(memory, sizeof memory, "spillway.host_memory=%lld",
+                     (long long)(needs + budget));
+            const char *sets[] = {"zero_optimization.stage=3",
+                                  "zero_optimization.offload_optimizer.nvme_path=/tmp",
+                                  "zero_optimization.offload_param.nvme_path=/tmp",
+                                  "zero_optimization.param_persistence_threshold=0",
+                                  "spillway.disk_slots=1",
+                                  device,
+                                  paths,
+                                  memory};
+            struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
+                                          .model = path_of("config.json"),
+                                          .seq_len = T,
+                                          .sets = sets,
+                                          .n_sets = needs == 0 ? 7 : 8,
+                                          .plan_only = true};
+            sw_engine *engine = NULL;
+            if (sw_initialize(&o, &engine) < 0) {
+                fail_msg("%s: %s", memory, sw_error_message());
+            }
+            const int64_t disk = sw_engine_tier_bytes(engine, SW_TIER_DISK);
+            const int64_t host = sw_engine_tier_bytes(engine, SW_TIER_HOST);
+            sw_close(engine);
+            if (needs == 0) {
+                needs = host;
+                budget -= STEP; /* from what it needs on */
+                continue;
+            }
+            assert_true(host <= needs + budget);
+            n_cached += host > needs;
+            before = disk;
+        }
+        assert_true(needs > 0 && n_cached > 2);
+    }
+}
+
+/* A share of none is as if nothing were offloaded; budgets of nothing, and folders without a name, are refused. */
+static void edges_of_offloading(void **state)
+{
+    (void)state;
+    int64_t device[3];
+    static const char *const ways[] = {"zero_optimization.offload_optimizer.ratio=0",
+                                       "zero_optimization.offload_optimizer.device=none",
+                                       "zero_optimization.offload_optimizer.ratio=1"};
+    static const char *const refused[][2] = {
+        {"spillway.device_memory=0", "spillway.device_memory"},
+        {"spillway.host_memory=0", "spillway.host_memory"},
+        {"spillway.nvme_space=0", "spillway.nvme_space"},
+        {"zero_optimization.offload_optimizer.nvme_path=",
+         "zero_optimization.offload_optimizer.nvme_path"},
+    };
+    const char *sets[] = {"zero_optimization.stage=3",
+                          "zero_optimization.offload_optimizer.device=nvme",
+                          "zero_optimization.offload_optimizer.nvme_path=/tmp", NULL};
+    struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
+                                  .model = path_of("config.json"),
+                                  .seq_len = T,
+                                  .sets = sets,
+                                  .n_sets = 4,
+                                  .plan_only = true};
+    sw_engine *engine = NULL;
+    for (int i = 0; i < 3; i++) {
+        sets[3] = ways[i];
+        assert_int_equal(sw_initialize(&o, &engine), SW_OK);
+        device[i] = sw_engine_tier_bytes(engine, SW_TIER_DEVICE);
+        assert_int_equal(sw_engine_tier_bytes(engine, SW_TIER_DISK) > 0, i == 2);
+        sw_close(engine);
+    }
+    assert_int_equal(device[0], device[1]);
+    assert_int_not_equal(device[0], device[2]);
+    for (size_t i = 0; i < SW_LEN(refused); i++) {
+        sets[3] = refused[i][0];
+        assert_int_equal(sw_initialize(&o, &engine), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), refused[i][1]));
+    }
 }
 
 /* The same bits by another order of the step, across a change of the schedule; its parts do not exist. */
@@ -524,6 +653,8 @@ int main(void)
         cmocka_unit_test(token_mean_weighs_targets_alike),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(a_refusal_names_what_fits),
+        cmocka_unit_test(host_memory_is_a_cache_behind_what_has_to_be_there),
+        cmocka_unit_test(edges_of_offloading),
         cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
         cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
