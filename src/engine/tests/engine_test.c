@@ -486,6 +486,27 @@ static void edges_of_offloading(void **state)
     }
     assert_int_equal(device[0], device[1]);
     assert_int_not_equal(device[0], device[2]);
+    o.plan_only = false; /* folders of both are used */
+    char folders[2][384], listing[2][512];
+    const char *both[] = {"zero_optimization.stage=3",
+                          "zero_optimization.offload_optimizer.device=nvme",
+                          "zero_optimization.offload_param.device=nvme", folders[0], folders[1]};
+    static const char *const whose[] = {"offload_optimizer", "offload_param"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(folders[i], sizeof *folders, "zero_optimization.%s.nvme_path=%s", whose[i],
+                 path_of(whose[i]));
+        assert_int_equal(mkdir(path_of(whose[i]), 0777), 0);
+        snprintf(listing[i], sizeof *listing, "ls %s | grep -q swap", path_of(whose[i]));
+    }
+    o.model = path_of("config.json");
+    o.sets = both;
+    o.n_sets = 5;
+    assert_int_equal(sw_initialize(&o, &engine), SW_OK);
+    assert_true(system(listing[0]) == 0 && system(listing[1]) == 0);
+    sw_close(engine);
+    assert_true(system(listing[0]) != 0 && system(listing[1]) != 0);
+    o.sets = sets;
+    o.n_sets = 4;
     for (size_t i = 0; i < SW_LEN(refused); i++) {
         sets[3] = refused[i][0];
         assert_int_equal(sw_initialize(&o, &engine), SW_E_CONFIG);
