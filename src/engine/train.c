@@ -642,6 +642,9 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .saved_step = -1};
     *started = false;
     sw_status st = set_up(&job);
+    if (st >= 0 && comm) { /* it has started when all ranks have what they need */
+        st = sw_comm_barrier(comm, "the first step");
+    }
     bool stopped = false;
     if (st >= 0) {
         print_head(&job);
