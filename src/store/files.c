@@ -187,6 +187,7 @@ sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
         if (ftruncate(store->files[i].fd, 0) != 0) {
             return fail_io("empty", store->files[i].path);
         }
+        store->files[i].bytes = 0;
     }
     for (int i = 0; i < store->n_files; i++) {
         const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;

@@ -129,6 +129,37 @@ static void space_is_asked_for_first(void **state)
     sw_nvme_close(store);
 }
 
+/* A file that is opened anew begins empty, and is what it was where opening is refused for its space. */
+static void opening_anew(void **state)
+{
+    (void)state;
+    struct statvfs fs;
+    struct sw_nvme_options options;
+    struct stat file;
+    sw_nvme *store;
+    char byte = 1;
+    sw_nvme_options_init(&options);
+    options.preallocate = true;
+    assert_int_equal(statvfs(test_folder, &fs), 0);
+    const int64_t more = (int64_t)(fs.f_bavail * fs.f_frsize) + (INT64_C(1) << 30);
+    const char *path = test_paths("anew", 1)[0];
+    test_fine(sw_file_write_atomic(path, "eight by", 8));
+    assert_int_equal(sw_nvme_open(&path, 1, more, &options, &store), SW_E_NOMEM);
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_size, 8);
+    for (int i = 0; i < 2; i++) { /* granules of checksums are larger than the first guess */
+        options.preallocate = i == 1;
+        options.checksum_bytes = 16384;
+        test_fine(sw_nvme_open(&path, 1, BYTES, &options, &store));
+        assert_int_equal(stat(path, &file), 0);
+        assert_true(file.st_size >= BYTES);
+        assert_int_equal(sw_nvme_read(store, 0, &byte, 1), SW_E_ARG); /* never written */
+        test_fine(sw_nvme_write(store, BYTES - 1, &byte, 1));
+        test_fine(sw_nvme_read(store, BYTES - 1, &byte, 1));
+        sw_nvme_close(store);
+    }
+}
+
 static void one_user_at_a_time(void **state)
 {
     (void)state;
@@ -365,6 +396,7 @@ int main(void)
         cmocka_unit_test(requests_that_break_the_contract),
         cmocka_unit_test(nothing_to_move_is_fine),
         cmocka_unit_test(space_is_asked_for_first),
+        cmocka_unit_test(opening_anew),
         cmocka_unit_test(one_user_at_a_time),
         cmocka_unit_test(a_file_of_others),
         cmocka_unit_test(stripes_lie_where_they_should),
