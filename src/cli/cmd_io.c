@@ -125,6 +125,8 @@ static int with_paths(struct io_run *run, int (*work)(struct io_run *run))
 
 /* ---- the command ---- */
 
+enum { LOOPS = 3 };
+
 struct texts {
     const char *size, *block, *stripe, *checksum, *direct, *backend;
 };
@@ -180,11 +182,12 @@ static int check_verb(const struct io_run *run, const char *verb, const struct t
         {"--single-submit", tune && o->single_submit != d.single_submit},
         {"--no-overlap", tune && o->overlap_events != d.overlap_events},
         {"--json", !tune && run->json},
+        {"--loops", strcmp(verb, "verify") == 0 && run->loops != LOOPS},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (flags[i].given) {
             return cli_fail(run->command, CLI_REFUSED, "%s: %s", flags[i].flag,
-                            tune ? "tune finds the best by itself" : "is for tune");
+                            tune ? "tune finds the best by itself" : "not for this");
         }
     }
     return -1;
@@ -223,7 +226,7 @@ static int choose(struct io_run *run, const struct words *verbs, const struct te
 
 int sw_cmd_io(int argc, char **argv)
 {
-    struct io_run run = {.loops = 3};
+    struct io_run run = {.loops = LOOPS};
     struct texts texts = {.direct = "auto", .backend = "auto"};
     struct words verbs = {0};
     bool batches = false;
