@@ -95,12 +95,14 @@ static bool has_empty(const struct sw_config_strings *paths)
 
 static bool states_with_empty_path(const struct sw_config *c)
 {
-    return has_empty(&c->zero.offload_optimizer.nvme_path);
+    return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME &&
+           has_empty(&c->zero.offload_optimizer.nvme_path);
 }
 
 static bool params_with_empty_path(const struct sw_config *c)
 {
-    return has_empty(&c->zero.offload_param.nvme_path);
+    return c->zero.offload_param.device == SW_OFFLOAD_NVME &&
+           has_empty(&c->zero.offload_param.nvme_path);
 }
 
 static bool states_off_without_zero(const struct sw_config *c)

@@ -240,15 +240,15 @@ static sw_status find_folders(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     const struct {
-        enum sw_offload_device device;
+        enum sw_tier tier;
         const struct sw_config_strings *paths;
-    } users[] = {{c->zero.offload_optimizer.device, &c->zero.offload_optimizer.nvme_path},
-                 {c->zero.offload_param.device, &c->zero.offload_param.nvme_path}};
+    } users[] = {{states_tier(c), &c->zero.offload_optimizer.nvme_path},
+                 {tier_of(c->zero.offload_param.device), &c->zero.offload_param.nvme_path}};
     const int most = users[0].paths->n + users[1].paths->n;
     e->folders = sw_alloc_zero("engine", (size_t)most + 1, sizeof *e->folders);
     SW_TRY_ALLOC(e->folders, "the folders of the disk");
     for (size_t u = 0; u < SW_LEN(users); u++) {
-        for (int i = 0; users[u].device == SW_OFFLOAD_NVME && i < users[u].paths->n; i++) {
+        for (int i = 0; users[u].tier == SW_TIER_DISK && i < users[u].paths->n; i++) {
             bool known = false;
             for (int k = 0; k < e->n_folders && u > 0; k++) {
                 known |= strcmp(e->folders[k], users[u].paths->items[i]) == 0;
@@ -369,13 +369,21 @@ static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_o
     return open_plan(e, &o);
 }
 
+/* Whatever the tiles: what they forbid is seen with the plan. */
+static bool may_take_two_places(const struct sw_plan_options *options)
+{
+    struct sw_plan_options whole = *options;
+    whole.tile_bytes = 0;
+    return sw_may_take_two_places(&whole);
+}
+
 /* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it, or what does has a
  * budget that says how much. */
 static bool wants_two_places(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     const int64_t slots = e->config->spillway.disk_slots;
     const enum sw_tier states = options->states_tier, params = options->params_tier;
-    if (slots == 1 || e->one_place || !sw_may_take_two_places(options)) {
+    if (slots == 1 || e->one_place || !may_take_two_places(options)) {
         return false;
     }
     return slots == 2 || ((states == SW_TIER_DISK || options->budget[states] > 0) &&
@@ -416,15 +424,25 @@ static bool may_tile(const struct sw_engine *e)
            (!e->trains || (states_tier(c) != SW_TIER_DEVICE && !e->options.keep_gradients));
 }
 
+enum { LEAST_TILE = 1 << 15 }; /* bytes */
+
+/* Tiles that nobody asked for take no second place away from who asked for it. */
+static bool tiles_keep_places(const struct sw_engine *e, const struct sw_plan_options *options)
+{
+    struct sw_plan_options tiled = *options;
+    tiled.tile_bytes = LEAST_TILE;
+    return e->config->spillway.disk_slots != 2 || !options->two_places ||
+           sw_may_take_two_places(&tiled);
+}
+
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
 static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
                                     struct sw_plan_refusal *refusal)
 {
-    enum { LEAST_TILE = 1 << 15, LEAST_TRIES = 4 };
+    enum { LEAST_TRIES = 4 };
     const double begun = sw_now_s();
     const struct sw_config *c = e->config;
     struct sw_plan_options o = *options;
-    o.tile_bytes = (size_t)c->spillway.tile_bytes;
     if (o.tile_bytes > 0 && !may_tile(e)) {
         return SW_FAIL(SW_E_CONFIG, "spillway.tile_bytes: tiles want stage 3 with "
                                     "zero_optimization.offload_param and offload_optimizer, and no "
@@ -434,8 +452,8 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     struct sw_plan_refusal last;
     sw_status st = open_plan_in_places(e, &o, refusal);
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
-    const bool helps =
-        !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles && may_tile(e);
+    const bool helps = !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles &&
+                       may_tile(e) && tiles_keep_places(e, &o);
     for (int i = 0; st == SW_E_NOMEM && helps; i++) {
         o.tile_bytes /= 2;
         const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
@@ -461,10 +479,31 @@ static int stage_of(const struct remedy *remedy)
                                                                              : 0;
 }
 
+/* On the disk, two places that are asked for, and cannot be had. */
+static bool wants_other_places(const struct sw_engine *e, const struct sw_plan_options *options)
+{
+    const bool on_disk = options->rule && (options->states_tier == SW_TIER_DISK ||
+                                           options->params_tier == SW_TIER_DISK);
+    return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_places(options);
+}
+
+/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other place. */
+static bool is_one_memory(const struct sw_engine *e, const struct sw_plan_options *options)
+{
+    return e->config->spillway.device_memory_bytes == 0 && options->budget[SW_TIER_DEVICE] > 0;
+}
+
+enum { HOST_PART = 4 }; /* of one memory, that is, where something is on the disk */
+
+/* False: it changes nothing, or is not allowed. */
 static bool apply(const struct sw_engine *e, const struct remedy *remedy,
                   struct sw_plan_options *options)
 {
+    const bool one_memory = is_one_memory(e, options);
     const size_t device = options->budget[SW_TIER_DEVICE];
+    if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
+        return false;
+    }
     const bool recompute =
         remedy->recompute && options->recompute_every == 0 && e->programs.train >= 0;
     const bool states = remedy->states > options->states_tier && options->rule;
@@ -477,11 +516,16 @@ static bool apply(const struct sw_engine *e, const struct remedy *remedy,
     options->states_tier = states ? remedy->states : options->states_tier;
     options->params_tier = params ? remedy->params : options->params_tier;
     options->stage = options->stage < stage_of(remedy) ? stage_of(remedy) : options->stage;
-    settle_tiers(e, options);
-    if (options->budget[SW_TIER_DEVICE] == 0) {
-        options->budget[SW_TIER_DEVICE] = device; /* of the host's memory: it is still no more */
+    if ((options->boundary && options->stage >= 2) ||
+        (states && e->config->zero.offload_optimizer.ratio <= 0)) {
+        return false;
     }
-    return true;
+    settle_tiers(e, options);
+    if (one_memory && (states || params)) { /* part of the remedy, see describe */
+        options->budget[SW_TIER_HOST] = device / HOST_PART;
+        options->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
+    }
+    return !wants_other_places(e, options);
 }
 
 /* More than this it cannot spare; recomputing leaves something. */
@@ -497,14 +541,14 @@ static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusa
 }
 
 /* As keys of the configuration. */
-static void describe(const struct sw_engine *e, const struct remedy *remedy, bool tiles,
-                     struct sw_str *out)
+static void describe(const struct sw_engine *e, const struct sw_plan_options *options,
+                     const struct remedy *remedy, bool tiles, struct sw_str *out)
 {
     static const char *const devices[] = {"none", "cpu", "nvme"};
     const char *path = remedy->states == SW_TIER_DISK || remedy->params == SW_TIER_DISK
                            ? " with its nvme_path"
                            : "";
-    char items[5][96];
+    char items[6][96];
     int n = 0;
     if (remedy->recompute) {
         snprintf(items[n++], sizeof *items, "spillway.recompute \"blocks\"");
@@ -519,6 +563,11 @@ static void describe(const struct sw_engine *e, const struct remedy *remedy, boo
     if (remedy->params > SW_TIER_DEVICE) {
         snprintf(items[n++], sizeof *items, "zero_optimization.offload_param.device \"%s\"%s",
                  devices[remedy->params], path);
+    }
+    if (stage_of(remedy) > 0 && is_one_memory(e, options)) {
+        const size_t all = options->budget[SW_TIER_DEVICE];
+        snprintf(items[n++], sizeof *items, "spillway.device_memory %zu", all - all / HOST_PART);
+        snprintf(items[n++], sizeof *items, "spillway.host_memory %zu", all / HOST_PART);
     }
     for (int i = 0; i < n; i++) {
         sw_str_printf(out, "%s%s",
@@ -543,10 +592,11 @@ static bool fits_with(struct sw_engine *e, const struct sw_plan_options *options
         return false;
     }
     sw_status st = open_plan_in_places(e, &o, &refusal);
-    *n_plans += st != SW_E_NOMEM || refusal.tier == SW_TIER_DEVICE;
+    *n_plans += st != SW_E_NOMEM || refusal.transients > 0;
     if (st == SW_E_NOMEM && o.tile_bytes == 0 && refusal.tier == SW_TIER_DEVICE &&
         !refusal.whatever_the_tiles && o.params_tier != SW_TIER_DEVICE &&
-        (!options->rule || o.states_tier != SW_TIER_DEVICE) && !o.keep_gradients) {
+        (!options->rule || o.states_tier != SW_TIER_DEVICE) && !o.keep_gradients &&
+        o.budget[SW_TIER_DEVICE] / PART >= LEAST_TILE && tiles_keep_places(e, &o)) {
         o.tile_bytes = o.budget[SW_TIER_DEVICE] / PART;
         *tiles = true;
         *n_plans += 1;
@@ -585,7 +635,7 @@ static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *
         bool tiles;
         if (n_plans * refusal->n_instrs <= MOST_INSTRS && !is_hopeless(&remedies[i], refusal) &&
             fits_with(e, options, &remedies[i], &tiles, &n_plans)) {
-            describe(e, &remedies[i], tiles, &text);
+            describe(e, options, &remedies[i], tiles, &text);
         }
     }
     st = SW_FAIL(SW_E_NOMEM, "%s%s", message, sw_str_text(&text));
@@ -622,6 +672,7 @@ static sw_status make_plan(struct sw_engine *e)
         .params_tier = tier_of(c->zero.offload_param.device),
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .states_share = c->zero.offload_optimizer.ratio,
+        .tile_bytes = (size_t)c->spillway.tile_bytes,
         .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
         .prefetch_elems = c->zero.prefetch_bucket_elems,
@@ -630,9 +681,7 @@ static sw_status make_plan(struct sw_engine *e)
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
     settle_tiers(e, &options);
-    const bool on_disk = options.rule && (options.states_tier == SW_TIER_DISK ||
-                                          options.params_tier == SW_TIER_DISK);
-    if (c->spillway.disk_slots == 2 && on_disk && !sw_may_take_two_places(&options)) {
+    if (wants_other_places(e, &options)) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.disk_slots 2 wants all optimizer states off the device: "
                        "zero_optimization.offload_optimizer with a ratio of 1");

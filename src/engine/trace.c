@@ -243,10 +243,10 @@ void sw_engine_close_trace(struct sw_engine *e)
             sw_engine_finish_trace(e);
         } else if (e->rank == 0) { /* what other ranks have cannot be asked for any more */
             sw_log(SW_LOG_WARN,
-                   "%s has no events: the engine was closed at step %lld, and the trace is of "
+                   "%s %s: the engine was closed at step %lld, and the trace is of "
                    "steps %lld to %lld",
-                   e->config->spillway.trace, (long long)e->step, (long long)t->first,
-                   (long long)t->last);
+                   e->config->spillway.trace, t->made ? "has no events" : "is of an earlier run",
+                   (long long)e->step, (long long)t->first, (long long)t->last);
         }
     }
     sw_trace_close(t->trace);

@@ -393,11 +393,10 @@ static void largest_in(const struct sw_plan *plan, const struct sw_program *wait
         size_t best_bytes = 0;
         int32_t best = -1;
         for (int32_t i = 0; i < n; i++) {
-            const struct sw_persistent *item = &plan->persistent[i];
-            const struct sw_buffer *buffer = &waiting->buffers[i - n_items];
-            const bool is_item = i < n_items;
-            const size_t bytes = is_item ? item->bytes : buffer->bytes;
-            if (is_item ? item->tier != tier : buffer->tier != tier || buffer->persistent) {
+            const struct sw_persistent *item = i < n_items ? &plan->persistent[i] : NULL;
+            const struct sw_buffer *buffer = item ? NULL : &waiting->buffers[i - n_items];
+            const size_t bytes = item ? item->bytes : buffer->bytes;
+            if (item ? item->tier != tier : buffer->tier != tier || buffer->persistent) {
                 continue;
             }
             if ((bytes < below || (bytes == below && i > last)) && bytes > best_bytes) {

@@ -384,7 +384,7 @@ static void the_budget_decides(void **state)
     }
 }
 
-/* Without a budget the disk decides, of any rank: the first file that is to be reserved finds no space. */
+/* Without a budget the disk decides, of any rank: one of the files that are to be reserved finds no space. */
 static void a_full_disk_decides(void **state)
 {
     (void)state;
@@ -397,7 +397,8 @@ static void a_full_disk_decides(void **state)
         assert_true(want.trained && want.two_places);
         for (int bad = 0; bad < ranks; bad++) {
             run = (struct run){.way = &way, .bad_rank = bad, .saves = folder};
-            assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
+            snprintf(text, sizeof text, "preallocate:%d:enospc", bad + 1);
+            assert_int_equal(sw_fault_set(text), SW_OK);
             run_once(&run);
             assert_true(run.trained && !run.two_places);
             assert_memory_equal(run.losses, want.losses, sizeof want.losses);
