@@ -3,7 +3,7 @@
 // how much of the slower of computation and transfers a step takes where both take equally long.
 //
 //     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512] [--vocab 2048] [--dtype bf16]
-//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--ahead 268435456]
+//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--ahead 536870912]
 //         [--only optimizer|step]
 //
 // First: bytes read and written a second of the update of a step (clipped, so that it is a part of its own) beside
@@ -11,8 +11,10 @@
 // same blocks and depth, in turns.
 // Second: steps of one plan in turns: without its transfers (computation alone), without its kernels (transfers alone),
 // and as it is; beside them, the model with nothing offloaded. --tokens 0 chooses the micro-batch with which the
-// first two take equally long. --ahead is spillway.transfer_bytes: backward moves twelve times the bytes of forward and
-// computes twice as long, so that some of what it reads has to be read during forward.
+// first two take equally long. --ahead is spillway.transfer_bytes. Forward
+// is a third of the computation and moves 2 of the 26 bytes of a parameter: for the disk to have as much to do in each
+// third of a step, the other 6.7 bytes are read during forward for backward, and wait in memory; of the model
+// as it stands here 500 MiB.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -482,7 +484,7 @@ int main(int argc, char **argv)
                         .vocab = 2048,
                         .block = 1 << 20,
                         .depth = 32,
-                        .ahead = 1 << 28};
+                        .ahead = 1 << 29};
     if (!parse(argc, argv, &args)) {
         fprintf(
             stderr,
