@@ -101,8 +101,13 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
-/* Where the plan's disk tier lies. */
+/* ---- fit.c ---- */
+/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the parameters' that are not
+ * among them. */
+sw_status sw_engine_find_folders(struct sw_engine *e);
 struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
+/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change with which it fits. */
+sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- predict.c ---- */
 /* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
