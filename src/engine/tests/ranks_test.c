@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/tests/owned.h"
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_K = 8, MAX_ELEMS = 1 << 16 };
@@ -127,25 +128,6 @@ static int64_t planned_moves(const sw_engine *e)
     return weigh(&t);
 }
 
-/* The elements this rank owns, into the whole model's array. */
-static sw_status collect(sw_engine *e, float *all)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const char *name;
-        struct sw_shape shape;
-        SW_TRY(sw_engine_tensor(e, i, &name, &shape));
-        const int64_t elems = sw_shape_elems(&shape);
-        const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
-        int64_t from, to;
-        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
-            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
-        }
-        at += elems;
-    }
-    return at <= MAX_ELEMS ? SW_OK : SW_E_ARG;
-}
-
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct rank *r = ctx;
@@ -201,7 +183,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         const struct sw_save_options save = {.val_loss = NAN};
         st = sw_save(e, job->save, &save);
     }
-    st = st < 0 ? st : collect(e, r->weights);
+    st = st < 0 ? st : test_owned_weights(e, r->weights, MAX_ELEMS);
     sw_close(e);
     return st;
 }

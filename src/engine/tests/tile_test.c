@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "engine/tests/owned.h"
 #include "support/test.h"
 
 /* Widths that nothing divides; both matrices of the inner layer and the table are above SW_PIECE_ABOVE. */
-enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2 };
+enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_ELEMS = 1 << 25 };
 
 static char folder[64];
 
@@ -104,21 +105,6 @@ static sw_status open_engine(const struct math *math, const struct way *way, sw_
     return sw_initialize(&options, out);
 }
 
-/* The elements that this rank answers for, to their places among all; returns how many the model has. */
-static int64_t collect(sw_engine *e, float *all)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *item = e->params[i].work;
-        int64_t from, to;
-        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
-            assert_int_equal(sw_get_weight(e, item->name, from, to - from, all + at + from), SW_OK);
-        }
-        at += sw_shape_elems(&item->whole);
-    }
-    return at;
-}
-
 static uint64_t hash_weights(const sw_engine *e, const float *all)
 {
     uint64_t h = SW_HASH_INIT;
@@ -188,8 +174,8 @@ static sw_status train(void *ctx, sw_comm *comm)
         st = sw_save(e, job->save, NULL);
     }
     if (st >= 0) {
-        collect(e, job->weights);
-        st = sw_comm_barrier(comm, "the weights");
+        st = test_owned_weights(e, job->weights, MOST_ELEMS);
+        st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
     }
     if (st >= 0 && e->rank == 0) {
         job->result->device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
@@ -202,7 +188,6 @@ static sw_status train(void *ctx, sw_comm *comm)
 
 static void run_job(struct job *job)
 {
-    enum { MOST_ELEMS = 1 << 25 };
     job->weights = calloc(MOST_ELEMS, sizeof *job->weights);
     assert_non_null(job->weights);
     if (sw_threads_run(job->way->ranks, 600, train, job) < 0) {
