@@ -371,11 +371,16 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
     }
 }
 
-static const struct sw_program *largest_program(const struct sw_plan *plan)
+static size_t transients_in(const struct sw_program *program, enum sw_tier tier)
+{
+    return tier == SW_TIER_DEVICE ? program->transient_bytes : program->away_bytes[tier];
+}
+
+const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier)
 {
     const struct sw_program *largest = &plan->programs[0];
     for (int i = 1; i < plan->n_programs; i++) {
-        if (plan->programs[i].transient_bytes > largest->transient_bytes) {
+        if (transients_in(&plan->programs[i], tier) > transients_in(largest, tier)) {
             largest = &plan->programs[i];
         }
     }
@@ -480,18 +485,6 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
     return exceeds;
 }
 
-/* In which most waits in a tier for a later segment. */
-static const struct sw_program *waiting_program(const struct sw_plan *plan, enum sw_tier tier)
-{
-    const struct sw_program *most = &plan->programs[0];
-    for (int i = 1; i < plan->n_programs; i++) {
-        if (plan->programs[i].away_bytes[tier] > most->away_bytes[tier]) {
-            most = &plan->programs[i];
-        }
-    }
-    return most;
-}
-
 static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
@@ -499,7 +492,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     const bool twice = plan->two_places && tier == SW_TIER_DISK;
     char text[3][32];
     struct sw_str largest = {0};
-    largest_in(plan, waiting_program(plan, tier), tier, 4, &largest);
+    largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
@@ -527,7 +520,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
     if (tier != SW_TIER_DEVICE) {
         return over_outer_budget(plan, options, tier);
     }
-    const struct sw_program *program = largest_program(plan);
+    const struct sw_program *program = sw_plan_largest_program(plan, tier);
     char need[32], have[32], missing[32], fixed[32], live[32];
     struct sw_str largest = {0};
     sw_plan_largest(program, 4, &largest);

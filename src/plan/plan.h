@@ -250,6 +250,8 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out);
 /* Bytes of a tier for second places. */
 size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
 
+/* The program whose transients take most of a tier. */
+const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier);
 /* The `most` largest values that are alive at the peak of a program, as one line. */
 void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
 

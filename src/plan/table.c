@@ -78,17 +78,6 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
                                                                   : SW_HELD_ACTIVATIONS;
 }
 
-static const struct sw_program *largest_program(const struct sw_plan *plan)
-{
-    const struct sw_program *largest = &plan->programs[0];
-    for (int i = 1; i < plan->n_programs; i++) {
-        if (plan->programs[i].transient_bytes > largest->transient_bytes) {
-            largest = &plan->programs[i];
-        }
-    }
-    return largest;
-}
-
 /* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
 static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 {
@@ -281,7 +270,7 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     *out = (struct sw_plan_table){0};
     memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);
     count_persistent(plan, options, out);
-    count_transients(largest_program(plan), out->held);
+    count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_op *op = &g->ops[program->instrs[i].op];
         if (sw_op_is_collective(op->kind)) {
