@@ -217,8 +217,11 @@ static void choose_tiers(struct pass *p)
         states += info->is_optimizer_state && info->base < 0 ? (int64_t)bytes_of(info) : 0;
     }
     const size_t has_to = choose_with(p, 0, states);
+    if (budget == 0) {
+        return; /* no cache */
+    }
     size_t waiting = waiting_in_host(p);
-    if (budget > 0 && has_to + waiting > budget && p->options->states_tier == SW_TIER_DISK) {
+    if (has_to + waiting > budget && p->options->states_tier == SW_TIER_DISK) {
         p->grads_tier = SW_TIER_DISK;
         waiting = waiting_in_host(p);
     }
