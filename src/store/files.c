@@ -182,12 +182,11 @@ sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
     for (int i = 0; i < store->n_files && store->options.preallocate; i++) {
         SW_TRY(check_space(store, i, granule));
     }
-    /* what was there is gone from here on, and not where the space refuses */
-    for (int i = 0; i < store->n_files && !store->options.reopen; i++) {
-        if (ftruncate(store->files[i].fd, 0) != 0) {
+    /* once; what was there is gone from here on, and not where the space refuses */
+    for (int i = 0; i < store->n_files; i++) {
+        if (store->files[i].bytes == 0 && ftruncate(store->files[i].fd, 0) != 0) {
             return fail_io("empty", store->files[i].path);
         }
-        store->files[i].bytes = 0;
     }
     for (int i = 0; i < store->n_files; i++) {
         const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;
