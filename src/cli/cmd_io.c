@@ -77,7 +77,7 @@ void io_remove(const struct io_run *run)
 static int take_path(struct io_run *run, const char *given, char **owned)
 {
     struct stat info;
-    const bool exists = stat(given, &info) == 0;
+    const bool in_folder = stat(given, &info) == 0 && S_ISDIR(info.st_mode);
     const size_t size = strlen(given) + sizeof "/spillway-io.tmp";
     *owned = malloc(size);
     const char **items = realloc(run->paths.items, ((size_t)run->paths.n + 1) * sizeof *items);
@@ -87,10 +87,8 @@ static int take_path(struct io_run *run, const char *given, char **owned)
     if (!*owned || !items) {
         return cli_fail(run->command, CLI_FAILED, "out of memory");
     }
-    snprintf(*owned, size, "%s%s", given,
-             exists && S_ISDIR(info.st_mode) ? "/spillway-io.tmp" : "");
+    snprintf(*owned, size, "%s%s", given, in_folder ? "/spillway-io.tmp" : "");
     run->paths.items[run->paths.n++] = *owned;
-    const bool in_folder = exists && S_ISDIR(info.st_mode);
     if (stat(*owned, &info) == 0) {
         return cli_fail(run->command, CLI_REFUSED,
                         in_folder
