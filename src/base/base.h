@@ -139,6 +139,8 @@ const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 
 /* Reads a regular file; *out is NUL-terminated, the caller's (sw_free). SW_E_IO names path and errno. */
 sw_status sw_file_read(const char *path, char **out, size_t *out_len);
+/* The folder that the file of this path is in, "." where it names none; false: it does not fit. */
+bool sw_folder_of(const char *path, char *out, size_t cap);
 /* Temporary file in the same folder, fsync, rename, fsync of the folder. */
 sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
 /* mkdir -p. */

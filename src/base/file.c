@@ -115,25 +115,32 @@ static bool write_all(int fd, const void *data, size_t len)
     return true;
 }
 
+bool sw_folder_of(const char *path, char *out, size_t cap)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t len = !slash || slash == path ? 1 : (size_t)(slash - path);
+    if (len >= cap) {
+        return false;
+    }
+    memcpy(out, slash ? path : ".", len);
+    out[len] = '\0';
+    return true;
+}
+
 /* The name is in the folder only when the folder itself was synced. */
 static sw_status sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    const size_t len = slash ? (size_t)(slash - path) : 0;
-    if (len >= sizeof(folder)) {
+    if (!sw_folder_of(path, folder, sizeof(folder))) {
         errno = ENAMETOOLONG;
         return fail_io("sync the folder of", path);
     }
-    memcpy(folder, path, len);
-    folder[len] = '\0';
-    const char *name = !slash ? "." : len ? folder : "/";
-    const int fd = open_retry(name, O_RDONLY | O_DIRECTORY, 0);
+    const int fd = open_retry(folder, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0) {
-        return fail_io("open the folder", name);
+        return fail_io("open the folder", folder);
     }
     const bool synced = !fault("fsync") && fsync(fd) == 0;
-    const sw_status st = synced ? SW_OK : fail_io("sync the folder", name);
+    const sw_status st = synced ? SW_OK : fail_io("sync the folder", folder);
     close(fd);
     return st;
 }

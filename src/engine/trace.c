@@ -3,6 +3,7 @@
 // recorded. A path that cannot be written is refused at the start: a new file stands from there on, without events, an older one
 // is replaced at the end. A trace that cannot be written then is a warning: it is not worth a training.
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -26,7 +27,8 @@ static sw_status write_parts(const struct sw_engine *e, const char *const *parts
 /* An older file stays until there is something to replace it with. By rank 0. */
 static sw_status check_path(struct sw_engine *e)
 {
-    const char *path = e->config->spillway.trace, *slash = strrchr(path, '/');
+    const char *path = e->config->spillway.trace;
+    char folder[PATH_MAX];
     struct stat info;
     if (e->rank > 0) {
         return SW_OK;
@@ -36,15 +38,9 @@ static sw_status check_path(struct sw_engine *e)
         e->trace.made = true;
         return SW_OK;
     }
-    char *folder = sw_strdup("trace", slash ? path : ".");
-    SW_TRY_ALLOC(folder, "a trace");
-    if (slash) {
-        folder[slash == path ? 1 : slash - path] = '\0';
-    }
-    errno = EISDIR;
-    const bool good =
-        !S_ISDIR(info.st_mode) && access(path, W_OK) == 0 && access(folder, W_OK) == 0;
-    sw_free(folder);
+    errno = S_ISDIR(info.st_mode) ? EISDIR : ENAMETOOLONG;
+    const bool good = !S_ISDIR(info.st_mode) && sw_folder_of(path, folder, sizeof folder) &&
+                      access(path, W_OK) == 0 && access(folder, W_OK) == 0;
     return good ? SW_OK
                 : SW_FAIL(SW_E_IO, "spillway.trace: cannot write %s: %s", path, strerror(errno));
 }

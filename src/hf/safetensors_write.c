@@ -277,13 +277,9 @@ sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_s
 static sw_status sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash) {
-        return sw_hf_sync_folder(".");
-    }
-    const int len = slash == path ? 1 : (int)(slash - path);
-    snprintf(folder, sizeof(folder), "%.*s", len, path);
-    return sw_hf_sync_folder(folder);
+    return sw_folder_of(path, folder, sizeof(folder))
+               ? sw_hf_sync_folder(folder)
+               : SW_FAIL(SW_E_IO, "%s: the name is too long", path);
 }
 
 sw_status sw_safetensors_commit(struct sw_safetensors_writer *writer)

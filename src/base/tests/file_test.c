@@ -200,11 +200,26 @@ static void fault_specifications(void **state)
     assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
 }
 
+static void the_folder_of_a_path(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"name", "."}, {"/name", "/"}, {"a/name", "a"}, {"/a/b/name", "/a/b"}, {"a/", "a"}};
+    char folder[16];
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        assert_true(sw_folder_of(cases[i][0], folder, sizeof folder));
+        assert_string_equal(folder, cases[i][1]);
+    }
+    assert_true(sw_folder_of("abc/name", folder, 4));
+    assert_false(sw_folder_of("abcd/name", folder, 4));
+}
+
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        IN_FOLDER(the_folder_of_a_path),
         IN_FOLDER(write_then_read),
         IN_FOLDER(relative_names),
         IN_FOLDER(errors_name_the_path),
