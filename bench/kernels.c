@@ -19,7 +19,7 @@ struct bench_case {
     const char *name;
     struct sw_op op;
     struct sw_op_desc desc;
-    int alias[SW_OP_MAX_OUT]; /* 1 + the input an output shares its storage with; 0: its own */
+    int alias[SW_MAX_OUTPUTS]; /* 1 + the input an output shares its storage with; 0: its own */
     double flops;
     enum roof roof;
 };
@@ -299,7 +299,7 @@ static void (*const builders[])(struct bench_case *c, const struct size *s) = {
 static void build(struct bench_case *c, int i, const struct size *s)
 {
     *c = (struct bench_case){.roof = ROOF_MEMORY};
-    for (int k = 0; k < SW_OP_MAX_OUT; k++) {
+    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         c->desc.out[k].shape.rank = -1;
     }
     builders[i](c, s);
@@ -313,7 +313,7 @@ struct run {
     struct sw_stream_queue *stream;
     struct sw_kernel *kernel;
     struct sw_kernel_info info;
-    void *in[SW_OP_MAX_IN], *out[SW_OP_MAX_OUT], *workspace;
+    void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS], *workspace;
     double scalars[SW_SCALAR_COUNT];
 };
 

@@ -68,7 +68,7 @@ void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
                      struct sw_kernel_info *out)
 {
     memset(out, 0, sizeof *out);
-    if (desc->op && (unsigned)desc->op->kind < SW_OP_COUNT) {
+    if (desc->op && (unsigned)desc->op->kind < SW_N_OP_KINDS) {
         dev->ops->query(dev, desc, out);
     }
 }
@@ -76,7 +76,7 @@ void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
 sw_status sw_device_prepare(struct sw_device *dev, const struct sw_op_desc *desc,
                             struct sw_kernel **out)
 {
-    if (!desc->op || (unsigned)desc->op->kind >= SW_OP_COUNT) {
+    if (!desc->op || (unsigned)desc->op->kind >= SW_N_OP_KINDS) {
         return SW_FAIL(SW_E_ARG, "device %s: a description without an op", dev->ops->name);
     }
     SW_TRY(dev->ops->prepare(dev, desc, out));

@@ -52,7 +52,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     }
     if (st >= 0 && r->labels) {
         const struct sw_op *op = &g->ops[g->values[loss].producer];
-        if (op->kind != SW_OP_LOSS_MEAN) {
+        if (sw_op_info(op->kind)->attrs != SW_ATTRS_LOSS_MEAN) {
             st = SW_FAIL(SW_E_ARG, "the loss must come from sw_cross_entropy or "
                                    "sw_linear_cross_entropy");
         } else {

@@ -119,7 +119,7 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
     }
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    struct row rows[SW_OP_COUNT * 3] = {0};
+    struct row rows[SW_N_OP_KINDS * 3] = {0};
     int n = 0;
     int64_t total = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {

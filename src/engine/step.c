@@ -187,7 +187,7 @@ static void set_boundary(struct sw_engine *e)
     if (e->token_mean) {
         const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
         const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
-        share = targets > 0 ? 1 / (mean->attrs.alpha * targets) : 0;
+        share = targets > 0 ? 1 / (mean->attrs.loss_mean.weight * targets) : 0;
     }
     e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
     if (!isnan(e->lr_override)) {

@@ -3,7 +3,7 @@
 // message; nobody after it checks again.
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/private.h"
 
 static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
 {
@@ -41,10 +41,29 @@ static sw_value bad_dtype(sw_graph *g, const char *op, sw_value v, const char *w
     return SW_NO_VALUE;
 }
 
-/* Sums and statistics are kept in this dtype. */
-static enum sw_dtype stat_dtype(enum sw_dtype of)
+int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
+                      const struct sw_attrs *attrs)
 {
-    return of == SW_F64 ? SW_F64 : SW_F32;
+    const struct sw_op_info *info = sw_op_info(kind);
+    const int32_t i = sw_graph_add_op(g, kind, in, n_in, attrs);
+    if (i < 0) {
+        return -1;
+    }
+    struct sw_op_desc desc;
+    struct sw_view out[SW_MAX_OUTPUTS];
+    sw_graph_describe(g, &g->ops[i], &desc);
+    info->shapes(&desc, out);
+    for (int k = 0; k < info->n_out; k++) {
+        sw_graph_add_out(g, i, out[k].dtype, out[k].shape);
+    }
+    return g->status < 0 ? -1 : i;
+}
+
+sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
+                           const struct sw_attrs *attrs)
+{
+    const int32_t i = sw_graph_emit(g, kind, in, n_in, attrs);
+    return i < 0 ? SW_NO_VALUE : g->ops[i].out[0];
 }
 
 sw_value sw_graph_dense(struct sw_graph *g, sw_value x)
@@ -52,16 +71,7 @@ sw_value sw_graph_dense(struct sw_graph *g, sw_value x)
     if (x < 0 || g->status < 0 || info_of(g, x)->contiguous) {
         return x;
     }
-    const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &x, 1, NULL);
-    return op < 0 ? SW_NO_VALUE
-                  : sw_graph_add_out(g, op, info_of(g, x)->dtype, info_of(g, x)->shape);
-}
-
-static struct sw_shape with_last(const struct sw_shape *shape, int64_t last)
-{
-    struct sw_shape out = *shape;
-    out.dims[out.rank - 1] = last;
-    return out;
+    return sw_graph_emit_one(g, SW_OP_CONTIGUOUS, &x, 1, NULL);
 }
 
 /* ---- elementwise and norms ---- */
@@ -75,9 +85,7 @@ static sw_value unary(sw_graph *g, enum sw_op_kind kind, sw_value x, const struc
         return bad_dtype(g, "unary op", x, "a float tensor");
     }
     x = sw_graph_dense(g, x);
-    const int32_t op = sw_graph_add_op(g, kind, &x, 1, attrs);
-    return op < 0 ? SW_NO_VALUE
-                  : sw_graph_add_out(g, op, info_of(g, x)->dtype, info_of(g, x)->shape);
+    return sw_graph_emit_one(g, kind, &x, 1, attrs);
 }
 
 static bool is_suffix(const struct sw_shape *suffix, const struct sw_shape *of)
@@ -103,14 +111,12 @@ sw_value sw_add(sw_graph *g, sw_value a, sw_value b)
         return bad_shapes(g, "add", a, b, "wants equal shapes and dtypes, or b a suffix of a");
     }
     const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
-    const int32_t op = sw_graph_add_op(g, SW_OP_ADD, in, 2, NULL);
-    return op < 0 ? SW_NO_VALUE
-                  : sw_graph_add_out(g, op, info_of(g, a)->dtype, info_of(g, a)->shape);
+    return sw_graph_emit_one(g, SW_OP_ADD, in, 2, NULL);
 }
 
 sw_value sw_scale(sw_graph *g, sw_value x, double factor)
 {
-    const struct sw_attrs attrs = {.alpha = factor};
+    const struct sw_attrs attrs = {.scale = {.factor = factor}};
     return unary(g, SW_OP_SCALE, x, &attrs);
 }
 
@@ -119,7 +125,7 @@ sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act)
     if (act == SW_ACT_NONE) {
         return x;
     }
-    const struct sw_attrs attrs = {.act = act};
+    const struct sw_attrs attrs = {.act = {.act = act}};
     return unary(g, SW_OP_ACT, x, &attrs);
 }
 
@@ -135,7 +141,7 @@ sw_value sw_dropout(sw_graph *g, sw_value x, double p)
     if (p == 0 || !g->training) {
         return x;
     }
-    const struct sw_attrs attrs = {.p = p};
+    const struct sw_attrs attrs = {.dropout = {.p = p}};
     return unary(g, SW_OP_DROPOUT, x, &attrs);
 }
 
@@ -152,19 +158,9 @@ sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, 
         return bad_shapes(g, "layer norm", x, weight,
                           "weight and bias must be as long as x's rows");
     }
-    const struct sw_attrs attrs = {.eps = eps};
+    const struct sw_attrs attrs = {.norm = {.eps = eps}};
     const sw_value in[3] = {sw_graph_dense(g, x), weight, bias};
-    const int32_t op = sw_graph_add_op(g, SW_OP_LAYER_NORM, in, 3, &attrs);
-    if (op < 0) {
-        return SW_NO_VALUE;
-    }
-    const enum sw_dtype dtype = info_of(g, x)->dtype;
-    struct sw_shape rows = info_of(g, x)->shape;
-    rows.rank -= 1;
-    const sw_value y = sw_graph_add_out(g, op, dtype, info_of(g, x)->shape);
-    sw_graph_add_out(g, op, stat_dtype(dtype), rows);
-    sw_graph_add_out(g, op, stat_dtype(dtype), rows);
-    return y;
+    return sw_graph_emit_one(g, SW_OP_LAYER_NORM, in, 3, &attrs);
 }
 
 /* ---- products ---- */
@@ -177,7 +173,7 @@ static sw_value peel_transpose(sw_graph *g, sw_value x, bool *trans)
         return x;
     }
     const struct sw_op *op = &g->ops[info->producer];
-    if (op->kind == SW_OP_VIEW && op->attrs.view == SW_VIEW_TRANSPOSE &&
+    if (op->kind == SW_OP_VIEW && op->attrs.view.kind == SW_VIEW_TRANSPOSE &&
         info_of(g, op->in[0])->contiguous) {
         *trans = !*trans;
         return op->in[0];
@@ -190,9 +186,8 @@ sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans
     if (!usable(g, a, "matmul") || !usable(g, b, "matmul")) {
         return SW_NO_VALUE;
     }
-    struct sw_attrs attrs = {.ta = trans_a, .tb = trans_b};
-    a = sw_graph_dense(g, peel_transpose(g, a, &attrs.ta));
-    b = sw_graph_dense(g, peel_transpose(g, b, &attrs.tb));
+    a = sw_graph_dense(g, peel_transpose(g, a, &trans_a));
+    b = sw_graph_dense(g, peel_transpose(g, b, &trans_b));
     if (g->status < 0) {
         return SW_NO_VALUE;
     }
@@ -201,19 +196,17 @@ sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans
     if (sa.rank < 2 || sb.rank < 2) {
         return bad_shapes(g, "matmul", a, b, "wants two matrices");
     }
-    const int64_t k_a = attrs.ta ? sw_shape_rows(&sa) : sw_shape_last(&sa);
-    const int64_t k_b = attrs.tb ? sw_shape_last(&sb) : sw_shape_rows(&sb);
-    const int64_t n = attrs.tb ? sw_shape_rows(&sb) : sw_shape_last(&sb);
+    const int64_t k_a = trans_a ? sw_shape_rows(&sa) : sw_shape_last(&sa);
+    const int64_t k_b = trans_b ? sw_shape_last(&sb) : sw_shape_rows(&sb);
     if (k_a != k_b) {
         return bad_shapes(g, "matmul", a, b, "inner dimensions differ");
     }
     if (dtype != info_of(g, b)->dtype) {
         return bad_dtype(g, "matmul", b, sw_dtype_name(dtype));
     }
+    const struct sw_attrs attrs = {.matmul = {.ta = trans_a, .tb = trans_b}};
     const sw_value in[2] = {a, b};
-    const int32_t op = sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs);
-    const struct sw_shape out = attrs.ta ? SW_SHAPE(sw_shape_last(&sa), n) : with_last(&sa, n);
-    return sw_graph_add_out(g, op, dtype, out);
+    return sw_graph_emit_one(g, SW_OP_MATMUL, in, 2, &attrs);
 }
 
 sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out)
@@ -238,19 +231,15 @@ sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding
         return SW_NO_VALUE;
     }
     const struct sw_shape *st = &info_of(g, table)->shape;
-    struct sw_shape out = info_of(g, ids)->shape;
-    if (st->rank != 2 || out.rank >= SW_MAX_RANK) {
+    if (st->rank != 2 || info_of(g, ids)->shape.rank >= SW_MAX_RANK) {
         return bad_shapes(g, "embedding", table, ids, "wants a table [V, C] and ids");
     }
     if (info_of(g, ids)->dtype != SW_I32) {
         return bad_dtype(g, "embedding", ids, "i32 ids");
     }
-    out.dims[out.rank++] = st->dims[1];
-    const enum sw_dtype dtype = info_of(g, table)->dtype;
-    const struct sw_attrs attrs = {.n = padding_id};
+    const struct sw_attrs attrs = {.embedding = {.padding_id = padding_id}};
     const sw_value in[2] = {sw_graph_dense(g, table), sw_graph_dense(g, ids)};
-    const int32_t op = sw_graph_add_op(g, SW_OP_EMBEDDING, in, 2, &attrs);
-    return sw_graph_add_out(g, op, dtype, out);
+    return sw_graph_emit_one(g, SW_OP_EMBEDDING, in, 2, &attrs);
 }
 
 sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad)
@@ -262,9 +251,8 @@ sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad)
     if (shape.rank != 2 || info_of(g, ids)->dtype != SW_I32) {
         return bad_shapes(g, "last index", ids, SW_NO_VALUE, "wants i32 ids [B, T]");
     }
-    const struct sw_attrs attrs = {.n = pad};
-    const int32_t op = sw_graph_add_op(g, SW_OP_LAST_INDEX, &ids, 1, &attrs);
-    return sw_graph_add_out(g, op, SW_I32, SW_SHAPE(shape.dims[0]));
+    const struct sw_attrs attrs = {.last_index = {.padding_id = pad}};
+    return sw_graph_emit_one(g, SW_OP_LAST_INDEX, &ids, 1, &attrs);
 }
 
 sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
@@ -279,9 +267,7 @@ sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
         return bad_shapes(g, "select rows", x, index, "wants x [B, T, C] and i32 index [B]");
     }
     const sw_value in[2] = {sw_graph_dense(g, x), index};
-    const enum sw_dtype dtype = info_of(g, x)->dtype;
-    const int32_t op = sw_graph_add_op(g, SW_OP_SELECT_ROWS, in, 2, NULL);
-    return sw_graph_add_out(g, op, dtype, SW_SHAPE(shape.dims[0], shape.dims[2]));
+    return sw_graph_emit_one(g, SW_OP_SELECT_ROWS, in, 2, NULL);
 }
 
 /* ---- attention ---- */
@@ -294,17 +280,18 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
             return SW_NO_VALUE;
         }
     }
-    struct sw_attrs attrs = {
-        .packed = n_qkv == 1,
-        .causal = spec->causal,
-        .heads = spec->heads,
-        .kv_heads = spec->kv_heads > 0 ? spec->kv_heads : spec->heads,
-        .window = spec->window,
-        .alpha = spec->scale,
-        .p = g->training ? spec->dropout : 0,
-        .has_mask = spec->mask >= 0,
-        .has_position = spec->position >= 0,
-    };
+    const struct sw_attrs all = {.attention = {
+                                     .packed = n_qkv == 1,
+                                     .causal = spec->causal,
+                                     .heads = spec->heads,
+                                     .kv_heads = spec->kv_heads > 0 ? spec->kv_heads : spec->heads,
+                                     .window = spec->window,
+                                     .scale = spec->scale,
+                                     .dropout = g->training ? spec->dropout : 0,
+                                     .has_mask = spec->mask >= 0,
+                                     .has_position = spec->position >= 0,
+                                 }};
+    const struct sw_attention_attrs attrs = all.attention;
     const struct sw_shape sq = info_of(g, qkv[0])->shape;
     const struct sw_shape sk = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
     const int64_t h = attrs.heads, kv = attrs.kv_heads;
@@ -319,8 +306,8 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
         (sk.dims[2] != kv * d || !sw_shape_equal(&info_of(g, qkv[2])->shape, &sk))) {
         return bad_shapes(g, "attention", qkv[0], qkv[1], "keys and values must be [B, S, kv x D]");
     }
-    if (!(attrs.p >= 0 && attrs.p < 1)) {
-        sw_graph_fail(g, SW_E_ARG, "attention: dropout %g is not in [0, 1)", attrs.p);
+    if (!(attrs.dropout >= 0 && attrs.dropout < 1)) {
+        sw_graph_fail(g, SW_E_ARG, "attention: dropout %g is not in [0, 1)", attrs.dropout);
         return SW_NO_VALUE;
     }
     sw_value in[5];
@@ -340,11 +327,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
     if (attrs.has_position) {
         in[n_in++] = spec->position;
     }
-    const enum sw_dtype dtype = info_of(g, qkv[0])->dtype;
-    const int32_t op = sw_graph_add_op(g, SW_OP_ATTENTION, in, n_in, &attrs);
-    const sw_value out = sw_graph_add_out(g, op, dtype, with_last(&sq, h * d));
-    sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(sq.dims[0], h, sq.dims[1]));
-    return out;
+    return sw_graph_emit_one(g, SW_OP_ATTENTION, in, n_in, &all);
 }
 
 sw_value sw_attention_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec)
@@ -400,7 +383,7 @@ sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape)
                       sw_shape_format(&info_of(g, x)->shape, b, sizeof b));
         return SW_NO_VALUE;
     }
-    const struct sw_attrs attrs = {.view = SW_VIEW_RESHAPE};
+    const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_RESHAPE}};
     x = sw_graph_dense(g, x);
     return x < 0 ? x : view_of(g, x, &attrs, shape);
 }
@@ -416,7 +399,8 @@ sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b)
     }
     shape.dims[dim_a] = info_of(g, x)->shape.dims[dim_b];
     shape.dims[dim_b] = info_of(g, x)->shape.dims[dim_a];
-    const struct sw_attrs attrs = {.view = SW_VIEW_TRANSPOSE, .dim = dim_a, .dim_b = dim_b};
+    const struct sw_attrs attrs = {
+        .view = {.kind = SW_VIEW_TRANSPOSE, .dim = dim_a, .dim_b = dim_b}};
     const sw_value v = view_of(g, x, &attrs, shape);
     if (v >= 0) {
         struct sw_value_info *info = &g->values[v];
@@ -438,7 +422,7 @@ sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
         return bad_shapes(g, "slice", x, SW_NO_VALUE, "the range is outside the tensor");
     }
     shape.dims[dim] = len;
-    const struct sw_attrs attrs = {.view = SW_VIEW_SLICE, .dim = dim, .n = start};
+    const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .dim = dim, .start = start}};
     const sw_value v = view_of(g, x, &attrs, shape);
     if (v >= 0) {
         struct sw_value_info *info = &g->values[v];
@@ -456,9 +440,8 @@ static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)
     const sw_value in[2] = {sum, count};
     /* Under the token mean a micro-batch is weighed by what all of them share, its rows; the count of
      * targets of the whole global batch enters once, at the boundary. */
-    const struct sw_attrs attrs = {.alpha = g->token_mean ? 1.0 / (double)rows : 0};
-    const int32_t op = sw_graph_add_op(g, SW_OP_LOSS_MEAN, in, 2, &attrs);
-    return op < 0 ? SW_NO_VALUE : sw_graph_add_out(g, op, info_of(g, sum)->dtype, SW_SHAPE(1));
+    const struct sw_attrs attrs = {.loss_mean = {.weight = g->token_mean ? 1.0 / (double)rows : 0}};
+    return sw_graph_emit_one(g, SW_OP_LOSS_MEAN, in, 2, &attrs);
 }
 
 static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
@@ -474,12 +457,10 @@ static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
     return true;
 }
 
-static sw_value loss_outputs(sw_graph *g, int32_t op, enum sw_dtype dtype, int64_t rows)
+/* The mean of a loss over `rows` rows, op has its sum and count. */
+static sw_value mean_loss(sw_graph *g, int32_t op, int64_t rows)
 {
-    const sw_value sum = sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(1));
-    const sw_value count = sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(1));
-    sw_graph_add_out(g, op, stat_dtype(dtype), SW_SHAPE(rows));
-    return g->status < 0 ? SW_NO_VALUE : mean_of(g, sum, count, rows);
+    return op < 0 ? SW_NO_VALUE : mean_of(g, g->ops[op].out[0], g->ops[op].out[1], rows);
 }
 
 sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
@@ -488,10 +469,9 @@ sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
         !labels_fit(g, "cross entropy", logits, labels)) {
         return SW_NO_VALUE;
     }
-    const enum sw_dtype dtype = info_of(g, logits)->dtype;
     const int64_t rows = sw_shape_rows(&info_of(g, logits)->shape);
     const sw_value in[2] = {sw_graph_dense(g, logits), sw_graph_dense(g, labels)};
-    return loss_outputs(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY, in, 2, NULL), dtype, rows);
+    return mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, NULL), rows);
 }
 
 sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels)
@@ -505,12 +485,11 @@ sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_va
     if (sw->rank != 2 || sw->dims[1] != sw_shape_last(&info_of(g, h)->shape)) {
         return bad_shapes(g, "linear cross entropy", h, weight, "wants h [.., C], weight [V, C]");
     }
-    const enum sw_dtype dtype = info_of(g, h)->dtype;
     const int64_t rows = sw_shape_rows(&info_of(g, h)->shape);
-    const struct sw_attrs attrs = {.n = sw_min_i64(g->loss_chunk, sw->dims[0])};
+    const struct sw_attrs attrs = {.linear_ce = {.chunk = sw_min_i64(g->loss_chunk, sw->dims[0])}};
     const sw_value in[3] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
                             sw_graph_dense(g, labels)};
-    return loss_outputs(g, sw_graph_add_op(g, SW_OP_LINEAR_CE, in, 3, &attrs), dtype, rows);
+    return mean_loss(g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, 3, &attrs), rows);
 }
 
 /* ---- user ops ---- */
@@ -520,13 +499,13 @@ void sw_user(sw_graph *g, const struct sw_user_op *op, const sw_value *in, sw_va
     for (int i = 0; i < op->n_out; i++) {
         out_values[i] = SW_NO_VALUE;
     }
-    sw_value inputs[SW_OP_MAX_IN];
-    struct sw_view in_views[SW_OP_MAX_IN], out_views[SW_OP_MAX_OUT];
+    sw_value inputs[SW_MAX_INPUTS];
+    struct sw_view in_views[SW_MAX_INPUTS], out_views[SW_MAX_OUTPUTS];
     memset(in_views, 0, sizeof in_views);
     memset(out_views, 0, sizeof out_views);
-    if (g->status >= 0 && (op->n_in > SW_OP_MAX_IN || op->n_out > SW_OP_MAX_OUT)) {
-        sw_graph_fail(g, SW_E_ARG, "%s: at most %d inputs and %d outputs", op->name, SW_OP_MAX_IN,
-                      SW_OP_MAX_OUT);
+    if (g->status >= 0 && (op->n_in > SW_MAX_INPUTS || op->n_out > SW_MAX_OUTPUTS)) {
+        sw_graph_fail(g, SW_E_ARG, "%s: at most %d inputs and %d outputs", op->name, SW_MAX_INPUTS,
+                      SW_MAX_OUTPUTS);
     }
     for (int i = 0; i < op->n_in; i++) {
         if (!usable(g, in[i], op->name)) {

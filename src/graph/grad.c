@@ -4,10 +4,7 @@
 // each use of a parameter as a stream of its own.
 #include <string.h>
 
-#include "graph/graph.h"
-
-typedef void (*grad_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                        sw_value *d_in);
+#include "graph/private.h"
 
 static const struct sw_value_info *info_of(const struct sw_graph *g, sw_value v)
 {
@@ -38,16 +35,16 @@ static sw_value out_like(struct sw_graph *g, int32_t op, sw_value like)
 
 static sw_value product(struct sw_graph *g, sw_value a, bool ta, sw_value b, bool tb, sw_value like)
 {
-    const struct sw_attrs attrs = {.ta = ta, .tb = tb};
+    const struct sw_attrs attrs = {.matmul = {.ta = ta, .tb = tb}};
     const sw_value in[2] = {a, b};
     return out_like(g, sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs), like);
 }
 
-static void grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                        sw_value *d_in)
+void sw_grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                    sw_value *d_in)
 {
     const sw_value a = op->in[0], b = op->in[1], dy = d_out[0];
-    const bool ta = op->attrs.ta, tb = op->attrs.tb;
+    const bool ta = op->attrs.matmul.ta, tb = op->attrs.matmul.tb;
     if (wants(g, a)) {
         d_in[0] = ta ? product(g, b, tb, dy, true, a) : product(g, dy, false, b, !tb, a);
     }
@@ -56,8 +53,7 @@ static void grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_val
     }
 }
 
-static void grad_add(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                     sw_value *d_in)
+void sw_grad_add(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     const sw_value b = op->in[1];
     d_in[0] = d_out[0];
@@ -71,21 +67,20 @@ static void grad_add(struct sw_graph *g, const struct sw_op *op, const sw_value 
     }
 }
 
-static void grad_scale(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                       sw_value *d_in)
+void sw_grad_scale(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                   sw_value *d_in)
 {
-    d_in[0] = sw_scale(g, d_out[0], op->attrs.alpha);
+    d_in[0] = sw_scale(g, d_out[0], op->attrs.scale.factor);
 }
 
-static void grad_act(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                     sw_value *d_in)
+void sw_grad_act(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     const sw_value in[2] = {op->in[0], d_out[0]};
     d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_ACT_GRAD, in, 2, &op->attrs), op->in[0]);
 }
 
-static void grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                         sw_value *d_in)
+void sw_grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                     sw_value *d_in)
 {
     const int32_t i = sw_graph_add_op(g, SW_OP_DROPOUT, d_out, 1, &op->attrs);
     if (i >= 0) {
@@ -94,8 +89,8 @@ static void grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_va
     d_in[0] = out_like(g, i, op->in[0]);
 }
 
-static void grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                            sw_value *d_in)
+void sw_grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                        sw_value *d_in)
 {
     const sw_value in[5] = {d_out[0], op->in[0], op->in[1], op->out[1], op->out[2]};
     const int32_t i = sw_graph_add_op(g, SW_OP_LAYER_NORM_GRAD, in, 5, &op->attrs);
@@ -104,8 +99,8 @@ static void grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw
     }
 }
 
-static void grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                           sw_value *d_in)
+void sw_grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
 {
     const sw_value table = op->in[0];
     if (!wants(g, table)) {
@@ -126,17 +121,17 @@ static void grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_
     }
 }
 
-static void grad_select_rows(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                             sw_value *d_in)
+void sw_grad_select_rows(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                         sw_value *d_in)
 {
     const sw_value in[2] = {d_out[0], op->in[1]};
     d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SELECT_ROWS_GRAD, in, 2, NULL), op->in[0]);
 }
 
-static void grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                           sw_value *d_in)
+void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
 {
-    sw_value in[SW_OP_MAX_IN] = {d_out[0], op->out[0], op->out[1]};
+    sw_value in[SW_MAX_INPUTS] = {d_out[0], op->out[0], op->out[1]};
     for (int k = 0; k < op->n_in; k++) {
         in[3 + k] = op->in[k];
     }
@@ -144,25 +139,25 @@ static void grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_
     if (i >= 0) {
         g->ops[i].path = op->path; /* the same draw of its probabilities */
     }
-    const int n_qkv = op->attrs.packed ? 1 : 3;
+    const int n_qkv = op->attrs.attention.packed ? 1 : 3;
     for (int k = 0; k < n_qkv; k++) {
         d_in[k] = out_like(g, i, op->in[k]);
     }
 }
 
-static void grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                      sw_value *d_in)
+void sw_grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     const sw_value x = op->in[0];
-    switch (op->attrs.view) {
+    switch (op->attrs.view.kind) {
     case SW_VIEW_RESHAPE:
         d_in[0] = sw_reshape(g, d_out[0], info_of(g, x)->shape);
         break;
     case SW_VIEW_TRANSPOSE:
-        d_in[0] = sw_transpose(g, d_out[0], op->attrs.dim, op->attrs.dim_b);
+        d_in[0] = sw_transpose(g, d_out[0], op->attrs.view.dim, op->attrs.view.dim_b);
         break;
     case SW_VIEW_SLICE: {
-        const struct sw_attrs attrs = {.dim = op->attrs.dim, .n = op->attrs.n};
+        const struct sw_attrs attrs = {
+            .slice = {.dim = op->attrs.view.dim, .start = op->attrs.view.start}};
         const sw_value dy = sw_graph_dense(g, d_out[0]);
         if (dy >= 0) {
             d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, &dy, 1, &attrs), x);
@@ -172,8 +167,7 @@ static void grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value
     }
 }
 
-static void grad_pass(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                      sw_value *d_in)
+void sw_grad_pass(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     (void)g;
     (void)op;
@@ -190,21 +184,20 @@ static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
     return i < 0 ? SW_NO_VALUE : sw_graph_add_out(g, i, dtype, info_of(g, x)->shape);
 }
 
-static void grad_cast(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                      sw_value *d_in)
+void sw_grad_cast(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     d_in[0] = cast(g, d_out[0], grad_dtype(g, op->in[0]));
 }
 
-static void grad_loss_mean(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                           sw_value *d_in)
+void sw_grad_loss_mean(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
 {
     const sw_value in[2] = {d_out[0], op->in[1]};
     d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_LOSS_MEAN_GRAD, in, 2, &op->attrs), op->in[0]);
 }
 
-static void grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                               sw_value *d_in)
+void sw_grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                           sw_value *d_in)
 {
     if (d_out[0] < 0) {
         return;
@@ -213,8 +206,8 @@ static void grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const
     d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY_GRAD, in, 4, NULL), op->in[0]);
 }
 
-static void grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                           sw_value *d_in)
+void sw_grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
 {
     if (d_out[0] < 0) {
         return;
@@ -225,8 +218,7 @@ static void grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_
     d_in[1] = out_like(g, i, op->in[1]);
 }
 
-static void grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
-                      sw_value *d_in)
+void sw_grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     if (!op->user->gradient) {
         sw_graph_fail(g, SW_E_UNSUP, "op %s has no gradient rule", op->user->name);
@@ -234,26 +226,6 @@ static void grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value
     }
     op->user->gradient(g, op->user, op->in, op->out, d_out, d_in);
 }
-
-/* Kinds without a row are not differentiable: integers, or made by this file itself. */
-static const grad_fn rules[SW_OP_COUNT] = {
-    [SW_OP_VIEW] = grad_view,
-    [SW_OP_CONTIGUOUS] = grad_pass,
-    [SW_OP_CAST] = grad_cast,
-    [SW_OP_EMBEDDING] = grad_embedding,
-    [SW_OP_MATMUL] = grad_matmul,
-    [SW_OP_ADD] = grad_add,
-    [SW_OP_SCALE] = grad_scale,
-    [SW_OP_ACT] = grad_act,
-    [SW_OP_LAYER_NORM] = grad_layer_norm,
-    [SW_OP_DROPOUT] = grad_dropout,
-    [SW_OP_ATTENTION] = grad_attention,
-    [SW_OP_SELECT_ROWS] = grad_select_rows,
-    [SW_OP_CROSS_ENTROPY] = grad_cross_entropy,
-    [SW_OP_LINEAR_CE] = grad_linear_ce,
-    [SW_OP_LOSS_MEAN] = grad_loss_mean,
-    [SW_OP_USER] = grad_user,
-};
 
 /* ---- driver ---- */
 
@@ -298,7 +270,7 @@ static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_valu
 static void differentiate(struct sw_graph *g, sw_value *grads, int32_t i_op)
 {
     const struct sw_op op = g->ops[i_op]; /* a copy: the array moves while rules add ops */
-    sw_value d_out[SW_OP_MAX_OUT], d_in[SW_OP_MAX_IN];
+    sw_value d_out[SW_MAX_OUTPUTS], d_in[SW_MAX_INPUTS];
     bool any = false;
     g->scope = op.scope;
     for (int i = 0; i < op.n_out; i++) {
@@ -316,7 +288,8 @@ static void differentiate(struct sw_graph *g, sw_value *grads, int32_t i_op)
     if (!any_input) {
         return;
     }
-    if (!rules[op.kind]) {
+    const struct sw_op_info *info = sw_op_info(op.kind);
+    if (!info->gradient) {
         sw_graph_fail(g, SW_E_UNSUP, "op %s has no gradient rule", sw_op_name(&op));
         return;
     }
@@ -325,7 +298,7 @@ static void differentiate(struct sw_graph *g, sw_value *grads, int32_t i_op)
             d_out[i] = sw_graph_dense(g, d_out[i]);
         }
     }
-    rules[op.kind](g, &op, d_out, d_in);
+    info->gradient(g, &op, d_out, d_in);
     for (int i = op.n_in - 1; i >= 0; i--) {
         contribute(g, grads, op.in[i], d_in[i]);
     }

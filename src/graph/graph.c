@@ -198,16 +198,6 @@ sw_value sw_graph_copy_value(struct sw_graph *g, sw_value v)
     return g->n_values++;
 }
 
-bool sw_op_is_transfer(enum sw_op_kind kind)
-{
-    return kind == SW_OP_LOAD || kind == SW_OP_STORE;
-}
-
-bool sw_op_is_collective(enum sw_op_kind kind)
-{
-    return kind == SW_OP_REDUCE || kind == SW_OP_GATHER || kind == SW_OP_STATS_MERGE;
-}
-
 /* ---- leaves ---- */
 
 sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape)
@@ -451,8 +441,8 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
     if (g->status < 0) {
         return -1;
     }
-    if (n_in > SW_OP_MAX_IN) {
-        sw_graph_fail(g, SW_E_ARG, "an op with %d inputs; %d is the limit", n_in, SW_OP_MAX_IN);
+    if (n_in > SW_MAX_INPUTS) {
+        sw_graph_fail(g, SW_E_ARG, "an op with %d inputs; %d is the limit", n_in, SW_MAX_INPUTS);
         return -1;
     }
     for (int i = 0; i < n_in; i++) {
@@ -473,7 +463,7 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
     if (n_in > 0) {
         memcpy(op->in, in, (size_t)n_in * sizeof *in);
     }
-    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+    for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
         op->out[i] = SW_NO_VALUE;
     }
     if (attrs) {
@@ -494,7 +484,7 @@ static sw_value add_out(struct sw_graph *g, int32_t i_op, sw_value v)
         return v;
     }
     struct sw_op *op = &g->ops[i_op];
-    SW_ASSERT(op->n_out < SW_OP_MAX_OUT);
+    SW_ASSERT(op->n_out < SW_MAX_OUTPUTS);
     op->out[op->n_out++] = v;
     g->values[v].producer = i_op;
     for (int i = 0; i < op->n_in; i++) {
@@ -515,7 +505,7 @@ sw_value sw_graph_add_out(struct sw_graph *g, int32_t i_op, enum sw_dtype dtype,
 void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op)
 {
     if (i_op >= 0 && g->status >= 0) {
-        SW_ASSERT(g->ops[i_op].n_out < SW_OP_MAX_OUT);
+        SW_ASSERT(g->ops[i_op].n_out < SW_MAX_OUTPUTS);
         g->ops[i_op].out[g->ops[i_op].n_out++] = SW_NO_VALUE;
     }
 }
@@ -564,12 +554,13 @@ void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct 
 
 int64_t sw_update_elems(const struct sw_op_desc *desc)
 {
-    return sw_shape_elems(&desc->in[desc->op->attrs.update.n_states > 0].shape);
+    return sw_shape_elems(&desc->in[desc->op->attrs.update.rule.n_states > 0].shape);
 }
 
 int64_t sw_update_first(const struct sw_op_desc *desc, int i)
 {
     const bool sparse = i + 1 < desc->op->n_in && desc->in[i + 1].dtype == SW_I32;
-    return sparse || sw_shape_elems(&desc->in[i].shape) > sw_update_elems(desc) ? desc->op->attrs.n
-                                                                                : 0;
+    return sparse || sw_shape_elems(&desc->in[i].shape) > sw_update_elems(desc)
+               ? desc->op->attrs.update.first
+               : 0;
 }

@@ -5,124 +5,10 @@
 #pragma once
 
 #include "base/base.h"
+#include "graph/op.h"
 #include "spillway/graph.h"
 #include "tensor/tensor.h"
 
-enum { SW_OP_MAX_IN = 12, SW_OP_MAX_OUT = 6 };
-
-/*
- * The ops. Conventions: sums are in fp32 (f64 in f64 graphs) in an order that depends on shapes and
- * dtypes only; outputs are rounded once. rows(x) = product of all dims but the last.
- * "in place": out[i] shares the storage of the named input.
- */
-// clang-format off
-#define SW_OP_LIST(X)                                                                              \
-    X(VIEW,               "view")               /* reshape, transpose, slice: no kernel           */ \
-    X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy                    */ \
-    X(CAST,               "cast")               /* x -> same shape, other float dtype             */ \
-    X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]; a tile     \
-                                                   writes the rows of its ids alone */             \
-    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];   \
-                                                   index: distinct ids ascending, then -1; rows:  \
-                                                   sums in token order, 0 where index is -1;      \
-                                                   attrs.n = padding id (-1 none), its row is     \
-                                                   left out */                                     \
-    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)           \
-                                                   [, a b + bias before act]; attrs.ta, tb, act;  \
-                                                   a as [rows,K] (ta: [K,M], leading dims         \
-                                                   flattened into K), b as 2-D likewise; see      \
-                                                   attrs.piece */                                  \
-    X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading \
-                                                   dims: blocks of SW_SUM_BLOCK rows, each in     \
-                                                   order, block sums in order */                   \
-    X(ADD,                "add")                /* a, b (same shape or suffix of a's) -> a + b    */ \
-    X(SCALE,              "scale")              /* x -> attrs.alpha x                             */ \
-    X(ACT,                "act")                /* x -> attrs.act(x)                              */ \
-    X(ACT_GRAD,           "act_grad")           /* x, dy -> dy act'(x)                            */ \
-    X(LAYER_NORM,         "layer_norm")         /* x, w, b -> y, mean [rows], rstd [rows] (f32)   */ \
-    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C];    \
-                                                   dw, db summed as SUM_ROWS does */               \
-    X(ADD_LAYER_NORM,     "add_layer_norm")     /* a, b, w, bias -> s = a + b (rounded), y =      \
-                                                   norm(s), mean, rstd */                          \
-    X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; attrs.p; the same op \
-                                                   with the same path is its own gradient */       \
-    X(ATTENTION,          "attention")          /* attrs.packed: qkv, else q, k, v; then mask and \
-                                                   position where attrs.has_mask, has_position    \
-                                                   -> o [B,T,H D], lse [B,H,T] f32 */              \
-    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION       \
-                                                   -> dqkv, or dq, dk, dv */                       \
-    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; attrs.n = pad            */ \
-    X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C]                  */ \
-    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], zeros elsewhere */ \
-    X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at   \
-                                                   attrs.n along dim attrs.dim */                  \
-    X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position  \
-                                                   i32 [1] -> cache; writes rows pos .. pos+T-1 */ \
-    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],   \
-                                                   lse [rows] (f32; f64 in f64 graphs) */          \
-    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits           */ \
-    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits  \
-                                                   in chunks of attrs.n rows of w; partial: ->    \
-                                                   [3, rows]: label logits, maxima, sums */        \
-    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope   \
-                                                   (p - onehot) dsum is rounded to h's dtype       \
-                                                   before the products;                            \
-                                                   dh is summed over chunks in fp32; partial: ->  \
-                                                   that sum, dw */                                 \
-    X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0     */ \
-    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or        \
-                                                   dloss attrs.alpha where alpha is not 0 */       \
-    X(SEED,               "seed")               /* -> [1], the scalar LOSS_SCALE                  */ \
-    X(ACCUMULATE,         "accumulate")         /* acc f32 (in place), g [, index] -> acc: g where \
-                                                   the scalar FIRST is set, else acc + g */        \
-    X(STATS_RESET,        "stats_reset")        /* stats i64 [SW_STATS_WORDS] (in place)          */ \
-    X(GRAD_STATS,         "grad_stats")         /* stats (in place), streams of one parameter     */ \
-    X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP;      \
-                                                   attrs.alpha = clip threshold (0 none),         \
-                                                   attrs.n = 1: overflow skips */                  \
-    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], zeros elsewhere */ \
-    X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs.first .. \
-                                                   attrs.first + attrs.n - 1 of the whole alone:  \
-                                                   rows [M,C], index [M] from attrs.first on */    \
-    X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
-                                                   the owner of slice r of g adds the ranks'      \
-                                                   slices in rank order; where the scalar FIRST   \
-                                                   is set, or attrs.n, the first one is taken as  \
-                                                   it is; attrs.n: also from ranks that have no   \
-                                                   micro-batch now */                             \
-    X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
-    X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
-    X(LOAD,               "load")               /* transfer: x in another tier -> its elements     \
-                                                   attrs.n, attrs.n + 1, .. here;                 \
-                                                   with ids i32: its rows of these ids */          \
-    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s, \
-                                                   from element attrs.n of s on */                 \
-    X(UPDATE,             "update")             /* param, states.. (all in place), streams..;     \
-                                                   attrs.update; not run where SKIP is set;       \
-                                                   states shorter than param: of its elements     \
-                                                   attrs.n, attrs.n + 1, .., alone updated; so     \
-                                                   may dense streams be */                         \
-    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
-                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums   \
-                                                   of w^2 and of u^2, u being the step before its \
-                                                   rate; attrs.update, attrs.n = elements that    \
-                                                   are no padding; not run where SKIP is set */    \
-    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
-                                                   its master, ratio (in place): w - step ratio u; \
-                                                   attributes as above; not run where SKIP is set */ \
-    X(USER,               "user")                                                                  \
-    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> of both, in place; \
-                                                   not run where SKIP is set */
-
-enum sw_op_kind {
-#define SW_OP_ENUM(name, text) SW_OP_##name,
-    SW_OP_LIST(SW_OP_ENUM)
-#undef SW_OP_ENUM
-    SW_OP_COUNT
-};
-// clang-format on
-
-enum { SW_SUM_BLOCK = 64 }; /* rows of one partial sum in SUM_ROWS and LAYER_NORM_GRAD */
 /* Products of larger parameters are cut into pieces. */
 enum { SW_PIECE_ABOVE = 1 << 22, SW_PIECE_LEAST = 256, SW_PIECE_MOST = 1024 };
 /* attrs.piece for a parameter of this shape. */
@@ -151,45 +37,6 @@ enum sw_scalar {
     SW_SCALAR_LIST(SW_SCALAR_ENUM)
 #undef SW_SCALAR_ENUM
         SW_SCALAR_COUNT
-};
-
-enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD, SW_UPDATE_LAMB };
-/* Constant parts of an update rule; lr, betas and t come from the scalar table. */
-struct sw_update_attrs {
-    enum sw_update_kind kind;
-    bool decoupled;       /* ADAM: AdamW's decay */
-    bool bias_correction; /* ADAM, LAMB */
-    bool nesterov;        /* SGD */
-    bool maximize;        /* SGD */
-    double eps, weight_decay, dampening;
-    int n_states;                /* values after the parameter that the rule updates in place */
-    bool eps_inside_sqrt;        /* LAMB */
-    double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
-};
-
-enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
-
-struct sw_attrs {
-    bool ta, tb;         /* MATMUL */
-    enum sw_act act;     /* MATMUL, ACT, ACT_GRAD */
-    bool packed, causal; /* ATTENTION */
-    bool has_mask, has_position;
-    bool has_bias;                   /* MATMUL */
-    enum sw_view_kind view;          /* VIEW */
-    int dim, dim_b;                  /* VIEW, SLICE_GRAD */
-    int64_t heads, kv_heads, window; /* ATTENTION */
-    int64_t n;                       /* see the list */
-    /* MATMUL of or for a large parameter, whose rows are columns of the result (tb), rows of the result (ta), or
-     * summed over: it is computed in pieces of so many of these rows, and sums over pieces are added in order; 0 = in
-     * one. By shape alone. */
-    int64_t piece;
-    /* One tile of an op on a parameter (MATMUL, EMBEDDING, LINEAR_CE and its gradient): whole pieces or chunks of it,
-     * from this row on. */
-    int64_t first;
-    bool continues; /* the last inputs are what the tiles before have made of the outputs */
-    bool partial;   /* the output is a sum that the next tile goes on with */
-    double alpha, eps, p;
-    struct sw_update_attrs update;
 };
 
 enum sw_phase { SW_PHASE_FORWARD, SW_PHASE_BACKWARD, SW_PHASE_UPDATE };
@@ -241,8 +88,8 @@ struct sw_op {
     enum sw_op_kind kind;
     enum sw_phase phase;
     int n_in, n_out;
-    sw_value in[SW_OP_MAX_IN];
-    sw_value out[SW_OP_MAX_OUT]; /* SW_NO_VALUE: an optional output that nobody wants */
+    sw_value in[SW_MAX_INPUTS];
+    sw_value out[SW_MAX_OUTPUTS]; /* SW_NO_VALUE: an optional output that nobody wants */
     struct sw_attrs attrs;
     const struct sw_user_op *user;
     int32_t scope;
@@ -259,7 +106,7 @@ struct sw_scope {
     const char *name; /* full: "transformer.h.3.attn" */
     int32_t parent;   /* -1 for the root */
     bool is_block;
-    uint16_t n_kinds[SW_OP_COUNT]; /* forward ops of each kind so far: the ordinal in a path */
+    uint16_t n_kinds[SW_N_OP_KINDS]; /* forward ops of each kind so far: the ordinal in a path */
 };
 
 /* One use of a parameter, and its gradient. */
@@ -351,9 +198,15 @@ static inline bool sw_value_is_slice(const struct sw_value_info *info)
     return info->whole.rank >= 0;
 }
 /* Runs on all ranks together, by the executor and no device. */
-bool sw_op_is_collective(enum sw_op_kind kind);
+static inline bool sw_op_is_collective(enum sw_op_kind kind)
+{
+    return sw_kind_has(kind, SW_TRAIT_COLLECTIVE);
+}
 /* Moves bytes between tiers; by the executor and no kernel. */
-bool sw_op_is_transfer(enum sw_op_kind kind);
+static inline bool sw_op_is_transfer(enum sw_op_kind kind)
+{
+    return sw_kind_has(kind, SW_TRAIT_TRANSFER);
+}
 /* A value without a name or a producer; passes add it to ops themselves. */
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                             struct sw_shape shape);
@@ -363,9 +216,10 @@ void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);
 
-const char *sw_op_name(const struct sw_op *op);
 /* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */
 int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op);
+/* Bytes that one launch reads and writes; of a table that is looked up, the rows alone. */
+double sw_op_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* "%12 = matmul(%10, %3) f32[2, 64, 768]  h.0.attn" lines. */
 void sw_graph_print(const struct sw_graph *g, struct sw_str *out);
 /* Hash of everything that may change a bit of the training in this graph (architecture 5a). */
@@ -397,8 +251,8 @@ struct sw_kernel_info {
 /* The op with the dtypes, shapes and strides of its operands; no data. Filled from the graph. */
 struct sw_op_desc {
     const struct sw_op *op;
-    struct sw_view in[SW_OP_MAX_IN];
-    struct sw_view out[SW_OP_MAX_OUT]; /* dtype and shape unset (rank -1) for an absent output */
+    struct sw_view in[SW_MAX_INPUTS];
+    struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
 };
 void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out);
 /* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them. */

@@ -4,79 +4,6 @@
 
 #include "graph/graph.h"
 
-const char *sw_op_name(const struct sw_op *op)
-{
-    static const char *const names[SW_OP_COUNT] = {
-#define SW_OP_TEXT(name, text) [SW_OP_##name] = text,
-        SW_OP_LIST(SW_OP_TEXT)
-#undef SW_OP_TEXT
-    };
-    return op->kind == SW_OP_USER && op->user ? op->user->name : names[op->kind];
-}
-
-static int64_t elems(const struct sw_graph *g, sw_value v)
-{
-    return v < 0 ? 0 : sw_shape_elems(&g->values[v].shape);
-}
-
-int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
-{
-    switch (op->kind) {
-    case SW_OP_VIEW:
-    case SW_OP_CONTIGUOUS:
-    case SW_OP_EMBEDDING:
-    case SW_OP_LAST_INDEX:
-    case SW_OP_SELECT_ROWS:
-    case SW_OP_SELECT_ROWS_GRAD:
-    case SW_OP_SLICE_GRAD:
-    case SW_OP_SELECT_INDEX:
-    case SW_OP_KV_APPEND:
-    case SW_OP_SEED:
-    case SW_OP_STATS_RESET:
-    case SW_OP_STATS_FINISH:
-    case SW_OP_LAMB_ADD_NORMS:
-        return 0;
-    case SW_OP_MATMUL: {
-        const struct sw_shape *a = &g->values[op->in[0]].shape;
-        return 2 * sw_shape_rows(a) * elems(g, op->attrs.ta ? op->out[0] : op->in[1]);
-    }
-    case SW_OP_LINEAR_CE: /* one product; two more and the recomputed logits in backward */
-        return 2 * elems(g, op->in[0]) * g->values[op->in[1]].shape.dims[0];
-    case SW_OP_LINEAR_CE_GRAD:
-        return (2 + 2 * (op->out[0] >= 0) + 2 * (op->out[1] >= 0)) * elems(g, op->in[1]) *
-               g->values[op->in[2]].shape.dims[0];
-    case SW_OP_ATTENTION:
-    case SW_OP_ATTENTION_GRAD: {
-        const bool grad = op->kind == SW_OP_ATTENTION_GRAD;
-        const sw_value *in = op->in + (grad ? 3 : 0);
-        const struct sw_shape *q = &g->values[in[0]].shape;
-        const int64_t keys = g->values[in[op->attrs.packed ? 0 : 1]].shape.dims[1];
-        const int64_t width =
-            op->attrs.packed ? op->attrs.heads + 2 * op->attrs.kv_heads : op->attrs.heads;
-        const int64_t head = q->dims[2] / width;
-        const int64_t pairs = q->dims[0] * op->attrs.heads * q->dims[1] * keys;
-        return (grad ? 10 : 4) * pairs * head / (op->attrs.causal && q->dims[1] == keys ? 2 : 1);
-    }
-    case SW_OP_LAYER_NORM:
-    case SW_OP_ADD_LAYER_NORM:
-        return 8 * elems(g, op->in[0]);
-    case SW_OP_LAYER_NORM_GRAD:
-    case SW_OP_ACT:
-    case SW_OP_ACT_GRAD:
-        return 12 * elems(g, op->in[0]);
-    case SW_OP_UPDATE:
-    case SW_OP_LAMB_MOMENTS:
-        return 12 * elems(g, op->in[0]);
-    default: {
-        int64_t most = 0;
-        for (int i = 0; i < op->n_in; i++) {
-            most = sw_max_i64(most, elems(g, op->in[i]));
-        }
-        return most;
-    }
-    }
-}
-
 static void print_value(const struct sw_graph *g, sw_value v, struct sw_str *out)
 {
     if (v < 0) {
@@ -125,45 +52,87 @@ static uint64_t hash_f64(uint64_t h, double x)
     return sw_hash(h, &x, sizeof x);
 }
 
-static uint64_t hash_attrs(uint64_t h, const struct sw_attrs *a)
+/* The words that attributes have in the fingerprint, in this order for every kind: 0 where it has none. */
+struct words {
+    int64_t ta, tb, act, packed, causal, has_mask, has_position, has_bias, view, dim, dim_b, heads,
+        kv_heads, window, n, rule[6];
+    double alpha, eps, p, rule_eps, weight_decay, dampening;
+};
+
+static struct words words_of(const struct sw_op *op)
 {
-    const int64_t whole[] = {a->ta,
-                             a->tb,
-                             a->act,
-                             a->packed,
-                             a->causal,
-                             a->has_mask,
-                             a->has_position,
-                             a->has_bias,
-                             a->view,
-                             a->dim,
-                             a->dim_b,
-                             a->heads,
-                             a->kv_heads,
-                             a->window,
-                             a->n,
-                             a->update.kind,
-                             a->update.decoupled,
-                             a->update.bias_correction,
-                             a->update.nesterov,
-                             a->update.maximize,
-                             a->update.n_states};
-    const double real[] = {a->alpha,           a->eps, a->p, a->update.eps, a->update.weight_decay,
-                           a->update.dampening};
-    for (size_t i = 0; i < SW_LEN(whole); i++) {
-        h = hash_i64(h, whole[i]);
+    const struct sw_attrs *a = &op->attrs;
+    struct words w = {0};
+    switch (sw_op_info(op->kind)->attrs) {
+    case SW_ATTRS_MATMUL:
+        w.ta = a->matmul.ta;
+        w.tb = a->matmul.tb;
+        w.act = (int64_t)a->matmul.act;
+        w.has_bias = a->matmul.has_bias;
+        break;
+    case SW_ATTRS_ACT:
+        w.act = (int64_t)a->act.act;
+        break;
+    case SW_ATTRS_ATTENTION:
+        w.packed = a->attention.packed;
+        w.causal = a->attention.causal;
+        w.has_mask = a->attention.has_mask;
+        w.has_position = a->attention.has_position;
+        w.heads = a->attention.heads;
+        w.kv_heads = a->attention.kv_heads;
+        w.window = a->attention.window;
+        w.alpha = a->attention.scale;
+        w.p = a->attention.dropout;
+        break;
+    case SW_ATTRS_VIEW:
+        w.view = (int64_t)a->view.kind;
+        w.dim = a->view.dim;
+        w.dim_b = a->view.dim_b;
+        w.n = a->view.start;
+        break;
+    case SW_ATTRS_SLICE:
+        w.dim = a->slice.dim;
+        w.n = a->slice.start;
+        break;
+    case SW_ATTRS_EMBEDDING:
+        w.n = a->embedding.padding_id;
+        break;
+    case SW_ATTRS_LAST_INDEX:
+        w.n = a->last_index.padding_id;
+        break;
+    case SW_ATTRS_LINEAR_CE:
+        w.n = a->linear_ce.chunk;
+        break;
+    case SW_ATTRS_SCALE:
+        w.alpha = a->scale.factor;
+        break;
+    case SW_ATTRS_LOSS_MEAN:
+        w.alpha = a->loss_mean.weight;
+        break;
+    case SW_ATTRS_NORM:
+        w.eps = a->norm.eps;
+        break;
+    case SW_ATTRS_DROPOUT:
+        w.p = a->dropout.p;
+        break;
+    case SW_ATTRS_NONE:
+    case SW_ATTRS_STATS: /* what follows is made behind the fingerprint, by passes */
+    case SW_ATTRS_SELECT_INDEX:
+    case SW_ATTRS_REDUCE:
+    case SW_ATTRS_TRANSFER:
+    case SW_ATTRS_UPDATE:
+    case SW_N_ATTRS_KINDS:
+        break;
     }
-    for (size_t i = 0; i < SW_LEN(real); i++) {
-        h = hash_f64(h, real[i]);
-    }
-    if (a->piece > 0) {
-        h = hash_i64(h, a->piece);
-    }
-    if (a->update.kind == SW_UPDATE_LAMB) {
-        h = hash_i64(h, a->update.eps_inside_sqrt);
-        h = hash_f64(hash_f64(h, a->update.min_coeff), a->update.max_coeff);
-    }
-    return h;
+    return w;
+}
+
+static uint64_t hash_attrs(uint64_t h, const struct sw_op *op)
+{
+    const struct words w = words_of(op);
+    const int64_t piece = op->kind == SW_OP_MATMUL ? op->attrs.matmul.piece : 0;
+    h = sw_hash(h, &w, sizeof w);
+    return piece > 0 ? hash_i64(h, piece) : h;
 }
 
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)
@@ -186,7 +155,7 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)
             continue;
         }
         h = sw_hash_str(h, sw_op_name(op));
-        h = hash_attrs(h, &op->attrs);
+        h = hash_attrs(h, op);
         for (int k = 0; k < op->n_in; k++) {
             h = hash_i64(h, op->in[k]);
         }

@@ -61,11 +61,11 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
 
 /* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too many. */
 static int add_streams(struct sw_graph *g, const char *name, const sw_value *streams, int n_streams,
-                       sw_value in[SW_OP_MAX_IN], int n_in)
+                       sw_value in[SW_MAX_INPUTS], int n_in)
 {
     for (int i = 0; i < n_streams; i++) {
         const sw_value index = g->values[streams[i]].sparse_index;
-        if (n_in + 2 > SW_OP_MAX_IN) {
+        if (n_in + 2 > SW_MAX_INPUTS) {
             sw_graph_fail(g, SW_E_UNSUP, "%s: more than %d uses of one parameter", name, i);
             return -1;
         }
@@ -104,9 +104,9 @@ static int64_t real_elems(const struct sw_value_info *info)
 static int32_t emit_moments(struct sw_graph *g, struct sw_attrs *attrs, const sw_value *in,
                             int n_in)
 {
-    attrs->n = real_elems(&g->values[in[0]]);
+    attrs->update.n_elems = real_elems(&g->values[in[0]]);
     const int32_t op = add_predicated(g, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
-    for (int i = attrs->update.n_states - 1; i <= attrs->update.n_states; i++) {
+    for (int i = attrs->update.rule.n_states - 1; i <= attrs->update.rule.n_states; i++) {
         sw_graph_add_out_in_place(g, op, in[i]);
     }
     sw_graph_add_out(g, op, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
@@ -134,7 +134,7 @@ static sw_value trust_ratio(struct sw_graph *g, sw_value param)
 /* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the ratio. */
 static int32_t emit_apply(struct sw_graph *g, const struct sw_attrs *attrs, const sw_value *in)
 {
-    const int n_states = attrs->update.n_states;
+    const int n_states = attrs->update.rule.n_states;
     const int32_t apply = add_predicated(g, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
     sw_graph_add_out_in_place(g, apply, in[0]);
     for (int i = 1; i < n_states - 1; i++) {
@@ -147,7 +147,7 @@ static int32_t emit_apply(struct sw_graph *g, const struct sw_attrs *attrs, cons
 static sw_value emit_lamb(struct sw_graph *g, struct sw_attrs *attrs, sw_value param, sw_value *in,
                           int n_in)
 {
-    const int n_states = attrs->update.n_states;
+    const int n_states = attrs->update.rule.n_states;
     const int32_t moments = emit_moments(g, attrs, in, n_in);
     if (moments < 0) {
         return SW_NO_VALUE;
@@ -176,8 +176,8 @@ sw_value sw_lamb_emit_step(struct sw_graph *g, int32_t moments, sw_value norms, 
         return SW_NO_VALUE;
     }
     const struct sw_op first = g->ops[moments];
-    const int n_states = first.attrs.update.n_states;
-    sw_value in[SW_OP_MAX_IN];
+    const int n_states = first.attrs.update.rule.n_states;
+    sw_value in[SW_MAX_INPUTS];
     for (int i = 0; i <= n_states; i++) {
         in[i] = first.in[i];
     }
@@ -206,7 +206,7 @@ static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct s
 /* Target, states and streams as inputs of an update, and its attributes; returns how many inputs, -1 after a failure. */
 static int list_inputs(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
-                       struct sw_attrs *attrs, sw_value in[SW_OP_MAX_IN])
+                       struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
 {
     if (g->status < 0) {
         return -1;
@@ -216,14 +216,14 @@ static int list_inputs(struct sw_graph *g, const struct sw_update_rule *rule, sw
     const bool is_tile = info.is_tiled;
     const int rank = sw_value_is_slice(&info) ? info.whole.rank : info.shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
-    *attrs = (struct sw_attrs){.update = rule->attrs};
-    attrs->update.n_states = sw_update_states(rule, info.dtype, states);
+    *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
+    attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
     if (rank <= 1 && !rule->decay_1d) {
-        attrs->update.weight_decay = 0;
+        attrs->update.rule.weight_decay = 0;
     }
     int n_in = 0;
     in[n_in++] = target;
-    for (int i = 0; i < attrs->update.n_states; i++) {
+    for (int i = 0; i < attrs->update.rule.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
         const sw_value state = sw_graph_state(
@@ -242,7 +242,7 @@ int32_t sw_lamb_emit_moments(struct sw_graph *g, const struct sw_update_rule *ru
                              const sw_value *streams, int n_streams)
 {
     struct sw_attrs attrs;
-    sw_value in[SW_OP_MAX_IN];
+    sw_value in[SW_MAX_INPUTS];
     const int n_in = list_inputs(g, rule, tile, tile, streams, n_streams, &attrs, in);
     return n_in < 0 ? -1 : emit_moments(g, &attrs, in, n_in);
 }
@@ -251,7 +251,7 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
                         sw_value target, const sw_value *streams, int n_streams)
 {
     struct sw_attrs attrs;
-    sw_value in[SW_OP_MAX_IN];
+    sw_value in[SW_MAX_INPUTS];
     const int n_in = list_inputs(g, rule, param, target, streams, n_streams, &attrs, in);
     if (n_in < 0) {
         return SW_NO_VALUE;
@@ -260,7 +260,7 @@ sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, s
         return emit_lamb(g, &attrs, param, in, n_in);
     }
     const int32_t op = add_predicated(g, SW_OP_UPDATE, in, n_in, &attrs);
-    for (int i = 0; i <= attrs.update.n_states; i++) {
+    for (int i = 0; i <= attrs.update.rule.n_states; i++) {
         sw_graph_add_out_in_place(g, op, in[i]);
     }
     return op < 0 ? SW_NO_VALUE : g->ops[op].out[0];

@@ -21,7 +21,7 @@ static const char *value_name(const struct sw_graph *g, sw_value v)
 /* The version of its storage that v is a view of. */
 static sw_value version_of(const struct sw_graph *g, sw_value v)
 {
-    while (g->values[v].producer >= 0 && g->ops[g->values[v].producer].kind == SW_OP_VIEW) {
+    while (g->values[v].producer >= 0 && sw_op_has(&g->ops[g->values[v].producer], SW_TRAIT_VIEW)) {
         v = g->ops[g->values[v].producer].in[0];
     }
     return v;
@@ -81,7 +81,7 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
                        "known",
                        i, sw_op_name(op));
     }
-    *finished = *finished || op->kind == SW_OP_STATS_FINISH;
+    *finished = *finished || sw_op_has(op, SW_TRAIT_SKIP);
     return SW_OK;
 }
 
@@ -344,7 +344,7 @@ static sw_status check_disk(const struct check *c, int32_t i)
         const struct sw_value_info *info = &g->values[ends[k]];
         const struct sw_buffer *buffer =
             &program->buffers[program->buffer_of[sw_graph_root(g, ends[k])]];
-        const size_t first = (size_t)(k == 0 ? op->attrs.n : info->base_offset);
+        const size_t first = (size_t)(k == 0 ? op->attrs.transfer.first : info->base_offset);
         const size_t end = first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(g, op);
         if (!(k > 0 && buffer->persistent) &&
             (buffer->offset % SW_PLAN_DISK_ALIGN != 0 || end > buffer->bytes)) {

@@ -128,7 +128,7 @@ static sw_status check_transfer(const struct check *c, int32_t i)
         return copy->pack < 0 ? SW_OK : fail(c, i, copy->pack, "moves it to another place");
     }
     struct on_disk *there = &c->on_disk[pack];
-    if (op->in[0] != pack || op->attrs.n != 0 || c->g->values[here].base_offset != 0 ||
+    if (op->in[0] != pack || op->attrs.transfer.first != 0 || c->g->values[here].base_offset != 0 ||
         (op->kind == SW_OP_LOAD && (op->n_in > 1 || here != root)) ||
         sw_transfer_bytes(c->g, op) != sw_value_storage_bytes(&c->g->values[pack])) {
         return fail(c, i, pack, "does not move all of it");
@@ -201,7 +201,7 @@ static sw_status check_uses(const struct check *c, int32_t i)
     for (int k = 0; k < op->n_in; k++) {
         const struct copy *copy = &c->copies[sw_graph_root(c->g, op->in[k])];
         const bool writes_whole =
-            op->kind == SW_OP_UPDATE && k == 0 && c->g->values[op->in[k]].dtype == SW_F16;
+            sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0 && c->g->values[op->in[k]].dtype == SW_F16;
         SW_TRY(check_use(c, i, op->in[k], false));
         if (copy->pack >= 0 && copy->loaded < 0 && !writes_whole) {
             return fail(c, i, copy->pack, "reads what was not loaded");

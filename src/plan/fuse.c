@@ -51,11 +51,11 @@ static void fuse_bias(struct sw_graph *g, const int32_t *uses, struct sw_op *add
 {
     const struct sw_value_info *bias = &g->values[add->in[1]];
     struct sw_op *product = sole_producer(g, uses, add->in[0], SW_OP_MATMUL);
-    if (!product || product->attrs.has_bias || product->phase != add->phase ||
+    if (!product || product->attrs.matmul.has_bias || product->phase != add->phase ||
         bias->shape.rank != 1 || bias->producer >= 0) {
         return; /* the bias must exist before the product: a leaf does */
     }
-    product->attrs.has_bias = true;
+    product->attrs.matmul.has_bias = true;
     product->in[product->n_in++] = add->in[1];
     take_output(g, product, 0, add->out[0]);
     add->removed = true;
@@ -69,11 +69,12 @@ static void fuse_act(struct sw_graph *g, const int32_t *uses, struct sw_op *act)
         return;
     }
     struct sw_op *product = &g->ops[info->producer];
-    if (product->kind != SW_OP_MATMUL || product->removed || product->attrs.act != SW_ACT_NONE ||
-        product->out[0] != pre || product->phase != act->phase) {
+    if (product->kind != SW_OP_MATMUL || product->removed ||
+        product->attrs.matmul.act != SW_ACT_NONE || product->out[0] != pre ||
+        product->phase != act->phase) {
         return;
     }
-    product->attrs.act = act->attrs.act;
+    product->attrs.matmul.act = act->attrs.act.act;
     take_output(g, product, 0, act->out[0]);
     if (uses[pre] > 1) { /* backward reads what the activation was given */
         product->n_out = 2;
@@ -129,15 +130,15 @@ static void cut_products(struct sw_graph *g)
         struct sw_op *op = &g->ops[i];
         const struct sw_value_info *b = &g->values[op->kind == SW_OP_MATMUL ? op->in[1] : 0];
         if (op->kind == SW_OP_MATMUL && !op->removed && b->role == SW_ROLE_PARAM &&
-            b->producer < 0 && !op->attrs.ta) {
-            op->attrs.piece = sw_piece_rows(&b->shape);
+            b->producer < 0 && !op->attrs.matmul.ta) {
+            op->attrs.matmul.piece = sw_piece_rows(&b->shape);
         }
     }
     for (int32_t i = 0; i < g->n_streams; i++) {
         const struct sw_value_info *grad = &g->values[g->streams[i].grad];
         struct sw_op *op = grad->producer >= 0 ? &g->ops[grad->producer] : NULL;
-        if (op && op->kind == SW_OP_MATMUL && op->attrs.ta && !op->attrs.tb) {
-            op->attrs.piece = sw_piece_rows(&g->values[g->streams[i].param].shape);
+        if (op && op->kind == SW_OP_MATMUL && op->attrs.matmul.ta && !op->attrs.matmul.tb) {
+            op->attrs.matmul.piece = sw_piece_rows(&g->values[g->streams[i].param].shape);
         }
     }
 }

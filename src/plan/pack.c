@@ -58,7 +58,7 @@ static void note_op(const struct pass *p, const struct sw_op *op)
     for (int k = 0; k < op->n_in && op->phase != SW_PHASE_UPDATE; k++) {
         const sw_value root = sw_graph_root(p->g, op->in[k]);
         meet(p->readers, root,
-             op->kind == SW_OP_EMBEDDING ? SEVERAL_PLACES : place / SW_SEGMENT_COUNT);
+             sw_op_has(op, SW_TRAIT_LOOKUP) ? SEVERAL_PLACES : place / SW_SEGMENT_COUNT);
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {

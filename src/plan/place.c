@@ -142,7 +142,7 @@ static void find_readers(struct pass *p)
                 continue;
             }
             const bool later = sw_op_segment(op) > sw_op_segment(&g->ops[producer]);
-            const bool view = op->kind == SW_OP_VIEW;
+            const bool view = sw_op_has(op, SW_TRAIT_VIEW);
             if (later && (view || sw_op_is_collective(op->kind))) {
                 p->read_in[v] = HAS_TO_STAY;
             } else if (!view && reads_late(p, i, v)) {
@@ -259,7 +259,7 @@ static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
                        .n_out = 1,
                        .unless_skipped = of->unless_skipped,
                        .in_backward = of->in_backward};
-    for (int k = 0; k < SW_OP_MAX_OUT; k++) {
+    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = SW_NO_VALUE;
     }
     return op;
@@ -307,7 +307,7 @@ static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value w
     p->g->values[here].needs_grad = info.needs_grad;
     p->g->values[here].param = info.role == SW_ROLE_PARAM && !info.is_pack ? what : info.param;
     struct sw_op op = transfer(SW_OP_LOAD, reader);
-    op.attrs.n = first;
+    op.attrs.transfer.first = first;
     op.n_in = 1;
     op.in[0] = p->away[what] >= 0 ? p->away[what] : what;
     op.out[0] = here;
@@ -340,7 +340,7 @@ static bool store_as(struct pass *p, const struct sw_op *writer, sw_value home, 
                      sw_value here, sw_value version)
 {
     struct sw_op op = transfer(SW_OP_STORE, writer);
-    op.attrs.n = first;
+    op.attrs.transfer.first = first;
     op.n_in = 2;
     op.in[0] = home;
     op.in[1] = here;
@@ -409,8 +409,8 @@ static sw_value view_part(struct pass *p, const struct sw_op *reader, sw_value v
     g->values[v].base_offset = first;
     g->values[v].param = g->values[root].param;
     struct sw_op op = transfer(SW_OP_VIEW, reader);
-    op.attrs.view = SW_VIEW_SLICE;
-    op.attrs.n = first;
+    op.attrs.view.kind = SW_VIEW_SLICE;
+    op.attrs.view.start = first;
     op.n_in = 1;
     op.in[0] = version;
     op.out[0] = v;
@@ -447,7 +447,7 @@ static struct touch touch_of(const struct pass *p, const struct sw_op *op, sw_va
 {
     struct touch touch = {0};
     for (int k = 0; k < op->n_in && !op->removed; k++) {
-        const bool updates = op->kind == SW_OP_UPDATE && k == 0;
+        const bool updates = sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0;
         if (lies_in(p, op->in[k], pack)) {
             touch.reads |= !updates;
             touch.updates |= updates;
@@ -508,8 +508,10 @@ static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack
 /* The first term of a sum over micro-batches is written over what was there. */
 static bool begins_sum(const struct pass *p, const struct sw_op *op, int k)
 {
-    return (op->kind == SW_OP_ACCUMULATE || op->kind == SW_OP_REDUCE) && k == 0 &&
-           (op->attrs.n > 0 || (op->micro == 0 && sw_has_one_round(p->options)));
+    const bool whole_step =
+        sw_op_info(op->kind)->attrs == SW_ATTRS_REDUCE && op->attrs.reduce.whole_step;
+    return sw_op_has(op, SW_TRAIT_SUM) && k == 0 &&
+           (whole_step || (op->micro == 0 && sw_has_one_round(p->options)));
 }
 
 /* So is an fp16 copy by its update: it comes from its master. */
@@ -518,7 +520,7 @@ static bool is_all_written(const struct pass *p, const struct sw_op *op, int k, 
     if (begins_sum(p, op, k)) {
         return true;
     }
-    return op->kind == SW_OP_UPDATE && k == 0 && p->g->values[op->in[k]].dtype == SW_F16 &&
+    return sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0 && p->g->values[op->in[k]].dtype == SW_F16 &&
            (!p->g->values[what].is_pack || is_written_whole(p, op, what));
 }
 
@@ -603,8 +605,8 @@ static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value par
                          int64_t n, sw_value out, sw_value *master)
 {
     struct sw_op op = *whole;
-    const int n_states = op.attrs.update.n_states, first_moved = param >= 0;
-    op.attrs.n = first;
+    const int n_states = op.attrs.update.rule.n_states, first_moved = param >= 0;
+    op.attrs.update.first = first;
     op.in[0] = param;
     op.out[0] = out;
     for (int k = first_moved; k < op.n_in; k++) {
@@ -638,10 +640,10 @@ static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value par
 
 static bool goes_in_pieces(const struct pass *p, const struct sw_op *op)
 {
-    if (op->kind != SW_OP_UPDATE || op->attrs.update.n_states == 0) {
+    if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.rule.n_states == 0) {
         return false;
     }
-    for (int k = 1; k <= op->attrs.update.n_states; k++) {
+    for (int k = 1; k <= op->attrs.update.rule.n_states; k++) {
         if (home_of(p, op->in[k]) < 0) {
             return false;
         }
@@ -668,7 +670,7 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
     const int64_t n = sw_shape_elems(&p->g->values[op->in[1]].shape);
-    for (int k = 1 + op->attrs.update.n_states; k < op->n_in; k++) {
+    for (int k = 1 + op->attrs.update.rule.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
@@ -702,7 +704,7 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
 /* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as they are. */
 static bool reads_rows(const struct pass *p, const struct sw_op *op)
 {
-    const sw_value table = op->kind == SW_OP_EMBEDDING ? home_of(p, op->in[0]) : SW_NO_VALUE;
+    const sw_value table = sw_op_has(op, SW_TRAIT_LOOKUP) ? home_of(p, op->in[0]) : SW_NO_VALUE;
     return table >= 0 && table == op->in[0] && !is_still_here(p, op, table);
 }
 
@@ -758,8 +760,8 @@ static bool rewrite(struct pass *p, struct sw_op *op)
             return false;
         }
     }
-    sw_value written[SW_OP_MAX_OUT];
-    int64_t at[SW_OP_MAX_OUT];
+    sw_value written[SW_MAX_OUTPUTS];
+    int64_t at[SW_MAX_OUTPUTS];
     for (int k = 0; k < op->n_out; k++) {
         const sw_value out = op->out[k];
         written[k] = home_of(p, out);
@@ -813,11 +815,10 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
-        const bool is_plain = !op->removed && op->phase != SW_PHASE_UPDATE &&
-                              op->kind != SW_OP_ACCUMULATE && op->kind != SW_OP_REDUCE;
+        const bool is_plain =
+            !op->removed && op->phase != SW_PHASE_UPDATE && !sw_op_has(op, SW_TRAIT_SUM);
         p.n_before[i + 1] = p.n_before[i] + is_plain;
-        if (!op->removed && (op->kind == SW_OP_UPDATE || op->kind == SW_OP_LAMB_MOMENTS) &&
-            op->attrs.update.n_states > 0) {
+        if (!op->removed && sw_op_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
             p.update_of[sw_graph_root(g, op->in[0])] = i;
         }
     }

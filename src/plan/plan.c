@@ -443,7 +443,7 @@ static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
 {
     const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-    int32_t seen[SW_OP_MAX_IN + SW_OP_MAX_OUT];
+    int32_t seen[SW_MAX_INPUTS + SW_MAX_OUTPUTS];
     size_t sum = 0;
     int n = 0;
     for (int k = 0; k < op->n_in + op->n_out; k++) {
@@ -554,9 +554,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
             ? "a smaller zero_optimization.sub_group_size, "
             : "",
         largest_is_workspace(program) ? "fewer spillway.threads, " : "",
-        op->kind == SW_OP_LINEAR_CE || op->kind == SW_OP_LINEAR_CE_GRAD
-            ? "a smaller spillway.loss_chunk, "
-            : "",
+        sw_op_info(op->kind)->attrs == SW_ATTRS_LINEAR_CE ? "a smaller spillway.loss_chunk, " : "",
         plan->persistent_bytes > plan->tier_budget[tier] &&
                 (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"

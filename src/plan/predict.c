@@ -22,38 +22,6 @@ enum sw_queue sw_load_queue(enum sw_load kind)
                                         : SW_QUEUE_WRITE;
 }
 
-/* The factor whose dtype decides how a product is computed; SW_NO_VALUE = no product. */
-static sw_value factor_of(const struct sw_op *op)
-{
-    switch (op->kind) {
-    case SW_OP_MATMUL:
-    case SW_OP_ATTENTION:
-    case SW_OP_ATTENTION_GRAD:
-    case SW_OP_LINEAR_CE:
-        return op->in[0];
-    case SW_OP_LINEAR_CE_GRAD:
-        return op->in[1];
-    default:
-        return SW_NO_VALUE;
-    }
-}
-
-/* What an op that is no product reads and writes; of a table that it looks up, only the rows. */
-static double bytes_of(const struct sw_graph *g, const struct sw_op *op)
-{
-    double sum = 0;
-    for (int k = 0; k < op->n_out; k++) {
-        sum += op->out[k] >= 0 ? (double)sw_value_bytes(&g->values[op->out[k]]) : 0;
-    }
-    if (op->kind == SW_OP_EMBEDDING || op->kind == SW_OP_SELECT_ROWS) {
-        return 2 * sum;
-    }
-    for (int k = 0; k < op->n_in; k++) {
-        sum += (double)sw_value_bytes(&g->values[op->in[k]]);
-    }
-    return sum;
-}
-
 void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT])
 {
     const struct sw_program *program = &plan->programs[0];
@@ -64,17 +32,17 @@ void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOA
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_op *op = &g->ops[program->instrs[i].op];
         const double times = op->phase == SW_PHASE_UPDATE ? 1 : (double)rounds;
-        const sw_value factor = factor_of(op);
         if (sw_op_is_transfer(op->kind) || sw_op_is_collective(op->kind)) {
             continue;
         }
-        if (factor >= 0) {
+        if (sw_op_has(op, SW_TRAIT_PRODUCTS)) {
+            const sw_value factor = op->in[sw_op_info(op->kind)->factor];
             const enum sw_dtype dtype = g->values[factor].dtype;
             out[dtype == SW_BF16  ? SW_LOAD_PRODUCTS_BF16
                 : dtype == SW_F16 ? SW_LOAD_PRODUCTS_F16
                                   : SW_LOAD_PRODUCTS_F32] += times * (double)sw_op_flops(g, op);
         } else {
-            out[SW_LOAD_OTHER] += times * bytes_of(g, op);
+            out[SW_LOAD_OTHER] += times * sw_op_bytes(g, op);
         }
     }
     const struct sw_transfers moved = sw_plan_transfers(plan, rounds);

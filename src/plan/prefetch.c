@@ -29,7 +29,7 @@ int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int6
         *out_first = 0;
         return sw_shape_elems(&g->values[sw_graph_root(g, op->in[0])].shape);
     }
-    *out_first = op->attrs.n;
+    *out_first = op->attrs.transfer.first;
     return sw_shape_elems(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]].shape);
 }
 
@@ -88,7 +88,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
     instr->last_only =
         instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
-    p->finished = p->finished || op->kind == SW_OP_STATS_FINISH;
+    p->finished = p->finished || sw_op_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
     if (op->kind == SW_OP_LOAD) {
         const size_t bytes = sw_transfer_bytes(p->g, op);

@@ -7,7 +7,7 @@
 
 static bool has_effect(const struct sw_graph *g, const struct sw_op *op)
 {
-    if (op->kind == SW_OP_STATS_FINISH) {
+    if (sw_op_has(op, SW_TRAIT_SKIP)) {
         return true; /* writes the scalar table */
     }
     for (int k = 0; k < op->n_out; k++) {
@@ -17,7 +17,7 @@ static bool has_effect(const struct sw_graph *g, const struct sw_op *op)
         const struct sw_value_info *info = &g->values[op->out[k]];
         const enum sw_role role = g->values[sw_graph_root(g, op->out[k])].role;
         if (info->is_output ||
-            (op->kind != SW_OP_VIEW && (role == SW_ROLE_PARAM || role == SW_ROLE_STATE))) {
+            (!sw_op_has(op, SW_TRAIT_VIEW) && (role == SW_ROLE_PARAM || role == SW_ROLE_STATE))) {
             return true;
         }
     }
@@ -123,7 +123,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
      * gradient follows the first. */
     memset(after, 0xff, ((size_t)g->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < g->n_ops; i++) {
-        if ((g->ops[i].kind == SW_OP_ACCUMULATE || g->ops[i].kind == SW_OP_REDUCE) && live[i]) {
+        if (sw_op_has(&g->ops[i], SW_TRAIT_SUM) && live[i]) {
             const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
             const int32_t sum = g->values[g->ops[i].in[0]].producer;
             const bool loaded = sum >= 0 && g->ops[sum].kind == SW_OP_LOAD;
@@ -140,7 +140,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     }
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
         for (int32_t i = 0; i < g->n_ops; i++) {
-            if (!live[i] || g->ops[i].kind == SW_OP_VIEW ||
+            if (!live[i] || sw_op_has(&g->ops[i], SW_TRAIT_VIEW) ||
                 sw_op_segment(&g->ops[i]) != (enum sw_segment)segment) {
                 continue;
             }

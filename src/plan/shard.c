@@ -51,7 +51,7 @@ int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
 bool sw_param_has_view(const struct sw_graph *g, sw_value param)
 {
     for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].kind == SW_OP_VIEW && g->ops[i].in[0] == param) {
+        if (sw_op_has(&g->ops[i], SW_TRAIT_VIEW) && g->ops[i].in[0] == param) {
             return true;
         }
     }
@@ -98,7 +98,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reade
                        .n_out = 1,
                        .in = {param},
                        .scope = reader->scope};
-    for (int k = 0; k < SW_OP_MAX_OUT; k++) {
+    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = k == 0 ? whole : SW_NO_VALUE;
     }
     return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;

@@ -153,7 +153,7 @@ static sw_value param_of(const struct sw_graph *g, sw_value v)
 static bool is_sparse(const struct sw_graph *g, sw_value grad)
 {
     const int32_t producer = g->values[grad].producer;
-    return producer >= 0 && g->ops[producer].kind == SW_OP_DENSIFY;
+    return producer >= 0 && sw_op_has(&g->ops[producer], SW_TRAIT_DENSE);
 }
 
 /* Every rank sends a slice of the tensor to each other one. */

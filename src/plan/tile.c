@@ -2,7 +2,7 @@
 // Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3): a parameter that is too large to be here as
 // a whole is used by tiles, runs of its rows. An op on it becomes ops on its tiles, each a value inside the
 // parameter that is loaded before its op and gone behind it; its gradient leaves tile by tile, a stream for each, and
-// so does its update. Products of large parameters are computed in pieces whether there are tiles or not (attrs.piece),
+// so does its update. Products of large parameters are computed in pieces whether there are tiles or not (attrs.matmul.piece),
 // the loss in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
 //
 // Only what lies elsewhere is tiled. All programs of a plan have the same tiles.
@@ -51,21 +51,17 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* Rows of which a tile may be any multiple, as operand k of op asks for; 0 = it wants the whole parameter. */
-static int64_t rows_asked_for(const struct sw_op *op, int k)
+/* What becomes of an op whose input k is a parameter in tiles. */
+static struct sw_cut cut_of(const struct sw_graph *g, const struct sw_op *op, int k)
 {
-    switch (op->kind) {
-    case SW_OP_MATMUL:
-        return k == 1 ? op->attrs.piece : 0;
-    case SW_OP_EMBEDDING:
-        return k == 0;
-    case SW_OP_LINEAR_CE:
-        return k == 1 ? op->attrs.n : 0;
-    case SW_OP_LINEAR_CE_GRAD:
-        return k == 2 ? op->attrs.n : 0;
-    default:
-        return 0;
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    struct sw_cut cut = {.effect = SW_CUT_NONE};
+    if (info->cut && info->cut_input == k) {
+        struct sw_op_desc desc;
+        sw_graph_describe(g, op, &desc);
+        info->cut(&desc, &cut);
     }
+    return cut;
 }
 
 static int64_t rows_of_gradient(const struct sw_graph *g, sw_value grad)
@@ -75,16 +71,9 @@ static int64_t rows_of_gradient(const struct sw_graph *g, sw_value grad)
         return 0;
     }
     const struct sw_op *op = &g->ops[info->producer];
-    switch (op->kind) {
-    case SW_OP_MATMUL:
-        return op->attrs.ta && !op->attrs.tb ? op->attrs.piece : 0;
-    case SW_OP_LINEAR_CE_GRAD:
-        return op->out[1] == grad ? op->attrs.n : 0;
-    case SW_OP_EMBEDDING_GRAD:
-        return 1;
-    default:
-        return 0;
-    }
+    const struct sw_op_info *by = sw_op_info(op->kind);
+    return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad ? by->grad_unit(op)
+                                                                                : 0;
 }
 
 static bool is_large(const struct sw_value_info *info, const struct sw_plan_options *options)
@@ -113,7 +102,7 @@ static int64_t *find_rows(const struct sw_graph *g)
     for (int32_t i = 0; rows && i < g->n_ops; i++) {
         for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
             int64_t *of = &rows[g->ops[i].in[k]];
-            const int64_t asked = *of > 0 ? rows_asked_for(&g->ops[i], k) : 0;
+            const int64_t asked = *of > 0 ? cut_of(g, &g->ops[i], k).unit : 0;
             *of = asked > 0 ? common_multiple(*of, asked) : 0;
         }
     }
@@ -208,6 +197,13 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     return v;
 }
 
+static void name_tile(struct sw_op *op, const struct tiles *tiles, int64_t t)
+{
+    struct sw_tile_attrs *tile = sw_op_tile(op);
+    tile->first = first_row(tiles, t);
+    tile->continues = t > 0;
+}
+
 static bool add(struct pass *p, const struct sw_op *op)
 {
     return p->g->status >= 0 && sw_op_order_add(&p->order, op);
@@ -219,8 +215,7 @@ static bool emit_parts(struct pass *p, const struct sw_op *op, int k, const stru
     sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_op o = *op;
-        o.attrs.first = first_row(tiles, t);
-        o.attrs.continues = t > 0;
+        name_tile(&o, tiles, t);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         for (int i = 0; i < op->n_out; i++) {
             if (t > 0) {
@@ -235,43 +230,40 @@ static bool emit_parts(struct pass *p, const struct sw_op *op, int k, const stru
     return true;
 }
 
-/* Tiles go on with a sum; the last one does with it what the op does. n_own: inputs without the sum, of tiles
- * before the last one; sum: its shape. */
+/* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient of the parameter has
+ * its rows from each of them. */
 static bool emit_sums(struct pass *p, const struct sw_op *op, int k, const struct tiles *tiles,
-                      int n_own, struct sw_shape shape)
+                      const struct sw_cut *cut)
 {
     struct sw_graph *g = p->g;
-    const bool is_grad = op->kind == SW_OP_LINEAR_CE_GRAD;
+    const struct sw_op_info *info = sw_op_info(op->kind);
     const bool has_sum = op->out[0] >= 0;
+    const bool has_grad = info->grad_output > 0 && op->out[info->grad_output] >= 0;
     sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE;
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
         struct sw_op o = *op;
-        o.attrs.first = first_row(tiles, t);
-        o.attrs.continues = t > 0;
+        name_tile(&o, tiles, t);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         if (!last) {
-            o.attrs.partial = true;
-            o.attrs.has_bias = false;
-            o.attrs.act = SW_ACT_NONE;
-            o.n_in = n_own;
-            o.n_out = is_grad ? 2 : 1;
+            sw_op_make_partial(&o, cut);
         }
         if (t > 0 && has_sum) {
             o.in[o.n_in++] = sum;
         }
         if (!last && has_sum) {
             sum = sw_graph_new_value(g, SW_ROLE_TRANSIENT, g->dtype == SW_F64 ? SW_F64 : SW_F32,
-                                     shape);
+                                     cut->partial);
             if (sum >= 0 && root >= 0) {
                 g->values[sum].base = root;
             }
             root = root < 0 ? sum : root;
             o.out[0] = sum;
         }
-        if (is_grad && op->out[1] >= 0) {
-            o.out[1] = gradient(p, p->stream_of[g->values[op->out[1]].producer], tiles, t,
-                                n_rows(tiles, t));
+        if (has_grad) {
+            const sw_value whole = op->out[info->grad_output];
+            o.out[info->grad_output] =
+                gradient(p, p->stream_of[g->values[whole].producer], tiles, t, n_rows(tiles, t));
         }
         if (!add(p, &o)) {
             return false;
@@ -286,7 +278,7 @@ static bool emit_gradients(struct pass *p, const struct sw_op *op, int32_t strea
 {
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_op o = *op;
-        o.attrs.first = first_row(tiles, t);
+        sw_op_tile(&o)->first = first_row(tiles, t);
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
         if (!add(p, &o)) {
             return false;
@@ -309,7 +301,8 @@ static bool emit_selections(struct pass *p, const struct sw_op *op, int32_t stre
         const int64_t most = sw_min_i64(n, n_rows(tiles, t));
         struct sw_op o = *op;
         o.kind = SW_OP_SELECT_INDEX;
-        o.attrs = (struct sw_attrs){.first = first_row(tiles, t), .n = n_rows(tiles, t)};
+        o.attrs = (struct sw_attrs){
+            .select_index = {.first = first_row(tiles, t), .n = n_rows(tiles, t)}};
         o.in[0] = rows;
         o.in[1] = index;
         o.n_in = 2;
@@ -338,27 +331,18 @@ static bool rewrite(struct pass *p, int32_t i)
         if (!tiles) {
             continue;
         }
-        const int64_t n_tokens =
-            sw_shape_rows(&g->values[op.in[op.kind == SW_OP_LINEAR_CE_GRAD]].shape);
-        switch (op.kind) {
-        case SW_OP_MATMUL:
-            return op.attrs.tb ? emit_parts(p, &op, k, tiles)
-                               : emit_sums(p, &op, k, tiles, 2, SW_SHAPE(n_tokens, tiles->width));
-        case SW_OP_LINEAR_CE:
-            return emit_sums(p, &op, k, tiles, 3, SW_SHAPE(3, n_tokens));
-        case SW_OP_LINEAR_CE_GRAD:
-            return emit_sums(p, &op, k, tiles, 5, SW_SHAPE(n_tokens, tiles->width));
-        default:
-            return emit_parts(p, &op, k, tiles);
-        }
+        const struct sw_cut cut = cut_of(g, &op, k);
+        return cut.effect == SW_CUT_SUM ? emit_sums(p, &op, k, tiles, &cut)
+                                        : emit_parts(p, &op, k, tiles);
     }
     const int32_t stream = p->stream_of[i];
     if (stream < 0) {
         return add(p, &op);
     }
     const struct tiles *tiles = p->tiles_of[g->streams[stream].param];
-    return op.kind == SW_OP_MATMUL ? emit_gradients(p, &op, stream, tiles)
-                                   : emit_selections(p, &op, stream, tiles);
+    return sw_op_info(op.kind)->grad_cut == SW_GRAD_CUT_ROWS
+               ? emit_gradients(p, &op, stream, tiles)
+               : emit_selections(p, &op, stream, tiles);
 }
 
 /* ---- values ---- */

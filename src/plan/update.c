@@ -18,7 +18,7 @@
 /* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many ranks. */
 struct feed {
     sw_value param;
-    sw_value streams[SW_OP_MAX_IN];
+    sw_value streams[SW_MAX_INPUTS];
     enum sw_dtype wire; /* what its gradients travel as */
     int n;
     /* updates within backward */
@@ -163,7 +163,7 @@ static sw_value gather_sum(struct sw_graph *g, const struct sw_plan_options *opt
 static sw_value slice_of(struct sw_graph *g, const struct sw_plan_options *options, sw_value param)
 {
     const int64_t slice = slice_elems(g, options, param);
-    const struct sw_attrs attrs = {.view = SW_VIEW_SLICE, .n = slice * options->rank};
+    const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .start = slice * options->rank}};
     const int32_t op = sw_graph_add_op(g, SW_OP_VIEW, &param, 1, &attrs);
     const sw_value v = sw_graph_add_out(g, op, g->values[param].dtype, SW_SHAPE(slice));
     if (v >= 0) {
@@ -327,7 +327,7 @@ static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *opt
         g->values[owned].first = slice * options->rank;
     }
     const sw_value moved[2] = {owned, sum};
-    const struct sw_attrs attrs = {.n = 1};
+    const struct sw_attrs attrs = {.reduce = {.whole_step = true}};
     return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, moved, 2, &attrs), owned);
 }
 
@@ -343,9 +343,9 @@ static void accumulate(struct sw_graph *g, const struct sw_plan_options *options
     if (g->status < 0) {
         return;
     }
-    if (stream->micro == 0 && feed->n == SW_OP_MAX_IN) {
+    if (stream->micro == 0 && feed->n == SW_MAX_INPUTS) {
         sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", g->values[feed->param].name,
-                      SW_OP_MAX_IN);
+                      SW_MAX_INPUTS);
         return;
     }
     sw_value grad = stream->grad;
@@ -371,12 +371,12 @@ static void accumulate(struct sw_graph *g, const struct sw_plan_options *options
 static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *options, sw_value stats,
                           const struct feed *feed)
 {
-    sw_value in[SW_OP_MAX_IN];
+    sw_value in[SW_MAX_INPUTS];
     int n_in = 0;
     in[n_in++] = stats;
     for (int i = 0; i < feed->n; i++) {
         const sw_value index = g->values[feed->streams[i]].sparse_index;
-        if (n_in + 2 > SW_OP_MAX_IN) {
+        if (n_in + 2 > SW_MAX_INPUTS) {
             sw_graph_fail(g, SW_E_UNSUP, "%s is used too often", g->values[feed->param].name);
             return SW_NO_VALUE;
         }
@@ -385,7 +385,7 @@ static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *opti
             in[n_in++] = index;
         }
     }
-    const struct sw_attrs attrs = {.n = options->fp16};
+    const struct sw_attrs attrs = {.stats = {.overflow_skips = options->fp16}};
     return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs),
                                      stats);
 }
@@ -575,7 +575,8 @@ sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *optio
             stats = sw_graph_add_out_in_place(
                 g, sw_graph_add_op(g, SW_OP_STATS_MERGE, &stats, 1, NULL), stats);
         }
-        const struct sw_attrs attrs = {.alpha = options->clip, .n = options->fp16};
+        const struct sw_attrs attrs = {
+            .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
         sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
         for (int i = 0; i < n_feeds && g->status >= 0; i++) {
             if (!is_early(g, options, &feeds[i])) {

@@ -58,7 +58,7 @@ static sw_status check_states(const struct sw_graph *g)
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
         for (int k = 0; k < op->n_out; k++) {
-            if (!op->removed && op->kind != SW_OP_VIEW && op->out[k] >= 0 &&
+            if (!op->removed && !sw_op_has(op, SW_TRAIT_VIEW) && op->out[k] >= 0 &&
                 is_shared_storage(g, op->out[k])) {
                 return SW_FAIL(SW_E_UNSUP,
                                "spillway.schedule \"vertical\": %s in %s writes %s, which all "

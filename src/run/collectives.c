@@ -51,9 +51,9 @@ static void add(const struct sw_collective_call *call, const struct sw_comm_job 
         .workspace = call->workspace,
         .acc = call->in[0],
         .n = sw_shape_elems(&operand(call, 0)->shape),
-        /* attrs.n: sums of whole steps, of all ranks */
-        .fresh = round->first || call->op->attrs.n > 0,
-        .n_contributors = call->op->attrs.n > 0 ? 0 : round->n_active,
+        /* sums of whole steps are of all ranks */
+        .fresh = round->first || call->op->attrs.reduce.whole_step,
+        .n_contributors = call->op->attrs.reduce.whole_step ? 0 : round->n_active,
     };
     sw_comm_add_slices(&reduction, n_ranks);
 }

@@ -14,8 +14,8 @@
 
 struct step { /* one instruction, ready */
     struct sw_kernel *kernel;
-    void *in[SW_OP_MAX_IN];
-    void *out[SW_OP_MAX_OUT];
+    void *in[SW_MAX_INPUTS];
+    void *out[SW_MAX_OUTPUTS];
     void *workspace;
     int64_t ns;
 };
@@ -429,7 +429,7 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_progr
         .rows = in && op->n_in > 1,
         .here = in ? step->out[0] : step->in[1],
         .at = sw_program_address(program, op->in[0]) +
-              (size_t)op->attrs.n * sw_dtype_bytes(home->dtype) +
+              (size_t)op->attrs.transfer.first * sw_dtype_bytes(home->dtype) +
               slot * (size_t)(in ? ex->slot : 1 - ex->slot),
         .bytes = moved_bytes(program, op),
     };

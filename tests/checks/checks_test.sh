@@ -29,7 +29,7 @@ offence() {
     rm "$tree/$2"
 }
 
-mkdir -p "$tree/src/base/tests" "$tree/src/json" "$tree/src/store/uring" "$tree/src/cli" "$tree/src/config/tests" \
+mkdir -p "$tree/src/base/tests" "$tree/src/json" "$tree/src/store/uring" "$tree/src/cli" "$tree/src/config/tests" "$tree/src/plan" \
     "$tree/include/spillway" "$tree/examples" "$tree/tests"
 printf '# comment\nbase 0 -\njson 1 base # x\nconfig 2 json\nstore 2 base\ncli 9 public\n' > "$tree/LAYERS"
 header src/base/base.h '#include "spillway/x.h"'
@@ -44,6 +44,8 @@ const char *text = "free(x) // \" malloc(";
 int sw_free(int x); int reabort(int x); int f(void) { return ops->abort(1); }'
 expect pass layers 'a tree that obeys'
 expect pass sources 'a tree that obeys'
+source src/plan/fuse.c 'int f(int k) { return k == SW_OP_MATMUL; } // not SW_OP_USER'
+expect pass ops 'a tree that obeys'
 
 offence layers src/base/up.c '#include "json/json.h"'
 offence layers src/config/skip.c '#include "base/base.h"'
@@ -59,6 +61,9 @@ offence layers src/cli/main.c '#include "base/base.h"'
 offence layers examples/a.c '#include "base/base.h"'
 offence layers include/spillway/y.h '#include "base/base.h"'
 offence layers src/base/tests/a_test.c '#include "json/json.h"'
+offence ops src/plan/new.c 'int f(int k) { return k == SW_OP_MATMUL; }'
+offence ops src/plan/place.c 'int f(int k) { return k == SW_OP_LOAD || k == SW_OP_UPDATE; }'
+offence ops src/base/a.c 'int f(int k) { return k == SW_OP_LOAD; }'
 offence sources src/json/a.c 'int x = f(malloc(3));'
 offence sources src/json/a.c 'free(x);'
 offence sources src/json/a.c '/* a */ free (x);'
@@ -74,5 +79,6 @@ expect find sources 'no #pragma once'
 rm "$tree/src/json/a.h"
 expect pass layers 'the tree as it was'
 expect pass sources 'the tree as it was'
+expect pass ops 'the tree as it was'
 [ $failed -eq 0 ] && echo 'every offence was found'
 exit $failed

@@ -47,8 +47,8 @@ struct cpu_kernel {
 };
 
 /* Rows for one op kind, best first, NULL-terminated; the reference row is tried after them. */
-extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_OP_COUNT][4]; /* may be all NULL */
-extern const struct cpu_kernel sw_cpu_reference_rows[SW_OP_COUNT];
+extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4]; /* may be all NULL */
+extern const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS];
 
 /* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to the
  * kernel set; empty when nothing does. At most cap bytes with the NUL. */

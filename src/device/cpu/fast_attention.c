@@ -17,7 +17,7 @@ struct operands {
 static struct operands operands_of(const struct sw_op_desc *desc, void *const *in, void *const *out,
                                    int first)
 {
-    const struct sw_attrs *attrs = &desc->op->attrs;
+    const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
     const int n_qkv = attrs->packed ? 1 : 3;
     const struct sw_shape *q = &desc->in[first].shape;
     const struct sw_shape *k = &desc->in[first + (attrs->packed ? 0 : 1)].shape;
@@ -53,7 +53,7 @@ static void *element(const struct sw_view *view, void *data, int64_t b, int64_t 
 static void *place(const struct operands *o, const struct sw_view *views, void *const *data,
                    int which, int64_t b, int64_t head, int64_t *ld)
 {
-    const bool packed = o->desc->op->attrs.packed;
+    const bool packed = o->desc->op->attrs.attention.packed;
     const int64_t group = which == 0 ? 0 : o->heads + (which - 1) * o->kv_heads;
     const int i = packed ? 0 : which;
     *ld = views[i].strides[1];
@@ -72,11 +72,11 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
         .s = o->s,
         .d = o->d,
         .position = o->position,
-        .window = op->attrs.window,
-        .causal = op->attrs.causal,
-        .scale = (float)op->attrs.alpha,
+        .window = op->attrs.attention.window,
+        .causal = op->attrs.attention.causal,
+        .scale = (float)op->attrs.attention.scale,
         .mask = o->mask ? o->mask + b * o->s : NULL,
-        .p = op->attrs.p,
+        .p = op->attrs.attention.dropout,
         .first_element = (uint64_t)(h * o->t) * (uint64_t)o->s,
     };
     a.q = place(o, in, o->in + o->first, 0, b, h, &a.ld_q);
@@ -90,7 +90,7 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
 
 static bool takes(const struct sw_op_desc *desc, int first)
 {
-    const int n_qkv = desc->op->attrs.packed ? 1 : 3;
+    const int n_qkv = desc->op->attrs.attention.packed ? 1 : 3;
     for (int i = 0; i < n_qkv; i++) {
         if (!cpu_is_fast_float(desc->in[first + i].dtype) || desc->in[first + i].strides[2] != 1) {
             return false;

@@ -49,11 +49,19 @@ static void elementwise_run(const struct cpu_call *call)
                       .n = sw_shape_elems(&desc->in[0].shape),
                       .e = {.kind = desc->op->kind,
                             .dtype = desc->in[0].dtype,
-                            .act = desc->op->attrs.act,
-                            .alpha = desc->op->attrs.alpha,
                             .x = call->in[0],
                             .y = desc->op->n_in > 1 ? call->in[1] : NULL,
                             .out = call->out[0]}};
+    switch (sw_op_info(desc->op->kind)->attrs) {
+    case SW_ATTRS_ACT:
+        job.e.act = desc->op->attrs.act.act;
+        break;
+    case SW_ATTRS_SCALE:
+        job.e.alpha = desc->op->attrs.scale.factor;
+        break;
+    default:
+        break;
+    }
     job.e.period = sw_max_i64(1, sw_shape_elems(&desc->in[desc->op->n_in > 1].shape));
     sw_pool_run(call->pool, sw_ceil_div(job.n, RUN_ELEMS), elementwise_item, &job);
 }
@@ -101,7 +109,7 @@ static void dropout_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
     const struct cpu_call *call = job->call;
-    const double p = call->desc->op->attrs.p;
+    const double p = call->desc->op->attrs.dropout.p;
     const int64_t b = i_item / job->n_runs, first = i_item % job->n_runs * RUN_ELEMS;
     const enum sw_dtype dtype = call->desc->in[0].dtype;
     const size_t before = (size_t)(b * job->n) * sw_dtype_bytes(dtype);

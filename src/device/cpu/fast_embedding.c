@@ -22,7 +22,7 @@ static void lookup_query(const struct cpu_device *dev, const struct sw_op_desc *
 static void lookup_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct cpu_call *call = ctx;
-    const struct sw_attrs *attrs = &call->desc->op->attrs;
+    const struct sw_tile_attrs *tile = &call->desc->op->attrs.embedding.tile;
     const struct sw_view *table = &call->desc->in[0];
     const int64_t vocab = table->shape.dims[0], width = sw_shape_last(&table->shape);
     const int64_t n_tokens = sw_shape_elems(&call->desc->in[1].shape);
@@ -32,11 +32,11 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
     for (int64_t t = i_item * RUN_TOKENS; t < sw_min_i64(n_tokens, (i_item + 1) * RUN_TOKENS);
          t++) {
         char *to = (char *)call->out[0] + (size_t)t * row;
-        const int64_t id = ids[t] - attrs->first;
+        const int64_t id = ids[t] - tile->first;
         if (id >= 0 && id < vocab) {
             memcpy(to, (const char *)call->in[0] + (size_t)id * row, row);
         }
-        if (attrs->continues || (id >= 0 && id < vocab)) {
+        if (tile->continues || (id >= 0 && id < vocab)) {
             continue;
         }
         for (int64_t c = 0; c < width; c++) { /* a wrong id shows, and reads nothing */
@@ -140,7 +140,7 @@ static void grad_item(void *ctx, int64_t i_item, int i_worker)
 static void grad_run(const struct cpu_call *call)
 {
     const int64_t n_tokens = sw_shape_elems(&call->desc->in[1].shape);
-    const int64_t padding = call->desc->op->attrs.n;
+    const int64_t padding = call->desc->op->attrs.embedding.padding_id;
     const int32_t *ids = call->in[1];
     uint64_t *keys = call->workspace;
     int32_t *starts = (int32_t *)(keys + 2 * n_tokens);

@@ -28,7 +28,7 @@ static void moments_query(const struct cpu_device *dev, const struct sw_op_desc 
                           struct sw_kernel_info *out)
 {
     out->supported =
-        takes_param(desc) && sw_cpu_takes_streams(desc, 1 + desc->op->attrs.update.n_states);
+        takes_param(desc) && sw_cpu_takes_streams(desc, 1 + desc->op->attrs.update.rule.n_states);
     out->workspace_bytes = (size_t)NORM_PARTS * SW_LAMB_WORDS * sizeof(int64_t);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
@@ -80,7 +80,7 @@ static void moments_run(const struct cpu_call *call)
     struct job job = {.vector = call->prepared,
                       .update = sw_cpu_update_of(call),
                       .parts = call->workspace,
-                      .n_elems = call->desc->op->attrs.n};
+                      .n_elems = call->desc->op->attrs.update.n_elems};
     sw_cpu_streams_of(&job.streams, call, 1 + job.update.attrs->n_states, job.n_elems);
     sw_pool_run(call->pool, NORM_PARTS, moments_item, &job);
     sw_cpu_lamb_merge(call->out[2], job.parts, NORM_PARTS);
@@ -114,7 +114,7 @@ static void apply_run(const struct cpu_call *call)
 {
     struct job job = {.vector = call->prepared,
                       .update = sw_cpu_update_of(call),
-                      .n_elems = call->desc->op->attrs.n};
+                      .n_elems = call->desc->op->attrs.update.n_elems};
     const int i_norms = 1 + job.update.attrs->n_states;
     const double ratio = sw_cpu_lamb_ratio(job.update.attrs, call->in[i_norms]);
     job.update.step_size = (float)(sw_cpu_lamb_step(job.update.attrs, call->scalars) * ratio);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits.
 //
-// Forward: the product [rows, V] is cut into chunks of attrs.n vocabulary rows and those into blocks;
+// Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows and those into blocks;
 // of a block only each row's maximum and sum of exponentials stay, and the label's logit. A row's
 // pieces are joined in the order of the vocabulary afterwards (two-term online softmax).
 //
@@ -24,14 +24,14 @@ struct loss_shape {
 static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const enum sw_dtype dtype = desc->in[i_h].dtype;
-    return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype && desc->op->attrs.n > 0 &&
-           desc->in[i_h + 1].shape.dims[0] > 0;
+    return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
+           desc->op->attrs.linear_ce.chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0;
 }
 
 static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
 {
     const int64_t vocab = desc->in[i_h + 1].shape.dims[0];
-    const int64_t chunk = sw_min_i64(desc->op->attrs.n, vocab);
+    const int64_t chunk = sw_min_i64(desc->op->attrs.linear_ce.chunk, vocab);
     return (struct loss_shape){
         .dtype = desc->in[i_h].dtype,
         .rows = sw_shape_rows(&desc->in[i_h].shape),
@@ -39,9 +39,9 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .width = sw_shape_last(&desc->in[i_h].shape),
         .chunk = chunk,
         .n_chunks = sw_ceil_div(vocab, chunk),
-        .first = desc->op->attrs.first,
-        .continues = desc->op->attrs.continues,
-        .partial = desc->op->attrs.partial,
+        .first = desc->op->attrs.linear_ce.tile.first,
+        .continues = desc->op->attrs.linear_ce.tile.continues,
+        .partial = desc->op->attrs.linear_ce.tile.partial,
     };
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: output blocks are the items; bias, activation and rounding follow each block's product while
 // it is in cache. A plain f32 product is written in place.
-// Where a large parameter is cut into pieces (attrs.piece), each piece is a product of its own; a tile has some of them
+// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its own; a tile has some of them
 // and computes what the whole op would.
 #include <string.h>
 
@@ -34,7 +34,7 @@ static bool takes(const struct sw_op_desc *desc)
     return cpu_is_fast_float(a->dtype) && b->dtype == a->dtype && has_output(desc, 0) &&
            cpu_is_fast_float(desc->out[0].dtype) &&
            (!has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
-           (!desc->op->attrs.has_bias || cpu_is_fast_float(desc->in[2].dtype));
+           (!desc->op->attrs.matmul.has_bias || cpu_is_fast_float(desc->in[2].dtype));
 }
 
 static void close_grids(struct matmul *mm)
@@ -48,7 +48,7 @@ static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_des
                             bool prefer_dnnl, int64_t rows, const struct matmul *mm,
                             struct cpu_grid *out)
 {
-    const struct sw_attrs *attrs = &desc->op->attrs;
+    const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
     const int64_t a_rows = sw_shape_rows(&a->shape), a_cols = sw_shape_last(&a->shape);
     const int64_t b_rows = sw_shape_rows(&b->shape), b_cols = sw_shape_last(&b->shape);
@@ -73,7 +73,7 @@ static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_des
 static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
                       struct matmul *out)
 {
-    const struct sw_attrs *attrs = &desc->op->attrs;
+    const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     *out = (struct matmul){
         .vector = sw_cpu_vector_for(dev->isa),
         .form = attrs->piece == 0 ? IN_ONE
@@ -81,10 +81,10 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
                 : attrs->tb       ? BY_COLUMNS
                                   : BY_DEPTH,
         .n_pieces = 1,
-        .first = attrs->first,
+        .first = attrs->tile.first,
         .n = sw_shape_last(&desc->out[0].shape),
         .has_bias = attrs->has_bias,
-        .continues = attrs->continues,
+        .continues = attrs->tile.continues,
         .act = attrs->act,
         .out_dtype = desc->out[0].dtype,
         .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,

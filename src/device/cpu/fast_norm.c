@@ -49,7 +49,7 @@ static void norm_run(const struct cpu_call *call)
                            .rows = sw_shape_rows(&desc->in[0].shape),
                            .norm = {.dtype = desc->in[0].dtype,
                                     .width = sw_shape_last(&desc->in[0].shape),
-                                    .eps = (float)desc->op->attrs.eps,
+                                    .eps = (float)desc->op->attrs.norm.eps,
                                     .x = call->in[0],
                                     .added = added ? call->in[1] : NULL,
                                     .w = call->in[1 + added],

@@ -168,7 +168,7 @@ static void stats_query(const struct cpu_device *dev, const struct sw_op_desc *d
 /* One run, element by element: for runs at the end and where something is wrong. */
 static void stats_of_run(int64_t *stats, const struct cpu_call *call, const float *g, int64_t n)
 {
-    const bool fp16 = call->desc->op->attrs.n == 1;
+    const bool fp16 = call->desc->op->attrs.stats.overflow_skips;
     const float factor = (float)call->scalars[SW_SCALAR_OVERFLOW_FACTOR];
     double sum = 0;
     for (int64_t e = 0; e < n; e++) {
@@ -185,7 +185,7 @@ static void stats_of_run(int64_t *stats, const struct cpu_call *call, const floa
 static double certain_limit(const struct cpu_call *call)
 {
     const double factor = fabs((double)(float)call->scalars[SW_SCALAR_OVERFLOW_FACTOR]);
-    if (call->desc->op->attrs.n != 1 || factor == 0) {
+    if (!call->desc->op->attrs.stats.overflow_skips || factor == 0) {
         return 0x1.fffffep127;
     }
     const double limit = 0.99 * (double)largest_f16 / factor;
@@ -240,7 +240,7 @@ const struct cpu_kernel sw_cpu_grad_stats = {.name = "fast",
 static void update_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                          struct sw_kernel_info *out)
 {
-    const int n_states = desc->op->attrs.update.n_states;
+    const int n_states = desc->op->attrs.update.rule.n_states;
     out->supported =
         cpu_is_fast_float(desc->in[0].dtype) && sw_cpu_takes_streams(desc, 1 + n_states);
     out->path = sw_cpu_vector_for(dev->isa)->name;
@@ -248,7 +248,7 @@ static void update_query(const struct cpu_device *dev, const struct sw_op_desc *
 
 struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
 {
-    const struct sw_update_attrs *attrs = &call->desc->op->attrs.update;
+    const struct sw_update_attrs *attrs = &call->desc->op->attrs.update.rule;
     const double *s = call->scalars;
     const double lr = s[SW_SCALAR_LR], b1 = s[SW_SCALAR_BETA1], b2 = s[SW_SCALAR_BETA2];
     const double t = s[SW_SCALAR_STEP];
@@ -296,12 +296,12 @@ static void update_run(const struct cpu_call *call)
     struct job job = {.vector = call->prepared, .call = call, .update = sw_cpu_update_of(call)};
     const struct sw_op_desc *desc = call->desc;
     const int64_t n = sw_update_elems(desc);
-    sw_cpu_streams_of(&job.streams, call, 1 + desc->op->attrs.update.n_states, n);
+    sw_cpu_streams_of(&job.streams, call, 1 + desc->op->attrs.update.rule.n_states, n);
     if (sw_shape_elems(&desc->in[0].shape) > n) {
         job.update.param = (char *)job.update.param +
-                           (size_t)desc->op->attrs.n * sw_dtype_bytes(desc->in[0].dtype);
+                           (size_t)desc->op->attrs.update.first * sw_dtype_bytes(desc->in[0].dtype);
     }
-    for (int k = 0, i = 1 + desc->op->attrs.update.n_states; k < job.streams.n; k++, i++) {
+    for (int k = 0, i = 1 + desc->op->attrs.update.rule.n_states; k < job.streams.n; k++, i++) {
         job.streams.stream[k].first = sw_update_first(desc, i);
         i += job.streams.stream[k].index != NULL;
     }

@@ -14,7 +14,7 @@ struct cpu_grad_stream {
 };
 
 struct cpu_streams {
-    struct cpu_grad_stream stream[SW_OP_MAX_IN];
+    struct cpu_grad_stream stream[SW_MAX_INPUTS];
     int n;
     int64_t n_elems, row_elems;
 };

@@ -2,7 +2,7 @@
 // The fast rows, best first; an empty list leaves an op to its reference row.
 #include "device/cpu/fast.h"
 
-const struct cpu_kernel *const sw_cpu_fast_rows[SW_OP_COUNT][4] = {
+const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
     [SW_OP_SUM_ROWS] = {&sw_cpu_sum_rows},
     [SW_OP_ADD] = {&sw_cpu_elementwise},

@@ -15,9 +15,9 @@ struct ref_kernel {
     size_t (*workspace_bytes)(const struct sw_op_desc *desc, int threads);
 };
 
-extern const struct ref_kernel sw_cpu_ref_f32[SW_OP_COUNT];
-extern const struct ref_kernel sw_cpu_ref_f64[SW_OP_COUNT];
-extern const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT];
+extern const struct ref_kernel sw_cpu_ref_f32[SW_N_OP_KINDS];
+extern const struct ref_kernel sw_cpu_ref_f64[SW_N_OP_KINDS];
+extern const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS];
 
 /* An operand without its shape. */
 struct ref_tensor {

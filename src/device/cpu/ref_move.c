@@ -66,7 +66,7 @@ static void cast(const struct cpu_call *call)
 static void last_index(const struct cpu_call *call)
 {
     const int64_t batch = call->desc->in[0].shape.dims[0], tokens = call->desc->in[0].shape.dims[1];
-    const int64_t pad = call->desc->op->attrs.n;
+    const int64_t pad = call->desc->op->attrs.last_index.padding_id;
     const int32_t *ids = call->in[0];
     int32_t *out = call->out[0];
     for (int64_t b = 0; b < batch; b++) {
@@ -144,18 +144,18 @@ static void densify(const struct cpu_call *call)
 
 static void slice_grad(const struct cpu_call *call)
 {
-    const struct sw_attrs *attrs = &call->desc->op->attrs;
+    const int dim = call->desc->op->attrs.slice.dim;
     const struct sw_view *dx = &call->desc->out[0];
     const struct ref_tensor dy = ref_in(call, 0);
     int64_t outer = 1, inner = 1;
     for (int d = 0; d < dx->shape.rank; d++) {
-        *(d < attrs->dim ? &outer : &inner) *= d == attrs->dim ? 1 : dx->shape.dims[d];
+        *(d < dim ? &outer : &inner) *= d == dim ? 1 : dx->shape.dims[d];
     }
-    const int64_t run = call->desc->in[0].shape.dims[attrs->dim] * inner;
-    const int64_t whole = dx->shape.dims[attrs->dim] * inner;
+    const int64_t run = call->desc->in[0].shape.dims[dim] * inner;
+    const int64_t whole = dx->shape.dims[dim] * inner;
     memset(call->out[0], 0, view_bytes(dx));
     for (int64_t i = 0; i < outer; i++) {
-        const int64_t at = i * whole + attrs->n * inner;
+        const int64_t at = i * whole + call->desc->op->attrs.slice.start * inner;
         sw_convert(dx->dtype, (char *)call->out[0] + (size_t)at * sw_dtype_bytes(dx->dtype),
                    dy.dtype, (const char *)dy.data + (size_t)(i * run) * sw_dtype_bytes(dy.dtype),
                    run);
@@ -167,7 +167,8 @@ static void slice_grad(const struct cpu_call *call)
 static void select_index(const struct cpu_call *call)
 {
     const struct sw_view *rows = &call->desc->in[0];
-    const int64_t first = call->desc->op->attrs.first, n = call->desc->op->attrs.n;
+    const int64_t first = call->desc->op->attrs.select_index.first;
+    const int64_t n = call->desc->op->attrs.select_index.n;
     const int64_t most = call->desc->out[0].shape.dims[0];
     const size_t row = (size_t)sw_shape_last(&rows->shape) * sw_dtype_bytes(rows->dtype);
     const int32_t *index = call->in[1];
@@ -230,15 +231,15 @@ static void lamb_add_norms(const struct cpu_call *call)
  * is not finite has an infinite norm; it says so even where nothing is skipped. */
 static void stats_finish(const struct cpu_call *call)
 {
-    const struct sw_attrs *attrs = &call->desc->op->attrs;
+    const double clip = call->desc->op->attrs.stats.clip;
     const int64_t *stats = call->in[0];
     const bool overflow = stats[SW_EXACT_WORDS] > 0;
     const double norm =
         overflow ? INFINITY : sqrt(sw_exact_value(stats)) * call->scalars[SW_SCALAR_GRAD_FACTOR];
-    const double factor = attrs->alpha > 0 ? attrs->alpha / (norm + 1e-6) : 1;
+    const double factor = clip > 0 ? clip / (norm + 1e-6) : 1;
     call->scalars[SW_SCALAR_NORM] = norm;
     call->scalars[SW_SCALAR_CLIP] = factor < 1 ? factor : 1;
-    call->scalars[SW_SCALAR_SKIP] = attrs->n == 1 && overflow;
+    call->scalars[SW_SCALAR_SKIP] = call->desc->op->attrs.stats.overflow_skips && overflow;
 }
 
 /* ---- a user's own op ---- */
@@ -246,7 +247,7 @@ static void stats_finish(const struct cpu_call *call)
 static void user(const struct cpu_call *call)
 {
     const struct sw_op *op = call->desc->op;
-    struct sw_view in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT];
+    struct sw_view in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS];
     for (int i = 0; i < op->n_in; i++) {
         in[i] = call->desc->in[i];
         in[i].data = call->in[i];
@@ -258,7 +259,7 @@ static void user(const struct cpu_call *call)
     op->user->kernel(op->user, in, out);
 }
 
-const struct ref_kernel sw_cpu_ref_move[SW_OP_COUNT] = {
+const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = {contiguous, NULL},
     [SW_OP_CAST] = {cast, NULL},
     [SW_OP_LAST_INDEX] = {last_index, NULL},

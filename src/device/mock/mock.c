@@ -18,7 +18,7 @@ struct command {
     size_t bytes;
     int byte;
     struct sw_kernel *kernel;
-    void *in[SW_OP_MAX_IN], *out[SW_OP_MAX_OUT], *workspace;
+    void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS], *workspace;
     double *scalars;
     uint64_t wait_stream, wait_position; /* until that stream has done so many commands */
 };

@@ -156,7 +156,7 @@ static void check_case(struct devices *all, const struct op_case *c)
 
 static void check_kinds(struct devices *all)
 {
-    for (int kind = 0; kind < SW_OP_COUNT; kind++) {
+    for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
         for (size_t d = 0; op_cases[kind] && d < SW_LEN(dtypes); d++) {
             struct op_case c;
             for (int variant = 0; op_cases[kind](&c, dtypes[d], variant); variant++) {
@@ -176,7 +176,7 @@ static void test_kernels(void **state)
 static void test_every_kind_has_cases(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < SW_OP_COUNT; kind++) {
+    for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
         const bool no_kernel = kind == SW_OP_VIEW || sw_op_is_collective((enum sw_op_kind)kind) ||
                                sw_op_is_transfer((enum sw_op_kind)kind);
         assert_int_equal(op_cases[kind] == NULL, no_kernel);

@@ -141,7 +141,8 @@ static void test_kernels_take_device_addresses_only(void **state)
 {
     struct fixture *f = *state;
     struct sw_kernel *kernel;
-    struct sw_op op = {.kind = SW_OP_SCALE, .n_in = 1, .n_out = 1, .attrs = {.alpha = 2}};
+    struct sw_op op = {
+        .kind = SW_OP_SCALE, .n_in = 1, .n_out = 1, .attrs = {.scale = {.factor = 2}}};
     struct sw_op_desc desc = {.op = &op};
     desc.in[0] = (struct sw_view){NULL, SW_F32, SW_SHAPE(N), {1}};
     desc.out[0] = desc.in[0];

@@ -36,11 +36,11 @@ void case_init(struct op_case *c, enum sw_op_kind kind, const char *fmt, ...)
 
 void case_fini(struct op_case *c)
 {
-    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+    for (int i = 0; i < SW_MAX_INPUTS; i++) {
         sw_free(c->in[i].view.data);
         c->in[i].view.data = NULL;
     }
-    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+    for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
         sw_free(c->out[i].view.data);
         c->out[i].view.data = NULL;
     }
@@ -205,14 +205,14 @@ struct run {
     struct sw_device *dev;
     struct sw_stream_queue *on;
     struct sw_kernel *kernel;
-    struct place in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT], workspace, scalars;
+    struct place in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS], workspace, scalars;
 };
 
 static sw_status run_steps(struct run *r, const struct op_case *c, struct op_case *result)
 {
     struct sw_op_desc desc = {.op = &c->op};
     struct sw_kernel_info info;
-    void *in[SW_OP_MAX_IN] = {0}, *out[SW_OP_MAX_OUT] = {0};
+    void *in[SW_MAX_INPUTS] = {0}, *out[SW_MAX_OUTPUTS] = {0};
     for (int i = 0; i < c->op.n_in; i++) {
         desc.in[i] = c->in[i].view;
         desc.in[i].data = NULL;
@@ -257,17 +257,17 @@ sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_cas
 {
     struct run r = {.dev = dev};
     *result = *c;
-    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+    for (int i = 0; i < SW_MAX_INPUTS; i++) {
         result->in[i].view.data = NULL;
     }
     SW_TRY(dev->ops->stream_open(dev, &r.on));
     sw_status st = run_steps(&r, c, result);
-    struct place *all[SW_OP_MAX_IN + SW_OP_MAX_OUT + 2];
+    struct place *all[SW_MAX_INPUTS + SW_MAX_OUTPUTS + 2];
     int n = 0;
-    for (int i = 0; i < SW_OP_MAX_IN; i++) {
+    for (int i = 0; i < SW_MAX_INPUTS; i++) {
         all[n++] = &r.in[i];
     }
-    for (int i = 0; i < SW_OP_MAX_OUT; i++) {
+    for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
         all[n++] = &r.out[i];
     }
     all[n++] = &r.workspace;

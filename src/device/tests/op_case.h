@@ -15,7 +15,7 @@ struct case_tensor {
 struct op_case {
     char name[128];
     struct sw_op op;
-    struct case_tensor in[SW_OP_MAX_IN], out[SW_OP_MAX_OUT];
+    struct case_tensor in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS];
     double scalars[SW_SCALAR_COUNT];
     bool exact;      /* every kernel gives the same bits */
     double slack;    /* multiplies the tolerance; long sums have more rounding */

@@ -38,26 +38,26 @@ static bool matmul_in_pieces(struct op_case *c, enum sw_dtype dtype, int variant
     const bool sums = !ta && !tb;
     case_init(c, SW_OP_MATMUL, "matmul in pieces %d %s", variant, name_of(dtype));
     c->slack = 2;
-    c->op.attrs = (struct sw_attrs){.ta = ta,
-                                    .tb = tb,
-                                    .has_bias = bias,
-                                    .act = bias ? SW_ACT_GELU : SW_ACT_NONE,
-                                    .piece = 256,
-                                    .first = first,
-                                    .continues = first > 0 && !ta,
-                                    .partial = sums && first + n < ROWS};
+    c->op.attrs.matmul = (struct sw_matmul_attrs){
+        .ta = ta,
+        .tb = tb,
+        .has_bias = bias,
+        .act = bias ? SW_ACT_GELU : SW_ACT_NONE,
+        .piece = 256,
+        .tile = {first, first > 0 && !ta, sums && first + n < ROWS},
+    };
     case_in(c, dtype, sums || ta ? SW_SHAPE(M, ROWS) : SW_SHAPE(M, WIDTH), -1, 1);
     case_in(c, dtype, ta ? SW_SHAPE(M, WIDTH) : SW_SHAPE(n, WIDTH), -1, 1);
     if (bias) {
         case_in(c, dtype, SW_SHAPE(tb ? ROWS : WIDTH), -1, 1);
     }
-    if (c->op.attrs.continues) {
+    if (c->op.attrs.matmul.tile.continues) {
         case_in(c, sums ? stat_of(dtype) : dtype, SW_SHAPE(M, tb ? ROWS : WIDTH), -1, 1);
     }
-    if (c->op.attrs.continues && (tb || c->op.attrs.partial)) {
+    if (c->op.attrs.matmul.tile.continues && (tb || c->op.attrs.matmul.tile.partial)) {
         case_out_in_place(c, c->op.n_in - 1);
     } else {
-        case_out(c, c->op.attrs.partial ? stat_of(dtype) : dtype,
+        case_out(c, c->op.attrs.matmul.tile.partial ? stat_of(dtype) : dtype,
                  ta ? SW_SHAPE(n, WIDTH) : SW_SHAPE(M, tb ? ROWS : WIDTH));
     }
     return true;
@@ -94,10 +94,10 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
         rows[variant].out == SW_DTYPE_COUNT || dtype == SW_F64 ? dtype : rows[variant].out;
     case_init(c, SW_OP_MATMUL, "matmul %dx%dx%d %d%d act %d %s", (int)m, (int)k, (int)n,
               rows[variant].ta, rows[variant].tb, (int)rows[variant].act, name_of(dtype));
-    c->op.attrs.ta = rows[variant].ta;
-    c->op.attrs.tb = rows[variant].tb;
-    c->op.attrs.act = rows[variant].act;
-    c->op.attrs.has_bias = rows[variant].bias;
+    c->op.attrs.matmul.ta = rows[variant].ta;
+    c->op.attrs.matmul.tb = rows[variant].tb;
+    c->op.attrs.matmul.act = rows[variant].act;
+    c->op.attrs.matmul.has_bias = rows[variant].bias;
     c->slack = 1 + (double)k / 1000;
     case_in(c, dtype, rows[variant].ta ? SW_SHAPE(k, m) : SW_SHAPE(1, m, k), -1, 1);
     case_in(c, dtype, rows[variant].tb ? SW_SHAPE(n, k) : SW_SHAPE(k, n), -1, 1);
@@ -147,7 +147,7 @@ static bool scale(struct op_case *c, enum sw_dtype dtype, int variant)
     const struct sw_shape shape = variant ? SW_SHAPE(4099) : SW_SHAPE(1);
     case_init(c, SW_OP_SCALE, "scale %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.alpha = 0.3;
+    c->op.attrs.scale.factor = 0.3;
     case_in(c, dtype, shape, -4, 4);
     case_out(c, dtype, shape);
     return true;
@@ -172,7 +172,7 @@ static bool act_of(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype,
         return false;
     }
     case_init(c, kind, "act kind %d %d %s", (int)kind, variant, name_of(dtype));
-    c->op.attrs.act = (enum sw_act)variant;
+    c->op.attrs.act.act = (enum sw_act)variant;
     case_in(c, dtype, SW_SHAPE(3, 1367), -12, 12);
     if (kind == SW_OP_ACT_GRAD) {
         case_in(c, dtype, SW_SHAPE(3, 1367), -1, 1);
@@ -201,7 +201,7 @@ static bool dropout(struct op_case *c, enum sw_dtype dtype, int variant)
                                                  : SW_SHAPE(5, 1, 66);
     case_init(c, SW_OP_DROPOUT, "dropout %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.p = variant == 2 ? 0.5 : 0.1;
+    c->op.attrs.dropout.p = variant == 2 ? 0.5 : 0.1;
     case_in(c, dtype, shape, -1, 1);
     case_out(c, dtype, shape);
     return true;
@@ -218,7 +218,7 @@ static bool layer_norm(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     const int64_t *s = norm_shapes[variant / 2];
     case_init(c, SW_OP_LAYER_NORM, "layer_norm %d %s", variant, name_of(dtype));
-    c->op.attrs.eps = 1e-5;
+    c->op.attrs.norm.eps = 1e-5;
     case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
     case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
     case_in(c, dtype, SW_SHAPE(s[1]), -1, 1);
@@ -240,7 +240,7 @@ static bool add_layer_norm(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     const int64_t *s = norm_shapes[variant];
     case_init(c, SW_OP_ADD_LAYER_NORM, "add_layer_norm %d %s", variant, name_of(dtype));
-    c->op.attrs.eps = 1e-5;
+    c->op.attrs.norm.eps = 1e-5;
     case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
     case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 1);
     case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
@@ -259,7 +259,7 @@ static bool layer_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     const int64_t *s = norm_shapes[variant / 3];
     case_init(c, SW_OP_LAYER_NORM_GRAD, "layer_norm_grad %d %s", variant, name_of(dtype));
-    c->op.attrs.eps = 1e-5;
+    c->op.attrs.norm.eps = 1e-5;
     c->slack = 2;
     case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 1);
     case_in(c, dtype, SW_SHAPE(s[0], s[1]), -1, 3);
@@ -317,15 +317,15 @@ static void attention_mask(struct op_case *c, const struct attention_row *r)
 
 static void attention_inputs(struct op_case *c, enum sw_dtype dtype, const struct attention_row *r)
 {
-    c->op.attrs.heads = r->h;
-    c->op.attrs.kv_heads = r->kv;
-    c->op.attrs.packed = r->packed;
-    c->op.attrs.causal = r->causal;
-    c->op.attrs.has_mask = r->mask;
-    c->op.attrs.has_position = r->position >= 0;
-    c->op.attrs.window = r->window;
-    c->op.attrs.p = r->p;
-    c->op.attrs.alpha = 1 / sqrt((double)r->d);
+    c->op.attrs.attention.heads = r->h;
+    c->op.attrs.attention.kv_heads = r->kv;
+    c->op.attrs.attention.packed = r->packed;
+    c->op.attrs.attention.causal = r->causal;
+    c->op.attrs.attention.has_mask = r->mask;
+    c->op.attrs.attention.has_position = r->position >= 0;
+    c->op.attrs.attention.window = r->window;
+    c->op.attrs.attention.dropout = r->p;
+    c->op.attrs.attention.scale = 1 / sqrt((double)r->d);
     c->slack = 2;
     if (r->packed) {
         const int64_t width = (r->h + 2 * r->kv) * r->d;
@@ -436,10 +436,10 @@ enum { TILE_ROWS_OF_LABELS = 37, TILE_VOCAB = 1031, TILE_CHUNK = 100, TILE_WIDTH
 /* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first goes to a sum, the last one finishes it. */
 static int64_t loss_tile(struct op_case *c, int i_tile)
 {
-    c->op.attrs.n = TILE_CHUNK;
-    c->op.attrs.first = 300 * i_tile;
-    c->op.attrs.continues = i_tile > 0;
-    c->op.attrs.partial = i_tile < 2;
+    c->op.attrs.linear_ce.chunk = TILE_CHUNK;
+    c->op.attrs.linear_ce.tile.first = 300 * i_tile;
+    c->op.attrs.linear_ce.tile.continues = i_tile > 0;
+    c->op.attrs.linear_ce.tile.partial = i_tile < 2;
     return i_tile < 2 ? 300 : TILE_VOCAB - 600;
 }
 
@@ -475,7 +475,7 @@ static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     const int64_t *s = loss_shapes[variant % n], width = 9 + 30 * variant;
     case_init(c, SW_OP_LINEAR_CE, "linear_ce %d %s", variant, name_of(dtype));
-    c->op.attrs.n = sw_min_i64(s[1], 300);
+    c->op.attrs.linear_ce.chunk = sw_min_i64(s[1], 300);
     c->slack = 2;
     case_in(c, dtype, SW_SHAPE(1, s[0], width), -1, 1);
     case_in(c, dtype, SW_SHAPE(s[1], width), -0.5, 0.5);
@@ -517,7 +517,7 @@ static bool linear_ce_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     const int64_t *s = loss_shapes[variant < n ? variant : n - 1], width = 9 + 30 * variant;
     case_init(c, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad %d %s", variant, name_of(dtype));
-    c->op.attrs.n = sw_min_i64(s[1], 300);
+    c->op.attrs.linear_ce.chunk = sw_min_i64(s[1], 300);
     c->slack = 4;
     case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
     case_in(c, dtype, SW_SHAPE(1, s[0], width), -1, 1);
@@ -561,7 +561,7 @@ static bool loss_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     loss_mean(c, dtype, variant % 2);
     c->op.kind = SW_OP_LOSS_MEAN_GRAD;
-    c->op.attrs.alpha = variant == 2 ? 1.0 / 7 : 0;
+    c->op.attrs.loss_mean.weight = variant == 2 ? 1.0 / 7 : 0;
     return true;
 }
 
@@ -583,8 +583,9 @@ static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
     const int64_t width = variant ? 257 : 3;
     case_init(c, SW_OP_EMBEDDING, "embedding %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.first = variant == 3 ? 7 : 0; /* the last two: tiles of a larger table */
-    c->op.attrs.continues = variant == 3;
+    c->op.attrs.embedding.tile.first =
+        variant == 3 ? 7 : 0; /* the last two: tiles of a larger table */
+    c->op.attrs.embedding.tile.continues = variant == 3;
     case_in(c, dtype, SW_SHAPE(19, width), -1, 1);
     case_in_ints(c, SW_SHAPE(3, 11), 0, variant < 2 ? 19 : 30);
     if (variant == 3) {
@@ -604,7 +605,7 @@ static bool embedding_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     const int64_t tokens = variant == 3 ? 1 : 67, width = variant ? 33 : 5;
     case_init(c, SW_OP_EMBEDDING_GRAD, "embedding_grad %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.n = variant == 2 ? 4 : -1;
+    c->op.attrs.embedding.padding_id = variant == 2 ? 4 : -1;
     case_in(c, dtype, SW_SHAPE(1, tokens, width), -1, 1);
     case_in_ints(c, SW_SHAPE(1, tokens), 0, variant == 1 ? 1000 : 9);
     case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(tokens, width));
@@ -630,7 +631,7 @@ static bool last_index(struct op_case *c, enum sw_dtype dtype, int variant)
     (void)dtype;
     case_init(c, SW_OP_LAST_INDEX, "last_index %d", variant);
     c->exact = true;
-    c->op.attrs.n = variant ? 1 : -1;
+    c->op.attrs.last_index.padding_id = variant ? 1 : -1;
     case_in_ints(c, SW_SHAPE(20, 3), 0, 2);
     case_out(c, SW_I32, SW_SHAPE(20));
     return variant < 2;
@@ -665,8 +666,8 @@ static bool slice_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     dy.dims[variant] = 3;
     case_init(c, SW_OP_SLICE_GRAD, "slice_grad %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.dim = variant;
-    c->op.attrs.n = 1;
+    c->op.attrs.slice.dim = variant;
+    c->op.attrs.slice.start = 1;
     case_in(c, dtype, dy, -1, 1);
     case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(4, 5, 6));
     return true;
@@ -731,8 +732,8 @@ static bool select_index(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     case_init(c, SW_OP_SELECT_INDEX, "select_index %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.first = ranges[variant][0];
-    c->op.attrs.n = ranges[variant][1];
+    c->op.attrs.select_index.first = ranges[variant][0];
+    c->op.attrs.select_index.n = ranges[variant][1];
     sparse_stream(c, dtype, sparse_rows);
     case_out(c, dtype, SW_SHAPE(sw_min_i64(6, ranges[variant][1]), PARAM_WIDTH));
     case_out(c, SW_I32, SW_SHAPE(sw_min_i64(6, ranges[variant][1])));
@@ -785,7 +786,7 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
         }
     }
     if (variant == 4 || variant == 5) { /* does not fit f16: counted where the op asks */
-        c->op.attrs.n = variant == 4;
+        c->op.attrs.stats.overflow_skips = variant == 4;
         c->scalars[SW_SCALAR_OVERFLOW_FACTOR] = 65504 / 0.9;
     }
     case_out_in_place(c, 0);
@@ -800,8 +801,8 @@ static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     case_init(c, SW_OP_STATS_FINISH, "stats_finish %d", variant);
     c->exact = true;
-    c->op.attrs.alpha = variant == 1 ? 0.5 : variant == 2 ? 100 : 0;
-    c->op.attrs.n = variant == 3;
+    c->op.attrs.stats.clip = variant == 1 ? 0.5 : variant == 2 ? 100 : 0;
+    c->op.attrs.stats.overflow_skips = variant == 3;
     const int i = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
     int64_t *stats = c->in[i].view.data;
     sw_exact_add(stats, 49);
@@ -827,7 +828,7 @@ static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_s
     for (int i = 0; i < moments; i++) {
         case_in(c, stat_of(dtype), shape, i == 0 ? -1 : 0, 1);
     }
-    c->op.attrs.update.n_states = c->op.n_in - 1;
+    c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
 
 static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -898,14 +899,14 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     const enum sw_dtype stat = stat_of(dtype);
     case_init(c, SW_OP_UPDATE, "update %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.update = rows[variant].attrs;
+    c->op.attrs.update.rule = rows[variant].attrs;
     c->op.unless_skipped = true;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
     c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
-    c->op.attrs.n = in_piece ? pieces[i_piece].first : 0;
+    c->op.attrs.update.first = in_piece ? pieces[i_piece].first : 0;
     param_and_states(c, dtype, shape, in_piece ? SW_SHAPE(pieces[i_piece].n) : shape,
                      rows[variant].moments);
-    for (int i = 0; i <= c->op.attrs.update.n_states; i++) {
+    for (int i = 0; i <= c->op.attrs.update.rule.n_states; i++) {
         case_out_in_place(c, i);
     }
     if (rows[variant].streams == 0 || rows[variant].streams == 2) {
@@ -945,8 +946,9 @@ static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
               variant, name_of(dtype));
     c->exact = true;
     c->op.unless_skipped = true;
-    c->op.attrs.update = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
-    c->op.attrs.n = sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
+    c->op.attrs.update.rule = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
+    c->op.attrs.update.n_elems =
+        sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
     c->scalars[SW_SCALAR_SKIP] = variant == LAMB_SKIPPED;
     param_and_states(c, dtype, shape, shape, 2);
 }
@@ -957,7 +959,7 @@ static bool lamb_moments(struct op_case *c, enum sw_dtype dtype, int variant)
         return false;
     }
     lamb_init(c, SW_OP_LAMB_MOMENTS, dtype, variant);
-    const int n_states = c->op.attrs.update.n_states;
+    const int n_states = c->op.attrs.update.rule.n_states;
     case_out_in_place(c, n_states - 1);
     case_out_in_place(c, n_states);
     case_out(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
@@ -979,7 +981,7 @@ static bool lamb_apply(struct op_case *c, enum sw_dtype dtype, int variant)
         return false;
     }
     lamb_init(c, SW_OP_LAMB_APPLY, dtype, variant);
-    const int n_states = c->op.attrs.update.n_states;
+    const int n_states = c->op.attrs.update.rule.n_states;
     int64_t *norms = c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS))].view.data;
     sw_exact_add(norms, 7);
     sw_exact_add(norms + SW_STATS_WORDS, 3);
@@ -1033,7 +1035,7 @@ static bool user(struct op_case *c, enum sw_dtype dtype, int variant)
     return variant == 0;
 }
 
-const case_build_fn op_cases[SW_OP_COUNT] = {
+const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = contiguous,
     [SW_OP_CAST] = cast,
     [SW_OP_EMBEDDING] = embedding,

@@ -8,4 +8,4 @@
 typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int variant);
 
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
-extern const case_build_fn op_cases[SW_OP_COUNT];
+extern const case_build_fn op_cases[SW_N_OP_KINDS];

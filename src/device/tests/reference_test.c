@@ -68,10 +68,10 @@ static void test_matmul_is_its_definition(void **state)
         const int64_t m = 7, k = 13, n = 5;
         for (int64_t i = 0; i < m; i++) {
             for (int64_t j = 0; j < n; j++) {
-                double sum = c.op.attrs.has_bias ? at(&c.in[2], j) : 0;
+                double sum = c.op.attrs.matmul.has_bias ? at(&c.in[2], j) : 0;
                 for (int64_t q = 0; q < k; q++) {
-                    sum += at(&c.in[0], c.op.attrs.ta ? q * m + i : i * k + q) *
-                           at(&c.in[1], c.op.attrs.tb ? j * k + q : q * n + j);
+                    sum += at(&c.in[0], c.op.attrs.matmul.ta ? q * m + i : i * k + q) *
+                           at(&c.in[1], c.op.attrs.matmul.tb ? j * k + q : q * n + j);
                 }
                 near(c.name, at(&r.out[0], i * n + j), sum, 1e-13);
             }
@@ -136,11 +136,11 @@ static void test_act_gradients(void **state)
     for (int act = SW_ACT_GELU; act <= SW_ACT_QUICK_GELU; act++) {
         struct op_case c, g, r;
         case_init(&c, SW_OP_ACT, "act %d", act);
-        c.op.attrs.act = (enum sw_act)act;
+        c.op.attrs.act.act = (enum sw_act)act;
         case_in(&c, SW_F64, SW_SHAPE(11), -3, 3);
         case_out(&c, SW_F64, SW_SHAPE(11));
         case_init(&g, SW_OP_ACT_GRAD, "act grad %d", act);
-        g.op.attrs.act = (enum sw_act)act;
+        g.op.attrs.act.act = (enum sw_act)act;
         in_from_input(&g, &c.in[0]);
         case_in(&g, SW_F64, SW_SHAPE(11), -1, 1);
         case_out(&g, SW_F64, SW_SHAPE(11));
@@ -198,7 +198,7 @@ static void test_attention_gradient(void **state)
         for (int i = 0; i < c.op.n_in; i++) {
             in_from_input(&g, &c.in[i]);
         }
-        const int n_grads = attrs.packed ? 1 : 3;
+        const int n_grads = attrs.attention.packed ? 1 : 3;
         for (int i = 0; i < n_grads; i++) {
             case_out(&g, SW_F64, c.in[i].view.shape);
         }
@@ -219,9 +219,9 @@ static void test_a_query_without_keys_gives_zero(void **state)
 {
     struct op_case c, r;
     assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F32, 4)); /* left padding b + 1 long, causal */
-    c.op.attrs.p = 0;
+    c.op.attrs.attention.dropout = 0;
     run(*state, &c, &r);
-    const int64_t heads = c.op.attrs.heads, tokens = c.in[0].view.shape.dims[1];
+    const int64_t heads = c.op.attrs.attention.heads, tokens = c.in[0].view.shape.dims[1];
     const int64_t width = c.out[0].view.shape.dims[2];
     for (int64_t i = 0; i < 3; i++) { /* of sample 1: two queries see nothing */
         for (int64_t e = 0; e < width; e++) {
@@ -264,7 +264,7 @@ static void test_linear_ce_is_product_and_loss(void **state)
     assert_true(op_cases[SW_OP_LINEAR_CE](&c, SW_F64, 2));
     run(*state, &c, &f);
     case_init(&product, SW_OP_MATMUL, "logits");
-    product.op.attrs.tb = true;
+    product.op.attrs.matmul.tb = true;
     in_from_input(&product, &c.in[0]);
     in_from_input(&product, &c.in[1]);
     const int64_t rows = n_elems(&c.in[2]), vocab = c.in[1].view.shape.dims[0];
@@ -294,7 +294,7 @@ static void test_linear_ce_gradient(void **state)
     assert_true(op_cases[SW_OP_LINEAR_CE](&c, SW_F64, 0));
     run(*state, &c, &f);
     case_init(&g, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad");
-    g.op.attrs.n = 2;
+    g.op.attrs.linear_ce.chunk = 2;
     const int dsum = case_in(&g, SW_F64, SW_SHAPE(1), 0.5, 1);
     for (int i = 0; i < 3; i++) {
         in_from_input(&g, &c.in[i]);
@@ -319,7 +319,7 @@ static void test_dropout_names_global_samples(void **state)
     struct op_case whole, all, part, r;
     const int64_t width = 37;
     case_init(&whole, SW_OP_DROPOUT, "dropout");
-    whole.op.attrs.p = 0.3;
+    whole.op.attrs.dropout.p = 0.3;
     whole.scalars[SW_SCALAR_MICRO] = 1;
     case_in(&whole, SW_F32, SW_SHAPE(4, width), 1, 2);
     case_out(&whole, SW_F32, SW_SHAPE(4, width));
@@ -333,7 +333,7 @@ static void test_dropout_names_global_samples(void **state)
     assert_in_range(kept, 80, 130); /* 104 expected of 148 */
     for (int half = 0; half < 2; half++) {
         case_init(&part, SW_OP_DROPOUT, "dropout");
-        part.op.attrs.p = 0.3;
+        part.op.attrs.dropout.p = 0.3;
         part.scalars[SW_SCALAR_MICRO] = 2 + half;
         case_in(&part, SW_F32, SW_SHAPE(2, width), 1, 2);
         const size_t bytes = part.in[0].bytes;
@@ -505,11 +505,12 @@ static void test_lamb_norms(void **state)
 {
     struct op_case c;
     for (int variant = 0; op_cases[SW_OP_LAMB_MOMENTS](&c, SW_F64, variant); variant++) {
-        const struct sw_update_attrs *a = &c.op.attrs.update;
+        const struct sw_update_attrs *a = &c.op.attrs.update.rule;
         struct op_case r;
         double of_w = 0, of_u = 0;
         run(*state, &c, &r);
-        for (int64_t e = 0; c.op.n_in == 4 && e < c.op.attrs.n; e++) { /* one dense stream */
+        for (int64_t e = 0; c.op.n_in == 4 && e < c.op.attrs.update.n_elems;
+             e++) { /* one dense stream */
             const double w = at(&c.in[0], e), g = at(&c.in[3], e) * 0.3 * 0.7;
             const double m = 0.9 * at(&c.in[1], e) + 0.1 * g;
             const double v = 0.99 * at(&c.in[2], e) + 0.01 * g * g;
@@ -538,7 +539,7 @@ static void check_ratio(struct sw_device *dev, double w2, double u2, double min,
 {
     struct op_case c, r;
     assert_true(op_cases[SW_OP_LAMB_APPLY](&c, SW_F64, 1));
-    struct sw_update_attrs *a = &c.op.attrs.update;
+    struct sw_update_attrs *a = &c.op.attrs.update.rule;
     int64_t *norms = c.in[3].view.data;
     memset(norms, 0, SW_LAMB_WORDS * sizeof *norms);
     sw_exact_add(norms, w2);
@@ -598,7 +599,7 @@ static void test_lamb_norms_of_shards(void **state)
         const int64_t n_here = sw_min_i64(SLICE, n - first);
         case_init(&part, SW_OP_LAMB_MOMENTS, "lamb_moments of a slice");
         part.op.attrs = whole.op.attrs;
-        part.op.attrs.n = n_here;
+        part.op.attrs.update.n_elems = n_here;
         for (int i = 0; i < 4; i++) {
             const int k = case_in_zero(&part, SW_F32, SW_SHAPE(SLICE));
             memcpy(part.in[k].view.data, (const float *)whole.in[i].view.data + first,

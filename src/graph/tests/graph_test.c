@@ -100,7 +100,7 @@ static void transposes_fold_into_products(void **state)
     const sw_value c =
         sw_matmul(g, sw_transpose(g, a, 0, 1), false, sw_transpose(g, b, 0, 1), false);
     const struct sw_op *op = &g->ops[g->values[c].producer];
-    assert_true(op->attrs.ta && op->attrs.tb);
+    assert_true(op->attrs.matmul.ta && op->attrs.matmul.tb);
     assert_int_equal(op->in[0], a);
     assert_int_equal(op->in[1], b);
     for (int32_t i = 0; i < g->n_ops; i++) {

@@ -310,9 +310,9 @@ static void damage_to_moves_is_found(void **state)
     struct sw_op *loads = &g->ops[program->instrs[load].op];
     const sw_value copy = loads->out[0];
 
-    loads->attrs.n = SW_PLAN_ALIGN;
+    loads->attrs.transfer.first = SW_PLAN_ALIGN;
     assert_found(plan, "does not move all of it");
-    loads->attrs.n = 0;
+    loads->attrs.transfer.first = 0;
     loads->unless_skipped = true; /* of a step that clips nothing it is predicated already */
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
 

@@ -109,7 +109,8 @@ static void fusing_joins_bias_and_activation(void **state)
     int joined = 0;
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         const struct sw_op *op = &plan->programs[0].graph->ops[plan->programs[0].instrs[i].op];
-        joined += op->kind == SW_OP_MATMUL && op->attrs.has_bias && op->attrs.act == SW_ACT_GELU;
+        joined += op->kind == SW_OP_MATMUL && op->attrs.matmul.has_bias &&
+                  op->attrs.matmul.act == SW_ACT_GELU;
     }
     assert_int_equal(joined, 2);
     sw_plan_close(plan);

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row for each kind of op: what it is called, what it makes of which operands, what it costs, how it may be cut.
+#include <string.h>
+
+#include "graph/private.h"
+
+/* ---- aliasing ---- */
+
+static int in_first(const struct sw_op *op, int k)
+{
+    (void)op;
+    return k == 0 ? 0 : -1;
+}
+
+static int in_same(const struct sw_op *op, int k)
+{
+    (void)op;
+    return k;
+}
+
+/* The moments are the last two states. */
+static int in_moments(const struct sw_op *op, int k)
+{
+    return k < 2 ? op->attrs.update.rule.n_states - 1 + k : -1;
+}
+
+/* The parameter, its master, and behind states and norms the ratio. */
+static int in_applied(const struct sw_op *op, int k)
+{
+    return k == op->n_out - 1 ? op->attrs.update.rule.n_states + 2 : k;
+}
+
+/* ---- shapes ---- */
+
+static void set(struct sw_view *view, enum sw_dtype dtype, struct sw_shape shape)
+{
+    view->dtype = dtype;
+    view->shape = shape;
+}
+
+static void like(struct sw_view *view, const struct sw_view *other)
+{
+    set(view, other->dtype, other->shape);
+}
+
+static struct sw_shape with_last(const struct sw_shape *shape, int64_t last)
+{
+    struct sw_shape out = *shape;
+    out.dims[out.rank - 1] = last;
+    return out;
+}
+
+static struct sw_shape without_last(const struct sw_shape *shape)
+{
+    struct sw_shape out = *shape;
+    out.rank -= 1;
+    return out;
+}
+
+static void shapes_like_first(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+}
+
+static void shapes_embedding(const struct sw_op_desc *d, struct sw_view *out)
+{
+    struct sw_shape shape = d->in[1].shape;
+    shape.dims[shape.rank++] = sw_shape_last(&d->in[0].shape);
+    set(&out[0], d->in[0].dtype, shape);
+}
+
+static void shapes_embedding_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const int64_t n = sw_shape_elems(&d->in[1].shape);
+    set(&out[0], d->in[0].dtype, SW_SHAPE(n, sw_shape_last(&d->in[0].shape)));
+    set(&out[1], SW_I32, SW_SHAPE(n));
+}
+
+static void shapes_matmul(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_matmul_attrs *attrs = &d->op->attrs.matmul;
+    const struct sw_shape *a = &d->in[0].shape, *b = &d->in[1].shape;
+    const int64_t n = attrs->tb ? sw_shape_rows(b) : sw_shape_last(b);
+    set(&out[0], d->in[0].dtype, attrs->ta ? SW_SHAPE(sw_shape_last(a), n) : with_last(a, n));
+    like(&out[1], &out[0]); /* before the activation, where somebody asks for it */
+}
+
+/* y, and two numbers a row. */
+static void set_norm(const struct sw_view *x, struct sw_view *out)
+{
+    like(&out[0], x);
+    set(&out[1], sw_stat_dtype(x->dtype), without_last(&x->shape));
+    like(&out[2], &out[1]);
+}
+
+static void shapes_layer_norm(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set_norm(&d->in[0], out);
+}
+
+static void shapes_add_layer_norm(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+    set_norm(&d->in[0], &out[1]);
+}
+
+static void shapes_layer_norm_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[1]);
+    like(&out[1], &d->in[2]);
+    like(&out[2], &d->in[2]);
+}
+
+/* Width of a head: of q, or of a row that holds q, k and v. */
+static int64_t head_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q)
+{
+    return q->dims[2] / (attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
+}
+
+static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
+    const struct sw_shape *q = &d->in[0].shape;
+    set(&out[0], d->in[0].dtype, with_last(q, attrs->heads * head_width(attrs, q)));
+    set(&out[1], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(q->dims[0], attrs->heads, q->dims[1]));
+}
+
+static void shapes_attention_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    for (int k = 0; k < (d->op->attrs.attention.packed ? 1 : 3); k++) {
+        like(&out[k], &d->in[3 + k]);
+    }
+}
+
+static void shapes_last_index(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], SW_I32, SW_SHAPE(d->in[0].shape.dims[0]));
+}
+
+static void shapes_select_rows(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], d->in[0].dtype, SW_SHAPE(x->dims[0], x->dims[2]));
+}
+
+static void shapes_second_like_first(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[1]);
+}
+
+/* Sum and count of the targets, and a number for each row of logits. */
+static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const enum sw_dtype dtype = sw_stat_dtype(d->in[0].dtype);
+    set(&out[0], dtype, SW_SHAPE(1));
+    set(&out[1], dtype, SW_SHAPE(1));
+    set(&out[2], dtype, SW_SHAPE(sw_shape_rows(&d->in[0].shape)));
+}
+
+static void shapes_linear_ce_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[1]);
+    like(&out[1], &d->in[2]);
+}
+
+static void shapes_select_index(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *rows = &d->in[0].shape;
+    const int64_t n = sw_min_i64(rows->dims[0], d->op->attrs.select_index.n);
+    set(&out[0], d->in[0].dtype, SW_SHAPE(n, rows->dims[1]));
+    set(&out[1], SW_I32, SW_SHAPE(n));
+}
+
+static void shapes_moments(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const int n_states = d->op->attrs.update.rule.n_states;
+    like(&out[0], &d->in[n_states - 1]);
+    like(&out[1], &d->in[n_states]);
+    set(&out[2], SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+}
+
+/* ---- cost ---- */
+
+static int64_t flops_matmul(const struct sw_op_desc *d)
+{
+    const bool ta = d->op->attrs.matmul.ta;
+    return 2 * sw_shape_rows(&d->in[0].shape) *
+           sw_shape_elems(ta ? &d->out[0].shape : &d->in[1].shape);
+}
+
+static int64_t flops_linear_ce(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
+}
+
+/* The recomputed logits, and a product for each gradient. */
+static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
+{
+    const bool dh = d->out[0].shape.rank >= 0, dw = d->out[1].shape.rank >= 0;
+    return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+}
+
+/* Two products forward, five backward; of a causal mask, half. */
+static int64_t attention_flops(const struct sw_op_desc *d, int first, int64_t per_pair)
+{
+    const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
+    const struct sw_shape *q = &d->in[first].shape;
+    const int64_t keys = d->in[first + (attrs->packed ? 0 : 1)].shape.dims[1];
+    const int64_t pairs = q->dims[0] * attrs->heads * q->dims[1] * keys;
+    return per_pair * pairs * head_width(attrs, q) / (attrs->causal && q->dims[1] == keys ? 2 : 1);
+}
+
+static int64_t flops_attention(const struct sw_op_desc *d)
+{
+    return attention_flops(d, 0, 4);
+}
+
+static int64_t flops_attention_grad(const struct sw_op_desc *d)
+{
+    return attention_flops(d, 3, 10);
+}
+
+/* ---- cuts ---- */
+
+static void cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
+{
+    const struct sw_matmul_attrs *attrs = &d->op->attrs.matmul;
+    out->unit = attrs->piece;
+    out->effect = attrs->tb ? SW_CUT_PARTS : SW_CUT_SUM; /* rows of b: columns, or summed over */
+    out->partial = SW_SHAPE(sw_shape_rows(&d->in[0].shape), sw_shape_last(&d->in[1].shape));
+    out->n_own = 2;
+    out->n_out = 1;
+}
+
+static int64_t grad_unit_matmul(const struct sw_op *op)
+{
+    const struct sw_matmul_attrs *attrs = &op->attrs.matmul;
+    return attrs->ta && !attrs->tb ? attrs->piece : 0;
+}
+
+static void cut_embedding(const struct sw_op_desc *d, struct sw_cut *out)
+{
+    (void)d;
+    out->unit = 1;
+    out->effect = SW_CUT_PARTS;
+}
+
+static int64_t grad_unit_embedding(const struct sw_op *op)
+{
+    (void)op;
+    return 1;
+}
+
+static void cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out)
+{
+    out->unit = d->op->attrs.linear_ce.chunk;
+    out->effect = SW_CUT_SUM;
+    out->partial = SW_SHAPE(3, sw_shape_rows(&d->in[0].shape));
+    out->n_own = 3;
+    out->n_out = 1;
+}
+
+static void cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
+{
+    const struct sw_shape *h = &d->in[1].shape;
+    out->unit = d->op->attrs.linear_ce.chunk;
+    out->effect = SW_CUT_SUM;
+    out->partial = SW_SHAPE(sw_shape_rows(h), sw_shape_last(h));
+    out->n_own = 5;
+    out->n_out = 2;
+}
+
+static int64_t grad_unit_linear_ce(const struct sw_op *op)
+{
+    return op->attrs.linear_ce.chunk;
+}
+
+/* ---- the rows ---- */
+
+static const char elementwise[] = "works element by element: whoever adds a matrix reads it once";
+static const char made[] = "gradients and activations only";
+static const char vectors[] = "its parameters are vectors";
+static const char moved[] = "made by passes that know of tiles";
+static const char theirs[] = "the user's kernel knows whole tensors";
+
+// clang-format off
+static const struct sw_op_info rows[SW_N_OP_KINDS] = {
+    [SW_OP_VIEW] = {.attrs = SW_ATTRS_VIEW, .traits = SW_TRAIT_VIEW, .n_out = 1,
+        .alias = in_first, .gradient = sw_grad_view, .flops_per_elem = -1,
+        .takes_no_matrix = "a parameter with a view stays whole"},
+    [SW_OP_CONTIGUOUS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_pass,
+        .flops_per_elem = -1, .takes_no_matrix = elementwise},
+    [SW_OP_CAST] = {.n_out = 1, .gradient = sw_grad_cast, .takes_no_matrix = elementwise},
+    [SW_OP_EMBEDDING] = {.attrs = SW_ATTRS_EMBEDDING, .traits = SW_TRAIT_LOOKUP, .n_out = 1,
+        .shapes = shapes_embedding, .gradient = sw_grad_embedding, .flops_per_elem = -1,
+        .cut = cut_embedding},
+    [SW_OP_EMBEDDING_GRAD] = {.attrs = SW_ATTRS_EMBEDDING, .n_out = 2,
+        .shapes = shapes_embedding_grad, .grad_cut = SW_GRAD_CUT_SELECT,
+        .grad_unit = grad_unit_embedding, .takes_no_matrix = made},
+    [SW_OP_MATMUL] = {.attrs = SW_ATTRS_MATMUL, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
+        .shapes = shapes_matmul, .gradient = sw_grad_matmul, .flops = flops_matmul,
+        .cut_input = 1, .cut = cut_matmul, .grad_cut = SW_GRAD_CUT_ROWS,
+        .grad_unit = grad_unit_matmul},
+    [SW_OP_SUM_ROWS] = {.n_out = 1, .takes_no_matrix = made},
+    [SW_OP_ADD] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_add,
+        .takes_no_matrix = elementwise},
+    [SW_OP_SCALE] = {.attrs = SW_ATTRS_SCALE, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_scale, .takes_no_matrix = elementwise},
+    [SW_OP_ACT] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_act, .flops_per_elem = 12, .takes_no_matrix = elementwise},
+    [SW_OP_ACT_GRAD] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
+        .flops_per_elem = 12, .takes_no_matrix = made},
+    [SW_OP_LAYER_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 3, .shapes = shapes_layer_norm,
+        .gradient = sw_grad_layer_norm, .flops_per_elem = 8, .takes_no_matrix = vectors},
+    [SW_OP_LAYER_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 3,
+        .shapes = shapes_layer_norm_grad, .flops_per_elem = 12, .takes_no_matrix = vectors},
+    [SW_OP_ADD_LAYER_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 4, .shapes = shapes_add_layer_norm,
+        .flops_per_elem = 8, .takes_no_matrix = vectors},
+    [SW_OP_DROPOUT] = {.attrs = SW_ATTRS_DROPOUT, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_dropout, .takes_no_matrix = elementwise},
+    [SW_OP_ATTENTION] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
+        .shapes = shapes_attention, .gradient = sw_grad_attention, .flops = flops_attention,
+        .takes_no_matrix = made},
+    [SW_OP_ATTENTION_GRAD] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS,
+        .shapes = shapes_attention_grad, .flops = flops_attention_grad, .takes_no_matrix = made},
+    [SW_OP_LAST_INDEX] = {.attrs = SW_ATTRS_LAST_INDEX, .n_out = 1, .shapes = shapes_last_index,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SELECT_ROWS] = {.traits = SW_TRAIT_LOOKUP, .n_out = 1, .shapes = shapes_select_rows,
+        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
+        .takes_no_matrix = made},
+    [SW_OP_CROSS_ENTROPY] = {.n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
+        .takes_no_matrix = made},
+    [SW_OP_CROSS_ENTROPY_GRAD] = {.n_out = 1, .shapes = shapes_second_like_first,
+        .takes_no_matrix = made},
+    [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
+        .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops = flops_linear_ce,
+        .cut_input = 1, .cut = cut_linear_ce},
+    [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 2, .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
+        .cut_input = 2, .cut = cut_linear_ce_grad, .grad_cut = SW_GRAD_CUT_ROWS, .grad_output = 1,
+        .grad_unit = grad_unit_linear_ce},
+    [SW_OP_LOSS_MEAN] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_loss_mean, .takes_no_matrix = made},
+    [SW_OP_LOSS_MEAN_GRAD] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1,
+        .shapes = shapes_like_first, .takes_no_matrix = made},
+    [SW_OP_SEED] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_ACCUMULATE] = {.traits = SW_TRAIT_SUM, .n_out = 1, .alias = in_first,
+        .takes_no_matrix = made},
+    [SW_OP_STATS_RESET] = {.traits = SW_TRAIT_FRESH, .n_out = 1, .alias = in_first,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_GRAD_STATS] = {.attrs = SW_ATTRS_STATS, .n_out = 1, .alias = in_first,
+        .takes_no_matrix = made},
+    [SW_OP_STATS_FINISH] = {.attrs = SW_ATTRS_STATS, .traits = SW_TRAIT_SKIP,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_DENSIFY] = {.traits = SW_TRAIT_DENSE, .n_out = 1, .takes_no_matrix = made},
+    [SW_OP_SELECT_INDEX] = {.attrs = SW_ATTRS_SELECT_INDEX, .n_out = 2,
+        .shapes = shapes_select_index, .flops_per_elem = -1, .takes_no_matrix = moved},
+    [SW_OP_REDUCE] = {.attrs = SW_ATTRS_REDUCE, .traits = SW_TRAIT_COLLECTIVE | SW_TRAIT_SUM,
+        .n_out = 1, .alias = in_first, .takes_no_matrix = moved},
+    [SW_OP_GATHER] = {.traits = SW_TRAIT_COLLECTIVE, .n_out = 1, .takes_no_matrix = moved},
+    [SW_OP_STATS_MERGE] = {.traits = SW_TRAIT_COLLECTIVE, .n_out = 1, .alias = in_first,
+        .takes_no_matrix = moved},
+    [SW_OP_LOAD] = {.attrs = SW_ATTRS_TRANSFER, .traits = SW_TRAIT_TRANSFER, .n_out = 1,
+        .takes_no_matrix = moved},
+    [SW_OP_STORE] = {.attrs = SW_ATTRS_TRANSFER, .traits = SW_TRAIT_TRANSFER, .n_out = 1,
+        .alias = in_first, .takes_no_matrix = moved},
+    [SW_OP_UPDATE] = {.attrs = SW_ATTRS_UPDATE, .alias = in_same,
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES | SW_TRAIT_ELEMENTS,
+        .flops_per_elem = 12, .takes_no_matrix = moved},
+    [SW_OP_LAMB_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 3,
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES,
+        .alias = in_moments, .shapes = shapes_moments, .flops_per_elem = 12,
+        .takes_no_matrix = moved},
+    [SW_OP_LAMB_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
+        .alias = in_applied, .takes_no_matrix = moved},
+    [SW_OP_USER] = {.gradient = sw_grad_user, .takes_no_matrix = theirs},
+    [SW_OP_LAMB_ADD_NORMS] = {.traits = SW_TRAIT_UPDATE, .n_out = 1, .alias = in_first,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+};
+// clang-format on
+
+const struct sw_op_info *sw_op_info(enum sw_op_kind kind)
+{
+    SW_ASSERT((unsigned)kind < SW_N_OP_KINDS);
+    return &rows[kind];
+}
+
+bool sw_op_has(const struct sw_op *op, unsigned traits)
+{
+    return sw_kind_has(op->kind, traits);
+}
+
+const char *sw_op_name(const struct sw_op *op)
+{
+    static const char *const names[SW_N_OP_KINDS] = {
+#define SW_OP_TEXT(name, text) [SW_OP_##name] = text,
+        SW_OP_LIST(SW_OP_TEXT)
+#undef SW_OP_TEXT
+    };
+    return op->kind == SW_OP_USER && op->user ? op->user->name : names[op->kind];
+}
+
+/* ---- questions that several ask ---- */
+
+int sw_op_alias(const struct sw_op *op, int k)
+{
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    return info->alias && op->out[k] >= 0 ? info->alias(op, k) : -1;
+}
+
+enum sw_access sw_op_access(const struct sw_op *op, int k)
+{
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    bool in_place = false;
+    for (int i = 0; i < op->n_out && !sw_op_has(op, SW_TRAIT_VIEW); i++) {
+        in_place = in_place || sw_op_alias(op, i) == k;
+    }
+    return in_place ? (info->traits & SW_TRAIT_FRESH ? SW_ACCESS_WRITE
+                       : info->traits & SW_TRAIT_SUM ? SW_ACCESS_ACCUMULATE
+                                                     : SW_ACCESS_UPDATE)
+           : k == 0 && info->traits & SW_TRAIT_LOOKUP ? SW_ACCESS_ROWS
+                                                      : SW_ACCESS_READ;
+}
+
+struct sw_tile_attrs *sw_op_tile(struct sw_op *op)
+{
+    switch (sw_op_info(op->kind)->attrs) {
+    case SW_ATTRS_MATMUL:
+        return &op->attrs.matmul.tile;
+    case SW_ATTRS_EMBEDDING:
+        return &op->attrs.embedding.tile;
+    case SW_ATTRS_LINEAR_CE:
+        return &op->attrs.linear_ce.tile;
+    default:
+        return NULL;
+    }
+}
+
+void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut)
+{
+    sw_op_tile(op)->partial = true;
+    op->n_in = cut->n_own;
+    op->n_out = cut->n_out;
+    if (op->kind == SW_OP_MATMUL) {
+        op->attrs.matmul.has_bias = false;
+        op->attrs.matmul.act = SW_ACT_NONE;
+    }
+}
+
+static int64_t elems(const struct sw_view *view)
+{
+    return view->shape.rank < 0 ? 0 : sw_shape_elems(&view->shape);
+}
+
+int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
+{
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    struct sw_op_desc desc;
+    if (info->flops_per_elem < 0) {
+        return 0;
+    }
+    sw_graph_describe(g, op, &desc);
+    if (info->flops) {
+        return info->flops(&desc);
+    }
+    if (info->flops_per_elem > 0) {
+        return info->flops_per_elem * elems(&desc.in[0]);
+    }
+    int64_t most = 0;
+    for (int i = 0; i < op->n_in; i++) {
+        most = sw_max_i64(most, elems(&desc.in[i]));
+    }
+    return most;
+}
+
+double sw_op_bytes(const struct sw_graph *g, const struct sw_op *op)
+{
+    double sum = 0;
+    for (int k = 0; k < op->n_out; k++) {
+        sum += op->out[k] >= 0 ? (double)sw_value_bytes(&g->values[op->out[k]]) : 0;
+    }
+    if (sw_op_has(op, SW_TRAIT_LOOKUP)) {
+        return 2 * sum;
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        sum += (double)sw_value_bytes(&g->values[op->in[k]]);
+    }
+    return sum;
+}

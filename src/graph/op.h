@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// op - the kinds of ops, the attributes of each, and one row of facts for each kind (struct sw_op_info). Whoever wants
+// to know something of an op asks its row: what it does to its operands, what it makes of them, what it costs, how it
+// may be cut. Part of graph.h.
+#pragma once
+
+#include "spillway/graph.h"
+#include "tensor/tensor.h"
+
+struct sw_graph;
+struct sw_op;
+struct sw_op_desc;
+
+enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
+
+/*
+ * The ops. Conventions: sums are in fp32 (f64 in f64 graphs) in an order that depends on shapes and
+ * dtypes only; outputs are rounded once. rows(x) = product of all dims but the last.
+ * "in place": out[i] shares the storage of the named input. Attributes are in struct sw_attrs.
+ */
+// clang-format off
+#define SW_OP_LIST(X)                                                                              \
+    X(VIEW,               "view")               /* reshape, transpose, slice: no kernel           */ \
+    X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy                    */ \
+    X(CAST,               "cast")               /* x -> same shape, other float dtype             */ \
+    X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]; a tile     \
+                                                   writes the rows of its ids alone */             \
+    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];   \
+                                                   index: distinct ids ascending, then -1; rows:  \
+                                                   sums in token order, 0 where index is -1;      \
+                                                   the padding id's row is left out */             \
+    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)           \
+                                                   [, a b + bias before act]; attrs ta, tb, act;  \
+                                                   a as [rows,K] (ta: [K,M], leading dims         \
+                                                   flattened into K), b as 2-D likewise; see      \
+                                                   attrs piece */                                  \
+    X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading \
+                                                   dims: blocks of SW_SUM_BLOCK rows, each in     \
+                                                   order, block sums in order */                   \
+    X(ADD,                "add")                /* a, b (same shape or suffix of a's) -> a + b    */ \
+    X(SCALE,              "scale")              /* x -> factor x                                  */ \
+    X(ACT,                "act")                /* x -> act(x)                                    */ \
+    X(ACT_GRAD,           "act_grad")           /* x, dy -> dy act'(x)                            */ \
+    X(LAYER_NORM,         "layer_norm")         /* x, w, b -> y, mean [rows], rstd [rows] (f32)   */ \
+    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C];    \
+                                                   dw, db summed as SUM_ROWS does */               \
+    X(ADD_LAYER_NORM,     "add_layer_norm")     /* a, b, w, bias -> s = a + b (rounded), y =      \
+                                                   norm(s), mean, rstd */                          \
+    X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with    \
+                                                   the same path is its own gradient */            \
+    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask and       \
+                                                   position where there are such                  \
+                                                   -> o [B,T,H D], lse [B,H,T] f32 */              \
+    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION       \
+                                                   -> dqkv, or dq, dk, dv */                       \
+    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no      \
+                                                   padding */                                      \
+    X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C]                  */ \
+    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], zeros elsewhere */ \
+    X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at   \
+                                                   attrs start along dim */                        \
+    X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position  \
+                                                   i32 [1] -> cache; writes rows pos .. pos+T-1 */ \
+    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],   \
+                                                   lse [rows] (f32; f64 in f64 graphs) */          \
+    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits           */ \
+    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits  \
+                                                   in chunks of so many rows of w; partial: ->    \
+                                                   [3, rows]: label logits, maxima, sums */        \
+    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope   \
+                                                   (p - onehot) dsum is rounded to h's dtype       \
+                                                   before the products;                            \
+                                                   dh is summed over chunks in fp32; partial: ->  \
+                                                   that sum, dw */                                 \
+    X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0     */ \
+    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or        \
+                                                   dloss weight where weight is not 0 */           \
+    X(SEED,               "seed")               /* -> [1], the scalar LOSS_SCALE                  */ \
+    X(ACCUMULATE,         "accumulate")         /* acc f32 (in place), g [, index] -> acc: g where \
+                                                   the scalar FIRST is set, else acc + g */        \
+    X(STATS_RESET,        "stats_reset")        /* stats i64 [SW_STATS_WORDS] (in place)          */ \
+    X(GRAD_STATS,         "grad_stats")         /* stats (in place), streams of one parameter     */ \
+    X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP       */ \
+    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], zeros elsewhere */ \
+    X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs first .. \
+                                                   first + n - 1 of the whole alone:              \
+                                                   rows [M,C], index [M] from attrs first on */    \
+    X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
+                                                   the owner of slice r of g adds the ranks'      \
+                                                   slices in rank order; where the scalar FIRST   \
+                                                   is set, or attrs whole_step, the first one is  \
+                                                   taken as it is; whole_step: also from ranks    \
+                                                   that have no micro-batch now */                 \
+    X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
+    X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
+    X(LOAD,               "load")               /* transfer: x in another tier -> its elements     \
+                                                   attrs first, first + 1, .. here;               \
+                                                   with ids i32: its rows of these ids */          \
+    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s, \
+                                                   from element attrs first of s on */             \
+    X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not \
+                                                   run where SKIP is set; states shorter than     \
+                                                   param: of its elements attrs first, first + 1, \
+                                                   .., alone updated; so may dense streams be */   \
+    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
+                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums   \
+                                                   of w^2 and of u^2, u being the step before its \
+                                                   rate; attrs n_elems; not run where SKIP is set */ \
+    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
+                                                   its master, ratio (in place): w - step ratio u; \
+                                                   attributes as above; not run where SKIP is set */ \
+    X(USER,               "user")                                                                  \
+    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> of both, in place; \
+                                                   not run where SKIP is set */
+
+enum sw_op_kind {
+#define SW_OP_ENUM(name, text) SW_OP_##name,
+    SW_OP_LIST(SW_OP_ENUM)
+#undef SW_OP_ENUM
+    SW_N_OP_KINDS
+};
+// clang-format on
+
+enum { SW_SUM_BLOCK = 64 }; /* rows of one partial sum in SUM_ROWS and LAYER_NORM_GRAD */
+
+/* ---- attributes ---- */
+
+/* One tile of an op on a parameter: whole pieces or chunks of its rows, from row `first` on. */
+struct sw_tile_attrs {
+    int64_t first;
+    bool continues; /* the last inputs are what the tiles before have made of the outputs */
+    bool partial;   /* the output is a sum that the next tile goes on with */
+};
+
+struct sw_matmul_attrs {
+    bool ta, tb, has_bias;
+    enum sw_act act;
+    /* Of or for a large parameter, whose rows are columns of the result (tb), rows of the result (ta), or summed
+     * over: the product is computed in pieces of so many of these rows, and sums over pieces are added in order; 0 =
+     * in one. By shape alone. */
+    int64_t piece;
+    struct sw_tile_attrs tile;
+};
+
+struct sw_embedding_attrs {
+    int64_t padding_id; /* -1 = none */
+    struct sw_tile_attrs tile;
+};
+
+struct sw_linear_ce_attrs {
+    int64_t chunk; /* rows of the vocabulary */
+    struct sw_tile_attrs tile;
+};
+
+struct sw_attention_attrs {
+    bool packed, causal, has_mask, has_position;
+    int64_t heads, kv_heads, window;
+    double scale, dropout;
+};
+
+enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
+
+struct sw_view_attrs {
+    enum sw_view_kind kind;
+    int dim, dim_b;
+    int64_t start; /* SLICE: along dim */
+};
+
+enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD, SW_UPDATE_LAMB };
+/* Constant parts of an update rule; lr, betas and t come from the scalar table. */
+struct sw_update_attrs {
+    enum sw_update_kind kind;
+    bool decoupled;       /* ADAM: AdamW's decay */
+    bool bias_correction; /* ADAM, LAMB */
+    bool nesterov;        /* SGD */
+    bool maximize;        /* SGD */
+    double eps, weight_decay, dampening;
+    int n_states;                /* values after the parameter that the rule updates in place */
+    bool eps_inside_sqrt;        /* LAMB */
+    double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
+};
+
+/* Which member of struct sw_attrs the ops of a kind have. */
+enum sw_attrs_kind {
+    SW_ATTRS_NONE,
+    SW_ATTRS_EMBEDDING,
+    SW_ATTRS_MATMUL,
+    SW_ATTRS_SCALE,
+    SW_ATTRS_ACT,
+    SW_ATTRS_NORM,
+    SW_ATTRS_DROPOUT,
+    SW_ATTRS_ATTENTION,
+    SW_ATTRS_VIEW,
+    SW_ATTRS_LAST_INDEX,
+    SW_ATTRS_SLICE,
+    SW_ATTRS_LINEAR_CE,
+    SW_ATTRS_LOSS_MEAN,
+    SW_ATTRS_STATS,
+    SW_ATTRS_SELECT_INDEX,
+    SW_ATTRS_REDUCE,
+    SW_ATTRS_TRANSFER,
+    SW_ATTRS_UPDATE,
+    SW_N_ATTRS_KINDS
+};
+
+/* The op's kind says which one; the others must not be read. All zeros are a default of each. */
+struct sw_attrs {
+    union {
+        struct sw_embedding_attrs embedding;
+        struct sw_matmul_attrs matmul;
+        struct {
+            double factor;
+        } scale;
+        struct {
+            enum sw_act act;
+        } act;
+        struct {
+            double eps;
+        } norm;
+        struct {
+            double p;
+        } dropout;
+        struct sw_attention_attrs attention;
+        struct sw_view_attrs view;
+        struct {
+            int64_t padding_id;
+        } last_index;
+        struct {
+            int dim;
+            int64_t start;
+        } slice;
+        struct sw_linear_ce_attrs linear_ce;
+        struct {
+            double weight; /* of the gradient instead of 1 / count; 0 = that */
+        } loss_mean;
+        struct {
+            double clip;         /* STATS_FINISH: threshold, 0 = none */
+            bool overflow_skips; /* fp16: what does not fit skips the update */
+        } stats;
+        struct {
+            int64_t first, n;
+        } select_index;
+        struct {
+            bool whole_step;
+        } reduce;
+        struct {
+            int64_t first;
+        } transfer;
+        struct {
+            struct sw_update_attrs rule;
+            int64_t first;   /* UPDATE: element of the parameter */
+            int64_t n_elems; /* LAMB: elements that are no padding */
+        } update;
+    };
+};
+
+/* ---- what is known of each kind ---- */
+
+enum sw_op_trait {
+    SW_TRAIT_VIEW = 1,        /* another look at the bytes of input 0: no kernel */
+    SW_TRAIT_COLLECTIVE = 2,  /* runs on all ranks together, by the executor and no device */
+    SW_TRAIT_TRANSFER = 4,    /* moves bytes between tiers, by the executor and no kernel */
+    SW_TRAIT_PRODUCTS = 8,    /* its FLOPs are products of matrices; see `factor` */
+    SW_TRAIT_LOOKUP = 16,     /* of input 0 only the rows are read that input 1 names */
+    SW_TRAIT_FRESH = 32,      /* what is in place is written and not read: always, .. */
+    SW_TRAIT_SUM = 64,        /* .. or in the first micro-batch of a step; else added to */
+    SW_TRAIT_SKIP = 128,      /* says whether the step is skipped: writes the table of scalars */
+    SW_TRAIT_UPDATE = 256,    /* moves a parameter; not run where the step is skipped */
+    SW_TRAIT_STATES = 512,    /* .. with its gradients and states; the first op of its update */
+    SW_TRAIT_ELEMENTS = 1024, /* of its operands any run of elements may be done by itself */
+    SW_TRAIT_DENSE = 2048,    /* makes a sparse gradient dense */
+};
+
+enum sw_access {
+    SW_ACCESS_READ,
+    SW_ACCESS_ROWS,       /* read: the rows that the next operand names */
+    SW_ACCESS_WRITE,      /* written in place, not read */
+    SW_ACCESS_UPDATE,     /* read and written in place */
+    SW_ACCESS_ACCUMULATE, /* added to in place; written in the first micro-batch of a step */
+};
+
+/* What becomes of an op that has tiles of a parameter, runs of its rows, instead of all of it. */
+enum sw_cut_effect {
+    SW_CUT_NONE,  /* it wants the whole parameter */
+    SW_CUT_PARTS, /* each tile writes its part of the outputs: columns, or rows */
+    SW_CUT_SUM, /* each tile adds to output 0; the last one does what the op does behind the sum */
+};
+/* And of one that makes the gradient of a parameter in tiles. */
+enum sw_grad_cut {
+    SW_GRAD_CUT_NONE,
+    SW_GRAD_CUT_ROWS,   /* the tile's rows of the result are computed alone */
+    SW_GRAD_CUT_SELECT, /* made once; a tile's rows are selected from it */
+};
+
+struct sw_cut {
+    enum sw_cut_effect effect;
+    int64_t unit;            /* rows of which a tile may be any multiple; 0 = none */
+    struct sw_shape partial; /* SUM: shape of the sum, f32 */
+    int n_own, n_out; /* SUM: inputs and outputs of the tiles before the last, without the sum */
+};
+
+typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                               sw_value *d_in);
+
+struct sw_op_info {
+    enum sw_attrs_kind attrs;
+    unsigned traits; /* enum sw_op_trait */
+    int n_out;       /* outputs that it always has, absent or not */
+    /* Aliasing: which input's storage output k has, -1 = its own. NULL: all have their own. */
+    int (*alias)(const struct sw_op *op, int k);
+    /* Shape rule: dtype and shape of all outputs, those that are optional too, from inputs that have been checked.
+     * NULL: whoever makes the op says it. The gradient of a parameter has the dtype of communication instead, and a
+     * tile has parts of these shapes. */
+    void (*shapes)(const struct sw_op_desc *desc, struct sw_view *out);
+    /* Gradient rule: NULL = not differentiable (integers, or made by differentiation). */
+    sw_gradient_fn gradient;
+    /* Floating-point operations of one launch; NULL = one for each element of the largest input. */
+    int64_t (*flops)(const struct sw_op_desc *desc);
+    int flops_per_elem; /* instead of `flops`: of input 0; -1 = it computes nothing */
+    int factor;         /* PRODUCTS: the input whose dtype decides how they are computed */
+    /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut = none may. */
+    int cut_input;
+    void (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
+    /* The output that may be the gradient of one, and rows of which a tile may be any multiple (0 = not). */
+    enum sw_grad_cut grad_cut;
+    int grad_output;
+    int64_t (*grad_unit)(const struct sw_op *op);
+    const char
+        *takes_no_matrix; /* why a two-dimensional parameter never is an operand; NULL = `cut` */
+};
+
+const struct sw_op_info *sw_op_info(enum sw_op_kind kind);
+static inline bool sw_kind_has(enum sw_op_kind kind, unsigned traits)
+{
+    return (sw_op_info(kind)->traits & traits) != 0;
+}
+bool sw_op_has(const struct sw_op *op, unsigned traits);
+const char *sw_op_name(const struct sw_op *op);
+
+/* Input whose storage output k shares, -1 = it has its own. */
+int sw_op_alias(const struct sw_op *op, int k);
+/* How input k is touched. */
+enum sw_access sw_op_access(const struct sw_op *op, int k);
+/* The part of its attributes that says which tile it is; NULL = this kind has none. */
+struct sw_tile_attrs *sw_op_tile(struct sw_op *op);
+/* One of the tiles before the last: it leaves a sum, and what the op does behind the sum is not its business. */
+void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the room share: gradient rules, and ops whose outputs are as their row says.
+#pragma once
+
+#include "graph/graph.h"
+
+/* Gradient rules (grad.c), by what they are rows of. */
+#define SW_GRADIENT_RULES(X)                                                                       \
+    X(view)                                                                                        \
+    X(pass)                                                                                        \
+    X(cast)                                                                                        \
+    X(embedding)                                                                                   \
+    X(matmul)                                                                                      \
+    X(add)                                                                                         \
+    X(scale)                                                                                       \
+    X(act)                                                                                         \
+    X(layer_norm)                                                                                  \
+    X(dropout)                                                                                     \
+    X(attention)                                                                                   \
+    X(select_rows)                                                                                 \
+    X(cross_entropy)                                                                               \
+    X(linear_ce)                                                                                   \
+    X(loss_mean)                                                                                   \
+    X(user)
+#define SW_GRADIENT_RULE(name)                                                                     \
+    void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
+                        sw_value *d_in);
+SW_GRADIENT_RULES(SW_GRADIENT_RULE)
+#undef SW_GRADIENT_RULE
+
+/* Sums and statistics are kept in this dtype. */
+static inline enum sw_dtype sw_stat_dtype(enum sw_dtype of)
+{
+    return of == SW_F64 ? SW_F64 : SW_F32;
+}
+
+/* Adds an op with the outputs that its row says; its index, -1 after a failure. */
+int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
+                      const struct sw_attrs *attrs);
+/* Likewise, and its first output; SW_NO_VALUE after a failure. */
+sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
+                           const struct sw_attrs *attrs);
