@@ -44,6 +44,20 @@ struct sw_view {
     int64_t strides[SW_MAX_RANK];
 };
 
+/*
+ * How a parameter is cut for ranks that compute with parts of it (tensor parallelism): along one
+ * dimension, which consists of groups that are each cut alone, at multiples of a unit. Columns, rows and
+ * a vocabulary are one group; q, k and v side by side are three; heads have their width as unit. All
+ * zeros: it is not cut, every rank has all of it.
+ */
+enum { SW_SPLIT_MAX_GROUPS = 4 };
+struct sw_tensor_split {
+    int dim;
+    int n_groups;
+    int64_t group[SW_SPLIT_MAX_GROUPS]; /* lengths along dim, which they add up to */
+    int64_t unit;                       /* 0 counts as 1 */
+};
+
 #ifdef __cplusplus
 }
 #endif

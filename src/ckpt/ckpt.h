@@ -8,21 +8,8 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "layout/layout.h"
 #include "tensor/tensor.h"
-
-/* ---- boxes: n-dimensional pieces of a tensor, without padding ---- */
-
-/* The first shape.rank entries count; a scalar has one element and needs none. */
-struct sw_box {
-    int64_t start[SW_MAX_RANK], dims[SW_MAX_RANK];
-};
-struct sw_box sw_box_whole(const struct sw_shape *shape);
-int64_t sw_box_elems(int rank, const struct sw_box *box);
-/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how many. The
- * shards of ZeRO are flat, a checkpoint's boxes are not, so that any other cut can read them. */
-enum { SW_BOX_MAX_OF_RANGE = 2 * SW_MAX_RANK };
-int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
-                    struct sw_box out[SW_BOX_MAX_OF_RANGE]);
 
 /* ---- saving ---- */
 

@@ -58,10 +58,10 @@ static sw_status check_cover(const char *where, const struct ckpt_stored *tensor
                 break;
             }
             struct sw_box common;
-            if (sw_ckpt_box_common(rank, box, other, &common)) {
+            if (sw_box_common(rank, box, other, &common)) {
                 char text[256];
                 return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) is stored twice at %s", where, e->param,
-                               e->kind, sw_ckpt_box_format(rank, &common, text, sizeof(text)));
+                               e->kind, sw_box_format(rank, &common, text, sizeof(text)));
             }
         }
     }
@@ -174,7 +174,7 @@ static sw_status read_piece(const struct sw_json_doc *doc, const struct sw_json 
     SW_TRY(get_i64s(doc, object, "start", piece.box.start, &n_start));
     SW_TRY(get_i64s(doc, object, "dims", piece.box.dims, &n_dims));
     if (n_start != entry->shape.rank || n_dims != entry->shape.rank ||
-        !sw_ckpt_box_inside(&entry->shape, &piece.box)) {
+        !sw_box_inside(&entry->shape, &piece.box)) {
         return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is not inside its tensor", sw_json_name(doc),
                        piece.key);
     }

@@ -54,9 +54,9 @@ static sw_status check_tensors(const struct sw_ckpt_tensor *tensors, int64_t n)
         char text[128];
         if ((unsigned)t->dtype >= SW_DTYPE_COUNT || t->shape.rank < 0 ||
             t->shape.rank > SW_MAX_RANK || !sw_shape_check(&t->shape, sw_dtype_bytes(t->dtype)) ||
-            !sw_ckpt_box_inside(&t->shape, &t->box)) {
+            !sw_box_inside(&t->shape, &t->box)) {
             return SW_FAIL(SW_E_ARG, "checkpoint: box %s of %s (%s) is not inside its tensor",
-                           sw_ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text)), t->param,
+                           sw_box_format(t->shape.rank, &t->box, text, sizeof(text)), t->param,
                            t->kind);
         }
     }
@@ -81,7 +81,7 @@ static sw_status lay_out(struct part *p)
             }
             char text[SW_MAX_RANK * 48] = "";
             if (!is_whole(t)) {
-                sw_ckpt_box_format(t->shape.rank, &t->box, text, sizeof(text));
+                sw_box_format(t->shape.rank, &t->box, text, sizeof(text));
             }
             p->key[i] = sw_arena_printf(&p->arena, "%s/%s%s", t->kind, t->param, text);
             if (!p->key[i]) {

@@ -40,15 +40,6 @@ bool sw_ckpt_exists(const char *path);
 sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***out,
                         int64_t *out_n);
 
-/* ---- box.c ---- */
-
-/* Common part of two boxes; false when it is empty. */
-bool sw_ckpt_box_common(int rank, const struct sw_box *a, const struct sw_box *b,
-                        struct sw_box *out);
-bool sw_ckpt_box_inside(const struct sw_shape *shape, const struct sw_box *box);
-/* "[0:5,3:7]" */
-const char *sw_ckpt_box_format(int rank, const struct sw_box *box, char *buf, size_t cap);
-
 /* ---- manifest.c ---- */
 
 struct ckpt_file {

@@ -321,11 +321,11 @@ sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_b
     const struct ckpt_stored *tensor = &ckpt->manifest.tensors[i_tensor];
     const struct sw_ckpt_entry *entry = &tensor->entry;
     const struct sw_box wanted = box ? *box : sw_box_whole(&entry->shape);
-    if (!sw_ckpt_box_inside(&entry->shape, &wanted)) {
+    if (!sw_box_inside(&entry->shape, &wanted)) {
         char text[256];
         return SW_FAIL(SW_E_ARG, "%s: box %s is not inside %s (%s)", ckpt->path,
-                       sw_ckpt_box_format(entry->shape.rank, &wanted, text, sizeof(text)),
-                       entry->param, entry->kind);
+                       sw_box_format(entry->shape.rank, &wanted, text, sizeof(text)), entry->param,
+                       entry->kind);
     }
     if (dtype != entry->dtype && (!sw_dtype_is_float(dtype) || !sw_dtype_is_float(entry->dtype))) {
         return SW_FAIL(SW_E_ARG, "%s: %s (%s) is %s and cannot be read as %s", ckpt->path,
@@ -335,7 +335,7 @@ sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_b
     for (int64_t i = 0; i < tensor->n_pieces; i++) {
         const struct ckpt_piece *piece = &tensor->pieces[i];
         struct sw_box common;
-        if (sw_ckpt_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
+        if (sw_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
             SW_TRY(copy_common(ckpt, entry, piece, &wanted, &common, dtype, dst));
         }
     }

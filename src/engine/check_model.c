@@ -166,7 +166,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
                                 double largest_of_all)
 {
     const struct engine_param *param = param_of(e, ref->name + 5);
-    if (!param || !sw_shape_equal(&param->work->whole, &ref->shape)) {
+    if (!param || !sw_shape_equal(&param->work->layout.whole, &ref->shape)) {
         sw_check_fail(c, ref->name, param ? "another shape" : "the model has no such parameter");
         return SW_OK;
     }
@@ -330,7 +330,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         const struct sw_safetensor *mask =
             sw_check_tensor_of(c, sw_check_elems(ref), "%s%s", mask_prefix, name);
         sw_check_tensor(c, "%s", ref->name);
-        if (!param || !start || !sw_shape_equal(&param->work->whole, &ref->shape) ||
+        if (!param || !start || !sw_shape_equal(&param->work->layout.whole, &ref->shape) ||
             !sw_shape_equal(&start->shape, &ref->shape)) {
             sw_check_fail(c, ref->name, "the model has no such parameter of this shape");
             continue;

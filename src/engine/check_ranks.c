@@ -98,15 +98,17 @@ static sw_status collect(struct run *run, sw_engine *e)
 {
     int64_t at = 0;
     for (int32_t i = 0; i < e->n_params; i++) {
-        const int64_t elems = sw_shape_elems(&e->params[i].work->whole);
-        int64_t from, to;
+        const int64_t elems = sw_shape_elems(&e->params[i].work->layout.whole);
+        struct sw_run_iter iter;
+        struct sw_run own;
         if (at + elems > run->n_weights) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s is not in the folder of the model", run->c->path,
                            e->params[i].work->name);
         }
-        for (int64_t k = 0; sw_engine_own_range(e, e->params[i].work, k, &from, &to); k++) {
-            SW_TRY(
-                sw_engine_get_master(e, &e->params[i], from, to - from, run->weights + at + from));
+        sw_owned_begin(&e->params[i].work->layout, &iter);
+        while (sw_runs_next(&iter, &own)) {
+            SW_TRY(sw_engine_get_master(e, &e->params[i], own.first, own.n,
+                                        run->weights + at + own.first));
         }
         at += elems;
     }
@@ -145,7 +147,7 @@ static sw_status set_weights(const struct run *run, sw_engine *e)
     float chunk[1024];
     for (int32_t p = 0; run->formula && p < e->n_params; p++) {
         const char *name = e->params[p].work->name;
-        const int64_t n = sw_shape_elems(&e->params[p].work->whole);
+        const int64_t n = sw_shape_elems(&e->params[p].work->layout.whole);
         uint32_t base = 2166136261u ^ run->salt;
         for (const char *c = name; *c; c++) {
             base = (base ^ (uint8_t)*c) * 16777619u;
@@ -317,9 +319,9 @@ static sw_status compare_after(struct run *run)
     for (int32_t i = 0; i < e->n_params; i++) {
         const struct sw_persistent *work = e->params[i].work;
         const struct sw_safetensor *ref = sw_check_tensor(run->c, "after.%s", work->name);
-        const int64_t n = sw_shape_elems(&work->whole);
+        const int64_t n = sw_shape_elems(&work->layout.whole);
         const bool qkv_bias = strstr(work->name, ".attn.c_attn.bias") != NULL;
-        if (ref && !sw_shape_equal(&ref->shape, &work->whole)) {
+        if (ref && !sw_shape_equal(&ref->shape, &work->layout.whole)) {
             sw_check_fail(run->c, ref->name, "the model's has another shape");
             ref = NULL;
         }

@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "hf/hf.h"
 #include "json/json.h"
-#include "mesh/mesh.h"
+#include "layout/layout.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
@@ -148,12 +148,13 @@ sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
 /* [first, first + n) counts elements of the whole tensor. Setting stores what this rank holds of them;
  * getting wants a range that it holds. */
+/* Of any parameter or state, in its dtype. */
+sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, const void *src);
+sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, void *dst);
 sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, float *out);
-/* Range i of the elements that this rank answers for: all ranks together have each element of the tensor once. false:
- * there are no more. */
-bool sw_engine_own_range(const struct sw_engine *e, const struct sw_persistent *item, int64_t i,
-                         int64_t *out_from, int64_t *out_to);
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);

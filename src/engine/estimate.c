@@ -22,7 +22,7 @@ int64_t sw_engine_largest_layer(const sw_engine *e)
         for (int32_t k = 0; k < e->n_params; k++) {
             const struct sw_persistent *other = e->params[k].work;
             if (module_len(other->name) == len && strncmp(other->name, name, len) == 0) {
-                sum += sw_shape_elems(&other->whole);
+                sum += sw_shape_elems(&other->layout.whole);
             }
         }
         largest = sum > largest ? sum : largest;

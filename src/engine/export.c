@@ -122,8 +122,9 @@ sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
     SW_TRY_ALLOC(w.specs, "an export");
     for (int32_t i = 0; i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
-        w.specs[i] = (struct sw_safetensor_spec){
-            param->file_name ? param->file_name : param->work->name, dtype, param->work->whole};
+        w.specs[i] =
+            (struct sw_safetensor_spec){param->file_name ? param->file_name : param->work->name,
+                                        dtype, param->work->layout.whole};
     }
     sw_status st = write_weights(folder, &w);
     sw_free(w.specs);

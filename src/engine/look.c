@@ -91,7 +91,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
-    const int64_t n = sw_shape_elems(&param->work->whole);
+    const int64_t n = sw_shape_elems(&param->work->layout.whole);
     memset(out, 0, (size_t)n * sizeof *out);
     const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
     for (int32_t i = 0; i < g->n_streams; i++) {

@@ -8,22 +8,18 @@
 #include "ckpt/ckpt.h"
 #include "engine/engine.h"
 
-/* One tensor of a checkpoint in this engine. Ranges are of the flattened whole tensor. */
+/* One tensor of a checkpoint in this engine. */
 struct item {
-    const struct engine_param *param;  /* "master" */
-    const struct sw_persistent *state; /* moments; NULL for a master */
+    const struct engine_param *param; /* "master"; NULL for moments */
+    const struct sw_persistent *held; /* the moments, or the working copy that a master is of */
     const char *name, *kind;
-    struct sw_shape whole;
-    int64_t here;             /* moments: where element `from` is */
-    int64_t from, to;         /* elements that this rank holds, and so reads back */
-    int64_t own_from, own_to; /* that it writes: the ranks' own ranges cover the tensor once */
 };
 
 struct tensors {
     struct sw_engine *engine;
     struct item *items;
     int64_t n_items;
-    /* what is written: boxes of the items' own ranges */
+    /* what is written: boxes of what this rank answers for, of all items */
     struct sw_ckpt_tensor *boxes;
     int64_t *i_item, *flat; /* [n_boxes] of which item, and the element where the box begins */
     int64_t n_boxes;
@@ -47,22 +43,6 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-/* An item for each range of what is held. */
-static void add(struct tensors *t, const struct item *item, const struct sw_persistent *held)
-{
-    const int64_t n = sw_persistent_n_ranges(held);
-    for (int64_t i = 0; i < n; i++) {
-        const struct sw_range range = sw_persistent_range(held, i);
-        struct item *copy = &t->items[t->n_items++];
-        *copy = *item;
-        copy->whole = held->whole;
-        copy->here = range.here;
-        copy->from = range.first;
-        copy->to = range.first + range.n;
-        sw_engine_own_range(t->engine, held, i, &copy->own_from, &copy->own_to);
-    }
-}
-
 static void list_fini(struct tensors *t)
 {
     sw_free(t->items);
@@ -71,59 +51,74 @@ static void list_fini(struct tensors *t)
     sw_free(t->flat);
 }
 
-static void cut_boxes(struct tensors *t)
+/* The boxes of what this rank answers for of item i; t->boxes NULL: they are only counted. */
+static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
 {
-    for (int64_t i = 0; i < t->n_items; i++) {
-        const struct item *item = &t->items[i];
+    const struct item *item = &t->items[i];
+    const struct sw_shape *whole = &item->held->layout.whole;
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_owned_begin(&item->held->layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
         struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
-        const int64_t n = item->own_to - item->own_from;
-        const int n_boxes = n > 0 ? sw_box_of_range(&item->whole, item->own_from, n, boxes) : 0;
-        int64_t flat = item->own_from;
-        for (int k = 0; k < n_boxes; k++) {
-            t->i_item[t->n_boxes] = i;
-            t->flat[t->n_boxes] = flat;
-            t->boxes[t->n_boxes++] = (struct sw_ckpt_tensor){.param = item->name,
-                                                             .kind = item->kind,
-                                                             .dtype = SW_F32,
-                                                             .shape = item->whole,
-                                                             .box = boxes[k]};
-            flat += sw_box_elems(item->whole.rank, &boxes[k]);
+        const int n_boxes = sw_box_of_range(whole, run.first, run.n, boxes);
+        int64_t flat = run.first;
+        for (int k = 0; k < n_boxes; k++, at++) {
+            if (t->boxes) {
+                t->i_item[at] = i;
+                t->flat[at] = flat;
+                t->boxes[at] = (struct sw_ckpt_tensor){.param = item->name,
+                                                       .kind = item->kind,
+                                                       .dtype = SW_F32,
+                                                       .shape = *whole,
+                                                       .box = boxes[k]};
+            }
+            flat += sw_box_elems(whole->rank, &boxes[k]);
         }
     }
+    return at;
 }
 
-static sw_status list_init(struct sw_engine *e, struct tensors *t)
+static int64_t cut_items(struct tensors *t)
 {
-    size_t most = 1;
-    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        most += (size_t)sw_persistent_n_ranges(&e->plan->persistent[i]);
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n_items; i++) {
+        n = cut_item(t, i, n);
     }
-    const size_t most_boxes = most * SW_BOX_MAX_OF_RANGE;
-    *t = (struct tensors){
-        .engine = e,
-        .items = sw_alloc_zero("engine", most, sizeof *t->items),
-        .boxes = sw_alloc_zero("engine", most_boxes, sizeof *t->boxes),
-        .i_item = sw_alloc_zero("engine", most_boxes, sizeof *t->i_item),
-        .flat = sw_alloc_zero("engine", most_boxes, sizeof *t->flat),
-    };
-    if (!t->items || !t->boxes || !t->i_item || !t->flat) {
-        list_fini(t);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
-    }
+    return n;
+}
+
+static void list_items(const struct sw_engine *e, struct tensors *t)
+{
     for (int32_t i = 0; i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
-        add(t, &(struct item){.param = param, .name = param->work->name, .kind = "master"},
-            param->work);
+        t->items[t->n_items++] = (struct item){param, param->work, param->work->name, "master"};
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         const struct sw_persistent *state = &e->plan->persistent[i];
         char buf[64];
         const char *kind = state_kind(state, buf, sizeof buf);
         if (kind) {
-            add(t, &(struct item){.state = state, .name = state->param, .kind = kind}, state);
+            t->items[t->n_items++] = (struct item){NULL, state, state->param, kind};
         }
     }
-    cut_boxes(t);
+}
+
+static sw_status list_init(struct sw_engine *e, struct tensors *t)
+{
+    *t = (struct tensors){.engine = e};
+    t->items = sw_alloc_zero("engine", (size_t)e->plan->n_persistent + 1, sizeof *t->items);
+    SW_TRY_ALLOC(t->items, "a checkpoint");
+    list_items(e, t);
+    const size_t n = (size_t)cut_items(t) + 1;
+    t->i_item = sw_alloc_zero("engine", n, sizeof *t->i_item);
+    t->flat = sw_alloc_zero("engine", n, sizeof *t->flat);
+    t->boxes = sw_alloc_zero("engine", n, sizeof *t->boxes);
+    if (!t->boxes || !t->i_item || !t->flat) {
+        list_fini(t);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
+    }
+    t->n_boxes = cut_items(t);
     return SW_OK;
 }
 
@@ -137,9 +132,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     if (item->param) {
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
-    return sw_executor_save(t->engine->executor, item->state,
-                            (size_t)(item->here + at - item->from) * sizeof(float), dst,
-                            (size_t)n * sizeof(float));
+    return sw_engine_fetch(t->engine, item->held, at, n, dst);
 }
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement, so that
@@ -236,22 +229,22 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
                        item->name);
     }
     const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, at);
-    if (!sw_shape_equal(&entry->shape, &item->whole)) {
+    if (!sw_shape_equal(&entry->shape, &item->held->layout.whole)) {
         char have[96], want[96];
         return SW_FAIL(SW_E_FORMAT, "%s: %s of %s has shape %s, the model wants %s",
                        sw_ckpt_path(ckpt), item->kind, item->name,
                        sw_shape_format(&entry->shape, have, sizeof have),
-                       sw_shape_format(&item->whole, want, sizeof want));
+                       sw_shape_format(&item->held->layout.whole, want, sizeof want));
     }
-    for (int64_t first = item->from; first < item->to; first += piece_elems) {
-        const int64_t n = sw_min_i64(item->to - first, piece_elems);
-        SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
-        if (item->param) {
-            SW_TRY(sw_engine_set_master(e, item->param, first, n, piece));
-        } else {
-            SW_TRY(sw_executor_load(e->executor, item->state,
-                                    (size_t)(item->here + first - item->from) * sizeof *piece,
-                                    piece, (size_t)n * sizeof *piece));
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_runs_begin(&item->held->layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        for (int64_t first = run.first; first < run.first + run.n; first += piece_elems) {
+            const int64_t n = sw_min_i64(run.first + run.n - first, piece_elems);
+            SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
+            SW_TRY(item->param ? sw_engine_set_master(e, item->param, first, n, piece)
+                               : sw_engine_store(e, item->held, first, n, piece));
         }
     }
     return SW_OK;

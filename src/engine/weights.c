@@ -57,66 +57,40 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
 /* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
 enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
 
-/* Writes what `item` holds of elements [first, first + n) of its tensor; src has all n of them. */
-static sw_status store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                       int64_t n, const void *src)
+sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, const void *src)
 {
     const size_t bytes = elem_bytes(item);
-    const int64_t n_ranges = sw_persistent_n_ranges(item);
-    for (int64_t i = 0; i < n_ranges; i++) {
-        const struct sw_range range = sw_persistent_range(item, i);
-        const int64_t from = sw_max_i64(first, range.first);
-        const int64_t to = sw_min_i64(first + n, range.first + range.n);
-        if (from < to) {
-            SW_TRY(sw_executor_load(
-                e->executor, item, (size_t)(range.here + from - range.first) * bytes,
-                (const char *)src + (size_t)(from - first) * bytes, (size_t)(to - from) * bytes));
-        }
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_runs_begin_within(&item->layout, first, n, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        SW_TRY(sw_executor_load(e->executor, item, (size_t)run.here * bytes,
+                                (const char *)src + (size_t)(run.first - first) * bytes,
+                                (size_t)run.n * bytes));
     }
     return SW_OK;
 }
 
-/* The opposite; all of them must be here. */
-static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                       int64_t n, void *dst)
+sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, void *dst)
 {
     const size_t bytes = elem_bytes(item);
-    const int64_t n_ranges = sw_persistent_n_ranges(item);
-    int64_t at = first;
-    for (int64_t i = 0; i < n_ranges && at < first + n; i++) {
-        const struct sw_range range = sw_persistent_range(item, i);
-        const int64_t to = sw_min_i64(first + n, range.first + range.n);
-        if (range.first <= at && at < to) {
-            SW_TRY(sw_executor_save(
-                e->executor, item, (size_t)(range.here + at - range.first) * bytes,
-                (char *)dst + (size_t)(at - first) * bytes, (size_t)(to - at) * bytes));
-            at = to;
-        }
+    struct sw_run_iter iter;
+    struct sw_run run;
+    int64_t found = 0;
+    sw_runs_begin_within(&item->layout, first, n, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        SW_TRY(sw_executor_save(e->executor, item, (size_t)run.here * bytes,
+                                (char *)dst + (size_t)(run.first - first) * bytes,
+                                (size_t)run.n * bytes));
+        found += run.n;
     }
-    if (at < first + n) {
-        return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld are on other ranks", item->name,
-                       (long long)at, (long long)(first + n));
+    if (found < n) {
+        return SW_FAIL(SW_E_ARG, "%s: %lld of elements %lld to %lld are on other ranks", item->name,
+                       (long long)(n - found), (long long)first, (long long)(first + n));
     }
     return SW_OK;
-}
-
-bool sw_engine_own_range(const struct sw_engine *e, const struct sw_persistent *item, int64_t i,
-                         int64_t *out_from, int64_t *out_to)
-{
-    const int64_t elems = sw_shape_elems(&item->whole);
-    if (i >= sw_persistent_n_ranges(item)) {
-        return false;
-    }
-    if (item->tile_elems > 0) {
-        const struct sw_range range = sw_persistent_range(item, i);
-        *out_from = range.first;
-        *out_to = range.first + range.n;
-        return true;
-    }
-    const int64_t slice = e->ranks > 1 ? sw_shard_elems(elems, e->ranks) : elems;
-    *out_from = sw_min_i64(slice * e->rank, elems);
-    *out_to = sw_min_i64(slice * (e->rank + 1), elems);
-    return true;
 }
 
 static sw_status set_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
@@ -124,40 +98,40 @@ static sw_status set_piece(struct sw_engine *e, const struct engine_param *param
 {
     void *work = e->scratch;
     if (param->work->dtype == SW_F32) {
-        return store(e, param->work, first, n, src);
+        return sw_engine_store(e, param->work, first, n, src);
     }
     if (param->work->dtype == SW_BF16 && param->master) {
         int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
         for (int64_t i = 0; i < n; i++) {
             sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
         }
-        SW_TRY(store(e, param->master, first, n, lo));
+        SW_TRY(sw_engine_store(e, param->master, first, n, lo));
     } else {
         sw_convert(param->work->dtype, work, SW_F32, src, n);
         if (param->master) {
-            SW_TRY(store(e, param->master, first, n, src));
+            SW_TRY(sw_engine_store(e, param->master, first, n, src));
         }
     }
-    return store(e, param->work, first, n, work);
+    return sw_engine_store(e, param->work, first, n, work);
 }
 
 static sw_status get_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, float *out)
 {
     if (param->master && param->master->dtype == SW_F32) {
-        return fetch(e, param->master, first, n, out);
+        return sw_engine_fetch(e, param->master, first, n, out);
     }
     if (param->work->dtype == SW_F32) {
-        return fetch(e, param->work, first, n, out);
+        return sw_engine_fetch(e, param->work, first, n, out);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(fetch(e, param->work, first, n, hi));
+    SW_TRY(sw_engine_fetch(e, param->work, first, n, hi));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
     }
     int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
-    SW_TRY(fetch(e, param->master, first, n, lo));
+    SW_TRY(sw_engine_fetch(e, param->master, first, n, lo));
     for (int64_t i = 0; i < n; i++) {
         out[i] = sw_master_join(hi[i], lo[i]);
     }
@@ -189,7 +163,7 @@ static sw_status find_range(const struct sw_engine *e, const char *name, int64_t
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
-    const int64_t elems = sw_shape_elems(&param->work->whole);
+    const int64_t elems = sw_shape_elems(&param->work->layout.whole);
     if (first < 0 || n < 0 || first > elems - n) {
         return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld of %lld", name, (long long)first,
                        (long long)(first + n), (long long)elems);
@@ -224,7 +198,7 @@ sw_status sw_engine_tensor(const sw_engine *e, int32_t i, const char **out_name,
         return SW_FAIL(SW_E_ARG, "tensor %d of %d", i, e->n_params);
     }
     *out_name = e->params[i].work->name;
-    *out_shape = e->params[i].work->whole;
+    *out_shape = e->params[i].work->layout.whole;
     return SW_OK;
 }
 
@@ -232,7 +206,7 @@ int64_t sw_engine_parameters(const sw_engine *e)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < e->n_params; i++) {
-        sum += sw_shape_elems(&e->params[i].work->whole);
+        sum += sw_shape_elems(&e->params[i].work->layout.whole);
     }
     return sum;
 }
@@ -263,7 +237,7 @@ static void fill_item(void *ctx, int64_t item, int worker)
 static sw_status init_param(struct sw_engine *e, const struct engine_param *param,
                             struct sw_pool *pool, float *piece)
 {
-    const int64_t elems = sw_shape_elems(&param->work->whole);
+    const int64_t elems = sw_shape_elems(&param->work->layout.whole);
     struct fill f = {&param->work->init, e->seed, sw_hash_str(SW_HASH_INIT, param->work->name), 0,
                      piece};
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
@@ -318,7 +292,7 @@ sw_status sw_engine_settle_tie(struct sw_engine *e)
 static sw_status load_param(struct sw_engine *e, const struct engine_param *param,
                             const struct sw_safetensor *tensor, float *piece)
 {
-    const struct sw_shape *shape = &param->work->whole;
+    const struct sw_shape *shape = &param->work->layout.whole;
     char have[96], want[96];
     if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted F32, F16, BF16 or F64",

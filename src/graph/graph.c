@@ -277,6 +277,36 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     return v;
 }
 
+void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split)
+{
+    if (g->status < 0) {
+        return;
+    }
+    if (param < 0 || param >= g->n_values || g->values[param].role != SW_ROLE_PARAM) {
+        sw_graph_fail(g, SW_E_ARG, "split: no such parameter in this graph");
+        return;
+    }
+    struct sw_value_info *info = &g->values[param];
+    const bool is_dim = split->dim >= 0 && split->dim < info->shape.rank;
+    const bool is_some = split->n_groups >= 1 && split->n_groups <= SW_SPLIT_MAX_GROUPS;
+    int64_t sum = 0;
+    for (int i = 0; is_some && i < split->n_groups; i++) {
+        sum = split->group[i] < 1 || sum < 0 || sum > INT64_MAX - split->group[i]
+                  ? -1
+                  : sum + split->group[i];
+    }
+    if (!is_dim || !is_some || split->unit < 0 || sum != info->shape.dims[split->dim]) {
+        char text[96];
+        sw_graph_fail(
+            g, SW_E_ARG,
+            "%s: a split along dimension %d in %d groups of together %lld does not fit %s",
+            info->name, split->dim, split->n_groups, (long long)sum,
+            sw_shape_format(&info->shape, text, sizeof text));
+        return;
+    }
+    info->split = *split;
+}
+
 /* The state of this name, or the free place for it. There is one. */
 static sw_value *place_of_state(const struct sw_graph *g, const char *name)
 {

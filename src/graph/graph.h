@@ -63,6 +63,7 @@ struct sw_value_info {
     sw_value sparse_index; /* row-sparse gradient: the i32 [N] index that belongs to these rows */
     sw_value param;        /* STATE and GRAD: of which parameter, else SW_NO_VALUE */
     struct sw_init init;   /* PARAM */
+    struct sw_tensor_split split; /* PARAM */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`;
      * what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
     struct sw_shape whole;
@@ -228,9 +229,6 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 /* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how it
  * was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always. ---- */
 enum { SW_EXACT_WORDS = 44, SW_STATS_WORDS = SW_EXACT_WORDS + 4 };
-/* Elements of a tensor whose squares are added in order and in double before they are added exactly. So a
- * tensor may be cut between any two runs, and is never cut elsewhere. */
-enum { SW_SQUARES_RUN = 8 };
 enum { SW_LAMB_WORDS = 2 * SW_STATS_WORDS }; /* stats of w, then of u */
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */

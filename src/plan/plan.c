@@ -40,26 +40,6 @@ size_t sw_persistent_taken(const struct sw_persistent *item)
                              is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
 }
 
-int64_t sw_persistent_n_ranges(const struct sw_persistent *item)
-{
-    return item->tile_elems > 0 ? sw_ceil_div(sw_shape_elems(&item->whole), item->tile_elems) : 1;
-}
-
-struct sw_range sw_persistent_range(const struct sw_persistent *item, int64_t i)
-{
-    const int64_t whole = sw_shape_elems(&item->whole);
-    if (item->tile_elems == 0) {
-        const int64_t first = sw_min_i64(item->first, whole);
-        return (struct sw_range){0, first, sw_min_i64(sw_shape_elems(&item->shape), whole - first)};
-    }
-    const int64_t begin = i * item->tile_elems;
-    const int64_t elems = sw_min_i64(item->tile_elems, whole - begin); /* of this tile */
-    const int64_t slice = sw_shard_elems(elems, item->ranks);
-    const int64_t from = sw_min_i64(slice * item->rank, elems);
-    return (struct sw_range){i * sw_shard_elems(item->tile_elems, item->ranks), begin + from,
-                             sw_min_i64(slice, elems - from)};
-}
-
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
     const struct sw_value_info *info = &program->graph->values[v];
@@ -187,11 +167,10 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .shape = info->shape,
         .init = info->init,
         .param = info->param >= 0 ? g->values[info->param].name : NULL,
-        .whole = sw_value_is_slice(info) ? info->whole : info->shape,
-        .first = sw_value_is_slice(info) ? info->first : 0,
-        .tile_elems = tile_elems(plan, g, info),
-        .rank = options->rank,
-        .ranks = options->ranks,
+        .layout = {.whole = sw_value_is_slice(info) ? info->whole : info->shape,
+                   .data = {options->rank, options->ranks},
+                   .is_sliced = sw_value_is_slice(info),
+                   .tile_elems = tile_elems(plan, g, info)},
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_value_storage_bytes(info),
         .is_gradient_sum = info->is_gradient_sum,

@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "graph/graph.h"
+#include "layout/layout.h"
 #include "optim/optim.h"
 
 enum sw_tier { SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK, SW_TIER_COUNT };
@@ -100,13 +101,8 @@ struct sw_persistent {
     enum sw_dtype dtype;
     struct sw_shape shape;
     struct sw_init init;
-    const char *param;     /* states of a parameter: its name, else NULL */
-    struct sw_shape whole; /* of the tensor; `shape` is what is held here */
-    int64_t first;         /* element of `whole` (flattened) that is element 0 here */
-    /* On many ranks of what is used by tiles: elements of a tile. Held are this rank's slices of all tiles, one behind
-     * the other. 0 = one slice. */
-    int64_t tile_elems;
-    int rank, ranks;
+    const char *param;       /* states of a parameter: its name, else NULL */
+    struct sw_layout layout; /* which elements of the whole tensor `shape` is */
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
     size_t
@@ -233,13 +229,6 @@ sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_progra
 /* Device address of element 0 of v, relative to the arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
-/* Elements [first, first + n) of the whole tensor lie here from element `here` on. */
-struct sw_range {
-    int64_t here, first, n;
-};
-/* What an item holds, ascending: one range, or one for each tile. Without padding; n may be 0. */
-int64_t sw_persistent_n_ranges(const struct sw_persistent *item);
-struct sw_range sw_persistent_range(const struct sw_persistent *item, int64_t i);
 /* Bytes that it takes of its tier. */
 size_t sw_persistent_taken(const struct sw_persistent *item);
 
@@ -288,8 +277,6 @@ sw_status sw_pass_vertical(struct sw_graph *g, int micro_batches);
 sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options);
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks);
-/* Elements of a slice when `elems` are cut for `ranks`: whole runs of SW_SQUARES_RUN. */
-int64_t sw_shard_elems(int64_t elems, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one

@@ -7,11 +7,6 @@
 // has all of it.
 #include "plan/plan.h"
 
-int64_t sw_shard_elems(int64_t elems, int ranks)
-{
-    return sw_ceil_div(sw_ceil_div(elems, SW_SQUARES_RUN), ranks) * SW_SQUARES_RUN;
-}
-
 /* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
 size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks)
 {
@@ -136,7 +131,7 @@ sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *option
     for (int32_t i = 0; i < g->n_params; i++) {
         const sw_value param = g->params[i];
         const int64_t elems = sw_shape_elems(&g->values[param].shape);
-        const int64_t slice = sw_shard_elems(elems, options->ranks);
+        const int64_t slice = sw_slice_elems(elems, options->ranks);
         if (sw_value_is_part(g, param)) {
             cut_tile(g, param, slice, options->rank);
             any = true;

@@ -100,14 +100,14 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         const size_t bytes = sw_persistent_taken(item);
         taken += bytes;
         size_t mine = bytes;
-        if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->whole)) {
+        if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->layout.whole)) {
             mine = bytes / (size_t)options->ranks;
             out->held[SW_HELD_KEPT] += bytes - mine;
         }
         out->held[kind] += mine;
         if (kind < SW_HELD_STATES) {
             const double whole =
-                (double)sw_shape_elems(&item->whole) * (double)sw_dtype_bytes(item->dtype);
+                (double)sw_shape_elems(&item->layout.whole) * (double)sw_dtype_bytes(item->dtype);
             out->padding += (double)mine - (cut ? whole / options->ranks : whole);
         }
     }

@@ -75,7 +75,7 @@ static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_option
 {
     const struct sw_value_info *info = &g->values[param];
     return sw_value_is_slice(info) ? info->shape.dims[0]
-                                   : sw_shard_elems(sw_shape_elems(&info->shape), options->ranks);
+                                   : sw_slice_elems(sw_shape_elems(&info->shape), options->ranks);
 }
 
 static struct sw_shape whole_shape(const struct sw_value_info *info)

@@ -25,6 +25,10 @@ bool sw_shape_check(const struct sw_shape *shape, size_t elem_bytes);
 /* "[2, 3]" into buf; returns buf. */
 const char *sw_shape_format(const struct sw_shape *shape, char *buf, size_t cap);
 
+/* Elements of a tensor whose squares are added in order and in double before they are added exactly
+ * (norms of gradients). So a tensor may be cut between any two runs, and is never cut elsewhere. */
+enum { SW_SQUARES_RUN = 8 };
+
 /* ---- element conversions: round to nearest, ties to even; NaN stays (quiet) NaN ---- */
 
 uint16_t sw_f32_to_bf16(float x);

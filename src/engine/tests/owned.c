@@ -11,12 +11,14 @@ sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
         SW_TRY(sw_engine_tensor(e, i, &name, &shape));
         const int64_t elems = sw_shape_elems(&shape);
         const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
-        int64_t from, to;
+        struct sw_run_iter iter;
+        struct sw_run run;
         if (at + elems > most) {
             return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
         }
-        for (int64_t k = 0; sw_engine_own_range(e, item, k, &from, &to); k++) {
-            SW_TRY(sw_get_weight(e, name, from, to - from, all + at + from));
+        sw_owned_begin(&item->layout, &iter);
+        while (sw_runs_next(&iter, &run)) {
+            SW_TRY(sw_get_weight(e, name, run.first, run.n, all + at + run.first));
         }
         at += elems;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks and coordinates.
-#include "mesh/mesh.h"
+#include "layout/layout.h"
 
 #include <stdio.h>
 #include <string.h>

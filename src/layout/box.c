@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic of boxes: n-dimensional pieces of a row-major tensor.
-#include "ckpt/private.h"
+#include "layout/layout.h"
 
 #include <stdio.h>
 
@@ -70,8 +70,7 @@ int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
     return n_boxes;
 }
 
-bool sw_ckpt_box_common(int rank, const struct sw_box *a, const struct sw_box *b,
-                        struct sw_box *out)
+bool sw_box_common(int rank, const struct sw_box *a, const struct sw_box *b, struct sw_box *out)
 {
     struct sw_box common = {0};
     for (int d = 0; d < rank; d++) {
@@ -87,7 +86,7 @@ bool sw_ckpt_box_common(int rank, const struct sw_box *a, const struct sw_box *b
     return true;
 }
 
-bool sw_ckpt_box_inside(const struct sw_shape *shape, const struct sw_box *box)
+bool sw_box_inside(const struct sw_shape *shape, const struct sw_box *box)
 {
     for (int d = 0; d < shape->rank; d++) {
         if (box->start[d] < 0 || box->dims[d] < 0 || box->start[d] > shape->dims[d] ||
@@ -98,7 +97,7 @@ bool sw_ckpt_box_inside(const struct sw_shape *shape, const struct sw_box *box)
     return true;
 }
 
-const char *sw_ckpt_box_format(int rank, const struct sw_box *box, char *buf, size_t cap)
+const char *sw_box_format(int rank, const struct sw_box *box, char *buf, size_t cap)
 {
     size_t len = 0;
     for (int d = 0; d < rank && len < cap; d++) {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the whole tensor to what one rank holds, and back. All that is needed is where one element of
+// the part of the tensor axis lies in the whole, and how far its neighbours stay neighbours there.
+#include "layout/layout.h"
+
+/* ---- the tensor axis ---- */
+
+struct span { /* along the dimension that is cut */
+    int64_t start, n;
+};
+
+static bool is_split(const struct sw_layout *layout)
+{
+    return layout->split.n_groups > 0 && layout->tensor.size > 1;
+}
+
+/* What this rank has of a group: as many whole units as the others, but for the last ones. */
+static struct span share_of(const struct sw_layout *layout, int group)
+{
+    const int64_t n = layout->split.group[group];
+    const int64_t unit = sw_max_i64(layout->split.unit, 1);
+    const int64_t each = sw_ceil_div(sw_ceil_div(n, unit), layout->tensor.size) * unit;
+    const int64_t start = sw_min_i64(each * layout->tensor.rank, n);
+    return (struct span){start, sw_min_i64(each, n - start)};
+}
+
+struct sw_shape sw_layout_part(const struct sw_layout *layout)
+{
+    struct sw_shape part = layout->whole;
+    if (is_split(layout)) {
+        part.dims[layout->split.dim] = 0;
+        for (int g = 0; g < layout->split.n_groups; g++) {
+            part.dims[layout->split.dim] += share_of(layout, g).n;
+        }
+    }
+    return part;
+}
+
+/* Elements behind one step of the dimension that is cut. */
+static int64_t inner_elems(const struct sw_layout *layout)
+{
+    int64_t n = 1;
+    for (int d = layout->split.dim + 1; d < layout->whole.rank; d++) {
+        n *= layout->whole.dims[d];
+    }
+    return n;
+}
+
+/* Element `at` of the part, in the whole; out_n: so many from it on are neighbours there, too. */
+static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out_n)
+{
+    const struct sw_layout *layout = iter->layout;
+    if (!is_split(layout)) {
+        *out_n = iter->part_elems - at;
+        return at;
+    }
+    const int dim = layout->split.dim;
+    const int64_t inner = inner_elems(layout), row = iter->part.dims[dim] * inner;
+    const int64_t rest = at % row, step = rest / inner;
+    int64_t here = 0, there = 0; /* where a group begins, in the part and in the whole */
+    int g = 0;
+    struct span share = share_of(layout, 0);
+    while (step >= here + share.n) {
+        here += share.n;
+        there += layout->split.group[g];
+        share = share_of(layout, ++g);
+    }
+    *out_n = (here + share.n) * inner - rest;
+    const int64_t index = there + share.start + step - here;
+    return (at / row * layout->whole.dims[dim] + index) * inner + rest % inner;
+}
+
+/* The opposite; -1 where another rank has it. */
+static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
+{
+    const struct sw_layout *layout = iter->layout;
+    if (!is_split(layout)) {
+        return element;
+    }
+    const int dim = layout->split.dim;
+    const int64_t inner = inner_elems(layout), row = layout->whole.dims[dim] * inner;
+    const int64_t rest = element % row, index = rest / inner;
+    int64_t here = 0, there = 0;
+    for (int g = 0; g < layout->split.n_groups; g++) {
+        const struct span share = share_of(layout, g);
+        const int64_t step = index - there - share.start;
+        if (step >= 0 && step < share.n) {
+            return (element / row * iter->part.dims[dim] + here + step) * inner + rest % inner;
+        }
+        here += share.n;
+        there += layout->split.group[g];
+    }
+    return -1;
+}
+
+/* ---- tiles and slices ---- */
+
+int64_t sw_slice_elems(int64_t elems, int ranks)
+{
+    return sw_ceil_div(sw_ceil_div(elems, SW_SQUARES_RUN), ranks) * SW_SQUARES_RUN;
+}
+
+static bool is_sliced(const struct sw_layout *layout)
+{
+    return layout->is_sliced && layout->data.size > 1;
+}
+
+static int64_t tile_elems(const struct sw_run_iter *iter)
+{
+    const struct sw_layout *layout = iter->layout;
+    return is_sliced(layout) && layout->tile_elems > 0 ? layout->tile_elems
+                                                       : sw_max_i64(iter->part_elems, 1);
+}
+
+int64_t sw_layout_elems(const struct sw_layout *layout)
+{
+    const struct sw_shape part = sw_layout_part(layout);
+    const int64_t elems = sw_shape_elems(&part);
+    if (layout->is_absent || !is_sliced(layout)) {
+        return layout->is_absent ? 0 : elems;
+    }
+    const int64_t tile = layout->tile_elems > 0 ? layout->tile_elems : elems;
+    const int64_t n_whole = tile > 0 ? elems / tile : 0;
+    return n_whole * sw_slice_elems(tile, layout->data.size) +
+           sw_slice_elems(elems - n_whole * tile, layout->data.size);
+}
+
+/* Goes to a tile: what is held of it, or what this rank answers for. */
+static void enter(struct sw_run_iter *iter, int64_t tile)
+{
+    const struct sw_layout *layout = iter->layout;
+    const int64_t most = tile_elems(iter), begin = tile * most;
+    const int64_t elems = sw_min_i64(most, iter->part_elems - begin);
+    const bool sliced = is_sliced(layout);
+    iter->tile = tile;
+    iter->at = begin;
+    iter->end = begin + elems;
+    if (sliced || (iter->is_owned && layout->data.size > 1)) {
+        const int64_t slice = sw_slice_elems(elems, layout->data.size);
+        const int64_t from = sw_min_i64(slice * layout->data.rank, elems);
+        iter->at = begin + from;
+        iter->end = iter->at + sw_min_i64(slice, elems - from);
+    }
+    iter->here = sliced ? tile * sw_slice_elems(most, layout->data.size) : iter->at;
+}
+
+static void begin(const struct sw_layout *layout, bool is_owned, struct sw_run_iter *iter)
+{
+    *iter = (struct sw_run_iter){.layout = layout, .is_owned = is_owned, .to = INT64_MAX};
+    const bool is_copy = is_owned && !is_split(layout) && layout->tensor.size > 1;
+    if (layout->is_absent || (is_copy && layout->tensor.rank > 0)) {
+        return; /* there are no runs */
+    }
+    iter->part = sw_layout_part(layout);
+    iter->part_elems = sw_shape_elems(&iter->part);
+    if (iter->part_elems > 0) {
+        enter(iter, 0);
+    }
+}
+
+void sw_runs_begin(const struct sw_layout *layout, struct sw_run_iter *iter)
+{
+    begin(layout, false, iter);
+}
+
+void sw_owned_begin(const struct sw_layout *layout, struct sw_run_iter *iter)
+{
+    begin(layout, true, iter);
+}
+
+void sw_runs_begin_within(const struct sw_layout *layout, int64_t first, int64_t n,
+                          struct sw_run_iter *iter)
+{
+    begin(layout, false, iter);
+    iter->from = first;
+    iter->to = first + n;
+    if (iter->part_elems > 0 && !is_split(layout)) { /* tiles are in order */
+        enter(iter, sw_min_i64(first, iter->part_elems - 1) / tile_elems(iter));
+    }
+}
+
+static bool next(struct sw_run_iter *iter, struct sw_run *out)
+{
+    while (iter->at == iter->end) {
+        if ((iter->tile + 1) * tile_elems(iter) >= iter->part_elems) {
+            return false;
+        }
+        enter(iter, iter->tile + 1);
+    }
+    struct sw_run run = {.here = iter->here};
+    int64_t n;
+    run.first = to_whole(iter, iter->at, &n);
+    do {
+        n = sw_min_i64(n, iter->end - iter->at);
+        run.n += n;
+        iter->at += n;
+        iter->here += n;
+    } while (iter->at < iter->end && to_whole(iter, iter->at, &n) == run.first + run.n);
+    *out = run;
+    return true;
+}
+
+bool sw_runs_next(struct sw_run_iter *iter, struct sw_run *out)
+{
+    struct sw_run run;
+    while (next(iter, &run)) {
+        const int64_t from = sw_max_i64(run.first, iter->from);
+        const int64_t to = sw_min_i64(run.first + run.n, iter->to);
+        if (from < to) {
+            *out = (struct sw_run){run.here + from - run.first, from, to - from};
+            return true;
+        }
+        if (run.first >= iter->to && !is_split(iter->layout)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+bool sw_layout_find(const struct sw_layout *layout, int64_t first, struct sw_run *out)
+{
+    struct sw_run_iter iter;
+    sw_runs_begin(layout, &iter);
+    const int64_t at = iter.part_elems > 0 ? to_part(&iter, first) : -1;
+    if (at < 0) {
+        return false;
+    }
+    enter(&iter, at / tile_elems(&iter));
+    if (at < iter.at || at >= iter.end) {
+        return false;
+    }
+    iter.here += at - iter.at;
+    iter.at = at;
+    return sw_runs_next(&iter, out);
+}

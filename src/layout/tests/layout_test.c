@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts by chance, on meshes with all three axes: every element is answered for by one rank, what
+// ranks hold is where the runs say, and tensors go from any layout to any other.
+#include <stdlib.h>
+#include <string.h>
+
+#include "layout/layout.h"
+#include "support/test.h"
+
+enum { ROUNDS = 400, MOST_ELEMS = 4096 };
+
+static uint64_t state_of_chance;
+
+static int64_t chance(int64_t n) /* 0 .. n - 1 */
+{
+    state_of_chance =
+        state_of_chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)(state_of_chance >> 33) % n;
+}
+
+struct spread { /* of one tensor over a mesh */
+    struct sw_mesh mesh;
+    struct sw_layout layout; /* without ranks */
+    int owner;               /* on the pipeline axis; -1 = every stage has it */
+};
+
+static struct sw_shape any_shape(void)
+{
+    struct sw_shape shape = {.rank = (int)chance(4)};
+    for (int d = 0; d < shape.rank; d++) {
+        shape.dims[d] = chance(5) == 0 ? chance(3) : 1 + chance(15);
+    }
+    return shape;
+}
+
+static struct sw_tensor_split any_split(const struct sw_shape *shape)
+{
+    struct sw_tensor_split split = {0};
+    if (shape->rank == 0 || chance(3) == 0) {
+        return split;
+    }
+    split.dim = (int)chance(shape->rank);
+    split.unit = chance(4);
+    int64_t left = shape->dims[split.dim];
+    if (left == 0) {
+        return (struct sw_tensor_split){0};
+    }
+    while (left > 0) {
+        const bool is_last = split.n_groups == SW_SPLIT_MAX_GROUPS - 1;
+        const int64_t n = is_last ? left : 1 + chance(left);
+        split.group[split.n_groups++] = n;
+        left -= n;
+    }
+    return split;
+}
+
+static struct spread any_spread(const struct sw_shape *shape, const struct sw_tensor_split *split)
+{
+    struct spread s = {.layout = {.whole = *shape, .split = *split}};
+    for (int a = 0; a < SW_AXIS_COUNT; a++) {
+        s.mesh.size[a] = 1 + (int)chance(4);
+    }
+    s.owner = chance(2) ? (int)chance(s.mesh.size[SW_AXIS_PIPE]) : -1;
+    s.layout.is_sliced = chance(3) > 0;
+    s.layout.tile_elems = chance(2) ? SW_SQUARES_RUN * (1 + chance(6)) : 0;
+    return s;
+}
+
+/* What one rank has of it. Where every stage of the pipeline has it, the first answers for it. */
+static struct sw_layout of_rank(const struct spread *s, int rank, bool *out_owns)
+{
+    int place[SW_AXIS_COUNT];
+    struct sw_layout layout = s->layout;
+    sw_mesh_place(&s->mesh, rank, place);
+    layout.tensor = (struct sw_coord){place[SW_AXIS_TENSOR], s->mesh.size[SW_AXIS_TENSOR]};
+    layout.data = (struct sw_coord){place[SW_AXIS_DATA], s->mesh.size[SW_AXIS_DATA]};
+    layout.is_absent = s->owner >= 0 && place[SW_AXIS_PIPE] != s->owner;
+    *out_owns = s->owner >= 0 || place[SW_AXIS_PIPE] == 0;
+    return layout;
+}
+
+static void held_runs_are_disjoint_and_found(const struct sw_layout *layout)
+{
+    struct sw_run_iter iter;
+    struct sw_run run, before = {0};
+    int64_t held = 0;
+    bool any = false;
+    sw_runs_begin(layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        assert_true(run.n > 0 && run.here >= 0 && run.first >= 0);
+        assert_true(run.first + run.n <= sw_shape_elems(&layout->whole));
+        assert_true(run.here + run.n <= sw_layout_elems(layout));
+        assert_true(!any || run.here >= before.here + before.n);
+        for (int64_t k = 0; k < run.n; k++) {
+            struct sw_run found;
+            assert_true(sw_layout_find(layout, run.first + k, &found));
+            assert_int_equal(found.here, run.here + k);
+            assert_int_equal(found.first, run.first + k);
+            assert_int_equal(found.n, run.n - k);
+        }
+        held += run.n;
+        before = run;
+        any = true;
+    }
+    if (sw_shape_elems(&layout->whole) > 0) { /* of some elements alone: what `find` says of each */
+        const int64_t first = chance(sw_shape_elems(&layout->whole));
+        const int64_t n = chance(sw_shape_elems(&layout->whole) - first + 1);
+        int64_t n_within = 0;
+        sw_runs_begin_within(layout, first, n, &iter);
+        while (sw_runs_next(&iter, &run)) {
+            struct sw_run found;
+            assert_true(run.first >= first && run.first + run.n <= first + n);
+            assert_true(sw_layout_find(layout, run.first, &found));
+            assert_int_equal(found.here, run.here);
+            n_within += run.n;
+        }
+        for (int64_t e = first; e < first + n; e++) {
+            struct sw_run found;
+            n_within -= sw_layout_find(layout, e, &found);
+        }
+        assert_int_equal(n_within, 0);
+    }
+    int64_t n_found = 0;
+    for (int64_t e = 0; e < sw_shape_elems(&layout->whole); e++) {
+        struct sw_run found;
+        n_found += sw_layout_find(layout, e, &found);
+    }
+    assert_int_equal(n_found, held);
+}
+
+static void every_element_is_owned_once(void **state)
+{
+    (void)state;
+    int n_split = 0, n_tiled = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        state_of_chance = (uint64_t)round;
+        const struct sw_shape shape = any_shape();
+        const struct sw_tensor_split split = any_split(&shape);
+        const struct spread s = any_spread(&shape, &split);
+        const int64_t elems = sw_shape_elems(&shape);
+        int *owners = calloc((size_t)elems + 1, sizeof *owners);
+        for (int rank = 0; rank < sw_mesh_ranks(&s.mesh); rank++) {
+            bool owns;
+            const struct sw_layout layout = of_rank(&s, rank, &owns);
+            struct sw_run_iter iter;
+            struct sw_run run, found;
+            held_runs_are_disjoint_and_found(&layout);
+            sw_owned_begin(&layout, &iter);
+            while (owns && sw_runs_next(&iter, &run)) {
+                assert_true(sw_layout_find(&layout, run.first, &found)); /* it is held, too */
+                assert_int_equal(found.here, run.here);
+                assert_true(run.n <= found.n);
+                for (int64_t k = 0; k < run.n; k++) {
+                    owners[run.first + k]++;
+                }
+            }
+        }
+        for (int64_t e = 0; e < elems; e++) {
+            assert_int_equal(owners[e], 1);
+        }
+        free(owners);
+        n_split += split.n_groups > 1 && s.mesh.size[SW_AXIS_TENSOR] > 1;
+        n_tiled += s.layout.tile_elems > 0 && s.layout.is_sliced;
+    }
+    assert_true(n_split > 20 && n_tiled > 20);
+}
+
+/* What `s` holds on all ranks, by rank; elements are their place in the whole, padding is -1. */
+static int64_t **fill(const struct spread *s)
+{
+    const int n = sw_mesh_ranks(&s->mesh);
+    int64_t **held = calloc((size_t)n, sizeof *held);
+    for (int rank = 0; rank < n; rank++) {
+        bool owns;
+        const struct sw_layout layout = of_rank(s, rank, &owns);
+        const int64_t elems = sw_layout_elems(&layout);
+        struct sw_run_iter iter;
+        struct sw_run run;
+        held[rank] = malloc(((size_t)elems + 1) * sizeof **held);
+        memset(held[rank], 0xff, ((size_t)elems + 1) * sizeof **held);
+        sw_runs_begin(&layout, &iter);
+        while (sw_runs_next(&iter, &run)) {
+            for (int64_t k = 0; k < run.n; k++) {
+                held[rank][run.here + k] = run.first + k;
+            }
+        }
+    }
+    return held;
+}
+
+static void clear(const struct spread *s, int64_t **held)
+{
+    for (int rank = 0; rank < sw_mesh_ranks(&s->mesh); rank++) {
+        free(held[rank]);
+    }
+    free(held);
+}
+
+/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of another. */
+static void any_layout_loads_what_any_other_saved(void **state)
+{
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        state_of_chance = (uint64_t)round + 1000;
+        const struct sw_shape shape = any_shape();
+        const struct sw_tensor_split split = any_split(&shape);
+        const struct spread from = any_spread(&shape, &split), to = any_spread(&shape, &split);
+        const int64_t elems = sw_shape_elems(&shape);
+        int64_t *file = malloc(((size_t)elems + 1) * sizeof *file);
+        memset(file, 0xff, ((size_t)elems + 1) * sizeof *file);
+        int64_t **held = fill(&from);
+        for (int rank = 0; rank < sw_mesh_ranks(&from.mesh); rank++) {
+            bool owns;
+            const struct sw_layout layout = of_rank(&from, rank, &owns);
+            struct sw_run_iter iter;
+            struct sw_run run;
+            sw_owned_begin(&layout, &iter);
+            while (owns && sw_runs_next(&iter, &run)) {
+                struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
+                const int n = sw_box_of_range(&shape, run.first, run.n, boxes);
+                int64_t covered = 0;
+                for (int b = 0; b < n; b++) {
+                    assert_true(sw_box_inside(&shape, &boxes[b]));
+                    covered += sw_box_elems(shape.rank, &boxes[b]);
+                }
+                assert_int_equal(covered, run.n);
+                memcpy(file + run.first, held[rank] + run.here, (size_t)run.n * sizeof *file);
+            }
+        }
+        clear(&from, held);
+        for (int64_t e = 0; e < elems; e++) {
+            assert_int_equal(file[e], e);
+        }
+        held = fill(&to);
+        for (int rank = 0; rank < sw_mesh_ranks(&to.mesh); rank++) {
+            bool owns;
+            const struct sw_layout layout = of_rank(&to, rank, &owns);
+            struct sw_run_iter iter;
+            struct sw_run run;
+            sw_runs_begin(&layout, &iter);
+            while (sw_runs_next(&iter, &run)) {
+                assert_memory_equal(held[rank] + run.here, file + run.first,
+                                    (size_t)run.n * sizeof *file);
+            }
+        }
+        clear(&to, held);
+        free(file);
+    }
+}
+
+/* [4, 12] as q, k and v of two heads each of width 2, for two ranks: head 0 of each, head 1 of each. */
+static void heads_stay_together(void **state)
+{
+    (void)state;
+    struct sw_layout layout = {.whole = SW_SHAPE(2, 12),
+                               .split = {.dim = 1, .n_groups = 3, .group = {4, 4, 4}, .unit = 2},
+                               .tensor = {1, 2}};
+    const struct sw_run wanted[] = {{0, 2, 2},  {2, 6, 2},  {4, 10, 2},
+                                    {6, 14, 2}, {8, 18, 2}, {10, 22, 2}};
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_runs_begin(&layout, &iter);
+    for (size_t i = 0; i < SW_LEN(wanted); i++) {
+        assert_true(sw_runs_next(&iter, &run));
+        assert_memory_equal(&run, &wanted[i], sizeof run);
+    }
+    assert_false(sw_runs_next(&iter, &run));
+    layout.tensor.size = 4; /* of two heads, two ranks have none */
+    layout.tensor.rank = 3;
+    assert_int_equal(sw_layout_elems(&layout), 0);
+    sw_runs_begin(&layout, &iter);
+    assert_false(sw_runs_next(&iter, &run));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_is_owned_once),
+        cmocka_unit_test(any_layout_loads_what_any_other_saved),
+        cmocka_unit_test(heads_stay_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
