@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 600
+// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the vertical schedule,
+// recomputation, checkpoints and generation. Each pair of choices gives the bits of one rank of cpu:reference; what
+// reaches into the device's memory from the host faults.
+#include "engine/tests/matrix.h"
+
+static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    matrix_cover(2, MATRIX_MOCK, 6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
+}
