@@ -40,20 +40,27 @@ static struct sw_graph *build(enum sw_dtype dtype)
     return g;
 }
 
-/* Opens plan and executor; *plan and *ex are set as far as it got. */
-static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
-                          struct sw_executor **ex)
+/* Opens plan and executor; *plan and *ex are set as far as it got. budget: of host memory, 0 = none. */
+static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
+                             struct sw_plan **plan, struct sw_executor **ex)
 {
     const struct sw_plan_options options = {.query = query,
                                             .query_ctx = dev,
                                             .micro_batches = 2,
                                             .clip = 0.5,
                                             .rule = &adam,
-                                            .staging_bytes = dev->staging_bytes};
+                                            .staging_bytes = dev->staging_bytes,
+                                            .budget = {[SW_TIER_HOST] = budget}};
     const struct sw_executor_options ex_options = {.verify = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const sw_status st = sw_plan_open(&spec, 1, &options, plan);
     return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
+}
+
+static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
+                          struct sw_executor **ex)
+{
+    return open_within(dev, g, 0, plan, ex);
 }
 
 static void run(struct sw_executor *ex, struct sw_plan *plan)
@@ -142,7 +149,7 @@ static void mock_gives_the_same_bits(void **state)
     }
 }
 
-/* What the host, the disk and other ranks pass through is part of the plan: without it nothing opens. */
+/* What the host, the disk and other ranks pass through is part of the plan and of its budget: without it nothing opens. */
 static void staging_memory_is_planned(void **state)
 {
     (void)state;
@@ -150,7 +157,10 @@ static void staging_memory_is_planned(void **state)
     struct sw_plan *plan = NULL;
     struct sw_executor *ex = NULL;
     assert_int_equal(sw_device_open("mock", 1, &dev), SW_OK);
-    assert_int_equal(open_all(dev, build(SW_F32), &plan, &ex), SW_OK);
+    assert_int_equal(open_within(dev, build(SW_F32), dev->staging_bytes - 1, &plan, &ex),
+                     SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "host memory needs 65536 bytes"));
+    assert_int_equal(open_within(dev, build(SW_F32), dev->staging_bytes, &plan, &ex), SW_OK);
     assert_int_equal(plan->tier_bytes[SW_TIER_HOST], dev->staging_bytes);
     sw_executor_close(ex);
     plan->staging_bytes = 4096;
