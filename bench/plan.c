@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long planning takes, and how that grows: GPT-2 of 32 to 1024 layers with everything on the device, at stage 3 on 512 ranks,
-// on NVMe with tiles, and under the vertical schedule with 64 micro-batches; the shapes of 175B and 1T parameters on one rank
-// with a budget, the search for what fits included; and sw_plan_open of gpt2-tiny alone. No memory of a model is taken.
+// How long planning takes, and how that grows: GPT-2 of 32 to 1024 layers with everything on the
+// device, at stage 3 on 512 ranks, on NVMe with tiles, and under the vertical schedule with 64
+// micro-batches; the shapes of 175B and 1T parameters on one rank with a budget, the search for
+// what fits included; and sw_plan_open of gpt2-tiny alone. No memory of a model is taken.
 //
-//     bench_plan [--layers 32,64,128,256,512,1024] [--case dense|ranks|nvme|vertical|175B|1T|tiny] [--limit-s 120] [--rounds 3]
+//     bench_plan [--layers 32,64,128,256,512,1024] [--limit-s 120] [--rounds 3]
+//         [--case dense|ranks|nvme|vertical|175B|1T|tiny]
 //
-// Each plan is made in a process of its own, so that its peak of memory is its own. One that takes longer than the limit is given
-// up, and larger ones of that case are not begun. The time is the least of the rounds; a plan of more than two seconds is made once.
+// Each plan is made in a process of its own, so that its peak of memory is its own. One that takes
+// longer than the limit is given up, and larger ones of that case are not begun. The time is the
+// least of the rounds; a plan of more than two seconds is made once.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +44,11 @@ struct shape {
 };
 
 static const char optimizer[] =
-    "\"bf16\": {\"enabled\": true}, \"gradient_clipping\": 1.0, \"optimizer\": {\"type\": \"AdamW\", "
-    "\"params\": {\"lr\": 0.0001}}";
+    "\"bf16\": {\"enabled\": true}, \"gradient_clipping\": 1.0, \"optimizer\": "
+    "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}";
 static const char on_nvme[] =
-    "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
-    "\"/tmp\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}";
+    "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+    "\"nvme_path\": \"/tmp\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}";
 
 /* Small enough in width that what grows is the number of instructions alone. */
 static const struct growing {

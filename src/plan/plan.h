@@ -178,7 +178,8 @@ struct sw_plan_options {
         update_elems; /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
     size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
     size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
-    /* Of host memory, at its beginning: what does not reach the device passes through it (struct sw_device). */
+    /* Of host memory, at its beginning: what does not reach the device passes through it (struct
+     * sw_device). */
     size_t staging_bytes;
     int ranks, rank; /* data-parallel; 0 and 1 = alone */
     int stage;       /* ZeRO 0..3 */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a plan. Bytes travel as the device allows; what is computed with them, it computes. Private to the room.
+// Collectives of a plan. Bytes travel as the device allows; what is computed with them, it
+// computes. Private to the room.
 #pragma once
 
 #include "run/meter.h"

@@ -573,8 +573,8 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
-/* Of the disk, where it reaches the device; what is copied is when it ends. Rows wait for many small requests, which nothing long is begun beside:
- * they are read here. */
+/* Of the disk, where it reaches the device; what is copied waits until it ends. Rows wait for many
+ * small requests, which nothing long is begun beside: they are read here. */
 static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                             struct flight *f)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces are copied, waited for and handed on by the thread of their queue. Of a piece that is read or written one half is at
-// the disk while the other is copied.
+// Pieces are copied, waited for and handed on by the thread of their queue. Of a piece that is read
+// or written one half is at the disk while the other is copied.
 #include "run/staging.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@ enum { PIECE_ALIGN = 64 }; /* of what ranks exchange */
 
 /* ---- whose it is ---- */
 
-/* Eighths of the staging memory. Ranks exchange many slices at once; what is copied between tiers needs none but for ids. */
+/* Eighths of the staging memory. Ranks exchange many slices at once; what is copied between tiers
+ * needs none but for ids. */
 static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
                                             [SW_QUEUE_COMM] = 4,
                                             [SW_QUEUE_H2D] = 1,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// staging - host memory that the device gave, through which bytes pass between its memory and what does not reach that: the
-// host itself, the disk, other ranks (enum sw_device_cap). A fixed part of it for each queue, so that nobody waits for
-// another one's; what is longer passes in pieces. Where a device is reached, nothing is copied. Private to the room.
+// staging - host memory that the device gave, through which bytes pass between its memory and what
+// does not reach that: the host itself, the disk, other ranks (enum sw_device_cap). A fixed part of
+// it for each queue, so that nobody waits for another one's; what is longer passes in pieces. Where
+// a device is reached, nothing is copied. Private to the room.
 #pragma once
 
 #include "run/swap.h"
@@ -14,7 +15,8 @@ struct sw_stage {
     size_t bytes;
 };
 
-/* SW_E_ARG: the plan has set no staging memory aside, or too little for so many ranks. host: the arena of that tier. */
+/* SW_E_ARG: the plan has set no staging memory aside, or too little for so many ranks. host: the
+ * arena of that tier. */
 sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char *host, int ranks,
                          struct sw_stage out[SW_QUEUE_COUNT]);
 
@@ -32,7 +34,7 @@ sw_status sw_stage_write(const struct sw_stage *s, struct sw_swap *swap, size_t 
 sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, size_t at,
                              size_t row_bytes, const int32_t *ids, int n, void *device);
 
-/* sw_comm_run of items in device memory. Every rank cuts them alike, so all ranks' staging memory is of one size. scratch:
- * [n]. */
+/* sw_comm_run of items in device memory. Every rank cuts them alike, so all ranks' staging memory
+ * is of one size. scratch: [n]. */
 sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch);

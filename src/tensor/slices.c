@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of slices in a fixed order. It is the definition of the canonical sum over ranks: whoever adds what ranks sent, the
-// host or a device, gives these bits.
+// Sums of slices in a fixed order. It is the definition of the canonical sum over ranks: whoever
+// adds what ranks sent, the host or a device, gives these bits.
 #include "tensor/tensor.h"
 
 static void add_slice(float *acc, enum sw_dtype dtype, const void *addend, int64_t n, bool first)

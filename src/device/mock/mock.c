@@ -2,9 +2,10 @@
 // The mock device: the reference kernels behind the manners of an accelerator, to find what a device
 // whose memory is the host's forgives. Work is only queued; a queue runs when the host waits for it, or
 // when a queue that runs has to wait for one of its events, and no further than that event. So work
-// happens as late as its order allows, and whoever forgets to wait reads poison or an older value. The other mode is the
-// opposite: work runs when it is queued, as early as its order allows, and whoever queues it before what it reads is
-// there finds that out. One lock for all: the work of several threads never overlaps.
+// happens as late as its order allows, and whoever forgets to wait reads poison or an older value.
+// The other mode is the opposite: work runs when it is queued, as early as its order allows, and
+// whoever queues it before what it reads is there finds that out. One lock for all: the work of
+// several threads never overlaps.
 #include <pthread.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ static const struct {
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
     [TILES]         = {"tiles of", 2, {"null", "700"}}, /* where states and parameters are elsewhere */
-    [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* the mocks beside cpu:reference */
+    [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* of mocks: cpu:reference */
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
@@ -369,7 +369,7 @@ static void run(const struct row *row, const char *device, int n_steps, struct r
     memset(weights, 0, sizeof weights);
     memset(result, 0, sizeof *result);
     if (sw_threads_run(atoi(choice(row, RANKS)), 600, tcp ? train_over_tcp : train, &job) < 0) {
-        char text[512];
+        char text[640];
         row_text(row, text, sizeof text);
         fail_msg("%s: %s", text, sw_error_message());
     }
@@ -443,7 +443,7 @@ void matrix_part(int64_t i, int64_t n)
     print_message("%lld of %lld combinations\n", (long long)done, (long long)n_rows);
 }
 
-void matrix_on_disk(int n_steps)
+void matrix_on_disk(enum matrix_devices devices, int n_steps)
 {
     struct row row = {{[CLIPPING] = 1,
                        [STAGE] = 3,
@@ -463,6 +463,7 @@ void matrix_on_disk(int n_steps)
             rest /= n;
         }
         row.at[TILES] = (int8_t)(way / 2 % 2);
+        row.at[DEVICE] = (int8_t)(devices == MATRIX_CPU ? 0 : 1 + way % 2);
         if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 2 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }

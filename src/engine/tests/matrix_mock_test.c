@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
-// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the vertical schedule,
-// recomputation, checkpoints and generation. Each pair of choices gives the bits of one rank of cpu:reference; what
-// reaches into the device's memory from the host faults.
+// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the
+// vertical schedule, recomputation, checkpoints and generation. Each pair of choices gives the bits
+// of one rank of cpu:reference; what reaches into the device's memory from the host faults.
 #include "engine/tests/matrix.h"
 
 static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **state)

@@ -12,7 +12,7 @@ static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
 static void on_disk_the_update_is_within_backward(void **state)
 {
     (void)state;
-    matrix_on_disk(8);
+    matrix_on_disk(MATRIX_CPU, 8);
 }
 
 int main(void)

@@ -40,7 +40,8 @@ static struct sw_graph *build(enum sw_dtype dtype)
     return g;
 }
 
-/* Opens plan and executor; *plan and *ex are set as far as it got. budget: of host memory, 0 = none. */
+/* Opens plan and executor; *plan and *ex are set as far as it got. budget: of host memory, 0 =
+ * none. */
 static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
                              struct sw_plan **plan, struct sw_executor **ex)
 {
@@ -149,7 +150,8 @@ static void mock_gives_the_same_bits(void **state)
     }
 }
 
-/* What the host, the disk and other ranks pass through is part of the plan and of its budget: without it nothing opens. */
+/* What the host, the disk and other ranks pass through is part of the plan and of its budget:
+ * without it nothing opens. */
 static void staging_memory_is_planned(void **state)
 {
     (void)state;

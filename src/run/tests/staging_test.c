@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does not reach a device gets there in pieces of pinned memory: the same bytes, however many pieces; and a disk that
-// fails leaves nothing under way.
+// What does not reach a device gets there in pieces of pinned memory: the same bytes, however many
+// pieces; and a disk that fails leaves nothing under way.
 #include "run/staging.h"
 
 #include <stdlib.h>
@@ -63,7 +63,8 @@ static void fill(unsigned char *out, int k, int r, size_t n)
 
 /* ---- other ranks ---- */
 
-/* A gradient that is cut, a parameter whose slice lies in its place, one without elements, another gradient. */
+/* A gradient that is cut, a parameter whose slice lies in its place, one without elements, another
+ * gradient. */
 static sw_status exchange(void *ctx, sw_comm *comm)
 {
     static const size_t slice[] = {CUT, WHOLE, 0, 3 * CUT};
@@ -168,7 +169,7 @@ static void the_disk_is_passed_through(void **state)
     bench_close(&b);
 }
 
-/* Whichever piece fails: it is said, and the same memory and the same range take the next transfer. */
+/* Whichever piece fails, the failure is returned, and the same memory takes the next transfer. */
 static void a_disk_that_fails_leaves_nothing_under_way(void **state)
 {
     (void)state;
