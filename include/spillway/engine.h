@@ -70,6 +70,10 @@ struct sw_engine_options {
     bool verify;             /* checks the plan while it runs; slow */
     bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
+    /* For tests: "cpu", "cpu:reference", "mock" or "mock:early", which have the kernels of
+     * cpu:reference in memory that the host cannot reach; borrowed while opening. NULL = the CPU,
+     * with the configuration's kernels. */
+    const char *device;
     /* For tests: what befalls the transfers of this rank's disk tier, borrowed while opening; NULL = nothing. */
     const struct sw_nvme_fault *disk_fault;
 };

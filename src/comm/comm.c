@@ -201,44 +201,10 @@ sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t s
 
 /* ---- sums ---- */
 
-static void add_slice(float *acc, enum sw_dtype dtype, const void *addend, int64_t n, bool first)
-{
-    if (first) {
-        sw_convert(SW_F32, acc, dtype, addend, n);
-        return;
-    }
-    switch (dtype) {
-    case SW_F32: {
-        const float *x = addend;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += x[i];
-        }
-        break;
-    }
-    case SW_BF16: {
-        const uint16_t *x = addend;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += sw_bf16_to_f32(x[i]);
-        }
-        break;
-    }
-    default: {
-        const uint16_t *x = addend;
-        for (int64_t i = 0; i < n; i++) {
-            acc[i] += sw_f16_to_f32(x[i]);
-        }
-        break;
-    }
-    }
-}
-
 void sw_comm_add_slices(const struct sw_reduction *r, int n_ranks)
 {
-    const size_t slice_bytes = (size_t)r->n * sw_dtype_bytes(r->dtype);
     const int n = r->n_contributors > 0 ? r->n_contributors : n_ranks;
-    for (int k = 0; k < n; k++) {
-        add_slice(r->acc, r->dtype, slice(r->workspace, k, slice_bytes), r->n, r->fresh && k == 0);
-    }
+    sw_add_slices(r->acc, r->dtype, r->workspace, r->n, n, r->fresh);
 }
 
 sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *r, const char *what)

@@ -4,6 +4,23 @@
 
 #include <string.h>
 
+sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out)
+{
+    const struct sw_cpu_options cpu = {.n_threads = n_threads,
+                                       .reference = strcmp(name, "cpu:reference") == 0};
+    const struct sw_mock_options mock = {.n_threads = n_threads,
+                                         .early = strcmp(name, "mock:early") == 0};
+    if (cpu.reference || strcmp(name, "cpu") == 0) {
+        return sw_device_open_cpu(&cpu, out);
+    }
+    if (mock.early || strcmp(name, "mock") == 0) {
+        return sw_device_open_mock(&mock, out);
+    }
+    return SW_FAIL(SW_E_ARG,
+                   "no device \"%s\"; one of \"cpu\", \"cpu:reference\", \"mock\", \"mock:early\"",
+                   name);
+}
+
 void sw_device_close(struct sw_device *dev)
 {
     if (dev) {
@@ -61,6 +78,35 @@ sw_status sw_device_fill(struct sw_device *dev, struct sw_stream_queue *on, void
                        !on ? "a stream" : "a destination");
     }
     SW_TRY(dev->ops->fill(dev, on, dst, byte, bytes));
+    return SW_OK;
+}
+
+sw_status sw_device_add_slices(struct sw_device *dev, struct sw_stream_queue *on,
+                               const struct sw_slice_sum *sum)
+{
+    if (sum->n == 0 || sum->n_slices == 0) {
+        return SW_OK;
+    }
+    if (!on || !sum->acc || !sum->slices || sum->n < 0 || sum->n_slices < 0 ||
+        (sum->dtype != SW_F32 && sum->dtype != SW_BF16 && sum->dtype != SW_F16)) {
+        return SW_FAIL(SW_E_ARG,
+                       "device %s: a sum of %d slices of %lld elements of %s; wanted f32, bf16 or "
+                       "f16, a stream, a sum and slices",
+                       dev->ops->name, sum->n_slices, (long long)sum->n, sw_dtype_name(sum->dtype));
+    }
+    SW_TRY(dev->ops->add_slices(dev, on, sum));
+    return SW_OK;
+}
+
+sw_status sw_device_add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
+                              const int64_t *words, int64_t n_sets, int64_t n)
+{
+    if (!on || !out || !words || n_sets < 1 || n < 0) {
+        return SW_FAIL(SW_E_ARG, "device %s: a sum of %lld sets of %lld words without %s",
+                       dev->ops->name, (long long)n_sets, (long long)n,
+                       !on ? "a stream" : "operands");
+    }
+    SW_TRY(dev->ops->add_words(dev, on, out, words, n_sets, n));
     return SW_OK;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device - memory, streams, events, and kernels by op kind. Constant tables; the front functions below
 // check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C reference),
-// mock (an address space of its own, poison after release, copies as late as the order allows).
+// mock (memory that the host cannot reach, poison after release, work as late, or as early, as its
+// order allows).
 #pragma once
 
 #include "base/base.h"
@@ -15,8 +16,24 @@ struct sw_kernel; /* prepared: one op with its shapes, ready to launch */
 
 enum sw_mem { SW_MEM_DEVICE, SW_MEM_HOST, SW_MEM_COUNT };
 
+/* Who may use addresses of SW_MEM_DEVICE. What may not passes through SW_MEM_HOST (staging_bytes of
+ * it), and copies. */
 enum sw_device_cap {
-    SW_DEVICE_HOST_VISIBLE = 1, /* SW_MEM_DEVICE can be read and written by the host directly */
+    SW_DEVICE_HOST_VISIBLE = 1, /* the host; and copies take host memory from anywhere */
+    SW_DEVICE_DISK_REACHES = 2, /* transfers of a disk */
+    SW_DEVICE_COMM_REACHES = 4, /* transports, to send from and to receive into */
+};
+
+/* What ranks sent of a slice, added in their order: acc[i] += float(slices[k][i]) for k = 0, 1, ..,
+ * each addition rounded to fp32 by itself, so that the bits are those of one rank that adds its
+ * micro-batches one after the other. */
+struct sw_slice_sum {
+    float *acc;          /* device [n] */
+    enum sw_dtype dtype; /* of slices: SW_F32, SW_BF16 or SW_F16 */
+    const void *slices;  /* device [n_slices, n] */
+    int64_t n;
+    int n_slices;
+    bool fresh; /* acc holds nothing yet: the first slice is converted into it, not added */
 };
 
 struct sw_device_ops {
@@ -28,10 +45,17 @@ struct sw_device_ops {
     void (*stream_close)(struct sw_device *dev, struct sw_stream_queue *stream);
     sw_status (*stream_wait)(struct sw_device *dev,
                              struct sw_stream_queue *stream); /* host waits */
+    /* Both sides: memory that this device gave, or with SW_DEVICE_HOST_VISIBLE any. */
     sw_status (*copy)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
                       size_t bytes);
     sw_status (*fill)(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
                       size_t bytes);
+    sw_status (*add_slices)(struct sw_device *dev, struct sw_stream_queue *on,
+                            const struct sw_slice_sum *sum);
+    /* Words of exact sums: out[i] = words[0][i] + words[1][i] + .., of device memory [n_sets, n];
+     * apart from out. */
+    sw_status (*add_words)(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
+                           const int64_t *words, int64_t n_sets, int64_t n);
     sw_status (*event_open)(struct sw_device *dev, struct sw_event **out);
     void (*event_close)(struct sw_device *dev, struct sw_event *event);
     sw_status (*event_record)(struct sw_device *dev, struct sw_event *event,
@@ -54,6 +78,9 @@ struct sw_device_ops {
 struct sw_device { /* base; first member of every implementation */
     const struct sw_device_ops *ops;
     unsigned caps;
+    /* Host memory that a plan sets aside where something does not reach SW_MEM_DEVICE; 0 =
+     * everything does. */
+    size_t staging_bytes;
     const char *kernel_set; /* see sw_device_kernel_set; the implementation's */
     int64_t live_bytes[SW_MEM_COUNT], peak_bytes[SW_MEM_COUNT], n_allocs;
 };
@@ -65,17 +92,31 @@ struct sw_cpu_options {
 };
 
 sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out);
-/* Wraps the reference kernels. */
-sw_status sw_device_open_mock(int n_threads, struct sw_device **out);
+
+struct sw_mock_options {
+    int n_threads; /* as of the CPU */
+    bool early;    /* work runs when it is queued; false: not before somebody waits for it */
+};
+/* The reference kernels, in memory that the host cannot reach. */
+sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out);
+
+/* By name: "cpu", "cpu:reference", "mock", "mock:early"; SW_E_ARG lists them when it is none. */
+sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out);
 void sw_device_close(struct sw_device *dev);
 
-/* Front functions: same meaning as the slots. Device memory is aligned to 4096 bytes, not zeroed. */
+/* Front functions: same meaning as the slots. Memory is aligned to 4096 bytes, not zeroed. Threads:
+ * memory, kernels and queues are opened and closed by one at a time; work is queued and waited for
+ * by several, each on queues of its own. */
 sw_status sw_device_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out);
 void sw_device_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes);
 sw_status sw_device_copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst,
                          const void *src, size_t bytes);
 sw_status sw_device_fill(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
                          size_t bytes);
+sw_status sw_device_add_slices(struct sw_device *dev, struct sw_stream_queue *on,
+                               const struct sw_slice_sum *sum);
+sw_status sw_device_add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
+                              const int64_t *words, int64_t n_sets, int64_t n);
 void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
                      struct sw_kernel_info *out);
 sw_status sw_device_prepare(struct sw_device *dev, const struct sw_op_desc *desc,

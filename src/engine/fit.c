@@ -543,6 +543,7 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .states_share = c->zero.offload_optimizer.ratio,
         .tile_bytes = (size_t)c->spillway.tile_bytes,
+        .staging_bytes = e->device->staging_bytes,
         .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
         .prefetch_elems = c->zero.prefetch_bucket_elems,

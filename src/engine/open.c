@@ -221,13 +221,12 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(settle_config(e));
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
-    const struct sw_cpu_options cpu = {
-        .n_threads = e->config->spillway.threads > 0 || e->ranks == 1
-                         ? (int)e->config->spillway.threads
-                         : (int)sw_max_i64(1, sw_cpu_count() / e->ranks),
-        .reference = e->config->spillway.kernels == SW_KERNELS_REFERENCE,
-    };
-    SW_TRY(sw_device_open_cpu(&cpu, &e->device));
+    const int threads = e->config->spillway.threads > 0 || e->ranks == 1
+                            ? (int)e->config->spillway.threads
+                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
+    const char *kernels =
+        e->config->spillway.kernels == SW_KERNELS_REFERENCE ? "cpu:reference" : "cpu";
+    SW_TRY(sw_device_open(o->device ? o->device : kernels, threads, &e->device));
     SW_TRY(sw_engine_make_plan(e));
     SW_TRY(sw_engine_index_params(e));
     if (o->plan_only) {

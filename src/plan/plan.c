@@ -617,7 +617,8 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     plan->packs = NULL;
     plan->n_persistent = plan->n_packs = 0;
     plan->persistent_bytes = 0;
-    plan->tier_bytes[SW_TIER_HOST] = plan->tier_bytes[SW_TIER_DISK] = 0;
+    plan->tier_bytes[SW_TIER_HOST] = plan->staging_bytes;
+    plan->tier_bytes[SW_TIER_DISK] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
@@ -777,6 +778,7 @@ static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_
 
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
+    plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         sw_pass_fuse(program->graph, options);

@@ -135,6 +135,7 @@ struct sw_plan {
     int32_t n_tiled;
     size_t persistent_bytes;               /* of the device's tier */
     size_t persistent_away[SW_TIER_COUNT]; /* of the others */
+    size_t staging_bytes;                  /* of host memory, see struct sw_plan_options */
     size_t tier_bytes[SW_TIER_COUNT];      /* what running this plan takes */
     size_t tier_budget[SW_TIER_COUNT];     /* 0 = no budget */
     uint64_t fingerprint;                  /* of the first TRAIN program, else of the first */
@@ -173,9 +174,12 @@ struct sw_plan_options {
         update_elems; /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
     size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
     size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
-    int ranks, rank;       /* data-parallel; 0 and 1 = alone */
-    int stage;             /* ZeRO 0..3 */
-    bool boundary;         /* stages 0, 1: sum over micro-batches first, over ranks at the end */
+    /* Of host memory, at its beginning: what does not reach the device passes through it (struct
+     * sw_device). */
+    size_t staging_bytes;
+    int ranks, rank; /* data-parallel; 0 and 1 = alone */
+    int stage;       /* ZeRO 0..3 */
+    bool boundary;   /* stages 0, 1: sum over micro-batches first, over ranks at the end */
     int64_t persistence_elems;     /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;     /* .. while so many elements are not used up */
     enum sw_tier states_tier;      /* of optimizer states */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a plan on memory that the host can reach. Private to the room.
+// Collectives of a plan. Bytes travel as the device allows; what is computed with them, it
+// computes. Private to the room.
 #pragma once
 
 #include "run/meter.h"
+#include "run/staging.h"
 
 /* Operands of one, fixed when the plan is loaded. */
 struct sw_collective_call {
@@ -23,6 +25,7 @@ struct sw_comm_job {
     const struct sw_program *program;
     int i_program;
     struct sw_meter *meter;
+    const struct sw_stage *stage; /* of their queue: the device, and the queue of its work */
     const struct sw_collective_call *calls; /* [n] borrowed until it is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
     const struct sw_round *rounds; /* by the micro-batch of an op; as they are when it runs */
@@ -32,6 +35,6 @@ struct sw_comm_job {
 /* What the group sends to the other ranks, and receives of them. */
 int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks);
 
-/* items: scratch, [job->n]. A failure has the instruction in front of its message. */
+/* items: scratch, [2 job->n]. A failure has the instruction in front of its message. */
 sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
                              struct sw_comm_item *items);

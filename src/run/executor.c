@@ -10,6 +10,7 @@
 #include "run/collectives.h"
 #include "run/meter.h"
 #include "run/queues.h"
+#include "run/staging.h"
 #include "run/swap.h"
 
 struct step { /* one instruction, ready */
@@ -29,7 +30,8 @@ struct flight {                       /* a transfer that is begun */
     const struct sw_program *program; /* NULL = none */
     int32_t instr;
     int64_t begin_ns;
-    bool begun; /* of the disk */
+    bool begun;   /* at the disk, which reaches the device */
+    bool is_left; /* all of it is to be done when it ends */
     struct sw_swap_request request;
 };
 
@@ -51,7 +53,7 @@ struct sw_executor {
     struct sw_meter meter;   /* time and bytes by queue */
     struct sw_swap *swap;    /* the disk's tier; NULL = none */
     double *scalars;         /* device [n_micro, SW_SCALAR_COUNT] */
-    double *host_scalars;    /* the same */
+    double *host_scalars;    /* the same, in host memory that the device gave */
     struct sw_round *rounds; /* [n_micro] */
     int n_micro;             /* micro-batches of the program that has most */
     struct loaded *programs;
@@ -59,8 +61,8 @@ struct sw_executor {
     int slot;      /* which place counts, of what has two */
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
-    struct sw_stream_queue *streams[SW_QUEUE_COUNT]; /* of transfers */
-    struct sw_comm_item *items[2];                   /* scratch of a group inline, and beside */
+    struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
+    struct sw_comm_item *items[2];          /* scratch of a group inline, and beside */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct held fault;
@@ -127,15 +129,15 @@ static sw_status load_program(struct sw_executor *ex, int p)
 /* A row of scalars for each micro-batch, on both sides. */
 static sw_status open_scalars(struct sw_executor *ex)
 {
-    void *scalars = NULL;
+    void *scalars = NULL, *host = NULL;
     ex->n_micro = 1;
     for (int p = 0; p < ex->plan->n_programs; p++) {
         const int n = ex->plan->programs[p].micro_batches;
         ex->n_micro = n > ex->n_micro ? n : ex->n_micro;
     }
-    ex->host_scalars = sw_alloc_zero("run", 1, scalars_bytes(ex));
+    SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, scalars_bytes(ex), &host));
+    ex->host_scalars = memset(host, 0, scalars_bytes(ex));
     ex->rounds = sw_alloc_zero("run", (size_t)ex->n_micro, sizeof *ex->rounds);
-    SW_TRY_ALLOC(ex->host_scalars, "the executor");
     SW_TRY_ALLOC(ex->rounds, "the executor");
     for (int i = 0; i < ex->n_micro; i++) {
         ex->rounds[i].n_active = ex->options.comm ? sw_comm_size(ex->options.comm) : 1;
@@ -182,18 +184,22 @@ static sw_status open_queues(struct sw_executor *ex)
         return SW_OK;
     }
     for (int k = 0; k < 2 && most > 0; k++) {
-        ex->items[k] = sw_alloc_zero("run", (size_t)most, sizeof *ex->items[k]);
+        ex->items[k] = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items[k]);
         SW_TRY_ALLOC(ex->items[k], "collectives");
     }
     if (most > 0) {
         SW_TRY(sw_comm_reserve(ex->options.comm, most));
     }
-    for (int q = SW_QUEUE_H2D; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
         if (n_jobs[q] > 0) {
-            SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->streams[q]));
+            SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->stages[q].on));
         }
     }
-    return sw_queues_open(n_jobs, &queue_ops, ex, &ex->queues);
+    struct sw_queue_ops ops = queue_ops;
+    if (sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ])) { /* it keeps the disk at work itself */
+        ops.most_begun[SW_QUEUE_READ] = ops.most_begun[SW_QUEUE_WRITE] = 1;
+    }
+    return sw_queues_open(n_jobs, &ops, ex, &ex->queues);
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -219,6 +225,9 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
             ex->arenas[t] = arena;
         }
     }
+    SW_TRY_OR(close, sw_stages_open(plan, dev, ex->arenas[SW_TIER_HOST],
+                                    options->comm ? sw_comm_size(options->comm) : 1, ex->stages));
+    ex->stages[SW_QUEUE_COMPUTE].on = ex->compute;
     if (plan->tier_bytes[SW_TIER_DISK] > 0) {
         st = sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap);
         if (options->disk_full) {
@@ -245,9 +254,9 @@ void sw_executor_close(struct sw_executor *ex)
     }
     sw_queues_close(ex->queues);
     sw_swap_close(ex->swap);
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (ex->streams[q]) {
-            ex->dev->ops->stream_close(ex->dev, ex->streams[q]);
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        if (ex->stages[q].on) {
+            ex->dev->ops->stream_close(ex->dev, ex->stages[q].on);
         }
     }
     sw_free(ex->items[0]);
@@ -265,7 +274,9 @@ void sw_executor_close(struct sw_executor *ex)
     if (ex->scalars) {
         sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, scalars_bytes(ex));
     }
-    sw_free(ex->host_scalars);
+    if (ex->host_scalars) {
+        sw_device_free(ex->dev, SW_MEM_HOST, ex->host_scalars, scalars_bytes(ex));
+    }
     sw_free(ex->rounds);
     for (int t = 0; t <= SW_TIER_HOST; t++) {
         if (ex->arenas[t]) {
@@ -385,6 +396,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
         .program = program,
         .i_program = index_of(ex, program),
         .meter = &ex->meter,
+        .stage = &ex->stages[SW_QUEUE_COMM],
         .calls = &loaded->calls[i],
         .instr = i,
         .n = program->instrs[i].group,
@@ -506,9 +518,16 @@ static bool goes_without(const struct sw_executor *ex, enum sw_tier tier)
            (tier == SW_TIER_DISK && atomic_load(&ex->fault.on) && atomic_load(&ex->fault.st) < 0);
 }
 
+/* A transfer of the disk that does not reach the device. */
+static sw_status pass_through(struct sw_executor *ex, const struct route *r)
+{
+    return r->in ? sw_stage_read(&ex->stages[SW_QUEUE_READ], ex->swap, r->at, r->here, r->bytes)
+                 : sw_stage_write(&ex->stages[SW_QUEUE_WRITE], ex->swap, r->at, r->here, r->bytes);
+}
+
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
 {
-    struct sw_stream_queue *on = ex->streams[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
+    struct sw_stream_queue *on = ex->stages[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H].on;
     char *there = ex->arenas[r->tier] + r->at;
     SW_TRY(sw_device_copy(ex->dev, on, r->in ? r->here : there, r->in ? there : r->here, r->bytes));
     return ex->dev->ops->stream_wait(ex->dev, on);
@@ -525,15 +544,14 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     const size_t row = (size_t)sw_shape_last(&table->shape) * sw_dtype_bytes(table->dtype);
     const int64_t n_rows = sw_shape_rows(&table->shape);
     const int64_t n = sw_shape_elems(&g->values[op->in[1]].shape);
-    struct sw_stream_queue *on =
-        ex->streams[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
+    const struct sw_stage *stage =
+        &ex->stages[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
     int32_t ids[SW_SWAP_ROWS];
     for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
         const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
         char *out = (char *)step->out[0] + (size_t)first * row;
-        SW_TRY(sw_device_copy(ex->dev, on, ids, (const int32_t *)step->in[1] + first,
-                              (size_t)some * sizeof *ids));
-        SW_TRY(ex->dev->ops->stream_wait(ex->dev, on));
+        SW_TRY(sw_stage_out(stage, ids, (const int32_t *)step->in[1] + first,
+                            (size_t)some * sizeof *ids));
         for (int64_t i = 0; i < some; i++) {
             if (ids[i] < 0 || ids[i] >= n_rows) {
                 return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d", table->name,
@@ -549,14 +567,14 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
             }
         }
         if (table->tier == SW_TIER_DISK) {
-            SW_TRY(sw_swap_read_rows(ex->swap, at, row, ids, (int)some, out));
+            SW_TRY(sw_stage_read_rows(stage, ex->swap, at, row, ids, (int)some, out));
         }
     }
     return SW_OK;
 }
 
-/* Of the disk; copies are made when they end. Rows wait for many small requests, which nothing long is begun beside:
- * they are read here. */
+/* Of the disk, where it reaches the device; what is copied waits until it ends. Rows wait for many
+ * small requests, which nothing long is begun beside: they are read here. */
 static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                             struct flight *f)
 {
@@ -565,11 +583,13 @@ static sw_status begin_move(struct sw_executor *ex, const struct sw_program *pro
     if (goes_without(ex, r.tier)) {
         return SW_OK;
     }
-    const bool begins = r.tier == SW_TIER_DISK && !r.rows;
+    const bool begins =
+        r.tier == SW_TIER_DISK && !r.rows && !sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ]);
     sw_status st = r.rows   ? move_rows(ex, program, i, r.at)
                    : begins ? sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request)
                             : SW_OK;
     f->begun = begins && st >= 0;
+    f->is_left = !begins && !r.rows;
     st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
     f->program = st < 0 ? NULL : program;
     return st;
@@ -580,10 +600,10 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     const struct sw_program *program = f->program;
     const int32_t i = f->instr;
     const struct route r = route_of(ex, program, i);
-    const bool copied = r.tier != SW_TIER_DISK && !r.rows && !ex->options.no_transfers;
-    sw_status st = f->begun ? sw_swap_end(ex->swap, &f->request)
-                   : copied ? copy_between(ex, &r)
-                            : SW_OK;
+    sw_status st = f->begun                 ? sw_swap_end(ex->swap, &f->request)
+                   : !f->is_left            ? SW_OK
+                   : r.tier == SW_TIER_DISK ? pass_through(ex, &r)
+                                            : copy_between(ex, &r);
     st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
     f->program = NULL;
     if (st < 0) {
@@ -768,15 +788,27 @@ static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segm
     return pull_scalars(ex);
 }
 
+/* After a failure: what was queued has run, what had begun has ended, and the rest never begins. */
+static sw_status end_run(struct sw_executor *ex, sw_status st)
+{
+    char message[1024];
+    if (st >= 0) {
+        return st;
+    }
+    snprintf(message, sizeof message, "%s", sw_error_message());
+    ex->dev->ops->stream_wait(ex->dev, ex->compute);
+    if (ex->queues) {
+        sw_queues_stop(ex->queues);
+    }
+    return SW_FAIL(st, "%s", message);
+}
+
 sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
 {
     const int64_t begun = sw_meter_begin(&ex->meter);
     const sw_status st = run_segment(ex, i_program, segment);
     sw_meter_end(&ex->meter, begun);
-    if (st < 0 && ex->queues) {
-        sw_queues_stop(ex->queues);
-    }
-    return st;
+    return end_run(ex, st);
 }
 
 static sw_status serve_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
@@ -800,10 +832,7 @@ sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_se
     const int64_t begun = sw_meter_begin(&ex->meter);
     const sw_status st = serve_segment(ex, i_program, segment);
     sw_meter_end(&ex->meter, begun);
-    if (st < 0 && ex->queues) {
-        sw_queues_stop(ex->queues);
-    }
-    return st;
+    return end_run(ex, st);
 }
 
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out)
@@ -859,12 +888,6 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
 
 /* ---- bytes in and out ---- */
 
-static sw_status transfer(struct sw_executor *ex, void *dst, const void *src, size_t bytes)
-{
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, dst, src, bytes));
-    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
-}
-
 static sw_status check_bytes(const struct sw_program *program, sw_value v, size_t bytes)
 {
     const size_t have = sw_value_bytes(&program->graph->values[v]);
@@ -884,7 +907,7 @@ sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, c
     if (program->buffer_of[sw_graph_root(program->graph, v)] < 0) {
         return SW_OK; /* an input that this program does not read */
     }
-    return transfer(ex, address(ex, program, v), src, bytes);
+    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], address(ex, program, v), src, bytes);
 }
 
 sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
@@ -892,7 +915,7 @@ sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, vo
 {
     const struct sw_program *program = &ex->plan->programs[i_program];
     SW_TRY(check_bytes(program, v, bytes));
-    return transfer(ex, dst, address(ex, program, v), bytes);
+    return sw_stage_out(&ex->stages[SW_QUEUE_COMPUTE], dst, address(ex, program, v), bytes);
 }
 
 static sw_status check_range(const struct sw_persistent *item, size_t at, size_t bytes)
@@ -948,7 +971,8 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
         SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
         return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
     }
-    return transfer(ex, ex->arenas[item->tier] + place_of(ex, item) + at, src, bytes);
+    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE],
+                       ex->arenas[item->tier] + place_of(ex, item) + at, src, bytes);
 }
 
 sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
@@ -959,7 +983,8 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
     if (item->tier == SW_TIER_DISK) {
         return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }
-    return transfer(ex, dst, ex->arenas[item->tier] + place_of(ex, item) + at, bytes);
+    return sw_stage_out(&ex->stages[SW_QUEUE_COMPUTE], dst,
+                        ex->arenas[item->tier] + place_of(ex, item) + at, bytes);
 }
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)

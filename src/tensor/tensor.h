@@ -38,6 +38,10 @@ float sw_f16_to_f32(uint16_t x);
 /* n elements, any float dtype to any float dtype; src and dst do not overlap unless equal in size. */
 void sw_convert(enum sw_dtype dst_dtype, void *dst, enum sw_dtype src_dtype, const void *src,
                 int64_t n);
+/* acc [n] += slices [n_slices, n], slice by slice, each addition in fp32 by itself; fresh: the
+ * first is converted into acc. dtype is SW_F32, SW_BF16 or SW_F16. */
+void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t n, int n_slices,
+                   bool fresh);
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 

@@ -104,6 +104,31 @@ static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *d
     return SW_OK;
 }
 
+/* On the thread that asks, which is not the one that computes: the pool is that one's. */
+static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
+                            const struct sw_slice_sum *sum)
+{
+    (void)dev;
+    (void)on;
+    sw_add_slices(sum->acc, sum->dtype, sum->slices, sum->n, sum->n_slices, sum->fresh);
+    return SW_OK;
+}
+
+static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
+                           const int64_t *words, int64_t n_sets, int64_t n)
+{
+    (void)dev;
+    (void)on;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (int64_t k = 0; k < n_sets; k++) {
+            sum += words[k * n + i];
+        }
+        out[i] = sum;
+    }
+    return SW_OK;
+}
+
 static sw_status event_open(struct sw_device *dev, struct sw_event **out)
 {
     (void)dev;
@@ -227,6 +252,8 @@ static const struct sw_device_ops cpu_ops = {
     .stream_wait = stream_wait,
     .copy = copy,
     .fill = fill,
+    .add_slices = add_slices,
+    .add_words = add_words,
     .event_open = event_open,
     .event_close = event_close,
     .event_record = event_record,
@@ -263,7 +290,7 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     struct cpu_device *cpu = sw_alloc_zero("device", 1, sizeof *cpu);
     SW_TRY_ALLOC(cpu, "the CPU device");
     cpu->super.ops = &cpu_ops;
-    cpu->super.caps = SW_DEVICE_HOST_VISIBLE;
+    cpu->super.caps = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
     cpu->super.kernel_set = cpu->kernel_set;
     cpu->reference = options->reference;
     cpu->isa = limit < isa ? limit : isa;

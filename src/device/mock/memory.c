@@ -89,15 +89,12 @@ void sw_mock_memory_fini(struct mock_memory *memory)
 }
 
 sw_status sw_mock_memory_resolve(const struct mock_memory *memory, const void *address,
-                                 size_t bytes, bool host_too, void **out)
+                                 size_t bytes, bool device_only, void **out)
 {
     const struct mock_block *block = block_with(memory, address);
-    if (!block && host_too) {
-        *out = (void *)(uintptr_t)address;
-        return SW_OK;
-    }
-    if (!block || (block->kind != SW_MEM_DEVICE && !host_too)) {
-        return SW_FAIL(SW_E_ARG, "device mock: %p is no device memory", address);
+    if (!block || (device_only && block->kind != SW_MEM_DEVICE)) {
+        return SW_FAIL(SW_E_ARG, "device mock: %p is no %s", address,
+                       device_only ? "device memory" : "memory that it gave, of device or host");
     }
     const size_t offset = (size_t)((const char *)address - block->address);
     if (block->released || bytes > block->bytes - offset) {

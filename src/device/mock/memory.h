@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory - the mock's address space. Device memory has two addresses: the one that is handed out lies
-// in pages without any permission, so that a host access faults; kernels and copies use the other.
-// Fresh and released memory holds 0xff bytes, NaN in every float dtype.
+// in pages without any permission, so that a host access faults, and a system call with it fails;
+// kernels and copies use the other. Host memory has one. The caller locks. Fresh and released
+// memory holds 0xff bytes, NaN in every float dtype.
 #pragma once
 
 #include "device/device.h"
@@ -26,8 +27,7 @@ void sw_mock_memory_release(struct mock_memory *memory, void *address);
 void sw_mock_memory_reap(struct mock_memory *memory);
 void sw_mock_memory_fini(struct mock_memory *memory);
 
-/* The storage of `bytes` bytes at a device address (offsets into a block are fine). SW_E_ARG when they
- * are not inside one live block; host addresses that this memory does not know pass unchanged where
- * host_too. */
+/* The storage of `bytes` bytes at an address that was handed out (offsets into a block are fine).
+ * SW_E_ARG when they are not inside one live block, and for host memory where device_only. */
 sw_status sw_mock_memory_resolve(const struct mock_memory *memory, const void *address,
-                                 size_t bytes, bool host_too, void **out);
+                                 size_t bytes, bool device_only, void **out);

@@ -3,12 +3,26 @@
 // whose memory is the host's forgives. Work is only queued; a queue runs when the host waits for it, or
 // when a queue that runs has to wait for one of its events, and no further than that event. So work
 // happens as late as its order allows, and whoever forgets to wait reads poison or an older value.
+// The other mode is the opposite: work runs when it is queued, as early as its order allows, and
+// whoever queues it before what it reads is there finds that out. One lock for all: the work of
+// several threads never overlaps.
+#include <pthread.h>
 #include <string.h>
 
 #include "device/device.h"
 #include "device/mock/memory.h"
 
-enum command_kind { COMMAND_COPY, COMMAND_FILL, COMMAND_LAUNCH, COMMAND_WAIT };
+enum command_kind {
+    COMMAND_COPY,
+    COMMAND_FILL,
+    COMMAND_ADD_SLICES,
+    COMMAND_ADD_WORDS,
+    COMMAND_LAUNCH,
+    COMMAND_WAIT
+};
+
+/* Host memory to pass through: little, so that what passes does so in many pieces. */
+enum { STAGING_BYTES = 64 << 10 };
 
 /* Addresses in a command are those of storage: resolved, and checked, when it was queued. */
 struct command {
@@ -17,6 +31,8 @@ struct command {
     const void *src;
     size_t bytes;
     int byte;
+    struct sw_slice_sum sum;
+    int64_t n_sets, n; /* of words */
     struct sw_kernel *kernel;
     void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS], *workspace;
     double *scalars;
@@ -46,6 +62,8 @@ struct sw_kernel {
 
 struct mock {
     struct sw_device super;
+    pthread_mutex_t lock;
+    bool early;
     struct sw_device *inner; /* CPU, reference kernels */
     struct sw_stream_queue *inner_stream;
     struct mock_memory memory;
@@ -79,6 +97,12 @@ static sw_status run_command(struct mock *m, const struct command *c)
         break;
     case COMMAND_FILL:
         memset(c->dst, c->byte, c->bytes);
+        break;
+    case COMMAND_ADD_SLICES:
+        SW_TRY(sw_device_add_slices(m->inner, m->inner_stream, &c->sum));
+        break;
+    case COMMAND_ADD_WORDS:
+        SW_TRY(sw_device_add_words(m->inner, m->inner_stream, c->dst, c->src, c->n_sets, c->n));
         break;
     case COMMAND_LAUNCH:
         SW_TRY(sw_device_launch(m->inner, m->inner_stream, c->kernel->inner, c->in, c->out,
@@ -120,7 +144,7 @@ static void reap_when_idle(struct mock *m)
     sw_mock_memory_reap(&m->memory);
 }
 
-static sw_status push(struct sw_stream_queue *stream, const struct command *command)
+static sw_status push(struct mock *m, struct sw_stream_queue *stream, const struct command *command)
 {
     if (stream->n == stream->cap) {
         const size_t cap = stream->cap ? stream->cap * 2 : 64;
@@ -130,7 +154,7 @@ static sw_status push(struct sw_stream_queue *stream, const struct command *comm
         stream->cap = cap;
     }
     stream->commands[stream->n++] = *command;
-    return SW_OK;
+    return m->early ? run_until(m, stream, UINT64_MAX) : SW_OK;
 }
 
 static uint64_t position_now(const struct sw_stream_queue *stream)
@@ -143,9 +167,11 @@ static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out
     struct mock *m = mock_of(dev);
     struct sw_stream_queue *stream = sw_alloc_zero("device", 1, sizeof *stream);
     SW_TRY_ALLOC(stream, "a stream");
+    pthread_mutex_lock(&m->lock);
     stream->id = ++m->n_streams_opened;
     stream->next = m->streams;
     m->streams = stream;
+    pthread_mutex_unlock(&m->lock);
     *out = stream;
     return SW_OK;
 }
@@ -153,9 +179,11 @@ static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out
 static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stream)
 {
     struct mock *m = mock_of(dev);
-    SW_TRY(run_until(m, stream, UINT64_MAX));
+    pthread_mutex_lock(&m->lock);
+    const sw_status st = run_until(m, stream, UINT64_MAX);
     reap_when_idle(m);
-    return SW_OK;
+    pthread_mutex_unlock(&m->lock);
+    return st;
 }
 
 static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
@@ -164,6 +192,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
     if (!stream) {
         return;
     }
+    pthread_mutex_lock(&m->lock);
     if (run_until(m, stream, UINT64_MAX) < 0) {
         sw_log(SW_LOG_ERROR, "device mock: work of a closed stream failed: %s", sw_error_message());
     }
@@ -172,6 +201,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
         at = &(*at)->next;
     }
     *at = stream->next;
+    pthread_mutex_unlock(&m->lock);
     sw_free(stream->commands);
     sw_free(stream);
 }
@@ -194,30 +224,45 @@ static void event_close(struct sw_device *dev, struct sw_event *event)
 static sw_status event_record(struct sw_device *dev, struct sw_event *event,
                               struct sw_stream_queue *on)
 {
-    (void)dev;
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
     *event = (struct sw_event){on->id, position_now(on)};
+    pthread_mutex_unlock(&m->lock);
     return SW_OK;
+}
+
+/* Queues a command, if its addresses were good, and lets go of the lock. */
+static sw_status push_resolved(struct mock *m, struct sw_stream_queue *on,
+                               const struct command *command, sw_status resolved)
+{
+    const sw_status st = resolved < 0 ? resolved : push(m, on, command);
+    pthread_mutex_unlock(&m->lock);
+    return st;
 }
 
 static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
                             struct sw_stream_queue *on)
 {
-    (void)dev;
-    if (event->stream == 0 || event->stream == on->id) {
-        return SW_OK;
-    }
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
     const struct command command = {
         .kind = COMMAND_WAIT, .wait_stream = event->stream, .wait_position = event->position};
-    SW_TRY(push(on, &command));
-    return SW_OK;
+    if (event->stream == 0 || event->stream == on->id) {
+        pthread_mutex_unlock(&m->lock);
+        return SW_OK;
+    }
+    return push_resolved(m, on, &command, SW_OK);
 }
 
 /* ---- memory ---- */
 
 static sw_status mem_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out)
 {
-    SW_TRY(sw_mock_memory_alloc(&mock_of(dev)->memory, kind, bytes, out));
-    return SW_OK;
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    const sw_status st = sw_mock_memory_alloc(&m->memory, kind, bytes, out);
+    pthread_mutex_unlock(&m->lock);
+    return st;
 }
 
 static void mem_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes)
@@ -225,30 +270,66 @@ static void mem_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t 
     struct mock *m = mock_of(dev);
     (void)kind;
     (void)bytes;
+    pthread_mutex_lock(&m->lock);
     sw_mock_memory_release(&m->memory, mem);
     reap_when_idle(m);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static sw_status copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst, const void *src,
                       size_t bytes)
 {
-    const struct mock_memory *memory = &mock_of(dev)->memory;
+    struct mock *m = mock_of(dev);
     struct command command = {.kind = COMMAND_COPY, .bytes = bytes};
-    void *from;
-    SW_TRY(sw_mock_memory_resolve(memory, dst, bytes, true, &command.dst));
-    SW_TRY(sw_mock_memory_resolve(memory, src, bytes, true, &from));
+    void *from = NULL;
+    pthread_mutex_lock(&m->lock);
+    sw_status st = sw_mock_memory_resolve(&m->memory, dst, bytes, false, &command.dst);
+    st = st < 0 ? st : sw_mock_memory_resolve(&m->memory, src, bytes, false, &from);
     command.src = from;
-    SW_TRY(push(on, &command));
-    return SW_OK;
+    return push_resolved(m, on, &command, st);
 }
 
 static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *dst, int byte,
                       size_t bytes)
 {
+    struct mock *m = mock_of(dev);
     struct command command = {.kind = COMMAND_FILL, .byte = byte, .bytes = bytes};
-    SW_TRY(sw_mock_memory_resolve(&mock_of(dev)->memory, dst, bytes, true, &command.dst));
-    SW_TRY(push(on, &command));
-    return SW_OK;
+    pthread_mutex_lock(&m->lock);
+    const sw_status st = sw_mock_memory_resolve(&m->memory, dst, bytes, false, &command.dst);
+    return push_resolved(m, on, &command, st);
+}
+
+/* ---- sums ---- */
+
+static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
+                            const struct sw_slice_sum *sum)
+{
+    struct mock *m = mock_of(dev);
+    struct command command = {.kind = COMMAND_ADD_SLICES, .sum = *sum};
+    const size_t all = (size_t)sum->n_slices * (size_t)sum->n * sw_dtype_bytes(sum->dtype);
+    void *acc = NULL, *slices = NULL;
+    pthread_mutex_lock(&m->lock);
+    sw_status st =
+        sw_mock_memory_resolve(&m->memory, sum->acc, (size_t)sum->n * sizeof *sum->acc, true, &acc);
+    st = st < 0 ? st : sw_mock_memory_resolve(&m->memory, sum->slices, all, true, &slices);
+    command.sum.acc = acc;
+    command.sum.slices = slices;
+    return push_resolved(m, on, &command, st);
+}
+
+static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
+                           const int64_t *words, int64_t n_sets, int64_t n)
+{
+    struct mock *m = mock_of(dev);
+    struct command command = {.kind = COMMAND_ADD_WORDS, .n_sets = n_sets, .n = n};
+    const size_t bytes = (size_t)n * sizeof *out;
+    void *from = NULL;
+    pthread_mutex_lock(&m->lock);
+    sw_status st = sw_mock_memory_resolve(&m->memory, out, bytes, true, &command.dst);
+    st = st < 0 ? st
+                : sw_mock_memory_resolve(&m->memory, words, (size_t)n_sets * bytes, true, &from);
+    command.src = from;
+    return push_resolved(m, on, &command, st);
 }
 
 /* ---- kernels ---- */
@@ -307,30 +388,38 @@ static sw_status resolve_views(const struct mock_memory *memory, const struct sw
     for (int i = 0; i < n; i++) {
         out[i] = NULL;
         if (addresses[i] && views[i].shape.rank >= 0) {
-            SW_TRY(sw_mock_memory_resolve(memory, addresses[i], extent_bytes(&views[i]), false,
+            SW_TRY(sw_mock_memory_resolve(memory, addresses[i], extent_bytes(&views[i]), true,
                                           &out[i]));
         }
     }
     return SW_OK;
 }
 
+static sw_status resolve_call(const struct mock_memory *memory, const struct sw_kernel *kernel,
+                              void *const *in, void *const *out, void *workspace, double *scalars,
+                              struct command *command)
+{
+    void *table;
+    SW_TRY(resolve_views(memory, kernel->desc.in, kernel->op.n_in, in, command->in));
+    SW_TRY(resolve_views(memory, kernel->desc.out, kernel->op.n_out, out, command->out));
+    if (kernel->workspace_bytes > 0) {
+        SW_TRY(sw_mock_memory_resolve(memory, workspace, kernel->workspace_bytes, true,
+                                      &command->workspace));
+    }
+    SW_TRY(
+        sw_mock_memory_resolve(memory, scalars, SW_SCALAR_COUNT * sizeof *scalars, true, &table));
+    command->scalars = table;
+    return SW_OK;
+}
+
 static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars)
 {
-    const struct mock_memory *memory = &mock_of(dev)->memory;
+    struct mock *m = mock_of(dev);
     struct command command = {.kind = COMMAND_LAUNCH, .kernel = kernel};
-    void *table;
-    SW_TRY(resolve_views(memory, kernel->desc.in, kernel->op.n_in, in, command.in));
-    SW_TRY(resolve_views(memory, kernel->desc.out, kernel->op.n_out, out, command.out));
-    if (kernel->workspace_bytes > 0) {
-        SW_TRY(sw_mock_memory_resolve(memory, workspace, kernel->workspace_bytes, false,
-                                      &command.workspace));
-    }
-    SW_TRY(
-        sw_mock_memory_resolve(memory, scalars, SW_SCALAR_COUNT * sizeof *scalars, false, &table));
-    command.scalars = table;
-    SW_TRY(push(on, &command));
-    return SW_OK;
+    pthread_mutex_lock(&m->lock);
+    const sw_status st = resolve_call(&m->memory, kernel, in, out, workspace, scalars, &command);
+    return push_resolved(m, on, &command, st);
 }
 
 /* ---- the device ---- */
@@ -346,6 +435,7 @@ static void close_device(struct sw_device *dev)
         m->inner->ops->stream_close(m->inner, m->inner_stream);
     }
     sw_device_close(m->inner);
+    pthread_mutex_destroy(&m->lock);
     sw_free(m);
 }
 
@@ -359,6 +449,8 @@ static const struct sw_device_ops mock_ops = {
     .stream_wait = stream_wait,
     .copy = copy,
     .fill = fill,
+    .add_slices = add_slices,
+    .add_words = add_words,
     .event_open = event_open,
     .event_close = event_close,
     .event_record = event_record,
@@ -369,14 +461,17 @@ static const struct sw_device_ops mock_ops = {
     .launch = launch,
 };
 
-sw_status sw_device_open_mock(int n_threads, struct sw_device **out)
+sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out)
 {
-    const struct sw_cpu_options options = {.n_threads = n_threads, .reference = true};
+    const struct sw_cpu_options cpu = {.n_threads = options->n_threads, .reference = true};
     sw_status st;
     struct mock *m = sw_alloc_zero("device", 1, sizeof *m);
     SW_TRY_ALLOC(m, "the mock device");
     m->super.ops = &mock_ops;
-    SW_TRY_OR(close, sw_device_open_cpu(&options, &m->inner));
+    m->super.staging_bytes = STAGING_BYTES;
+    m->early = options->early;
+    pthread_mutex_init(&m->lock, NULL);
+    SW_TRY_OR(close, sw_device_open_cpu(&cpu, &m->inner));
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
     *out = &m->super;

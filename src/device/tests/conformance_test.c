@@ -16,7 +16,7 @@ enum { N_THREADS = 4, N_LIMITS = 5 };
 struct devices {
     struct sw_device *reference[N_THREADS];
     struct sw_device *fast[N_LIMITS][N_THREADS];
-    struct sw_device *mock;
+    struct sw_device *mock[2]; /* late, early */
 };
 
 static struct sw_device *open_cpu(int n_threads, bool reference, const char *max_isa)
@@ -38,8 +38,11 @@ static int open_devices(void **state)
             all.fast[l][t] = open_cpu(thread_counts[t], false, limits[l]);
         }
     }
-    if (sw_device_open_mock(2, &all.mock) < 0) {
-        fail_msg("%s", sw_error_message());
+    for (int early = 0; early < 2; early++) {
+        const struct sw_mock_options options = {.n_threads = 2, .early = early};
+        if (sw_device_open_mock(&options, &all.mock[early]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
     }
     *state = &all;
     return 0;
@@ -54,7 +57,8 @@ static int close_devices(void **state)
             sw_device_close(all->fast[l][t]);
         }
     }
-    sw_device_close(all->mock);
+    sw_device_close(all->mock[0]);
+    sw_device_close(all->mock[1]);
     return 0;
 }
 
@@ -142,9 +146,11 @@ static void check_case(struct devices *all, const struct op_case *c)
         same_bits(&other, &want, "on more threads", "reference");
         case_fini(&other);
     }
-    run(all->mock, c, &other);
-    same_bits(&other, &want, "than the reference", "mock");
-    case_fini(&other);
+    for (int early = 0; early < 2; early++) {
+        run(all->mock[early], c, &other);
+        same_bits(&other, &want, "than the reference", "mock");
+        case_fini(&other);
+    }
     for (int l = 0; l < N_LIMITS; l++) {
         if (l == 0 || strcmp(sw_device_kernel_set(all->fast[l][0]),
                              sw_device_kernel_set(all->fast[l - 1][0])) != 0) {
@@ -199,18 +205,144 @@ static void test_a_view_has_no_kernel(void **state)
 static void test_tables_are_complete(void **state)
 {
     struct devices *all = *state;
-    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][0], all->mock};
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][0], all->mock[0],
+                                      all->mock[1]};
     for (size_t i = 0; i < SW_LEN(devs); i++) {
         const struct sw_device_ops *ops = devs[i]->ops;
         assert_true(ops->close && ops->mem_alloc && ops->mem_free && ops->stream_open &&
                     ops->stream_close && ops->stream_wait && ops->copy && ops->fill &&
-                    ops->event_open && ops->event_close && ops->event_record && ops->event_wait &&
-                    ops->query && ops->prepare && ops->release && ops->launch);
+                    ops->add_slices && ops->add_words && ops->event_open && ops->event_close &&
+                    ops->event_record && ops->event_wait && ops->query && ops->prepare &&
+                    ops->release && ops->launch);
         assert_non_null(ops->name);
         assert_true(sw_device_kernel_set(devs[i])[0] != '\0');
+        const unsigned reach =
+            SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
+        assert_int_equal(devs[i]->caps, i < 2 ? reach : 0);
+        assert_int_equal(devs[i]->staging_bytes > 0, i >= 2);
     }
-    assert_true(all->reference[0]->caps & SW_DEVICE_HOST_VISIBLE);
-    assert_false(all->mock->caps & SW_DEVICE_HOST_VISIBLE);
+}
+
+static void test_devices_have_names(void **state)
+{
+    struct devices *all = *state;
+    const struct {
+        const char *name;
+        struct sw_device *like;
+    } names[] = {{"cpu", all->fast[N_LIMITS - 1][0]},
+                 {"cpu:reference", all->reference[0]},
+                 {"mock", all->mock[0]},
+                 {"mock:early", all->mock[1]}};
+    struct sw_device *dev = NULL;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        assert_int_equal(sw_device_open(names[i].name, 1, &dev), SW_OK);
+        assert_string_equal(dev->ops->name, names[i].like->ops->name);
+        assert_string_equal(sw_device_kernel_set(dev), sw_device_kernel_set(names[i].like));
+        sw_device_close(dev);
+    }
+    assert_int_equal(sw_device_open("cuda:0", 1, &dev), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "\"cuda:0\""));
+}
+
+/* ---- sums ---- */
+
+enum { SLICE = 37, N_SLICES = 5 };
+
+/* Runs fn on device copies of operand 0 (read and written) and operand 1. */
+static void with_operands(struct sw_device *dev, void *inout, size_t inout_bytes, const void *in,
+                          size_t in_bytes,
+                          sw_status (*fn)(struct sw_device *dev, struct sw_stream_queue *on,
+                                          void *inout, const void *in, int arg),
+                          int arg)
+{
+    struct sw_stream_queue *on;
+    void *a, *b;
+    assert_int_equal(dev->ops->stream_open(dev, &on), SW_OK);
+    assert_int_equal(sw_device_alloc(dev, SW_MEM_DEVICE, inout_bytes, &a), SW_OK);
+    assert_int_equal(sw_device_alloc(dev, SW_MEM_DEVICE, in_bytes, &b), SW_OK);
+    assert_int_equal(case_to_device(dev, on, a, inout, inout_bytes), SW_OK);
+    assert_int_equal(case_to_device(dev, on, b, in, in_bytes), SW_OK);
+    assert_int_equal(fn(dev, on, a, b, arg), SW_OK);
+    assert_int_equal(case_to_host(dev, on, inout, a, inout_bytes), SW_OK);
+    sw_device_free(dev, SW_MEM_DEVICE, a, inout_bytes);
+    sw_device_free(dev, SW_MEM_DEVICE, b, in_bytes);
+    dev->ops->stream_close(dev, on);
+}
+
+/* arg: dtype, and whether acc is fresh */
+static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on, void *acc,
+                            const void *slices, int arg)
+{
+    const struct sw_slice_sum sum = {.acc = acc,
+                                     .dtype = (enum sw_dtype)(arg / 2),
+                                     .slices = slices,
+                                     .n = SLICE,
+                                     .n_slices = N_SLICES,
+                                     .fresh = arg % 2};
+    return sw_device_add_slices(dev, on, &sum);
+}
+
+/* One addition an element and slice, in order and in fp32. */
+static void test_slices_are_added_in_order(void **state)
+{
+    struct devices *all = *state;
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][3], all->mock[0],
+                                      all->mock[1]};
+    for (int arg = 0; arg < 6; arg++) {
+        static const enum sw_dtype of[] = {SW_F32, SW_BF16, SW_F16};
+        const enum sw_dtype dtype = of[arg / 2];
+        const size_t bytes = sw_dtype_bytes(dtype);
+        const bool fresh = arg % 2;
+        char slices[N_SLICES * SLICE * sizeof(float)];
+        float start[SLICE], want[SLICE];
+        for (int i = 0; i < N_SLICES * SLICE; i++) {
+            sw_store_f64(dtype, slices, i, ldexp(sw_philox_normal(3, 1, (uint64_t)i), i % 13));
+        }
+        for (int i = 0; i < SLICE; i++) {
+            start[i] = want[i] = fresh ? NAN : (float)sw_philox_normal(3, 2, (uint64_t)i);
+            for (int k = 0; k < N_SLICES; k++) {
+                const float x = (float)sw_load_f64(dtype, slices, k * SLICE + i);
+                want[i] = fresh && k == 0 ? x : want[i] + x;
+            }
+        }
+        for (size_t d = 0; d < SW_LEN(devs); d++) {
+            float got[SLICE];
+            memcpy(got, start, sizeof got);
+            with_operands(devs[d], got, sizeof got, slices, N_SLICES * SLICE * bytes, add_slices,
+                          2 * (int)dtype + fresh);
+            assert_memory_equal(got, want, sizeof got);
+        }
+    }
+    const struct sw_slice_sum ints = {
+        .acc = (float[1]){0}, .dtype = SW_I32, .slices = "", .n = 1, .n_slices = 1};
+    struct sw_stream_queue *on;
+    assert_int_equal(devs[0]->ops->stream_open(devs[0], &on), SW_OK);
+    assert_int_equal(sw_device_add_slices(devs[0], on, &ints), SW_E_ARG);
+    devs[0]->ops->stream_close(devs[0], on);
+}
+
+static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, void *out,
+                           const void *words, int arg)
+{
+    (void)arg;
+    return sw_device_add_words(dev, on, out, words, N_SLICES, SLICE);
+}
+
+static void test_words_are_added(void **state)
+{
+    struct devices *all = *state;
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][3], all->mock[0],
+                                      all->mock[1]};
+    int64_t words[N_SLICES * SLICE], want[SLICE] = {0}, got[SLICE];
+    for (int i = 0; i < N_SLICES * SLICE; i++) {
+        words[i] = (int64_t)(sw_philox_u64(4, 1, (uint64_t)i) >> 8) - (INT64_C(1) << 55);
+        want[i % SLICE] += words[i];
+    }
+    for (size_t d = 0; d < SW_LEN(devs); d++) {
+        memset(got, 0xff, sizeof got);
+        with_operands(devs[d], got, sizeof got, words, sizeof words, add_words, 0);
+        assert_memory_equal(got, want, sizeof got);
+    }
 }
 
 int main(void)
@@ -219,6 +351,9 @@ int main(void)
         cmocka_unit_test(test_every_kind_has_cases),
         cmocka_unit_test(test_a_view_has_no_kernel),
         cmocka_unit_test(test_tables_are_complete),
+        cmocka_unit_test(test_devices_have_names),
+        cmocka_unit_test(test_slices_are_added_in_order),
+        cmocka_unit_test(test_words_are_added),
         cmocka_unit_test(test_kernels),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

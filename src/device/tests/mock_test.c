@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mock finds what it is for: reads of memory that was never written or was released, work that was not
-// waited for, addresses that are not the device's; and does correct programs correctly.
+// waited for, or that was queued too early, addresses that are not the device's, a host that
+// reaches for its memory; and does correct programs correctly.
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
 #include "device/tests/op_case.h"
 #include "support/test.h"
 
@@ -11,29 +16,55 @@ struct fixture {
     struct sw_device *dev;
     struct sw_stream_queue *a, *b;
     struct sw_event *event;
-    float *x; /* device */
+    float *x;                /* device */
+    float *in, *out, *later; /* [N] of its host memory each */
 };
 
-static int set_up(void **state)
+static float *pinned(struct fixture *f)
+{
+    void *mem = NULL;
+    assert_int_equal(sw_device_alloc(f->dev, SW_MEM_HOST, bytes, &mem), SW_OK);
+    return mem;
+}
+
+static int set_up_mode(void **state, bool early)
 {
     static struct fixture f;
-    assert_int_equal(sw_device_open_mock(1, &f.dev), SW_OK);
+    const struct sw_mock_options options = {.n_threads = 1, .early = early};
+    assert_int_equal(sw_device_open_mock(&options, &f.dev), SW_OK);
     assert_int_equal(f.dev->ops->stream_open(f.dev, &f.a), SW_OK);
     assert_int_equal(f.dev->ops->stream_open(f.dev, &f.b), SW_OK);
     assert_int_equal(f.dev->ops->event_open(f.dev, &f.event), SW_OK);
     assert_int_equal(sw_device_alloc(f.dev, SW_MEM_DEVICE, bytes, (void **)&f.x), SW_OK);
+    f.in = pinned(&f);
+    f.out = pinned(&f);
+    f.later = pinned(&f);
     *state = &f;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_mode(state, false);
+}
+
+static int set_up_early(void **state)
+{
+    return set_up_mode(state, true);
 }
 
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
+    sw_device_free(f->dev, SW_MEM_HOST, f->in, bytes);
+    sw_device_free(f->dev, SW_MEM_HOST, f->out, bytes);
+    sw_device_free(f->dev, SW_MEM_HOST, f->later, bytes);
     sw_device_free(f->dev, SW_MEM_DEVICE, f->x, bytes);
     f->dev->ops->event_close(f->dev, f->event);
     f->dev->ops->stream_close(f->dev, f->a);
     f->dev->ops->stream_close(f->dev, f->b);
     assert_int_equal(f->dev->live_bytes[SW_MEM_DEVICE], 0);
+    assert_int_equal(f->dev->live_bytes[SW_MEM_HOST], 0);
     sw_device_close(f->dev);
     return 0;
 }
@@ -58,7 +89,7 @@ static void fill_with(float *x, float value)
 static void test_fresh_memory_is_poison(void **state)
 {
     struct fixture *f = *state;
-    float out[N] = {0};
+    float *out = f->out;
     copy(f, f->a, out, f->x);
     wait_for(f, f->a);
     for (int i = 0; i < N; i++) {
@@ -69,7 +100,7 @@ static void test_fresh_memory_is_poison(void **state)
 static void test_nothing_runs_before_somebody_waits(void **state)
 {
     struct fixture *f = *state;
-    float in[N], out[N];
+    float *in = f->in, *out = f->out;
     fill_with(in, 1);
     fill_with(out, 5);
     copy(f, f->a, f->x, in);
@@ -85,7 +116,7 @@ static void test_nothing_runs_before_somebody_waits(void **state)
 static void test_a_missing_event_shows(void **state)
 {
     struct fixture *f = *state;
-    float in[N], out[N];
+    float *in = f->in, *out = f->out;
     fill_with(in, 3);
     copy(f, f->a, f->x, in);
     copy(f, f->b, out, f->x); /* no event between */
@@ -96,7 +127,7 @@ static void test_a_missing_event_shows(void **state)
 static void test_an_event_orders_two_streams(void **state)
 {
     struct fixture *f = *state;
-    float in[N], later[N], out[N];
+    float *in = f->in, *later = f->later, *out = f->out;
     fill_with(in, 3);
     fill_with(later, 4);
     copy(f, f->a, f->x, in);
@@ -115,7 +146,7 @@ static void test_an_event_orders_two_streams(void **state)
 static void test_released_memory_is_poison_for_queued_work(void **state)
 {
     struct fixture *f = *state;
-    float in[N], out[N];
+    float *in = f->in, *out = f->out;
     void *y;
     fill_with(in, 3);
     assert_int_equal(sw_device_alloc(f->dev, SW_MEM_DEVICE, bytes, &y), SW_OK);
@@ -131,7 +162,7 @@ static void test_released_memory_is_poison_for_queued_work(void **state)
 static void test_ranges_are_checked(void **state)
 {
     struct fixture *f = *state;
-    float in[N] = {0};
+    float *in = f->in;
     assert_int_equal(sw_device_copy(f->dev, f->a, f->x + 1, in, bytes), SW_E_ARG);
     assert_int_equal(sw_device_fill(f->dev, f->a, f->x + N - 1, 0, 8), SW_E_ARG);
     assert_int_equal(sw_device_fill(f->dev, f->a, f->x + N - 1, 0, 4), SW_OK);
@@ -146,12 +177,13 @@ static void test_kernels_take_device_addresses_only(void **state)
     struct sw_op_desc desc = {.op = &op};
     desc.in[0] = (struct sw_view){NULL, SW_F32, SW_SHAPE(N), {1}};
     desc.out[0] = desc.in[0];
-    float in[N], host[N];
-    double scalars[SW_SCALAR_COUNT] = {0};
-    double *table;
-    const size_t table_bytes = sizeof scalars;
+    float *in = f->in, *host = f->out;
+    double *scalars, *table;
+    const size_t table_bytes = SW_SCALAR_COUNT * sizeof *table;
     fill_with(in, 3);
     assert_int_equal(sw_device_alloc(f->dev, SW_MEM_DEVICE, table_bytes, (void **)&table), SW_OK);
+    assert_int_equal(sw_device_alloc(f->dev, SW_MEM_HOST, table_bytes, (void **)&scalars), SW_OK);
+    memset(scalars, 0, table_bytes);
     assert_int_equal(sw_device_copy(f->dev, f->a, table, scalars, table_bytes), SW_OK);
     assert_int_equal(sw_device_prepare(f->dev, &desc, &kernel), SW_OK);
     void *device_x[] = {f->x}, *host_x[] = {host};
@@ -167,6 +199,7 @@ static void test_kernels_take_device_addresses_only(void **state)
     assert_true(host[N - 1] == 6);
     f->dev->ops->release(f->dev, kernel);
     sw_device_free(f->dev, SW_MEM_DEVICE, table, table_bytes);
+    sw_device_free(f->dev, SW_MEM_HOST, scalars, table_bytes);
 }
 
 static void test_counters(void **state)
@@ -183,6 +216,98 @@ static void test_counters(void **state)
     assert_int_equal(sw_device_alloc(f->dev, SW_MEM_DEVICE, 0, &y), SW_E_ARG);
 }
 
+/* A system call that is given the address fails as an access would fault. */
+static void test_the_host_does_not_reach_it(void **state)
+{
+    struct fixture *f = *state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], f->in, bytes), bytes);
+    assert_int_equal(read(ends[0], f->x, bytes), -1);
+    assert_int_equal(errno, EFAULT);
+    assert_int_equal(write(ends[1], f->x, bytes), -1);
+    assert_int_equal(errno, EFAULT);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_host_memory_of_others_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    float mine[N] = {0};
+    assert_int_equal(sw_device_copy(f->dev, f->a, f->x, mine, bytes), SW_E_ARG);
+    assert_int_equal(sw_device_copy(f->dev, f->a, mine, f->x, bytes), SW_E_ARG);
+    assert_int_equal(sw_device_fill(f->dev, f->a, mine, 0, bytes), SW_E_ARG);
+    const struct sw_slice_sum sum = {
+        .acc = f->x, .dtype = SW_F32, .slices = f->in, .n = N, .n_slices = 1};
+    assert_int_equal(sw_device_add_slices(f->dev, f->a, &sum), SW_E_ARG); /* host memory */
+}
+
+static void test_early_work_runs_when_it_is_queued(void **state)
+{
+    struct fixture *f = *state;
+    fill_with(f->in, 1);
+    copy(f, f->a, f->x, f->in);
+    copy(f, f->a, f->out, f->x);
+    assert_true(f->out[0] == 1); /* nobody waited */
+    fill_with(f->in, 2);
+    wait_for(f, f->a);
+    assert_true(f->out[0] == 1); /* filled in too late */
+    assert_int_equal(f->dev->ops->event_record(f->dev, f->event, f->a), SW_OK);
+    assert_int_equal(f->dev->ops->event_wait(f->dev, f->event, f->b), SW_OK);
+    copy(f, f->b, f->later, f->x);
+    assert_true(f->later[0] == 1);
+}
+
+/* ---- several threads ---- */
+
+struct worker {
+    struct fixture *f;
+    int i;
+    bool failed;
+};
+
+/* A queue of its own: each round writes a number, reads it back and compares. */
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct sw_device *dev = w->f->dev;
+    struct sw_stream_queue *on;
+    void *x, *host;
+    w->failed = dev->ops->stream_open(dev, &on) < 0 ||
+                dev->ops->mem_alloc(dev, SW_MEM_DEVICE, bytes, &x) < 0 ||
+                dev->ops->mem_alloc(dev, SW_MEM_HOST, bytes, &host) < 0;
+    for (int round = 0; round < 200 && !w->failed; round++) {
+        float *at = host;
+        fill_with(at, (float)(1000 * w->i + round));
+        w->failed |=
+            sw_device_copy(dev, on, x, at, bytes) < 0 || dev->ops->stream_wait(dev, on) < 0;
+        fill_with(at, 0);
+        w->failed |=
+            sw_device_copy(dev, on, at, x, bytes) < 0 || dev->ops->stream_wait(dev, on) < 0;
+        w->failed |= at[N - 1] != (float)(1000 * w->i + round);
+    }
+    dev->ops->mem_free(dev, SW_MEM_DEVICE, x, bytes);
+    dev->ops->mem_free(dev, SW_MEM_HOST, host, bytes);
+    dev->ops->stream_close(dev, on);
+    return NULL;
+}
+
+static void test_threads_use_it_at_once(void **state)
+{
+    enum { THREADS = 3 };
+    struct worker workers[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){*state, i, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_false(workers[i].failed);
+    }
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -196,6 +321,11 @@ int main(void)
         CASE(test_ranges_are_checked),
         CASE(test_kernels_take_device_addresses_only),
         CASE(test_counters),
+        CASE(test_the_host_does_not_reach_it),
+        CASE(test_host_memory_of_others_is_refused),
+        cmocka_unit_test_setup_teardown(test_early_work_runs_when_it_is_queued, set_up_early,
+                                        tear_down),
+        CASE(test_threads_use_it_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,6 +163,40 @@ static bool is_absent(const struct case_tensor *t)
     return t->view.shape.rank < 0;
 }
 
+/* Through memory of the device's where the host's own is refused. Complete when it returns. */
+static sw_status move(struct sw_device *dev, struct sw_stream_queue *on, void *to, const void *from,
+                      size_t bytes, bool in)
+{
+    void *pinned = NULL;
+    if (dev->caps & SW_DEVICE_HOST_VISIBLE) {
+        SW_TRY(sw_device_copy(dev, on, to, from, bytes));
+        return dev->ops->stream_wait(dev, on);
+    }
+    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, bytes, &pinned));
+    if (in) {
+        memcpy(pinned, from, bytes);
+    }
+    sw_status st = sw_device_copy(dev, on, in ? to : pinned, in ? pinned : from, bytes);
+    st = st < 0 ? st : dev->ops->stream_wait(dev, on);
+    if (!in && st >= 0) {
+        memcpy(to, pinned, bytes);
+    }
+    sw_device_free(dev, SW_MEM_HOST, pinned, bytes);
+    return st;
+}
+
+sw_status case_to_device(struct sw_device *dev, struct sw_stream_queue *on, void *to,
+                         const void *from, size_t bytes)
+{
+    return move(dev, on, to, from, bytes, true);
+}
+
+sw_status case_to_host(struct sw_device *dev, struct sw_stream_queue *on, void *to,
+                       const void *from, size_t bytes)
+{
+    return move(dev, on, to, from, bytes, false);
+}
+
 /* Device memory of a run: inputs, outputs, workspace, scalars, each followed by a guard. */
 struct place {
     void *mem;
@@ -172,16 +206,14 @@ struct place {
 static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, size_t bytes,
                             const void *data, struct place *out)
 {
-    static const unsigned char guard[GUARD] = {[0 ... GUARD - 1] = GUARD_BYTE};
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, bytes + GUARD, &out->mem));
     out->bytes = bytes;
     if (data) {
-        SW_TRY(sw_device_copy(dev, on, out->mem, data, bytes));
+        SW_TRY(case_to_device(dev, on, out->mem, data, bytes));
     } else {
         SW_TRY(sw_device_fill(dev, on, out->mem, 0xff, bytes)); /* a kernel must write all */
     }
-    SW_TRY(sw_device_copy(dev, on, (char *)out->mem + bytes, guard, GUARD));
-    return SW_OK;
+    return sw_device_fill(dev, on, (char *)out->mem + bytes, GUARD_BYTE, GUARD);
 }
 
 static sw_status place_close(struct sw_device *dev, struct sw_stream_queue *on, struct place *p)
@@ -190,8 +222,7 @@ static sw_status place_close(struct sw_device *dev, struct sw_stream_queue *on, 
     if (!p->mem) {
         return SW_OK;
     }
-    SW_TRY(sw_device_copy(dev, on, guard, (char *)p->mem + p->bytes, GUARD));
-    SW_TRY(dev->ops->stream_wait(dev, on));
+    SW_TRY(case_to_host(dev, on, guard, (char *)p->mem + p->bytes, GUARD));
     sw_device_free(dev, SW_MEM_DEVICE, p->mem, p->bytes + GUARD);
     for (int i = 0; i < GUARD; i++) {
         if (guard[i] != GUARD_BYTE) {
@@ -244,13 +275,10 @@ static sw_status run_steps(struct run *r, const struct op_case *c, struct op_cas
     for (int i = 0; i < c->op.n_out; i++) {
         if (!is_absent(&c->out[i])) {
             allocate(&result->out[i]);
-            SW_TRY(
-                sw_device_copy(r->dev, r->on, result->out[i].view.data, out[i], c->out[i].bytes));
+            SW_TRY(case_to_host(r->dev, r->on, result->out[i].view.data, out[i], c->out[i].bytes));
         }
     }
-    SW_TRY(sw_device_copy(r->dev, r->on, result->scalars, r->scalars.mem, sizeof c->scalars));
-    SW_TRY(r->dev->ops->stream_wait(r->dev, r->on));
-    return SW_OK;
+    return case_to_host(r->dev, r->on, result->scalars, r->scalars.mem, sizeof c->scalars);
 }
 
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result)

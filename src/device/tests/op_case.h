@@ -43,6 +43,12 @@ double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double 
  * c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
 
+/* Between memory of the test's and the device's; complete when they return. */
+sw_status case_to_device(struct sw_device *dev, struct sw_stream_queue *on, void *to,
+                         const void *from, size_t bytes);
+sw_status case_to_host(struct sw_device *dev, struct sw_stream_queue *on, void *to,
+                       const void *from, size_t bytes);
+
 /* Largest |a - b| of output i over max |b| (0/0 = 0; NaN in one only = infinite). */
 double case_error(const struct op_case *a, const struct op_case *b, int i_out);
 bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out);

@@ -33,6 +33,7 @@ static const struct {
 
 struct run {
     int ranks, bad_rank;
+    const char *device; /* NULL = the CPU */
     struct sw_nvme_fault fault;
     struct sw_transport transports[MOST_RANKS];
     /* results */
@@ -87,6 +88,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
                                               .seq_len = T,
                                               .seed = 5,
                                               .comm = comm,
+                                              .device = run->device,
                                               .verify = true,
                                               .disk_fault = bad ? &run->fault : NULL};
     const struct sw_save_options save = {.val_loss = NAN};
@@ -210,7 +212,7 @@ static bool meet(struct run *run, int i_action)
     return !well;
 }
 
-void disk_faults_meet(int ranks, int stride)
+void disk_faults_meet(int ranks, const char *device, int stride)
 {
     static struct run run;
     want = (struct run){.ranks = ranks};
@@ -219,7 +221,7 @@ void disk_faults_meet(int ranks, int stride)
     for (int bad = 0; bad < ranks; bad++) {
         int64_t n = MOST_TRANSFERS; /* of the run: fatal faults, which come first, find out */
         for (size_t i = 0; i < SW_LEN(actions); i++) {
-            run = (struct run){.ranks = ranks, .bad_rank = bad};
+            run = (struct run){.ranks = ranks, .bad_rank = bad, .device = device};
             /* strides of different faults meet different transfers */
             for (run.fault.at = 1 + (int64_t)i % stride; run.fault.at <= n;
                  run.fault.at += stride) {

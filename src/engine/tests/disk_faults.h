@@ -4,8 +4,9 @@
 
 #include "support/test.h"
 
-/* Transfers 1, 1 + stride, 1 + 2 stride .. of each rank are met by each kind of fault. */
-void disk_faults_meet(int ranks, int stride);
+/* Transfers 1, 1 + stride, 1 + 2 stride .. of each rank are met by each kind of fault. device: by
+ * name, NULL = the CPU, whose bits are those of a run without faults. */
+void disk_faults_meet(int ranks, const char *device, int stride);
 
 int disk_faults_set_up(void **state);
 int disk_faults_tear_down(void **state);

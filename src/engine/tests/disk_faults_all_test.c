@@ -7,13 +7,13 @@
 static void every_transfer_of_one_rank(void **state)
 {
     (void)state;
-    disk_faults_meet(1, 1);
+    disk_faults_meet(1, NULL, 1);
 }
 
 static void every_transfer_of_two_ranks(void **state)
 {
     (void)state;
-    disk_faults_meet(2, 1);
+    disk_faults_meet(2, NULL, 1);
 }
 
 int main(void)

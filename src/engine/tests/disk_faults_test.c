@@ -7,13 +7,20 @@
 static void some_transfers_of_one_rank(void **state)
 {
     (void)state;
-    disk_faults_meet(1, 101);
+    disk_faults_meet(1, NULL, 101);
 }
 
 static void some_transfers_of_two_ranks(void **state)
 {
     (void)state;
-    disk_faults_meet(2, 307);
+    disk_faults_meet(2, NULL, 307);
+}
+
+static void some_transfers_to_a_device_that_no_disk_reaches(void **state)
+{
+    (void)state;
+    disk_faults_meet(1, "mock", 307);
+    disk_faults_meet(2, "mock:early", 601);
 }
 
 int main(void)
@@ -21,6 +28,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(some_transfers_of_one_rank),
         cmocka_unit_test(some_transfers_of_two_ranks),
+        cmocka_unit_test(some_transfers_to_a_device_that_no_disk_reaches),
     };
     return cmocka_run_group_tests(tests, disk_faults_set_up, disk_faults_tear_down);
 }

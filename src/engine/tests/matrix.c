@@ -8,7 +8,7 @@
 #include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
 
-enum { B = 2, MAX_ELEMS = 1 << 16 };
+enum { B = 2, MAX_ELEMS = 1 << 16, TEXT = 9 /* tokens */ };
 
 /* ---- the axes ---- */
 
@@ -16,7 +16,7 @@ enum { B = 2, MAX_ELEMS = 1 << 16 };
 enum axis {
     PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
-    STATES, PARAMS, PIECES, ACTIVATIONS, TILES,
+    STATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
@@ -47,8 +47,31 @@ static const struct {
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
     [TILES]         = {"tiles of", 2, {"null", "700"}}, /* where states and parameters are elsewhere */
+    [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* of mocks: cpu:reference */
+    [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
+    [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
 // clang-format on
+
+/* Choices of an axis that are met: the first of them, and how many. */
+struct choices {
+    int first, n;
+};
+
+static struct choices choices_of(enum matrix_devices devices, int a)
+{
+    const bool cpu = devices == MATRIX_CPU;
+    if (a == DEVICE && devices != MATRIX_CPU_AND_MOCK) {
+        return cpu ? (struct choices){0, 1} : (struct choices){1, 2};
+    }
+    if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
+        return (struct choices){0, 1};
+    }
+    if (cpu && a == GENERATION) {
+        return (struct choices){1, 1};
+    }
+    return (struct choices){0, axes[a].n};
+}
 
 struct row {
     int8_t at[N_AXES]; /* -1 = not chosen yet */
@@ -77,11 +100,12 @@ static void row_text(const struct row *row, char *text, size_t size)
 
 struct result {
     double losses[MATRIX_STEPS], norms[MATRIX_STEPS];
-    uint64_t weights;
+    uint64_t weights, text;
 };
 
 struct job {
     const struct row *row;
+    const char *device;
     int n_steps, port;
     float *weights; /* the whole model, each rank its own part */
     struct result *result;
@@ -221,9 +245,8 @@ static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
     return SW_OK;
 }
 
-static sw_status train(void *ctx, sw_comm *comm)
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
-    struct job *job = ctx;
     char config[2048], model[128];
     write_config(job->row, config, sizeof config);
     model_path(job->row, model, sizeof model);
@@ -232,21 +255,63 @@ static sw_status train(void *ctx, sw_comm *comm)
                                               .seq_len = seq_len(job->row),
                                               .seed = 5,
                                               .comm = comm,
+                                              .device = job->device,
+                                              .generate_tokens =
+                                                  is_second(job->row, GENERATION) ? 0 : TEXT,
                                               .verify = true};
+    return sw_initialize(&options, out);
+}
+
+/* Another engine goes on from what this one saves. */
+static sw_status change_engines(const struct job *job, sw_comm *comm, sw_engine **e)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/checkpoint", folder);
+    SW_TRY(sw_save(*e, path, NULL));
+    sw_close(*e);
+    *e = NULL;
+    SW_TRY(open_engine(job, comm, e));
+    return sw_load(*e, path);
+}
+
+static sw_status generate(sw_engine *e, const struct row *row, struct result *result)
+{
+    enum { PROMPT = 4, NEW = 3 };
+    const int32_t prompt[PROMPT] = {3, 1, 4, 15};
+    int32_t ids[NEW];
+    float logits[NEW * 64];
+    int64_t n;
+    SW_TRY(sw_generate(e, prompt, PROMPT, NEW, NULL, ids, &n, logits));
+    result->text = sw_hash(SW_HASH_INIT, ids, (size_t)n * sizeof *ids);
+    result->text = sw_hash(result->text, logits, (size_t)n * (size_t)vocab(row) * sizeof *logits);
+    return SW_OK;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    struct result others = {0}; /* of ranks that nobody asks */
+    struct result *result = sw_comm_rank(comm) == 0 ? job->result : &others;
     sw_engine *e = NULL;
-    sw_status st = sw_initialize(&options, &e);
+    sw_status st = open_engine(job, comm, &e);
     for (int i = 0; st >= 0 && i < job->n_steps; i++) {
-        struct sw_step_report report;
+        struct sw_step_report report = {0};
         struct sw_transfers known;
-        sw_executor_transferred(e->executor, &known);
-        st = one_step(e, job->row, i, &report);
+        if (i == job->n_steps / 2 && is_second(job->row, CHECKPOINT)) {
+            st = change_engines(job, comm, &e);
+        }
+        if (st >= 0) {
+            sw_executor_transferred(e->executor, &known);
+            st = one_step(e, job->row, i, &report);
+        }
         if (st >= 0 && !report.skipped) {
             st = check_transfers(e, &known);
         }
-        if (st >= 0 && sw_comm_rank(comm) == 0) {
-            job->result->losses[i] = report.loss;
-            job->result->norms[i] = report.grad_norm;
-        }
+        result->losses[i] = report.loss;
+        result->norms[i] = report.grad_norm;
+    }
+    if (st >= 0 && !is_second(job->row, GENERATION)) {
+        st = generate(e, job->row, result);
     }
     st = st < 0 ? st : test_owned_weights(e, job->weights, MAX_ELEMS);
     sw_close(e);
@@ -286,15 +351,25 @@ static int free_port(void)
     return ntohs(a.sin_port);
 }
 
-static void run(const struct row *row, int n_steps, struct result *result)
+static void remove_checkpoint(void)
+{
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf %s/checkpoint", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void run(const struct row *row, const char *device, int n_steps, struct result *result)
 {
     static float weights[MAX_ELEMS];
     const bool tcp = is_second(row, TRANSPORT);
-    struct job job = {row, n_steps, tcp ? free_port() : 0, weights, result};
+    struct job job = {row, device, n_steps, tcp ? free_port() : 0, weights, result};
+    if (is_second(row, CHECKPOINT)) {
+        remove_checkpoint();
+    }
     memset(weights, 0, sizeof weights);
     memset(result, 0, sizeof *result);
     if (sw_threads_run(atoi(choice(row, RANKS)), 600, tcp ? train_over_tcp : train, &job) < 0) {
-        char text[512];
+        char text[640];
         row_text(row, text, sizeof text);
         fail_msg("%s: %s", text, sw_error_message());
     }
@@ -313,15 +388,19 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
 {
     static struct row reference;
     static struct result one, many;
+    static const char *known_device;
     static int known_steps;
-    if (known_steps != n_steps || memcmp(reference.at, row->at, N_MATH) != 0) {
+    const char *device = row->at[DEVICE] == 0 ? "cpu" : "cpu:reference";
+    if (known_steps != n_steps || strcmp(known_device, device) != 0 ||
+        memcmp(reference.at, row->at, N_MATH) != 0) {
         reference = (struct row){0};
         memcpy(reference.at, row->at, N_MATH);
-        run(&reference, n_steps, &one);
+        run(&reference, device, n_steps, &one);
+        known_device = device;
         known_steps = n_steps;
     }
-    run(row, n_steps, &many);
-    char text[512];
+    run(row, choice(row, DEVICE), n_steps, &many);
+    char text[640];
     row_text(row, text, sizeof text);
     for (int i = 0; i < n_steps; i++) {
         if (!isfinite(many.losses[i])) {
@@ -335,14 +414,17 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
     if (one.weights != many.weights) {
         fail_msg("%s: the weights after %d steps are not those of one rank", text, n_steps);
     }
+    if (!is_second(row, GENERATION) && one.text != many.text) {
+        fail_msg("%s: what is generated after %d steps is not what one rank does", text, n_steps);
+    }
 }
 
 void matrix_part(int64_t i, int64_t n)
 {
     int64_t n_math = 1, n_rows = 1, done = 0;
     for (int a = 0; a < N_AXES; a++) {
-        n_rows *= axes[a].n;
-        n_math *= a < N_MATH ? axes[a].n : 1;
+        n_rows *= choices_of(MATRIX_CPU, a).n;
+        n_math *= a < N_MATH ? choices_of(MATRIX_CPU, a).n : 1;
     }
     const int64_t n_ways = n_rows / n_math;
     for (int64_t at = n_rows * i / n; at < n_rows * (i + 1) / n; at++) {
@@ -350,9 +432,10 @@ void matrix_part(int64_t i, int64_t n)
         struct row row;
         int64_t math = at / n_ways, way = at % n_ways;
         for (int a = N_AXES - 1; a >= 0; a--) {
+            const struct choices choices = choices_of(MATRIX_CPU, a);
             int64_t *rest = a < N_MATH ? &math : &way;
-            row.at[a] = (int8_t)(*rest % axes[a].n);
-            *rest /= axes[a].n;
+            row.at[a] = (int8_t)(choices.first + *rest % choices.n);
+            *rest /= choices.n;
         }
         assert_bits_of_one_rank(&row, MATRIX_STEPS);
         done++;
@@ -360,7 +443,7 @@ void matrix_part(int64_t i, int64_t n)
     print_message("%lld of %lld combinations\n", (long long)done, (long long)n_rows);
 }
 
-void matrix_on_disk(int n_steps)
+void matrix_on_disk(enum matrix_devices devices, int n_steps)
 {
     struct row row = {{[CLIPPING] = 1,
                        [STAGE] = 3,
@@ -368,7 +451,8 @@ void matrix_on_disk(int n_steps)
                        [STATES] = 2,
                        [PARAMS] = 2,
                        [PIECES] = 1,
-                       [ACTIVATIONS] = 1}};
+                       [ACTIVATIONS] = 1,
+                       [GENERATION] = 1}};
     for (int way = 0; way < 3 * 2 * 3 * 2 * 2; way++) {
         int rest = way;
         for (int a = 0; a < 5; a++) {
@@ -379,6 +463,7 @@ void matrix_on_disk(int n_steps)
             rest /= n;
         }
         row.at[TILES] = (int8_t)(way / 2 % 2);
+        row.at[DEVICE] = (int8_t)(devices == MATRIX_CPU ? 0 : 1 + way % 2);
         if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 2 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }
@@ -390,6 +475,7 @@ void matrix_on_disk(int n_steps)
 /* Marks of triples of choices; a pair is a triple whose last two are the same. */
 struct cover {
     int strength;
+    enum matrix_devices devices;
     bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
 };
 
@@ -426,10 +512,11 @@ static int draw_row(struct cover *c, uint64_t draw, struct row *row)
     }
     for (int i = 0; i < N_AXES; i++) {
         const int a = order[i];
-        const int first = (int)(sw_philox_u64(draw, 2, (uint64_t)a) % (uint64_t)axes[a].n);
+        const struct choices choices = choices_of(c->devices, a);
+        const int first = (int)(sw_philox_u64(draw, 2, (uint64_t)a) % (uint64_t)choices.n);
         int best = -1, best_new = -1;
-        for (int j = 0; j < axes[a].n; j++) {
-            row->at[a] = (int8_t)((first + j) % axes[a].n);
+        for (int j = 0; j < choices.n; j++) {
+            row->at[a] = (int8_t)(choices.first + (first + j) % choices.n);
             const int n_new = new_tuples(c, row, a, false);
             if (n_new > best_new) {
                 best = row->at[a];
@@ -442,27 +529,30 @@ static int draw_row(struct cover *c, uint64_t draw, struct row *row)
     return n;
 }
 
-static int n_tuples(int strength)
+static int n_tuples(const struct cover *c)
 {
     int n = 0;
     for (int a = 0; a < N_AXES; a++) {
+        const int of_a = choices_of(c->devices, a).n;
         for (int b = a + 1; b < N_AXES; b++) {
-            n += strength == 2 ? axes[a].n * axes[b].n : 0;
-            for (int d = b + 1; strength == 3 && d < N_AXES; d++) {
-                n += axes[a].n * axes[b].n * axes[d].n;
+            const int of_b = choices_of(c->devices, b).n;
+            n += c->strength == 2 ? of_a * of_b : 0;
+            for (int d = b + 1; c->strength == 3 && d < N_AXES; d++) {
+                n += of_a * of_b * choices_of(c->devices, d).n;
             }
         }
     }
     return n;
 }
 
-void matrix_cover(int strength, int n_steps)
+void matrix_cover(int strength, enum matrix_devices devices, int n_steps)
 {
     enum { DRAWS = 50 };
     struct cover *c = sw_alloc_zero("test", 1, sizeof *c);
     assert_non_null(c);
     c->strength = strength;
-    int left = n_tuples(strength), n_rows = 0;
+    c->devices = devices;
+    int left = n_tuples(c), n_rows = 0;
     for (uint64_t draw = 0; left > 0; n_rows++) {
         struct row best = {0}, row;
         int best_new = 0;

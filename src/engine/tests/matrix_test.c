@@ -6,13 +6,13 @@
 static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    matrix_cover(2, 10);
+    matrix_cover(2, MATRIX_CPU, 10);
 }
 
 static void on_disk_the_update_is_within_backward(void **state)
 {
     (void)state;
-    matrix_on_disk(8);
+    matrix_on_disk(MATRIX_CPU, 8);
 }
 
 int main(void)

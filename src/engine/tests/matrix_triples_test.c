@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
-// TIMEOUT 3600
-// ZeRO over ranks: each triple of choices gives the bits of one rank, after 50 steps.
+// TIMEOUT 7200
+// ZeRO over ranks, and on a device whose memory the host cannot reach: each triple of choices gives
+// the bits of one rank, after 50 steps.
 #include "engine/tests/matrix.h"
 
 static void each_triple_of_choices_gives_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    matrix_cover(3, MATRIX_STEPS);
+    matrix_cover(3, MATRIX_CPU_AND_MOCK, MATRIX_STEPS);
+}
+
+static void on_disk_the_update_is_within_backward_on_the_mock_too(void **state)
+{
+    (void)state;
+    matrix_on_disk(MATRIX_MOCK, 8);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_disk_the_update_is_within_backward_on_the_mock_too),
         cmocka_unit_test(each_triple_of_choices_gives_the_bits_of_one_rank),
     };
     return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);

@@ -40,16 +40,28 @@ static struct sw_graph *build(enum sw_dtype dtype)
     return g;
 }
 
-/* Opens plan and executor; *plan and *ex are set as far as it got. */
-static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
-                          struct sw_executor **ex)
+/* Opens plan and executor; *plan and *ex are set as far as it got. budget: of host memory, 0 =
+ * none. */
+static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
+                             struct sw_plan **plan, struct sw_executor **ex)
 {
-    const struct sw_plan_options options = {
-        .query = query, .query_ctx = dev, .micro_batches = 2, .clip = 0.5, .rule = &adam};
+    const struct sw_plan_options options = {.query = query,
+                                            .query_ctx = dev,
+                                            .micro_batches = 2,
+                                            .clip = 0.5,
+                                            .rule = &adam,
+                                            .staging_bytes = dev->staging_bytes,
+                                            .budget = {[SW_TIER_HOST] = budget}};
     const struct sw_executor_options ex_options = {.verify = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const sw_status st = sw_plan_open(&spec, 1, &options, plan);
     return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
+}
+
+static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
+                          struct sw_executor **ex)
+{
+    return open_within(dev, g, 0, plan, ex);
 }
 
 static void run(struct sw_executor *ex, struct sw_plan *plan)
@@ -96,39 +108,69 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
     }
 }
 
+/* Persistent bytes of two executors. */
+static void assert_same(struct sw_executor *const ex[2], struct sw_plan *const plan[2])
+{
+    for (int32_t i = 0; i < plan[0]->n_persistent; i++) {
+        const struct sw_persistent *item = &plan[0]->persistent[i];
+        char *bytes[2];
+        for (int k = 0; k < 2; k++) {
+            bytes[k] = malloc(item->bytes);
+            assert_int_equal(
+                sw_executor_save(ex[k], &plan[k]->persistent[i], 0, bytes[k], item->bytes), SW_OK);
+        }
+        assert_memory_equal(bytes[0], bytes[1], item->bytes);
+        free(bytes[0]);
+        free(bytes[1]);
+    }
+}
+
 static void mock_gives_the_same_bits(void **state)
 {
     (void)state;
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
-    for (size_t d = 0; d < SW_LEN(dtypes); d++) {
-        const struct sw_cpu_options cpu = {.n_threads = 2, .reference = true};
+    static const char *const names[] = {"cpu:reference", "mock", "cpu:reference", "mock:early"};
+    for (size_t d = 0; d < 2 * SW_LEN(dtypes); d++) {
         struct sw_device *dev[2] = {0};
         struct sw_plan *plan[2] = {0};
         struct sw_executor *ex[2] = {0};
-        assert_int_equal(sw_device_open_cpu(&cpu, &dev[0]), SW_OK);
-        assert_int_equal(sw_device_open_mock(1, &dev[1]), SW_OK);
         for (int i = 0; i < 2; i++) {
-            if (open_all(dev[i], build(dtypes[d]), &plan[i], &ex[i]) < 0) {
+            assert_int_equal(sw_device_open(names[2 * (d % 2) + (size_t)i], 2, &dev[i]), SW_OK);
+            if (open_all(dev[i], build(dtypes[d / 2]), &plan[i], &ex[i]) < 0) {
                 fail_msg("%s", sw_error_message());
             }
             run(ex[i], plan[i]);
         }
-        for (int32_t i = 0; i < plan[0]->n_persistent; i++) {
-            const struct sw_persistent *item = &plan[0]->persistent[i];
-            char *a = malloc(item->bytes), *b = malloc(item->bytes);
-            assert_int_equal(sw_executor_save(ex[0], item, 0, a, item->bytes), SW_OK);
-            assert_int_equal(sw_executor_save(ex[1], &plan[1]->persistent[i], 0, b, item->bytes),
-                             SW_OK);
-            assert_memory_equal(a, b, item->bytes);
-            free(a);
-            free(b);
-        }
+        assert_same(ex, plan);
         for (int i = 0; i < 2; i++) {
             sw_executor_close(ex[i]);
             sw_plan_close(plan[i]);
             sw_device_close(dev[i]);
         }
     }
+}
+
+/* What the host, the disk and other ranks pass through is part of the plan and of its budget:
+ * without it nothing opens. */
+static void staging_memory_is_planned(void **state)
+{
+    (void)state;
+    struct sw_device *dev = NULL;
+    struct sw_plan *plan = NULL;
+    struct sw_executor *ex = NULL;
+    assert_int_equal(sw_device_open("mock", 1, &dev), SW_OK);
+    assert_int_equal(open_within(dev, build(SW_F32), dev->staging_bytes - 1, &plan, &ex),
+                     SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "host memory needs 65536 bytes"));
+    assert_int_equal(open_within(dev, build(SW_F32), dev->staging_bytes, &plan, &ex), SW_OK);
+    assert_int_equal(plan->tier_bytes[SW_TIER_HOST], dev->staging_bytes);
+    sw_executor_close(ex);
+    plan->staging_bytes = 4096;
+    const struct sw_executor_options options = {0};
+    assert_int_equal(sw_executor_open(plan, dev, &options, &ex), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "4096 bytes of host memory"));
+    sw_plan_close(plan);
+    sw_device_close(dev);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -164,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mock_gives_the_same_bits),
+        cmocka_unit_test(staging_memory_is_planned),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

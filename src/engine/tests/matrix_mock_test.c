@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 600
+// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the
+// vertical schedule, recomputation, checkpoints and generation. Each pair of choices gives the bits
+// of one rank of cpu:reference; what reaches into the device's memory from the host faults.
+#include "engine/tests/matrix.h"
+
+#ifdef TEST_SANITIZED /* which are slow */
+enum { STEPS = 2 };
+#else
+enum { STEPS = 6 };
+#endif
+
+static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    matrix_cover(2, MATRIX_MOCK, STEPS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
+}

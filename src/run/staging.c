@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces are copied, waited for and handed on by the thread of their queue. Of a piece that is read
+// or written one half is at the disk while the other is copied.
+#include "run/staging.h"
+
+#include <string.h>
+
+enum { PIECE_ALIGN = 64 }; /* of what ranks exchange */
+
+/* ---- whose it is ---- */
+
+/* Eighths of the staging memory. Ranks exchange many slices at once; what is copied between tiers
+ * needs none but for ids. */
+static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
+                                            [SW_QUEUE_COMM] = 4,
+                                            [SW_QUEUE_H2D] = 1,
+                                            [SW_QUEUE_READ] = 1,
+                                            [SW_QUEUE_WRITE] = 1};
+
+static bool reaches(const struct sw_device *dev, unsigned caps)
+{
+    return (dev->caps & caps) == caps;
+}
+
+sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char *host, int ranks,
+                         struct sw_stage out[SW_QUEUE_COUNT])
+{
+    const unsigned all = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
+    const size_t eighth = plan->staging_bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
+    const size_t least = 2 * (size_t)ranks * PIECE_ALIGN;
+    const size_t most_for_ranks = (size_t)eighths[SW_QUEUE_COMM] * eighth;
+    if (!reaches(dev, all) && (eighth < 2 * SW_PLAN_DISK_ALIGN || most_for_ranks < least)) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "the plan has set %zu bytes of host memory aside to reach device %s with; it "
+            "wants at least %d, and %zu for %d ranks",
+            plan->staging_bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
+    }
+    size_t at = 0;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        out[q].dev = dev;
+        out[q].bytes = (size_t)eighths[q] * eighth;
+        out[q].memory = out[q].bytes > 0 ? host + at : NULL;
+        at += out[q].bytes;
+    }
+    return SW_OK;
+}
+
+static sw_status wait_for(const struct sw_stage *s)
+{
+    return s->dev->ops->stream_wait(s->dev, s->on);
+}
+
+static size_t least_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the host ---- */
+
+sw_status sw_stage_in(const struct sw_stage *s, void *device, const void *data, size_t bytes)
+{
+    if (reaches(s->dev, SW_DEVICE_HOST_VISIBLE)) {
+        SW_TRY(sw_device_copy(s->dev, s->on, device, data, bytes));
+        return wait_for(s);
+    }
+    for (size_t done = 0; done < bytes; done += s->bytes) {
+        const size_t some = least_of(s->bytes, bytes - done);
+        memcpy(s->memory, (const char *)data + done, some);
+        SW_TRY(sw_device_copy(s->dev, s->on, (char *)device + done, s->memory, some));
+        SW_TRY(wait_for(s));
+    }
+    return SW_OK;
+}
+
+sw_status sw_stage_out(const struct sw_stage *s, void *data, const void *device, size_t bytes)
+{
+    if (reaches(s->dev, SW_DEVICE_HOST_VISIBLE)) {
+        SW_TRY(sw_device_copy(s->dev, s->on, data, device, bytes));
+        return wait_for(s);
+    }
+    for (size_t done = 0; done < bytes; done += s->bytes) {
+        const size_t some = least_of(s->bytes, bytes - done);
+        SW_TRY(sw_device_copy(s->dev, s->on, s->memory, (const char *)device + done, some));
+        SW_TRY(wait_for(s));
+        memcpy((char *)data + done, s->memory, some);
+    }
+    return SW_OK;
+}
+
+/* ---- the disk ---- */
+
+bool sw_stage_is_for_disk(const struct sw_stage *s)
+{
+    return !reaches(s->dev, SW_DEVICE_DISK_REACHES);
+}
+
+/* What a half of the memory is at: a transfer, or nothing. */
+struct halves {
+    struct sw_swap *swap;
+    struct sw_swap_request requests[2];
+    bool begun[2];
+};
+
+static sw_status end_half(struct halves *h, int i)
+{
+    const bool begun = h->begun[i];
+    h->begun[i] = false;
+    return begun ? sw_swap_end(h->swap, &h->requests[i]) : SW_OK;
+}
+
+/* All of them: their memory is the next one's. The first failure counts. */
+static sw_status end_halves(struct halves *h, sw_status st)
+{
+    for (int i = 0; i < 2; i++) {
+        const sw_status ended = end_half(h, i);
+        st = st < 0 ? st : ended;
+    }
+    return st;
+}
+
+static sw_status begin_half(struct halves *h, int i, bool write, size_t at, char *memory,
+                            size_t bytes)
+{
+    SW_TRY(sw_swap_begin(h->swap, write, at, memory, bytes, &h->requests[i]));
+    h->begun[i] = true;
+    return SW_OK;
+}
+
+sw_status sw_stage_read(const struct sw_stage *s, struct sw_swap *swap, size_t at, void *device,
+                        size_t bytes)
+{
+    const size_t half = s->bytes / 2;
+    struct halves h = {.swap = swap};
+    sw_status st = begin_half(&h, 0, false, at, s->memory, least_of(half, bytes));
+    int i = 0;
+    for (size_t done = 0; st >= 0 && done < bytes; done += half, i = !i) {
+        const size_t some = least_of(half, bytes - done), next = done + some;
+        if (next < bytes) {
+            SW_TRY_OR(end, begin_half(&h, !i, false, at + next, s->memory + (size_t)!i * half,
+                                      least_of(half, bytes - next)));
+        }
+        SW_TRY_OR(end, end_half(&h, i));
+        SW_TRY_OR(end, sw_device_copy(s->dev, s->on, (char *)device + done,
+                                      s->memory + (size_t)i * half, some));
+        SW_TRY_OR(end, wait_for(s));
+    }
+end:
+    return end_halves(&h, st);
+}
+
+sw_status sw_stage_write(const struct sw_stage *s, struct sw_swap *swap, size_t at,
+                         const void *device, size_t bytes)
+{
+    const size_t half = s->bytes / 2;
+    struct halves h = {.swap = swap};
+    sw_status st = SW_OK;
+    int i = 0;
+    for (size_t done = 0; done < bytes; done += half, i = !i) {
+        const size_t some = least_of(half, bytes - done);
+        char *memory = s->memory + (size_t)i * half;
+        SW_TRY_OR(end, end_half(&h, i));
+        SW_TRY_OR(end, sw_device_copy(s->dev, s->on, memory, (const char *)device + done, some));
+        SW_TRY_OR(end, wait_for(s));
+        SW_TRY_OR(end, begin_half(&h, i, true, at + done, memory, some));
+    }
+end:
+    return end_halves(&h, st);
+}
+
+sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, size_t at,
+                             size_t row_bytes, const int32_t *ids, int n, void *device)
+{
+    if (!sw_stage_is_for_disk(s)) {
+        return sw_swap_read_rows(swap, at, row_bytes, ids, n, device);
+    }
+    const int fit = row_bytes > 0 ? (int)least_of(s->bytes / row_bytes, (size_t)n) : n;
+    for (int i = 0, some; i < n; i += some) {
+        char *to = (char *)device + (size_t)i * row_bytes;
+        some = fit > 0 ? (int)least_of((size_t)fit, (size_t)(n - i)) : 1;
+        if (fit == 0) {
+            SW_TRY(sw_stage_read(s, swap, at + (size_t)ids[i] * row_bytes, to, row_bytes));
+            continue;
+        }
+        SW_TRY(sw_swap_read_rows(swap, at, row_bytes, ids + i, some, s->memory));
+        SW_TRY(sw_device_copy(s->dev, s->on, to, s->memory, (size_t)some * row_bytes));
+        SW_TRY(wait_for(s));
+    }
+    return SW_OK;
+}
+
+/* ---- other ranks ---- */
+
+static bool is_cut(const struct sw_comm_item *item)
+{
+    return item->op != SW_COMM_ALL_GATHER;
+}
+
+/* Slices that an item has in the staging memory: what is sent, and what comes of all ranks. */
+static size_t n_slices(const struct sw_comm_item *item, int size)
+{
+    return (size_t)size + (is_cut(item) ? (size_t)size : 1);
+}
+
+/* As much of the items from byte `at` of slice k on as has room; scratch[i] is of items[k + i]. */
+static int fill_stage(const struct sw_stage *s, const struct sw_comm_item *items, int k, int n,
+                      size_t at, int size, struct sw_comm_item *scratch)
+{
+    size_t used = 0;
+    int some = 0;
+    for (; k < n; k++, at = 0) {
+        const size_t slices = n_slices(&items[k], size);
+        const size_t room = (s->bytes - used) / slices / PIECE_ALIGN * PIECE_ALIGN;
+        const size_t bytes = least_of(room, items[k].slice_bytes - at);
+        const size_t n_sent = slices - (size_t)size;
+        if (bytes == 0 && items[k].slice_bytes > at) {
+            break;
+        }
+        scratch[some] = items[k];
+        scratch[some].src = s->memory + used;
+        scratch[some].dst = s->memory + used + n_sent * bytes;
+        scratch[some++].slice_bytes = bytes;
+        used += sw_round_up(slices * bytes, PIECE_ALIGN);
+        if (bytes < items[k].slice_bytes - at) {
+            break;
+        }
+    }
+    return some;
+}
+
+static sw_status copy_out(const struct sw_stage *s, const struct sw_comm_item *item, size_t at,
+                          int size, const struct sw_comm_item *piece)
+{
+    const int n = is_cut(item) ? size : 1;
+    for (int r = 0; r < n; r++) {
+        SW_TRY(sw_device_copy(
+            s->dev, s->on, (char *)(uintptr_t)piece->src + (size_t)r * piece->slice_bytes,
+            (const char *)item->src + (size_t)r * item->slice_bytes + at, piece->slice_bytes));
+    }
+    return SW_OK;
+}
+
+/* Nothing is copied to where it was sent from: a rank's slice may be in its place. */
+static sw_status copy_in(const struct sw_stage *s, const struct sw_comm_item *item, size_t at,
+                         int size, const struct sw_comm_item *piece)
+{
+    for (int r = 0; r < size; r++) {
+        char *to = (char *)item->dst + (size_t)r * item->slice_bytes;
+        if (to != item->src) {
+            SW_TRY(sw_device_copy(s->dev, s->on, to + at,
+                                  (const char *)piece->dst + (size_t)r * piece->slice_bytes,
+                                  piece->slice_bytes));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
+                            const struct sw_comm_item *items, int n, struct sw_comm_item *scratch)
+{
+    const int size = sw_comm_size(comm);
+    if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {
+        return sw_comm_run(comm, items, n);
+    }
+    size_t at = 0;
+    for (int k = 0; k < n;) {
+        const int some = fill_stage(s, items, k, n, at, size, scratch);
+        for (int i = 0; i < some; i++) {
+            SW_TRY(copy_out(s, &items[k + i], i == 0 ? at : 0, size, &scratch[i]));
+        }
+        SW_TRY(wait_for(s));
+        SW_TRY(sw_comm_run(comm, scratch, some));
+        for (int i = 0; i < some; i++) {
+            SW_TRY(copy_in(s, &items[k + i], i == 0 ? at : 0, size, &scratch[i]));
+        }
+        SW_TRY(wait_for(s));
+        const size_t last = (some == 1 ? at : 0) + scratch[some - 1].slice_bytes;
+        const bool whole = last == items[k + some - 1].slice_bytes;
+        k += whole ? some : some - 1;
+        at = whole ? 0 : last;
+    }
+    return SW_OK;
+}
