@@ -19,6 +19,23 @@ static int64_t elems(const struct sw_graph *g, sw_value v)
     return v < 0 ? 0 : sw_shape_elems(&g->values[v].shape);
 }
 
+const char *sw_op_where(const struct sw_graph *g, const struct sw_op *op)
+{
+    static const char *const phases[] = {"forward", "backward", "update"};
+    const struct sw_op *at = op;
+    while (at->n_in > 0 && !*g->scopes[at->scope].name) {
+        const bool sums = at->kind == SW_OP_REDUCE || at->kind == SW_OP_ACCUMULATE;
+        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
+        const struct sw_value_info *info = &g->values[v];
+        const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+        if (info->producer < 0) {
+            return param >= 0 && g->values[param].name ? g->values[param].name : phases[op->phase];
+        }
+        at = &g->ops[info->producer];
+    }
+    return *g->scopes[at->scope].name ? g->scopes[at->scope].name : phases[op->phase];
+}
+
 int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
 {
     switch (op->kind) {
@@ -64,9 +81,12 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
     case SW_OP_ACT:
     case SW_OP_ACT_GRAD:
         return 12 * elems(g, op->in[0]);
-    case SW_OP_UPDATE:
+    case SW_OP_UPDATE: /* of a piece its states tell the length: the parameter is there as a whole */
+        return 12 * elems(g, op->in[op->attrs.update.n_states > 0]);
     case SW_OP_LAMB_MOMENTS:
         return 12 * elems(g, op->in[0]);
+    case SW_OP_ACCUMULATE: /* of a row-sparse gradient its rows alone */
+        return elems(g, op->in[1]);
     default: {
         int64_t most = 0;
         for (int i = 0; i < op->n_in; i++) {

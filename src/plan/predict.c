@@ -38,18 +38,42 @@ static sw_value factor_of(const struct sw_op *op)
     }
 }
 
-/* What an op that is no product reads and writes; of a table that it looks up, only the rows. */
+static bool is_rows(const struct sw_graph *g, const struct sw_op *op, int k)
+{
+    return k + 1 < op->n_in && g->values[op->in[k + 1]].dtype == SW_I32;
+}
+
+/* Of an update in pieces the first one stands for all where it is given what is there as a whole. */
+static bool is_counted(const struct sw_graph *g, const struct sw_op *op, sw_value v, bool rows)
+{
+    const struct sw_shape *piece = &g->values[op->in[op->attrs.update.n_states > 0]].shape;
+    return op->kind != SW_OP_UPDATE || op->attrs.n == 0 ||
+           (!rows && sw_shape_elems(&g->values[v].shape) == sw_shape_elems(piece));
+}
+
+/* What an op that is no product reads and writes; where it touches rows of a table, or of a cache, only these. */
 static double bytes_of(const struct sw_graph *g, const struct sw_op *op)
 {
     double sum = 0;
+    if (op->kind == SW_OP_KV_APPEND || (op->kind == SW_OP_ACCUMULATE && is_rows(g, op, 1))) {
+        const struct sw_value_info *rows = &g->values[op->in[1]], *to = &g->values[op->in[0]];
+        const double elems = (double)sw_shape_elems(&rows->shape);
+        const int touched = op->kind == SW_OP_KV_APPEND ? 1 : 2; /* a sum is read, too */
+        return (double)sw_value_bytes(rows) +
+               touched * elems * (double)sw_dtype_bytes(to->dtype);
+    }
     for (int k = 0; k < op->n_out; k++) {
-        sum += op->out[k] >= 0 ? (double)sw_value_bytes(&g->values[op->out[k]]) : 0;
+        sum += op->out[k] >= 0 && is_counted(g, op, op->out[k], false)
+                   ? (double)sw_value_bytes(&g->values[op->out[k]])
+                   : 0;
     }
     if (op->kind == SW_OP_EMBEDDING || op->kind == SW_OP_SELECT_ROWS) {
         return 2 * sum;
     }
     for (int k = 0; k < op->n_in; k++) {
-        sum += (double)sw_value_bytes(&g->values[op->in[k]]);
+        sum += is_counted(g, op, op->in[k], is_rows(g, op, k))
+                   ? (double)sw_value_bytes(&g->values[op->in[k]])
+                   : 0;
     }
     return sum;
 }

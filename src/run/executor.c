@@ -684,7 +684,7 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
     const sw_status st = launch(ex, program, i);
     return st >= 0 ? SW_OK
                    : sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
-                                    program->graph->scopes[op->scope].name);
+                                    sw_op_where(program->graph, op));
 }
 
 /* Of the last micro-batches, which some ranks do not have; those serve what travels. */
