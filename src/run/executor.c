@@ -867,6 +867,10 @@ static sw_status transfer(struct sw_executor *ex, void *dst, const void *src, si
 
 static sw_status check_bytes(const struct sw_program *program, sw_value v, size_t bytes)
 {
+    if (v < 0 || v >= program->graph->n_values) {
+        return SW_FAIL(SW_E_ARG, "the program has no value %d; it has %d", v,
+                       program->graph->n_values);
+    }
     const size_t have = sw_value_bytes(&program->graph->values[v]);
     if (have != bytes) {
         return SW_FAIL(SW_E_ARG, "%s holds %zu bytes, %zu given",
