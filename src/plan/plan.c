@@ -313,8 +313,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     sw_format_bytes(bytes, sizeof bytes, (double)buffer->bytes);
     if (buffer->value < 0) {
         const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
-        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op),
-                      sw_op_where(g, op));
+        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op), sw_op_where(g, op));
         return;
     }
     const struct sw_value_info *info = &g->values[buffer->value];

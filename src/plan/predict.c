@@ -59,8 +59,7 @@ static double bytes_of(const struct sw_graph *g, const struct sw_op *op)
         const struct sw_value_info *rows = &g->values[op->in[1]], *to = &g->values[op->in[0]];
         const double elems = (double)sw_shape_elems(&rows->shape);
         const int touched = op->kind == SW_OP_KV_APPEND ? 1 : 2; /* a sum is read, too */
-        return (double)sw_value_bytes(rows) +
-               touched * elems * (double)sw_dtype_bytes(to->dtype);
+        return (double)sw_value_bytes(rows) + touched * elems * (double)sw_dtype_bytes(to->dtype);
     }
     for (int k = 0; k < op->n_out; k++) {
         sum += op->out[k] >= 0 && is_counted(g, op, op->out[k], false)
