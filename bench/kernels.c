@@ -71,8 +71,8 @@ static void product(struct bench_case *c, const struct size *s, const char *name
 {
     c->name = name;
     c->op.kind = SW_OP_MATMUL;
-    c->op.attrs.ta = ta;
-    c->op.attrs.tb = tb;
+    c->op.attrs.matmul.ta = ta;
+    c->op.attrs.matmul.tb = tb;
     in(c, s->dtype, ta ? SW_SHAPE(k, m) : SW_SHAPE(m, k));
     in(c, s->dtype, tb ? SW_SHAPE(n, k) : SW_SHAPE(k, n));
     out(c, s->dtype, SW_SHAPE(m, n));
@@ -83,15 +83,15 @@ static void product(struct bench_case *c, const struct size *s, const char *name
 static void build_qkv(struct bench_case *c, const struct size *s)
 {
     product(c, s, "qkv", s->batch * s->tokens, 3 * WIDTH, WIDTH, false, false);
-    c->op.attrs.has_bias = true;
+    c->op.attrs.matmul.has_bias = true;
     in(c, s->dtype, SW_SHAPE(3 * WIDTH));
 }
 
 static void build_fc(struct bench_case *c, const struct size *s)
 {
     product(c, s, "fc + gelu", s->batch * s->tokens, 4 * WIDTH, WIDTH, false, false);
-    c->op.attrs.has_bias = true;
-    c->op.attrs.act = SW_ACT_GELU_TANH;
+    c->op.attrs.matmul.has_bias = true;
+    c->op.attrs.matmul.act = SW_ACT_GELU_TANH;
     in(c, s->dtype, SW_SHAPE(4 * WIDTH));
     out(c, s->dtype, c->desc.out[0].shape);
 }
@@ -99,7 +99,7 @@ static void build_fc(struct bench_case *c, const struct size *s)
 static void build_proj(struct bench_case *c, const struct size *s)
 {
     product(c, s, "proj", s->batch * s->tokens, WIDTH, 4 * WIDTH, false, false);
-    c->op.attrs.has_bias = true;
+    c->op.attrs.matmul.has_bias = true;
     in(c, s->dtype, SW_SHAPE(WIDTH));
 }
 
@@ -118,7 +118,7 @@ static void build_loss(struct bench_case *c, const struct size *s)
     const int64_t rows = s->batch * s->tokens;
     c->name = "loss";
     c->op.kind = SW_OP_LINEAR_CE;
-    c->op.attrs.n = CHUNK;
+    c->op.attrs.linear_ce.chunk = CHUNK;
     in(c, s->dtype, SW_SHAPE(rows, WIDTH));
     in(c, s->dtype, SW_SHAPE(VOCAB, WIDTH));
     in(c, SW_I32, SW_SHAPE(rows));
@@ -134,7 +134,7 @@ static void build_loss_grad(struct bench_case *c, const struct size *s)
     const int64_t rows = s->batch * s->tokens;
     c->name = "loss gradient";
     c->op.kind = SW_OP_LINEAR_CE_GRAD;
-    c->op.attrs.n = CHUNK;
+    c->op.attrs.linear_ce.chunk = CHUNK;
     in(c, SW_F32, SW_SHAPE(1));
     in(c, s->dtype, SW_SHAPE(rows, WIDTH));
     in(c, s->dtype, SW_SHAPE(VOCAB, WIDTH));
@@ -150,9 +150,9 @@ static void attention(struct bench_case *c, const struct size *s, enum sw_op_kin
 {
     const int64_t b = s->batch, t = s->tokens;
     c->op.kind = kind;
-    c->op.attrs.packed = c->op.attrs.causal = true;
-    c->op.attrs.heads = c->op.attrs.kv_heads = HEADS;
-    c->op.attrs.alpha = 1 / sqrt((double)WIDTH / HEADS);
+    c->op.attrs.attention.packed = c->op.attrs.attention.causal = true;
+    c->op.attrs.attention.heads = c->op.attrs.attention.kv_heads = HEADS;
+    c->op.attrs.attention.scale = 1 / sqrt((double)WIDTH / HEADS);
     c->roof = ROOF_COMPUTE;
     if (kind == SW_OP_ATTENTION_GRAD) {
         in(c, s->dtype, SW_SHAPE(b, t, WIDTH));
@@ -184,7 +184,7 @@ static void build_norm(struct bench_case *c, const struct size *s)
     const int64_t rows = s->batch * s->tokens;
     c->name = "add + norm";
     c->op.kind = SW_OP_ADD_LAYER_NORM;
-    c->op.attrs.eps = 1e-5;
+    c->op.attrs.norm.eps = 1e-5;
     in(c, s->dtype, SW_SHAPE(rows, WIDTH));
     in(c, s->dtype, SW_SHAPE(rows, WIDTH));
     in(c, s->dtype, SW_SHAPE(WIDTH));
@@ -215,7 +215,7 @@ static void build_gelu_grad(struct bench_case *c, const struct size *s)
     const int64_t rows = s->batch * s->tokens;
     c->name = "gelu gradient";
     c->op.kind = SW_OP_ACT_GRAD;
-    c->op.attrs.act = SW_ACT_GELU_TANH;
+    c->op.attrs.act.act = SW_ACT_GELU_TANH;
     in(c, s->dtype, SW_SHAPE(rows, 4 * WIDTH));
     in(c, s->dtype, SW_SHAPE(rows, 4 * WIDTH));
     out(c, s->dtype, SW_SHAPE(rows, 4 * WIDTH));
@@ -235,7 +235,7 @@ static void build_dropout(struct bench_case *c, const struct size *s)
 {
     c->name = "dropout";
     c->op.kind = SW_OP_DROPOUT;
-    c->op.attrs.p = 0.1;
+    c->op.attrs.dropout.p = 0.1;
     in(c, s->dtype, SW_SHAPE(s->batch, s->tokens, WIDTH));
     out(c, s->dtype, SW_SHAPE(s->batch, s->tokens, WIDTH));
 }
@@ -271,7 +271,7 @@ static void build_update(struct bench_case *c, const struct size *s)
     const struct sw_shape shape = SW_SHAPE(VOCAB, WIDTH);
     c->name = "adam";
     c->op.kind = SW_OP_UPDATE;
-    c->op.attrs.update = (struct sw_update_attrs){.kind = SW_UPDATE_ADAM,
+    c->op.attrs.update.rule = (struct sw_update_attrs){.kind = SW_UPDATE_ADAM,
                                                   .decoupled = true,
                                                   .bias_correction = true,
                                                   .eps = 1e-8,
@@ -283,7 +283,7 @@ static void build_update(struct bench_case *c, const struct size *s)
     }
     in(c, SW_F32, shape);
     in(c, SW_F32, shape);
-    for (int i = 0; i <= c->op.attrs.update.n_states; i++) {
+    for (int i = 0; i <= c->op.attrs.update.rule.n_states; i++) {
         out_in_place(c, i);
     }
     in(c, s->dtype, shape);
@@ -322,7 +322,7 @@ static void fill(const struct bench_case *c, int i_in, void *data)
 {
     const struct sw_view *view = &c->desc.in[i_in];
     const int64_t n = sw_shape_elems(&view->shape);
-    const bool is_second_moment = c->op.kind == SW_OP_UPDATE && i_in == c->op.attrs.update.n_states;
+    const bool is_second_moment = c->op.kind == SW_OP_UPDATE && i_in == c->op.attrs.update.rule.n_states;
     for (int64_t i = 0; i < n; i++) {
         const uint32_t random = (uint32_t)i * UINT32_C(2654435761) + (uint32_t)i_in * 97;
         const double x = (double)(random >> 8) * 0x1p-24 - (is_second_moment ? 0.0 : 0.5);

@@ -2,6 +2,8 @@
 // Status codes and the per-thread error record. Negative = error, 0 = done, positive = a state.
 #pragma once
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -46,6 +48,14 @@ SW_API const char *sw_error_message(void);
 
 /* The frames the last error passed through, innermost first, one "file:line" a line; for reports. */
 SW_API const char *sw_error_trace(void);
+
+/*
+ * sw_parse_bytes - a size as people write it: bytes, or a number with K, M, G or T (also KiB, MiB, GiB, TiB), which are
+ * powers of 1024, or with KB, MB, GB or TB, which are powers of 1000. The case of letters does not matter.
+ *
+ * Returns NULL, or what is wrong with the text, to be put behind it; *out is then unchanged.
+ */
+SW_API const char *sw_parse_bytes(const char *text, int64_t *out);
 
 /* Frees a text that a function gave to its caller. NULL is fine. */
 SW_API void sw_text_free(char *text);

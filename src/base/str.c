@@ -2,8 +2,11 @@
 // Text: the growing string, the nearest known word for a slip, byte counts for people.
 #include "base/base.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Room for `extra` more bytes and the NUL. */
 static bool reserve(struct sw_str *str, size_t extra)
@@ -143,6 +146,54 @@ const char *sw_format_bytes(char *buf, size_t cap, double bytes)
     }
     snprintf(buf, cap, "%s%.*f %s", bytes < 0 ? "-" : "", i == 0 ? 0 : 1, scaled, units[i]);
     return buf;
+}
+
+const char *sw_parse_bytes(const char *text, int64_t *out)
+{
+    static const char wanted[] = "is not a number of bytes, such as 1000000, \"300M\", \"2G\" or "
+                                 "\"1T\" (powers of 1024, as MiB; MB are of 1000)";
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } units[] = {
+        {"", 1},
+        {"B", 1},
+        {"K", INT64_C(1) << 10},
+        {"M", INT64_C(1) << 20},
+        {"G", INT64_C(1) << 30},
+        {"T", INT64_C(1) << 40},
+        {"KiB", INT64_C(1) << 10},
+        {"MiB", INT64_C(1) << 20},
+        {"GiB", INT64_C(1) << 30},
+        {"TiB", INT64_C(1) << 40},
+        {"KB", 1000},
+        {"MB", 1000000},
+        {"GB", 1000000000},
+        {"TB", 1000000000000},
+    };
+    static const char digits[] = "0123456789";
+    const bool negative = *text == '-';
+    const char *number = text + negative;
+    const size_t whole = strspn(number, digits);
+    const size_t part = whole > 0 && number[whole] == '.' ? strspn(number + whole + 1, digits) : 0;
+    const char *end = number + whole + (part > 0 ? part + 1 : 0);
+    end += strspn(end, " ");
+    int64_t unit = 0;
+    for (size_t i = 0; i < SW_LEN(units); i++) {
+        unit = strcasecmp(end, units[i].name) == 0 ? units[i].bytes : unit;
+    }
+    if (whole == 0 || unit == 0 || (part > 0 && unit == 1)) {
+        return wanted;
+    }
+    errno = 0;
+    const long long n = strtoll(number, NULL, 10);
+    const double fraction = part > 0 ? strtod(number + whole, NULL) : 0;
+    if (errno || n >= INT64_MAX / unit) {
+        return "is an integer too large for 64 bits";
+    }
+    const int64_t bytes = (int64_t)n * unit + (int64_t)(fraction * (double)unit);
+    *out = negative ? -bytes : bytes;
+    return NULL;
 }
 
 void sw_text_free(char *text)

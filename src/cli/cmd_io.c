@@ -32,23 +32,6 @@ const char *io_size(char *buf, size_t cap, int64_t bytes)
     return buf;
 }
 
-/* "4096", "64K", "400M", "1G": powers of 1024. */
-static bool read_size(const char *text, int64_t *out)
-{
-    static const char letters[] = "KMGT";
-    char *end = NULL;
-    errno = 0;
-    const long long number = strtoll(text, &end, 10);
-    const char *letter = end != text && *end ? strchr(letters, *end) : NULL;
-    const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
-    const bool whole = letter && (!end[1] || strcmp(end + 1, "iB") == 0); /* 64M is 64MiB */
-    if (end == text || errno || number < 1 || (*end && !whole) || number > (INT64_MAX >> shift)) {
-        return false;
-    }
-    *out = (int64_t)number << shift;
-    return true;
-}
-
 static int choice(const char *word, const char *const *words, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -141,11 +124,13 @@ static int read_texts(struct io_run *run, const struct texts *texts)
                  {"--stripe", texts->stripe, &run->options.stripe_bytes},
                  {"--checksum", texts->checksum, &run->options.checksum_bytes}};
     for (int i = 0; i < 4; i++) {
-        if (sizes[i].text && !read_size(sizes[i].text, sizes[i].to)) {
-            return cli_fail(run->command, CLI_REFUSED,
-                            "%s: wanted a size such as 64K, 400M or 1G, "
-                            "got \"%s\"",
-                            sizes[i].flag, sizes[i].text);
+        const char *wrong = sizes[i].text ? sw_parse_bytes(sizes[i].text, sizes[i].to) : NULL;
+        if (!wrong && sizes[i].text && *sizes[i].to < 1) {
+            wrong = "is too small: the least is 1";
+        }
+        if (wrong) {
+            return cli_fail(run->command, CLI_REFUSED, "%s: \"%s\" %s", sizes[i].flag,
+                            sizes[i].text, wrong);
         }
     }
     const int direct = choice(texts->direct, directs, 3);
@@ -234,9 +219,9 @@ int sw_cmd_io(int argc, char **argv)
         {"--path", FLAG_LIST, &run.folders, "P", "folders, or new files; several are striped",
          true},
         {"--size", FLAG_TEXT, &texts.size, "N",
-         "bytes in all: 64K, 400M, 1G (1G, tune 256M, verify 64M)", false},
+         "bytes in all, or 300M, 2G, 1T: powers of 1024 (1G, tune 256M, verify 64M)", false},
         {"--block-size", FLAG_TEXT, &texts.block, "N",
-         "largest single transfer (1M); tune tries several", false},
+         "largest single transfer, such a size (1M); tune tries several", false},
         {"--queue-depth", FLAG_INT, &o->queue_depth, "N",
          "transfers in flight a lane (8); likewise", false},
         {"--threads", FLAG_INT, &o->intra_op_parallelism, "N",

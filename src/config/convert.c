@@ -134,38 +134,15 @@ static const char *to_number(const struct sw_json *node, bool model, unsigned fl
     return isfinite(*out) ? NULL : "is not finite";
 }
 
-/* 512, "512", "512MiB", "1.5 GB" */
+/* 512, "512", "512M", "1.5 GB" */
 static const char *to_bytes(const struct sw_json *node, int64_t *out)
 {
-    static const struct {
-        const char *unit;
-        double bytes;
-    } units[] = {
-        {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-        {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-    };
-    if (node->type != SW_JSON_STRING) {
-        return to_int(node, false, 0, out);
+    if (node->type == SW_JSON_STRING) {
+        return sw_parse_bytes(node->string, out);
     }
-    char *end;
-    double value = strtod(node->string, &end);
-    if (end == node->string || !isfinite(value)) {
-        return "is not a number of bytes, such as 1000000 or \"512MiB\"";
-    }
-    while (*end == ' ') {
-        end++;
-    }
-    for (size_t i = 0; i < SW_LEN(units); i++) {
-        if (strcasecmp(end, units[i].unit) == 0) {
-            value *= units[i].bytes;
-            if (fabs(value) >= 0x1p63) {
-                return "is an integer too large for 64 bits";
-            }
-            *out = (int64_t)value;
-            return NULL;
-        }
-    }
-    return "is not a number of bytes, such as 1000000 or \"512MiB\"";
+    const bool number = node->type == SW_JSON_INT || node->type == SW_JSON_FLOAT;
+    const char *why = number ? to_int(node, false, 0, out) : sw_parse_bytes("", out);
+    return why && !strstr(why, "64 bits") ? sw_parse_bytes("", out) : why;
 }
 
 /* ---- choices ---- */

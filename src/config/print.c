@@ -124,7 +124,7 @@ void sw_config_print_json(const struct sw_config *config, struct sw_str *out)
 
 static const char *const type_names[] = {
     [FIELD_BOOL] = "boolean",    [FIELD_INT] = "integer",
-    [FIELD_NUMBER] = "number",   [FIELD_BYTES] = "bytes",
+    [FIELD_NUMBER] = "number",   [FIELD_BYTES] = "bytes, or 300M, 2G, 1T",
     [FIELD_STRING] = "string",   [FIELD_CHOICE] = "choice",
     [FIELD_DTYPE] = "dtype",     [FIELD_WORD] = "word or integer",
     [FIELD_STRINGS] = "strings", [FIELD_NUMBERS] = "numbers",

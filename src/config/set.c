@@ -3,6 +3,7 @@
 // of messages. Blocks on the way are made; another name of the same key gives way.
 #include "config/private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void mark(struct sw_json *node, int line)
@@ -52,10 +53,16 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
         return SW_OK;
     }
     struct sw_str text = {0};
-    char place[256];
+    char place[256], block[256];
+    snprintf(block, sizeof block, "%.*s", (int)(strlen(path) - strlen(key)), path);
+    block[*block ? strlen(block) - 1 : 0] = '\0'; /* the dot */
+    const struct config_field *field = sw_config_find_field(block, key, NULL);
     sw_json_write(given, 0, &text);
-    const bool same = strcmp(sw_str_text(&text), value) == 0 ||
-                      (given->type == SW_JSON_STRING && strcmp(given->string, value) == 0);
+    const char *said = given->type == SW_JSON_STRING ? given->string : sw_str_text(&text);
+    int64_t bytes[2];
+    const bool same = strcmp(said, value) == 0 ||
+                      (field && field->type == FIELD_BYTES && !sw_parse_bytes(said, &bytes[0]) &&
+                       !sw_parse_bytes(value, &bytes[1]) && bytes[0] == bytes[1]);
     const sw_status st = same ? SW_OK
                               : SW_FAIL(SW_E_CONFIG, "%s: %s is %s and the flag says %s",
                                         sw_config_where(impl, given->line, place, sizeof place),

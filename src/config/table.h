@@ -120,8 +120,7 @@ extern const size_t sw_config_n_other_tables;
 #define NUMBERS(k, at, def, low, high, text, ...)                                                  \
     FIELD_ROW(k, FIELD_NUMBERS, at, def, text, .lo = (low), .hi = (high), __VA_ARGS__)
 #define BYTES(k, at, def, low, text, ...)                                                          \
-    FIELD_ROW(k, FIELD_BYTES, at, def, text, .lo = (low), .hi = HIGHEST, .unit = "bytes",          \
-              __VA_ARGS__)
+    FIELD_ROW(k, FIELD_BYTES, at, def, text, .lo = (low), .hi = HIGHEST, __VA_ARGS__)
 #define STRING(k, at, def, text, ...) FIELD_ROW(k, FIELD_STRING, at, def, text, __VA_ARGS__)
 #define STRINGS(k, at, def, text, ...) FIELD_ROW(k, FIELD_STRINGS, at, def, text, __VA_ARGS__)
 #define CHOICE(k, at, def, list, text, ...)                                                        \

@@ -199,8 +199,8 @@ SECTION(sw_config_table_activation, "activation_checkpointing", activation_field
         "recomputation; acts on every model");
 
 static const struct config_field aio_fields[] = {
-    INT("block_size", AT(aio.block_size_bytes), "1048576", 1, 1 << 30, "bytes of one request",
-        .unit = "bytes", BUILT),
+    FIELD_ROW("block_size", FIELD_BYTES, AT(aio.block_size_bytes), "1048576",
+              "bytes of one request", .lo = 1, .hi = 1 << 30, BUILT),
     INT("queue_depth", AT(aio.queue_depth), "8", 1, 4096,
         "requests in flight per thread; of all threads together 4096", BUILT),
     INT("intra_op_parallelism", AT(aio.intra_op_parallelism), "1", 1, 64, "queues of one transfer",

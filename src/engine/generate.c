@@ -64,11 +64,13 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
     return work[keep - 1].id;
 }
 
+/* An input that the program has; one token alone needs no "last". */
 static sw_status give(struct sw_engine *e, int i_program, const char *name, const int32_t *ids,
                       int64_t n)
 {
     const sw_value v = sw_graph_find(e->plan->programs[i_program].graph, SW_ROLE_INPUT, name);
-    return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
+    return v < 0 ? SW_OK
+                 : sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
 }
 
 /* Runs n tokens that begin at place `at`; n is the program's. */

@@ -453,6 +453,5 @@ double sw_engine_step_flops(const sw_engine *e)
         }
     }
     const double once = flops[SW_SEGMENT_FORWARD] + flops[SW_SEGMENT_BACKWARD];
-    return once / program->micro_batches * (double)e->micro_batches +
-           flops[SW_SEGMENT_UPDATE] * (double)e->micro_batches;
+    return once / program->micro_batches * (double)e->micro_batches + flops[SW_SEGMENT_UPDATE];
 }

@@ -346,17 +346,20 @@ static bool has_disk(const struct job *job)
     return sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0;
 }
 
+static const char *format_tier(const struct job *job, enum sw_tier tier, char buf[32])
+{
+    return sw_format_bytes(buf, 32, (double)sw_engine_tier_bytes(job->engine, tier));
+}
+
 static void print_step(struct job *job, const struct sw_step_report *r, const struct queue_use *use,
                        double seconds)
 {
     const struct sw_train_options *o = job->options;
     char eta[32], device[32], host[32], val[40] = "", queues[128] = "";
-    struct sw_alloc_stats stats;
     const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
     format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
-    sw_alloc_get_stats(&stats);
-    sw_format_bytes(device, sizeof device, (double)sw_engine_tier_bytes(job->engine, 0));
-    sw_format_bytes(host, sizeof host, (double)stats.live_bytes);
+    format_tier(job, SW_TIER_DEVICE, device);
+    format_tier(job, SW_TIER_HOST, host);
     const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
     if (validated) {
         snprintf(val, sizeof val, " val %.4f", job->val_loss);
@@ -389,8 +392,8 @@ static void json_number(struct sw_str *line, const char *key, double value)
 static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
                                const struct queue_use *use, double seconds)
 {
-    struct sw_alloc_stats host;
-    sw_alloc_get_stats(&host);
+    struct sw_alloc_stats besides; /* no part of the plan, and of all ranks of this process */
+    sw_alloc_get_stats(&besides);
     const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
     struct sw_str line = {0};
     sw_str_printf(&line, "{\"step\":%lld", (long long)r->step);
@@ -401,9 +404,11 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
     sw_str_printf(&line, ",\"skipped\":%s", r->skipped ? "true" : "false");
     json_number(&line, "step_ms", seconds * 1e3);
     json_number(&line, "tokens_per_s", tokens / seconds);
-    sw_str_printf(&line, ",\"device_bytes\":%lld,\"host_bytes\":%lld,\"disk_bytes\":%lld",
-                  (long long)sw_engine_tier_bytes(job->engine, 0), (long long)host.live_bytes,
-                  (long long)sw_engine_tier_bytes(job->engine, 2));
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_str_printf(&line, ",\"%s_bytes\":%lld", sw_tier_name((enum sw_tier)t),
+                      (long long)sw_engine_tier_bytes(job->engine, t));
+    }
+    sw_str_printf(&line, ",\"besides_bytes\":%lld", (long long)besides.live_bytes);
     if (has_disk(job)) {
         json_number(&line, "disk_read_gb_s", use->read_gb_s);
         json_number(&line, "disk_write_gb_s", use->write_gb_s);
@@ -518,20 +523,21 @@ static sw_status set_up(struct job *job)
 
 static void print_head(const struct job *job)
 {
-    char bytes[32];
+    char bytes[SW_TIER_COUNT][32];
     fprintf(
         job->out,
         "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
         job->options->model, (long long)sw_engine_parameters(job->engine),
         sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
         (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
-    fprintf(job->out, "plan: device %s; kernels %s\n",
-            sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0)),
+    fprintf(job->out, "plan%s: device %s, host %s, disk %s; kernels %s\n",
+            job->engine->ranks > 1 ? " of a rank" : "",
+            format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
+            format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
+            format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]),
             sw_device_kernel_set(job->engine->device));
-    if (sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0) {
-        sw_format_bytes(bytes, sizeof bytes,
-                        (double)sw_engine_tier_bytes(job->engine, SW_TIER_DISK));
-        fprintf(job->out, "disk: %s, updates %s\n", bytes,
+    if (has_disk(job)) {
+        fprintf(job->out, "disk: updates %s\n",
                 sw_engine_writes_in_place(job->engine)
                     ? "written in place: after a step that fails a checkpoint is needed"
                     : "go beside what they replace: a step that fails changes nothing");

@@ -217,6 +217,9 @@ void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);
 
+/* What a message about an op calls its place: its scope; outside of all scopes that of what it works
+ * on, or the parameter, or the phase. Never empty. */
+const char *sw_op_where(const struct sw_graph *g, const struct sw_op *op);
 /* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */
 int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op);
 /* Bytes that one launch reads and writes; of a table that is looked up, the rows alone. */

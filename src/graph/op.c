@@ -220,6 +220,18 @@ static int64_t flops_attention_grad(const struct sw_op_desc *d)
     return attention_flops(d, 3, 10);
 }
 
+/* Of a piece of it the states tell the length: the parameter is there as a whole. */
+static int64_t flops_update(const struct sw_op_desc *d)
+{
+    return 12 * sw_update_elems(d);
+}
+
+/* Of a row-sparse gradient its rows alone. */
+static int64_t flops_accumulate(const struct sw_op_desc *d)
+{
+    return sw_shape_elems(&d->in[1].shape);
+}
+
 /* ---- cuts ---- */
 
 static void cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
@@ -284,7 +296,7 @@ static const char moved[] = "made by passes that know of tiles";
 static const char theirs[] = "the user's kernel knows whole tensors";
 
 // clang-format off
-static const struct sw_op_info rows[SW_N_OP_KINDS] = {
+static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_VIEW] = {.attrs = SW_ATTRS_VIEW, .traits = SW_TRAIT_VIEW, .n_out = 1,
         .alias = in_first, .gradient = sw_grad_view, .flops_per_elem = -1,
         .takes_no_matrix = "a parameter with a view stays whole"},
@@ -348,7 +360,7 @@ static const struct sw_op_info rows[SW_N_OP_KINDS] = {
         .shapes = shapes_like_first, .takes_no_matrix = made},
     [SW_OP_SEED] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_ACCUMULATE] = {.traits = SW_TRAIT_SUM, .n_out = 1, .alias = in_first,
-        .takes_no_matrix = made},
+        .flops = flops_accumulate, .takes_no_matrix = made},
     [SW_OP_STATS_RESET] = {.traits = SW_TRAIT_FRESH, .n_out = 1, .alias = in_first,
         .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_GRAD_STATS] = {.attrs = SW_ATTRS_STATS, .n_out = 1, .alias = in_first,
@@ -369,7 +381,7 @@ static const struct sw_op_info rows[SW_N_OP_KINDS] = {
         .alias = in_first, .takes_no_matrix = moved},
     [SW_OP_UPDATE] = {.attrs = SW_ATTRS_UPDATE, .alias = in_same,
         .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES | SW_TRAIT_ELEMENTS,
-        .flops_per_elem = 12, .takes_no_matrix = moved},
+        .flops = flops_update, .takes_no_matrix = moved},
     [SW_OP_LAMB_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 3,
         .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES,
         .alias = in_moments, .shapes = shapes_moments, .flops_per_elem = 12,
@@ -385,7 +397,7 @@ static const struct sw_op_info rows[SW_N_OP_KINDS] = {
 const struct sw_op_info *sw_op_info(enum sw_op_kind kind)
 {
     SW_ASSERT((unsigned)kind < SW_N_OP_KINDS);
-    return &rows[kind];
+    return &table[kind];
 }
 
 bool sw_op_has(const struct sw_op *op, unsigned traits)
@@ -476,17 +488,49 @@ int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
     return most;
 }
 
+static bool is_rows(const struct sw_graph *g, const struct sw_op *op, int k)
+{
+    return k + 1 < op->n_in && g->values[op->in[k + 1]].dtype == SW_I32;
+}
+
+/* Of an update in pieces the first one stands for all where it is given what is there as a whole. */
+static bool is_counted(const struct sw_graph *g, const struct sw_op *op, sw_value v, bool rows)
+{
+    if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.first == 0) {
+        return true;
+    }
+    const struct sw_shape *piece =
+        &g->values[op->in[op->attrs.update.rule.n_states > 0]].shape;
+    return !rows && sw_shape_elems(&g->values[v].shape) == sw_shape_elems(piece);
+}
+
+/* Rows that are put into a cache, or added to a sum, which is read, too. */
+static double bytes_of_rows(const struct sw_graph *g, const struct sw_op *op)
+{
+    const struct sw_value_info *rows = &g->values[op->in[1]], *to = &g->values[op->in[0]];
+    const int touched = op->kind == SW_OP_KV_APPEND ? 1 : 2;
+    return (double)sw_value_bytes(rows) +
+           touched * (double)sw_shape_elems(&rows->shape) * (double)sw_dtype_bytes(to->dtype);
+}
+
 double sw_op_bytes(const struct sw_graph *g, const struct sw_op *op)
 {
     double sum = 0;
+    if (op->kind == SW_OP_KV_APPEND || (op->kind == SW_OP_ACCUMULATE && is_rows(g, op, 1))) {
+        return bytes_of_rows(g, op);
+    }
     for (int k = 0; k < op->n_out; k++) {
-        sum += op->out[k] >= 0 ? (double)sw_value_bytes(&g->values[op->out[k]]) : 0;
+        sum += op->out[k] >= 0 && is_counted(g, op, op->out[k], false)
+                   ? (double)sw_value_bytes(&g->values[op->out[k]])
+                   : 0;
     }
     if (sw_op_has(op, SW_TRAIT_LOOKUP)) {
         return 2 * sum;
     }
     for (int k = 0; k < op->n_in; k++) {
-        sum += (double)sw_value_bytes(&g->values[op->in[k]]);
+        sum += is_counted(g, op, op->in[k], is_rows(g, op, k))
+                   ? (double)sw_value_bytes(&g->values[op->in[k]])
+                   : 0;
     }
     return sum;
 }

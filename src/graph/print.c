@@ -4,6 +4,23 @@
 
 #include "graph/graph.h"
 
+const char *sw_op_where(const struct sw_graph *g, const struct sw_op *op)
+{
+    static const char *const phases[] = {"forward", "backward", "update"};
+    const struct sw_op *at = op;
+    while (at->n_in > 0 && !*g->scopes[at->scope].name) {
+        const bool sums = sw_op_has(at, SW_TRAIT_SUM);
+        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
+        const struct sw_value_info *info = &g->values[v];
+        const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+        if (info->producer < 0) {
+            return param >= 0 && g->values[param].name ? g->values[param].name : phases[op->phase];
+        }
+        at = &g->ops[info->producer];
+    }
+    return *g->scopes[at->scope].name ? g->scopes[at->scope].name : phases[op->phase];
+}
+
 static void print_value(const struct sw_graph *g, sw_value v, struct sw_str *out)
 {
     if (v < 0) {

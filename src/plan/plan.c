@@ -292,8 +292,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     sw_format_bytes(bytes, sizeof bytes, (double)buffer->bytes);
     if (buffer->value < 0) {
         const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
-        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op),
-                      g->scopes[op->scope].name);
+        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op), sw_op_where(g, op));
         return;
     }
     const struct sw_value_info *info = &g->values[buffer->value];
@@ -304,7 +303,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     } else if (info->producer >= 0) {
         const struct sw_op *op = &g->ops[info->producer];
         sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape, role,
-                      sw_op_name(op), g->scopes[op->scope].name);
+                      sw_op_name(op), sw_op_where(g, op));
     } else { /* a sum in the making, or what waits elsewhere */
         const char *of = info->param >= 0 ? g->values[info->param].name : NULL;
         sw_str_printf(out, "%s %s%s%s%s%s", bytes, sw_dtype_name(info->dtype), shape, role,
@@ -518,7 +517,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         "--seq-len%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
-        sw_op_name(op), program->graph->scopes[op->scope].name, sw_str_text(&largest),
+        sw_op_name(op), sw_op_where(program->graph, op), sw_str_text(&largest),
         options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
         program->micro_batches > 1 ? "spillway.schedule \"horizontal\", " : "",
         options->rule && options->states_tier == SW_TIER_DEVICE

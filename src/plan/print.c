@@ -57,6 +57,7 @@ struct role_bytes {
     size_t params, states, gradients;
 };
 
+/* A gradient that waits in another tier was made on the device, and is counted there. */
 static struct role_bytes count_roles(const struct sw_plan *plan)
 {
     struct role_bytes sum = {0};
@@ -67,7 +68,7 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     const struct sw_program *program = &plan->programs[0];
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
-        if (buffer->value >= 0 && !buffer->persistent &&
+        if (buffer->value >= 0 && !buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
             program->graph->values[buffer->value].role == SW_ROLE_GRAD &&
             program->graph->values[buffer->value].micro == 0) {
             sum.gradients += buffer->bytes;
@@ -138,7 +139,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
                 out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
                 sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
                 sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
-                program->peak_instr, sw_op_name(op), program->graph->scopes[op->scope].name);
+                program->peak_instr, sw_op_name(op), sw_op_where(program->graph, op));
             sw_str_puts(out, "  largest there: ");
             sw_plan_largest(program, 5, out);
             sw_str_putc(out, '\n');

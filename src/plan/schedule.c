@@ -89,7 +89,7 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
     if (!instr->kernel.supported) {
         return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_op_name(op),
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
-                       program->graph->scopes[op->scope].name);
+                       sw_op_where(program->graph, op));
     }
     program->flops += sw_op_flops(program->graph, op);
     program->n_instrs++;

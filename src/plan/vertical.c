@@ -63,7 +63,7 @@ static sw_status check_states(const struct sw_graph *g)
                 return SW_FAIL(SW_E_UNSUP,
                                "spillway.schedule \"vertical\": %s in %s writes %s, which all "
                                "micro-batches share",
-                               sw_op_name(op), g->scopes[op->scope].name,
+                               sw_op_name(op), sw_op_where(g, op),
                                g->values[op->out[k]].name ? g->values[op->out[k]].name : "a state");
             }
         }

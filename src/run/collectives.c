@@ -120,7 +120,7 @@ sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
     if (st < 0) {
         const struct sw_op *op = job->calls[0].op;
         return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, sw_op_name(op),
-                              job->program->graph->scopes[op->scope].name);
+                              sw_op_where(job->program->graph, op));
     }
     const int64_t bytes = sw_collectives_bytes(job, sw_comm_size(comm)), end = sw_now_ns();
     sw_meter_ran(job->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,

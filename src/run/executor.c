@@ -704,7 +704,7 @@ static sw_status run_step(struct sw_executor *ex, const struct sw_program *progr
     const sw_status st = launch(ex, program, i);
     return st >= 0 ? SW_OK
                    : sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
-                                    program->graph->scopes[op->scope].name);
+                                    sw_op_where(program->graph, op));
 }
 
 /* Of the last micro-batches, which some ranks do not have; those serve what travels. */
@@ -890,6 +890,10 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
 
 static sw_status check_bytes(const struct sw_program *program, sw_value v, size_t bytes)
 {
+    if (v < 0 || v >= program->graph->n_values) {
+        return SW_FAIL(SW_E_ARG, "the program has no value %d; it has %d", v,
+                       program->graph->n_values);
+    }
     const size_t have = sw_value_bytes(&program->graph->values[v]);
     if (have != bytes) {
         return SW_FAIL(SW_E_ARG, "%s holds %zu bytes, %zu given",

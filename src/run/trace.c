@@ -232,7 +232,7 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     put_text(w, "cat", waits ? "wait" : sw_segment_name(instr->segment));
     sw_str_printf(w->out, ",\"args\":{\"program\":%d,\"instruction\":%d", event->program,
                   event->instr);
-    put_text(w, "scope", program->graph->scopes[op->scope].name);
+    put_text(w, "scope", sw_op_where(program->graph, op));
     if (tensor) {
         put_text(w, "tensor", tensor);
     }

@@ -95,12 +95,61 @@ static void bytes_for_people(void **state)
     }
 }
 
+static void bytes_of_people(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } rows[] = {{"0", 0},
+                {"1000000", 1000000},
+                {"9223372036854775806", INT64_MAX - 1},
+                {"512B", 512},
+                {"64K", 65536},
+                {"300M", 300 << 20},
+                {"300 m", 300 << 20},
+                {"2G", INT64_C(2) << 30},
+                {"1T", INT64_C(1) << 40},
+                {"64KiB", 65536},
+                {"512MiB", 512 << 20},
+                {"512mib", 512 << 20},
+                {"1.5 GiB", INT64_C(3) << 29},
+                {"0.5G", 512 << 20},
+                {"1TiB", INT64_C(1) << 40},
+                {"3KB", 3000},
+                {"1.5 GB", 1500000000},
+                {"2MB", 2000000},
+                {"1TB", 1000000000000},
+                {"-5K", -5120}};
+    static const char *const wrong[] = {"",    "K",    "lots", "1.5", "1.5B", "5X",  "5 MM", "M5",
+                                        "1e9", "0x10", "nan",  "inf", "5 0",  ".5M", "5.M",  "- 5",
+                                        "+5",  " 5",   "5i",   "5iB", "5P",   "5M ", "1..5M"};
+    static const char *const large[] = {"9223372036854775808", "8388608T", "99999999999999999999",
+                                        "9000000000G"};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        assert_null(sw_parse_bytes(rows[i].text, &bytes));
+        assert_int_equal(bytes, rows[i].bytes);
+    }
+    bytes = 7;
+    for (size_t i = 0; i < SW_LEN(wrong); i++) {
+        const char *why = sw_parse_bytes(wrong[i], &bytes);
+        if (!why || !strstr(why, "\"300M\"") || !strstr(why, "1024")) {
+            fail_msg("\"%s\" is a number of bytes?", wrong[i]);
+        }
+    }
+    for (size_t i = 0; i < SW_LEN(large); i++) {
+        assert_non_null(strstr(sw_parse_bytes(large[i], &bytes), "too large"));
+    }
+    assert_int_equal(bytes, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_grow),     cmocka_unit_test(failure_keeps_the_contents),
         cmocka_unit_test(edit_distances),   cmocka_unit_test(nearest_word),
-        cmocka_unit_test(bytes_for_people),
+        cmocka_unit_test(bytes_for_people), cmocka_unit_test(bytes_of_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

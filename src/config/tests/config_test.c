@@ -145,6 +145,37 @@ static void types_and_ranges(void **state)
     REFUSED("{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}", "momentum");
 }
 
+static void sizes_are_bytes_or_have_a_unit(void **state)
+{
+    (void)state;
+    struct sw_config *c =
+        must("{\"spillway\": {\"device_memory\": \"300M\", \"host_memory\": \"2G\", "
+             "\"nvme_space\": \"1T\", \"tile_bytes\": \"64K\", \"transfer_bytes\": 4096}, "
+             "\"aio\": {\"block_size\": \"1M\"}}",
+             NULL, 0);
+    assert_int_equal(c->spillway.device_memory_bytes, 300 << 20);
+    assert_int_equal(c->spillway.host_memory_bytes, INT64_C(2) << 30);
+    assert_int_equal(c->spillway.nvme_space_bytes, INT64_C(1) << 40);
+    assert_int_equal(c->spillway.tile_bytes, 64 << 10);
+    assert_int_equal(c->spillway.transfer_bytes, 4096);
+    assert_int_equal(c->aio.block_size_bytes, 1 << 20);
+    sw_config_close(c);
+    REFUSED("{\"spillway\": {\n\"device_memory\": \"lots\"}}", "ds.json:2",
+            "spillway.device_memory", "\"lots\"", "\"300M\"");
+    REFUSED("{\"spillway\": {\"host_memory\": true}}", "host_memory", "\"300M\"");
+    REFUSED("{\"spillway\": {\"host_memory\": 1.5}}", "host_memory", "\"300M\"");
+    REFUSED("{\"spillway\": {\"tile_bytes\": \"-1K\"}}", "tile_bytes", "negative");
+    REFUSED("{\"spillway\": {\"nvme_space\": \"9999999999G\"}}", "nvme_space", "64 bits");
+    REFUSED("{\"aio\": {\"block_size\": \"2G\"}}", "aio.block_size", "too large");
+    /* a flag may say the same in other words */
+    static const char *const same[] = {"spillway.device_memory?=536870912"};
+    c = must("{\"spillway\": {\"device_memory\": \"512MiB\"}}", same, 1);
+    assert_int_equal(c->spillway.device_memory_bytes, 512 << 20);
+    sw_config_close(c);
+    REFUSED_SET("{\"spillway\": {\"device_memory\": \"512MiB\"}}", "spillway.device_memory?=512MB",
+                "spillway.device_memory", "512MB");
+}
+
 static void our_own_block(void **state)
 {
     (void)state;
@@ -571,6 +602,7 @@ int main(void)
         cmocka_unit_test(optimizers_and_schedulers_have_defaults),
         cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
         cmocka_unit_test(types_and_ranges),
+        cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
         cmocka_unit_test(our_own_block),
         cmocka_unit_test(values_remember_their_source),
         cmocka_unit_test(train_is_micro_times_steps_times_ranks),

@@ -223,6 +223,11 @@ static bool old_aio_name(const struct reading *r, const char *recorded)
     return strcmp(recorded, "aio_config.intra_op_parallelism") == 0 && text_has(r, "thread_count");
 }
 
+static bool sizes_have_units(const struct reading *r, const char *recorded)
+{
+    return strcmp(recorded, "aio_config.block_size") == 0 && text_has(r, "\"1M\"");
+}
+
 static bool adamw_decouples(const struct reading *r, const char *recorded)
 {
     return strcmp(recorded, "optimizer_params.adam_w_mode") == 0 &&
@@ -243,6 +248,7 @@ static const struct rule rules[] = {
     {"paths-as-written", "", WE_READ, paths_as_written},
     {"list-of-paths", "offload_param_path_list", WE_ACCEPT, list_of_paths},
     {"adamw-decouples", "", WE_READ, adamw_decouples},
+    {"sizes-have-units", "aio_string_kept", WE_READ, sizes_have_units},
     {"old-aio-name", "aio_thread_count_ignored", WE_READ, old_aio_name},
 };
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "engine/engine.h"
 #include "spillway/check.h"
 #include "spillway/config.h"
 #include "spillway/data.h"
@@ -651,6 +652,39 @@ static void generation_does_not_depend_on_the_cache(void **state)
     sw_close(engine);
 }
 
+/* As a family without a table of places would have it. */
+static void generation_gives_no_input_that_a_program_lacks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"position", "positions", "last"};
+    const int32_t prompt[] = {3, 1};
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        sw_engine *e = open_with((struct sw_engine_options){.config_text = config_of("", 1),
+                                                            .no_train = true,
+                                                            .generate_tokens = 16},
+                                 NULL, 0);
+        const struct sw_graph *g = e->plan->programs[e->programs.decode].graph;
+        const sw_value v = sw_graph_find(g, SW_ROLE_INPUT, names[i]);
+        assert_true(v >= 0);
+        const int32_t zero = 0;
+        assert_int_equal(sw_executor_write(e->executor, e->programs.decode, v, &zero, sizeof zero),
+                         SW_OK);
+        g->values[v].name = "another";
+        int32_t out[4];
+        int64_t n = 0;
+        if (sw_generate(e, prompt, 2, 4, NULL, out, &n, NULL) < 0) {
+            fail_msg("without %s: %s", names[i], sw_error_message());
+        }
+        assert_int_equal(n, 4);
+        assert_int_equal(
+            sw_executor_write(e->executor, e->programs.decode, SW_NO_VALUE, &zero, sizeof zero),
+            SW_E_ARG);
+        assert_int_equal(sw_executor_read(e->executor, e->programs.decode, g->n_values, out, 4),
+                         SW_E_ARG);
+        sw_close(e);
+    }
+}
+
 static int make_files(void **state)
 {
     (void)state;
@@ -687,6 +721,7 @@ int main(void)
         cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
         cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
+        cmocka_unit_test(generation_gives_no_input_that_a_program_lacks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -123,6 +123,36 @@ static void stages_say_what_they_move(void **state)
     sw_text_free(text);
 }
 
+static double step_flops(int accumulation)
+{
+    char config[256];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": %d, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
+             accumulation);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .plan_only = true};
+    sw_engine *e = NULL;
+    if (sw_initialize(&options, &e) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const double flops = sw_engine_step_flops(e);
+    /* 12 operations an element, and the norm */
+    assert_true(flops >= 12.0 * (double)sw_engine_parameters(e));
+    sw_close(e);
+    return flops;
+}
+
+static void a_step_updates_once_whatever_its_micro_batches(void **state)
+{
+    (void)state;
+    const double three = step_flops(3), four = step_flops(4), five = step_flops(5);
+    assert_true(five - four == four - three);
+    const double update = three - 3 * (four - three);
+    const double one = step_flops(1); /* which has no sums over micro-batches */
+    assert_true(update > 0 && update < one);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -142,6 +172,7 @@ int main(void)
         cmocka_unit_test(given_rates_are_taken),
         cmocka_unit_test(measured_are_the_others),
         cmocka_unit_test(stages_say_what_they_move),
+        cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -17,7 +17,9 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
-static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params)
+/* pieces: elements of a piece of an update, 0 = all */
+static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params,
+                                 int64_t pieces)
 {
     const struct sw_graph_options options = {.dtype = dtype, .grad_dtype = dtype, .loss_chunk = 5};
     const struct sw_init init = {SW_INIT_NORMAL, 0.3};
@@ -36,12 +38,52 @@ static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw
                                                  .rule = &adam,
                                                  .stage = 3,
                                                  .states_tier = states,
-                                                 .params_tier = params};
+                                                 .params_tier = params,
+                                                 .update_elems = pieces};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (sw_plan_open(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     return plan;
+}
+
+static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params)
+{
+    return plan_with(dtype, states, params, 0);
+}
+
+static int count_updates(const struct sw_plan *plan)
+{
+    const struct sw_program *program = &plan->programs[0];
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        n += program->graph->ops[program->instrs[i].op].kind == SW_OP_UPDATE;
+    }
+    return n;
+}
+
+/* The parameter, and a row-sparse gradient, are given to every piece as a whole. */
+static void an_update_in_pieces_counts_once(void **state)
+{
+    (void)state;
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static const enum sw_tier tiers[] = {SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK};
+    for (size_t i = 0; i < SW_LEN(dtypes) * SW_LEN(tiers); i++) {
+        const enum sw_dtype dtype = dtypes[i % SW_LEN(dtypes)];
+        const enum sw_tier params = tiers[i / SW_LEN(dtypes)];
+        double loads[2][SW_LOAD_COUNT];
+        struct sw_plan *whole = plan_with(dtype, SW_TIER_DISK, params, 0);
+        struct sw_plan *pieces = plan_with(dtype, SW_TIER_DISK, params, 90);
+        assert_int_equal(count_updates(whole), 2);
+        assert_int_equal(count_updates(pieces), /* both are longer than 90 */
+                         sw_ceil_div(WIDTH * WIDTH, 90) + sw_ceil_div(VOCAB * WIDTH, 90));
+        sw_plan_loads(whole, ROUNDS, loads[0]);
+        sw_plan_loads(pieces, ROUNDS, loads[1]);
+        assert_memory_equal(loads[0], loads[1], sizeof loads[0]);
+        assert_int_equal(whole->programs[0].flops, pieces->programs[0].flops);
+        sw_plan_close(whole);
+        sw_plan_close(pieces);
+    }
 }
 
 static void work_is_what_a_hand_counts(void **state)
@@ -115,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_is_what_a_hand_counts),
+        cmocka_unit_test(an_update_in_pieces_counts_once),
         cmocka_unit_test(seconds_are_work_by_rate),
         cmocka_unit_test(what_has_no_rate_is_unknown),
     };
