@@ -70,8 +70,10 @@ struct sw_engine {
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_param *params;
-    struct sw_arena names; /* of file_name */
+    struct sw_arena names; /* of file_name, bounds */
     int32_t n_params;
+    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
+    int n_bounds;
     bool vertical; /* all micro-batches of a block before the next block */
     sw_value *
         loss_outputs; /* [rounds, 2] sum and count in the training program; one round where it holds one */
@@ -94,10 +96,18 @@ struct sw_engine {
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 
-/* ---- open.c ---- */
-/* micro: which micro-batch of a program that holds several, else 0. */
+/* ---- inputs.c ---- */
+/* What each input of a graph, as its forward describes it, may hold: before passes divide the tables that it indexes. */
+sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
+/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that are out of range; nothing
+ * has run then. micro: which micro-batch of a program that holds several, else 0. */
+sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
+                                 const struct sw_batch *batch);
+/* Of a batch that was checked. */
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
                                 const struct sw_batch *batch);
+
+/* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
