@@ -282,6 +282,53 @@ static void lines_end_where_their_text_ends(void **state)
     }
 }
 
+/* What `spillway <arguments>` printed last. */
+static char *printed(void)
+{
+    char path[128], *text = NULL;
+    size_t len = 0;
+    snprintf(path, sizeof path, "%s/out.txt", folder);
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    return text;
+}
+
+/* A peak is that of some instructions; a product may use others. */
+static void doctor_names_the_unit_of_each_peak(void **state)
+{
+    (void)state;
+    char err[512];
+    assert_int_equal(run("doctor --threads 1", err, sizeof err), 0);
+    char *text = printed();
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "register peak")); at++, n++) {
+        char unit[32] = "";
+        assert_int_equal(sscanf(at, "register peak %*f GFLOP/s a thread (%31[a-z0-9_])", unit), 1);
+        assert_true(*unit);
+    }
+    assert_int_equal(n, 3);
+    sw_free(text);
+}
+
+/* Under an mpirun that this build has no module for: what to install, and what goes without. */
+static void a_missing_module_of_mpi_names_what_helps(void **state)
+{
+    static const char *const packages[][2] = {{"OMPI_COMM_WORLD_SIZE", "libopenmpi-dev"},
+                                              {"MPI_LOCALNRANKS", "libmpich-dev"}};
+    (void)state;
+    setenv("SPILLWAY_MODULES", "/nowhere", 1);
+    for (size_t i = 0; i < SW_LEN(packages); i++) {
+        char err[4096];
+        setenv(packages[i][0], "2", 1);
+        assert_int_equal(run(TRAIN "text.txt", err, sizeof err), 2);
+        unsetenv(packages[i][0]);
+        if (count_lines(err) != 1 || !strstr(err, packages[i][1]) ||
+            !strstr(err, "spillway launch")) {
+            fail_msg("%s", err);
+        }
+    }
+    unsetenv("SPILLWAY_MODULES");
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -389,6 +436,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
                                        cmocka_unit_test(an_export_has_its_tokenizer),
                                        cmocka_unit_test(an_export_does_not_tell_the_ranks),
+                                       cmocka_unit_test(doctor_names_the_unit_of_each_peak),
+                                       cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
                                        cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
