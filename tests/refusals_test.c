@@ -292,6 +292,89 @@ static char *printed(void)
     return text;
 }
 
+/* Runs it, which must succeed, and looks for each of the words (ended by NULL) in what it prints. */
+static void expect_words(const char *arguments, const char *const *words)
+{
+    char err[4096];
+    if (run(arguments, err, sizeof err) != 0) {
+        fail_msg("spillway %s: %s", arguments, err);
+    }
+    char *text = printed();
+    for (; *words; words++) {
+        if (!strstr(text, *words)) {
+            fail_msg("spillway %s: no \"%s\" in \"%s\"", arguments, *words, text);
+        }
+    }
+    sw_free(text);
+}
+
+/* What nobody asked for in so many words: a model from nothing, characters as tokens, clipping. */
+static void the_first_lines_say_where_things_come_from(void **state)
+{
+    static const struct {
+        const char *arguments, *words[5];
+    } lines[] = {
+        {"train --model gpt2-tiny --steps 2 --seq-len 8 --output first1 --data text.txt",
+         {"preset gpt2-tiny: weights drawn with seed 42, there is no folder ./gpt2-tiny\n",
+          "tokens: characters of the text (no tokenizer)\n",
+          "update: AdamW, lr 0.001, gradients clipped to norm 1 (the default; gradient_clipping)\n"}},
+        {"train --model gpt2-tiny --steps 3 --seq-len 8 --output first1 --data text.txt --resume",
+         {"update: AdamW, lr 0.001, gradients clipped to norm 1 (the default",
+          "resumed at step 2"}},
+        {"train --model small.json --tokenizer letters --steps 1 --output first2 --data ab.txt "
+         "--seq-len 4 --seed 7 --set gradient_clipping=1",
+         {"small.json: weights drawn with seed 7, it is a configuration alone\n",
+          "tokens: characters of letters\n", "gradients clipped to norm 1\n"}},
+        {"train --model small.json --steps 1 --output first3 --data few.bin --seq-len 4 --set "
+         "gradient_clipping=0",
+         {"tokens: those of the shards (no tokenizer)\n", "gradients not clipped\n"}},
+        {"train --model first2/model --steps 1 --output first4 --data ab.txt --seq-len 4",
+         {"tokens: characters of first2/model\n", "lr 5e-05, "}},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(lines); i++) {
+        expect_words(lines[i].arguments, lines[i].words);
+        char *text = printed();
+        assert_true((strstr(text, "weights drawn") != NULL) == (i == 0 || i == 2 || i == 3));
+        sw_free(text);
+    }
+}
+
+/* A run or a checkpoint where a model is wanted: where its model is, or how to make one. */
+static void a_run_is_no_model(void **state)
+{
+    static const char *const before[] = {
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output made --data text.txt",
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output bare --data text.txt --no-export"};
+    static const struct {
+        const char *arguments, *says;
+    } refused[] = {
+        {"generate --model made --prompt x", "made is a run, its model is made/model\n"},
+        {"eval --model made/ --data text.txt", "made/ is a run, its model is made/model\n"},
+        {"train --model made --steps 1 --output o2 --data text.txt", "its model is made/model\n"},
+        {"plan --model made", "its model is made/model\n"},
+        {"generate --model made/checkpoint-1 --prompt x",
+         "\"spillway export made/checkpoint-1 --output DIR\""},
+        {"eval --model bare --data text.txt", "\"spillway export bare --output DIR\""},
+        {"tokenize --tokenizer made", "made is a run, its tokenizer is made/tokenizer\n"},
+    };
+    (void)state;
+    char err[4096];
+    for (size_t i = 0; i < SW_LEN(before); i++) {
+        assert_int_equal(run(before[i], err, sizeof err), 0);
+    }
+    for (size_t i = 0; i < SW_LEN(refused); i++) {
+        const int status = run(refused[i].arguments, err, sizeof err);
+        if (status != 2 || count_lines(err) != 1 || !strstr(err, refused[i].says)) {
+            fail_msg("spillway %s: status %d, %s", refused[i].arguments, status, err);
+        }
+    }
+    assert_int_equal(
+        run("generate --model gpt2-tiny --tokenizer many --prompt a --tokens 2", err, sizeof err),
+        0);
+    assert_non_null(strstr(err, "gpt2-tiny: there is no folder with weights: they are drawn"));
+}
+
 /* A peak is that of some instructions; a product may use others. */
 static void doctor_names_the_unit_of_each_peak(void **state)
 {
@@ -388,6 +471,9 @@ static int set_up(void **state)
     put_text(
         "lion.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
+    const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
+    put("few.bin", few, sizeof few);
+    put_text("ab.txt", "abababababababababababab");
     put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
     char many[128];
     snprintf(many, sizeof many, "%s/many", folder);
@@ -395,6 +481,9 @@ static int set_up(void **state)
     put_text("many/chars.json",
              "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
              "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\", \"r\", \"s\", \"t\", \"u\"]");
+    snprintf(many, sizeof many, "%s/letters", folder);
+    assert_int_equal(mkdir(many, 0755), 0);
+    put_text("letters/chars.json", "[\"a\", \"b\"]");
     static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
                                           "incomplete"};
     for (size_t i = 0; i < SW_LEN(folders); i++) {
@@ -436,6 +525,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
                                        cmocka_unit_test(an_export_has_its_tokenizer),
                                        cmocka_unit_test(an_export_does_not_tell_the_ranks),
+                                       cmocka_unit_test(the_first_lines_say_where_things_come_from),
+                                       cmocka_unit_test(a_run_is_no_model),
                                        cmocka_unit_test(doctor_names_the_unit_of_each_peak),
                                        cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
                                        cmocka_unit_test(lines_end_where_their_text_ends)};

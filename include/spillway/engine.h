@@ -92,6 +92,8 @@ struct sw_step_report {
  */
 SW_API sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out);
 SW_API void sw_close(sw_engine *engine);
+/* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is, or how to make one. */
+SW_API sw_status sw_model_check_path(const char *path);
 
 /* Micro-batches of one optimizer step, and samples of one micro-batch. */
 SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);

@@ -89,6 +89,11 @@ static sw_status open_folder(const char *folder, struct paths *paths,
             return open_layout(i, paths, options, out);
         }
     }
+    sw_str_clear(&paths->first);
+    sw_str_printf(&paths->first, "%s/tokenizer", folder);
+    if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
+        return SW_FAIL(SW_E_IO, "%s is a run, its tokenizer is %s", folder, paths->first.ptr);
+    }
     return SW_FAIL(SW_E_IO,
                    "%s: no tokenizer there: wanted tokenizer.json, or vocab.json and "
                    "merges.txt, or encoder.json and vocab.bpe, or chars.json",

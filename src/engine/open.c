@@ -96,6 +96,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     struct stat st;
+    SW_TRY(sw_model_check_path(o->model));
     if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
         SW_TRY(sw_model_preset(o->model, o->vocab_size, o->seq_len, &e->model_doc));
     } else {
@@ -244,6 +245,10 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
+    if (e->model && !e->folder && o->no_train) { /* a training says so in its first lines */
+        sw_log(SW_LOG_WARN, "%s: there is no folder with weights: they are drawn with seed %llu",
+               o->model, (unsigned long long)e->seed);
+    }
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
     e->folder = NULL;

@@ -26,6 +26,7 @@ struct job {
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
+    bool characters; /* it is made of the data */
     sw_dataset *dataset;
     sw_engine *engine;
     FILE *metrics;
@@ -88,6 +89,7 @@ static sw_status open_tokenizer(struct job *job)
     if (is_shard(o->data[0])) {
         return SW_OK; /* tokens already */
     }
+    job->characters = true;
     return sw_tokenizer_open_chars_of(o->data, o->n_data, &job->tokenizer);
 }
 
@@ -499,6 +501,7 @@ static sw_status save_tokenizer(const struct job *job)
 
 static sw_status set_up(struct job *job)
 {
+    SW_TRY(sw_model_check_path(job->options->model));
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
@@ -516,15 +519,53 @@ static sw_status set_up(struct job *job)
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
+/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody made. */
+static void print_origins(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_engine *e = job->engine;
+    const struct sw_config *c = e->config;
+    char source[256];
+    if (!e->model_folder && job->first_step == 0) {
+        const bool preset = sw_model_is_preset(o->model) && access(o->model, F_OK) != 0;
+        fprintf(job->out, "%s%s: weights drawn with seed %llu, %s%s\n", preset ? "preset " : "",
+                o->model, (unsigned long long)e->seed,
+                preset ? "there is no folder ./" : "it is a configuration alone",
+                preset ? o->model : "");
+    }
+    if (!job->tokenizer) {
+        fputs("tokens: those of the shards (no tokenizer)\n", job->out);
+    } else if (job->characters) {
+        fputs("tokens: characters of the text (no tokenizer)\n", job->out);
+    } else {
+        fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
+                o->tokenizer ? o->tokenizer : o->model);
+    }
+    const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
+    const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;
+    fprintf(job->out, "update: %s, lr ", c->optimizer.name);
+    if (c->scheduler.type == SW_SCHEDULER_NONE) {
+        fprintf(job->out, "%g, ", c->optimizer.lr);
+    } else {
+        fprintf(job->out, "of %s, ", c->scheduler.name);
+    }
+    if (c->misc.gradient_clipping > 0) {
+        fprintf(job->out, "gradients clipped to norm %g%s\n", c->misc.gradient_clipping,
+                asked ? "" : " (the default; gradient_clipping)");
+    } else {
+        fputs("gradients not clipped\n", job->out);
+    }
+}
+
 static void print_head(const struct job *job)
 {
     char bytes[32];
-    fprintf(
-        job->out,
-        "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
-        job->options->model, (long long)sw_engine_parameters(job->engine),
-        sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
-        (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
+            (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->engine->dtype));
+    print_origins(job);
+    fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
+            (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
+            (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     fprintf(job->out, "plan: device %s; kernels %s\n",
             sw_format_bytes(bytes, sizeof bytes, (double)sw_engine_tier_bytes(job->engine, 0)),
             sw_device_kernel_set(job->engine->device));
