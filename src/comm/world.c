@@ -167,6 +167,12 @@ sw_status sw_world_open(double deadline_s, sw_comm **out)
     return opened;
 }
 
+bool sw_world_is_mpi(void)
+{
+    int size = 0;
+    return find_flavour(&size) != NULL;
+}
+
 sw_status sw_world_text(char **out_text)
 {
     struct sw_str text = {0};

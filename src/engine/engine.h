@@ -167,8 +167,14 @@ bool sw_engine_own_range(const struct sw_engine *e, const struct sw_persistent *
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
-/* sw_checkpoint_export under the names that the engine's own folder has, with the files beside its weights. */
-sw_status sw_engine_export_saved(sw_engine *e, const char *path, const char *folder,
-                                 enum sw_dtype dtype);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
+
+/* ---- export.c ---- */
+/* Makes the folder, and leaves a mark in it. SW_E_ARG: it holds something, and no mark; owned: it is ours all the same. */
+sw_status sw_engine_claim_folder(const char *folder, bool owned);
+/* sw_export without the files beside the weights. */
+sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
+/* The same of a checkpoint; note: which one it was, for people. */
+sw_status sw_engine_export_saved(const char *path, const char *folder, enum sw_dtype dtype,
+                                 char *note, size_t cap);

@@ -38,9 +38,10 @@ struct job {
     int64_t first_step;
     double began_s, val_loss, loss;
     struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
-    int64_t saved_step;
+    int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
 
+enum { DEFAULT_CONFIG_CAP = 512 };
 static const char default_config[] =
     "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
     " \"gradient_clipping\": 1.0,"
@@ -86,20 +87,19 @@ static sw_status open_tokenizer(struct job *job)
     if (folder_has_tokenizer(o->model)) {
         return sw_tokenizer_open(o->model, NULL, &job->tokenizer);
     }
-    if (is_shard(o->data[0])) {
+    if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
         return SW_OK; /* tokens already */
     }
     job->characters = true;
-    return sw_tokenizer_open_chars_of(o->data, o->n_data, &job->tokenizer);
+    return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
 }
 
-static sw_status open_engine(struct job *job)
+/* What a job's engine is opened with; text: of the default configuration. */
+static struct sw_engine_options engine_options(const struct job *job, char *text, size_t cap)
 {
     const struct sw_train_options *o = job->options;
-    char text[512];
-    const bool preset = sw_model_is_preset(o->model);
-    snprintf(text, sizeof text, default_config, preset ? "0.001" : "5e-05");
-    const struct sw_engine_options options = {
+    snprintf(text, cap, default_config, sw_model_is_preset(o->model) ? "0.001" : "5e-05");
+    return (struct sw_engine_options){
         .config_path = o->config_path,
         .config_text = o->config_path ? NULL : text,
         .sets = o->sets,
@@ -114,6 +114,12 @@ static sw_status open_engine(struct job *job)
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
     };
+}
+
+static sw_status open_engine(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    const struct sw_engine_options options = engine_options(job, text, sizeof text);
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
         return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
@@ -141,6 +147,7 @@ static sw_status open_data(struct job *job)
         .vocab_size = sw_engine_vocab(job->engine),
         .seq_len = job->tokens,
         .seed = job->engine->seed,
+        .as_text = o->as_text,
     };
     SW_TRY(sw_dataset_open(&options, &job->dataset));
     const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
@@ -207,6 +214,11 @@ static sw_status check_options(const struct sw_train_options *o)
     if (o->n_val_data > 0 && o->eval_every < 1) {
         return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
     }
+    if (o->export_best && (o->eval_every < 1 || o->no_export)) {
+        return SW_FAIL(SW_E_ARG, "--export best %s",
+                       o->no_export ? "and --no-export exclude each other"
+                                    : "wants --eval-every: without validations there is no best");
+    }
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
     }
@@ -247,6 +259,7 @@ static sw_status validate(struct job *job)
         count += batch_count;
     }
     job->val_loss = count > 0 ? sum / count : NAN;
+    job->val_step = job->engine->step;
     return SW_OK;
 }
 
@@ -319,15 +332,21 @@ done:
     return st;
 }
 
-static sw_status save(struct job *job)
+/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop has no time for it. */
+static sw_status save(struct job *job, bool in_haste)
 {
-    if (job->saved_step == job->engine->step) {
+    const int64_t step = job->engine->step;
+    if (job->saved_step == step) {
         return SW_OK;
     }
+    if (job->options->eval_every > 0 && job->val_step != step && !in_haste) {
+        SW_TRY(validate(job));
+    }
     const struct sw_save_options options = {
-        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX), .val_loss = job->val_loss};
+        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX),
+        .val_loss = job->val_step == step ? job->val_loss : NAN};
     SW_TRY(sw_save(job->engine, job->options->output, &options));
-    job->saved_step = job->engine->step;
+    job->saved_step = step;
     return SW_OK;
 }
 
@@ -361,7 +380,7 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     sw_format_bytes(host, sizeof host, (double)stats.live_bytes);
     const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
     if (validated) {
-        snprintf(val, sizeof val, " val %.4f", job->val_loss);
+        snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
     }
     if (has_disk(job)) {
         sw_queue_use_line(use, queues, sizeof queues);
@@ -370,10 +389,10 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     char text[512];
     snprintf(
         text, sizeof text,
-        "step %lld/%lld eta %s loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s%s%s",
-        (long long)r->step, (long long)o->steps, eta, r->loss, val, r->grad_norm, r->lr,
-        seconds * 1e3, tokens / seconds, device, host, queues,
-        r->skipped ? " (skipped: overflow)" : "");
+        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice %s\thost %s%s",
+        (long long)r->step, (long long)o->steps, eta, r->loss,
+        r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
+        tokens / seconds, device, host, queues);
     sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
                      validated || r->step == o->steps || r->skipped);
 }
@@ -462,41 +481,63 @@ static sw_status one_step(struct job *job)
         SW_TRY(print_sample(job));
     }
     if (o->save_every > 0 && report.step % o->save_every == 0) {
-        SW_TRY(save(job));
+        SW_TRY(save(job, false));
     }
     return SW_OK;
 }
 
-/* With slices on many ranks, the last checkpoint has what no rank holds alone. */
-static sw_status export_model(struct job *job)
+/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and whatever has become of
+ * the model's folder and the text by then. */
+static sw_status beside_path(const struct job *job, char *path, size_t cap)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/model", job->options->output);
-    const enum sw_dtype dtype = job->options->export_dtype < 0
-                                    ? job->engine->export_dtype
-                                    : (enum sw_dtype)job->options->export_dtype;
-    if (job->engine->ranks == 1) {
-        SW_TRY(sw_export(job->engine, path, dtype));
-    } else {
-        SW_TRY(sw_engine_export_saved(job->engine, job->options->output, path, dtype));
-    }
-    if (job->tokenizer) {
-        SW_TRY(sw_tokenizer_save(job->tokenizer, path));
-    }
-    return SW_OK;
+    const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
+    return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "--output: the path is too long");
 }
 
-/* The tokenizer beside the checkpoints: what is exported of one has the words for its numbers, even when
- * the text that they were made from is gone. */
-static sw_status save_tokenizer(const struct job *job)
+static sw_status save_beside(const struct job *job)
 {
     char path[4096];
-    if (!job->tokenizer || !job->leads) {
+    const char *model = job->engine->model_folder;
+    if (!job->leads || (!job->tokenizer && !model)) {
         return SW_OK;
     }
-    snprintf(path, sizeof path, "%s/tokenizer", job->options->output);
+    SW_TRY(beside_path(job, path, sizeof path));
     SW_TRY(sw_mkdirs(path));
+    if (model) {
+        SW_TRY(sw_hf_copy_sidecars(model, path));
+    }
+    if (!job->tokenizer) {
+        return SW_OK;
+    }
+    sw_tokenizer_remove(path); /* the model's, where another one is used */
     return sw_tokenizer_save(job->tokenizer, path);
+}
+
+/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a checkpoint, too. */
+static sw_status export_model(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char path[4096], from[4096], beside[4096], note[256] = "";
+    snprintf(path, sizeof path, "%s/model", o->output);
+    const enum sw_dtype dtype =
+        o->export_dtype < 0 ? job->engine->export_dtype : (enum sw_dtype)o->export_dtype;
+    if (job->engine->ranks == 1 && !o->export_best) {
+        SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
+    } else {
+        snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
+        SW_TRY(sw_engine_export_saved(from, path, dtype, note, sizeof note));
+    }
+    SW_TRY(beside_path(job, beside, sizeof beside));
+    if (access(beside, R_OK) == 0) {
+        sw_tokenizer_remove(path); /* of an export before */
+        SW_TRY(sw_hf_copy_sidecars(beside, path));
+    }
+    if (o->export_best) {
+        fprintf(job->out, "model: %s, of the best checkpoint: %s\n", path, note);
+    } else {
+        fprintf(job->out, "model: %s\n", path);
+    }
+    return SW_OK;
 }
 
 static sw_status set_up(struct job *job)
@@ -514,8 +555,13 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    if (!job->options->no_export && job->leads) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/model", job->options->output);
+        SW_TRY(sw_engine_claim_folder(path, job->first_step > 0));
+    }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(save_tokenizer(job));
+    SW_TRY(save_beside(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
@@ -550,10 +596,10 @@ static void print_origins(const struct job *job)
         fprintf(job->out, "of %s, ", c->scheduler.name);
     }
     if (c->misc.gradient_clipping > 0) {
-        fprintf(job->out, "gradients clipped to norm %g%s\n", c->misc.gradient_clipping,
-                asked ? "" : " (the default; gradient_clipping)");
+        fprintf(job->out, "clipped to norm %g%s\n", c->misc.gradient_clipping,
+                asked ? "" : " (default; gradient_clipping)");
     } else {
-        fputs("gradients not clipped\n", job->out);
+        fputs("not clipped\n", job->out);
     }
 }
 
@@ -586,7 +632,7 @@ static void print_head(const struct job *job)
 static sw_status finish(struct job *job, bool stopped)
 {
     SW_TRY(sw_engine_finish_trace(job->engine));
-    SW_TRY(save(job));
+    SW_TRY(save(job, stopped));
     if (job->engine->trace.written) {
         fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->engine->config->spillway.trace,
                 (long long)job->engine->trace.first,
@@ -599,7 +645,6 @@ static sw_status finish(struct job *job, bool stopped)
     }
     if (!job->options->no_export && job->leads) {
         SW_TRY(export_model(job));
-        fprintf(job->out, "model: %s/model\n", job->options->output);
     }
     if (job->options->profile) {
         char *text = NULL;
@@ -678,9 +723,10 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .comm = comm,
                       .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
-                      .progress = sw_progress_start(out),
+                      .progress = sw_progress_start(out, options->bar),
                       .val_loss = NAN,
-                      .saved_step = -1};
+                      .saved_step = -1,
+                      .val_step = -1};
     *started = false;
     sw_status st = set_up(&job);
     if (st >= 0 && comm) { /* it has started when all ranks have what they need */
@@ -730,6 +776,47 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
     }
     tear_down(&job);
     return st;
+}
+
+/* ---- what a job would open, for plans ---- */
+
+struct sw_train_setup {
+    struct job job;
+    char text[DEFAULT_CONFIG_CAP];
+    struct sw_engine_options engine;
+};
+
+sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_train_setup **out)
+{
+    SW_TRY_OPTIONS(options);
+    if (!options->model || !*options->model) {
+        return SW_FAIL(SW_E_ARG, "plan wants --model");
+    }
+    SW_TRY(sw_model_check_path(options->model));
+    struct sw_train_setup *setup = sw_alloc_zero("train", 1, sizeof *setup);
+    SW_TRY_ALLOC(setup, "a plan");
+    setup->job.options = options;
+    const sw_status st = open_tokenizer(&setup->job);
+    if (st < 0) {
+        sw_train_setup_close(setup);
+        return st;
+    }
+    setup->engine = engine_options(&setup->job, setup->text, sizeof setup->text);
+    *out = setup;
+    return SW_OK;
+}
+
+const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setup *setup)
+{
+    return &setup->engine;
+}
+
+void sw_train_setup_close(struct sw_train_setup *setup)
+{
+    if (setup) {
+        sw_tokenizer_close(setup->job.tokenizer);
+        sw_free(setup);
+    }
 }
 
 /* ---- many ranks ---- */

@@ -334,7 +334,7 @@ static void character_vocabulary(void **state)
     const char *files[] = {
         sw_test_write_text(1, "v.txt", "ba"),
         sw_test_write_text(2, "v.jsonl", "{\"prompt\":\"c\",\"completion\":\"d\"}")};
-    assert_int_equal(sw_tokenizer_open_chars_of(files, 2, &tokenizer), SW_OK);
+    assert_int_equal(sw_tokenizer_open_chars_of(files, 2, false, &tokenizer), SW_OK);
     assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 4);
     sw_tokenizer_close(tokenizer);
 }
