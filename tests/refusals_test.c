@@ -430,14 +430,17 @@ static void an_export_is_the_model_of_its_run(void **state)
         "--seq-len 4 --export-dtype bf16");
     assert_int_equal(
         shell("echo '{\"top_k\": 4}' > origin/model/generation_config.json; echo mine > "
-              "origin/model/LICENSE; rm origin/model/.spillway-export"),
+              "origin/model/LICENSE; echo '{}' > origin/model/special_tokens_map.json; "
+              "rm origin/model/.spillway-export"),
         0);
     expect_run("train --model origin/model --steps 2 --output again --data ab.txt --seq-len 4");
     assert_int_equal(shell("rm -r origin"), 0); /* a run has all that it needs */
     static const char *const named[] = {"out1: bf16 weights of again/checkpoint-2, step 2\n", NULL};
     expect_words("export again --output out1", named);
     assert_int_equal(
-        shell("diff -r again/model out1 && cat out1/generation_config.json out1/LICENSE"), 0);
+        shell("diff -r again/model out1 && cat out1/generation_config.json out1/LICENSE "
+              "out1/special_tokens_map.json"),
+        0);
     expect_words("export again --output out1", named); /* its own folder */
     char err[4096];
     assert_int_equal(shell("mkdir kept && echo x > kept/model.safetensors"), 0);
@@ -454,7 +457,9 @@ static void an_export_is_the_model_of_its_run(void **state)
     /* another tokenizer takes the place of the model's */
     expect_run("train --model again/model --tokenizer letters2 --steps 1 --output other --data "
                "ab.txt --seq-len 4");
-    assert_int_equal(shell("grep c other/model/chars.json && cat other/model/LICENSE"), 0);
+    assert_int_equal(shell("grep c other/model/chars.json && cat other/model/LICENSE && "
+                           "! cat other/model/special_tokens_map.json"),
+                     0);
 }
 
 /* The best by validation loss, which every checkpoint then has, of the step it was made at. */

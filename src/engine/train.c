@@ -509,7 +509,9 @@ static sw_status save_beside(const struct job *job)
     if (!job->tokenizer) {
         return SW_OK;
     }
-    sw_tokenizer_remove(path); /* the model's, where another one is used */
+    if (model && job->options->tokenizer && !sw_hf_is_same_folder(model, job->options->tokenizer)) {
+        sw_tokenizer_remove(path); /* the model's: two would be there */
+    }
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
