@@ -761,6 +761,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
             .stopped = stopped && job.engine->step < options->steps,
         };
         st = finish(&job, result->stopped);
+        result->val_loss = job.val_loss; /* the last checkpoint may have brought one along */
     }
     if (st >= 0 && job.engine->step == job.first_step) {
         fprintf(out, "nothing to do: step %lld was the last\n", (long long)job.first_step);
