@@ -3,6 +3,7 @@
 // when it was refused before it started (1 while running), nothing else touched. And that the commands that
 // follow a training find what it left.
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,23 @@ static const struct {
     {TRAIN "ids.bin", 2, "ids.bin"},
     {TRAIN "text.txt --tokenizer nowhere", 2, "nowhere"},
     {TRAIN "bad.jsonl", 2, "bad.jsonl"},
+    {"train --model gpt2-tiny --output o --data text.txt", 2, "not given: --steps; see"},
+    {"train --steps 3 --model gpt2-tiny", 2, "not given: --data --output; see"},
+    {TRAIN "array.json", 2, "array.json: by its name it is JSON, given as text: make JSON lines"},
+    {TRAIN "table.csv", 2, "table.csv: by its name it is a table, given as text: make JSON lines"},
+    {TRAIN "table.csv", 2, "--as-text takes it as it is"},
+    {TRAIN "text.txt TABLE.TSV", 2, "TABLE.TSV: by its name it is a table"},
+    {TRAIN "text.gz", 2, "text.gz: by its name it is packed, given as text: unpack it;"},
+    {TRAIN "array.txt", 2, "array.txt: it looks like JSON, given as text: make JSON lines"},
+    {TRAIN "lines.txt", 2, "lines.txt: it looks like JSON"},
+    {TRAIN "text.txt --eval-every 1 --val-data table.csv", 2, "table.csv: by its name"},
+    {"plan --model gpt2-tiny --data table.csv", 2, "table.csv: by its name"},
+    {TRAIN "text.txt --export newest", 2, "--export: wanted best or last, got \"newest\""},
+    {TRAIN "text.txt --export best", 2, "--export best wants --eval-every"},
+    {TRAIN "text.txt --export best --eval-every 1 --no-export", 2, "exclude each other"},
+    {"plan --model gpt2-tiny --batch 0", 2, "--batch"},
+    {"plan --model gpt2-tiny --deepspeed two.json --batch 3", 2,
+     "train_micro_batch_size_per_gpu is 2"},
     {"train --model truncated --steps 2 --output o --data text.txt", 2,
      "truncated/model.safetensors"},
     {"train --model overlapping --steps 2 --output o --data text.txt", 2, "InvalidOffset"},
@@ -159,7 +177,10 @@ static const struct {
     {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
     {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
     {"eval --model nowhere --data text.txt", 2, "nowhere"},
-    {"plan --model gpt3", 2, "gpt3"},
+    {"plan --model gpt3", 2, "gpt3: No such file or directory, and no preset of that name"},
+    {"generate --model gpt3 --prompt x", 2, "gpt3: No such file or directory, and no preset"},
+    {"plan --model truncated/model.safetensors", 2, "their folder, with config.json, is wanted"},
+    {"doctor --threads 9223372036854775807", 2, "threads"},
     {"plan --model gpt2-tiny --ranks 2 --stage 4", 2, "--stage"},
     {"plan --model gpt2-tiny --rates fp32=1", 2, "the nearest is f32"},
     {"plan --model gpt2-tiny --rates copy", 2, "NAME=NUMBER"},
@@ -290,6 +311,347 @@ static void lines_end_where_their_text_ends(void **state)
     }
 }
 
+/* What `spillway <arguments>` printed last. */
+static char *printed(void)
+{
+    char path[128], *text = NULL;
+    size_t len = 0;
+    snprintf(path, sizeof path, "%s/out.txt", folder);
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    return text;
+}
+
+/* Runs it, which must succeed, and looks for each of the words (ended by NULL) in what it prints. */
+static void expect_words(const char *arguments, const char *const *words)
+{
+    char err[4096];
+    if (run(arguments, err, sizeof err) != 0) {
+        fail_msg("spillway %s: %s", arguments, err);
+    }
+    char *text = printed();
+    for (; *words; words++) {
+        if (!strstr(text, *words)) {
+            fail_msg("spillway %s: no \"%s\" in \"%s\"", arguments, *words, text);
+        }
+    }
+    sw_free(text);
+}
+
+/* What nobody asked for in so many words: a model from nothing, characters as tokens, clipping. */
+static void the_first_lines_say_where_things_come_from(void **state)
+{
+    static const struct {
+        const char *arguments, *words[5];
+    } lines[] = {
+        {"train --model gpt2-tiny --steps 2 --seq-len 8 --output first1 --data text.txt",
+         {"preset gpt2-tiny: weights drawn with seed 42, there is no folder ./gpt2-tiny\n",
+          "tokens: characters of the text (no tokenizer)\n",
+          "update: AdamW, lr 0.001, clipped to norm 1 (default; gradient_clipping)\n"}},
+        {"train --model gpt2-tiny --steps 3 --seq-len 8 --output first1 --data text.txt --resume",
+         {"update: AdamW, lr 0.001, clipped to norm 1 (default", "resumed at step 2"}},
+        {"train --model small.json --tokenizer letters --steps 1 --output first2 --data ab.txt "
+         "--seq-len 4 --seed 7 --set gradient_clipping=1",
+         {"small.json: weights drawn with seed 7, it is a configuration alone\n",
+          "tokens: characters of letters\n", "clipped to norm 1\n"}},
+        {"train --model small.json --steps 1 --output first3 --data few.bin --seq-len 4 --set "
+         "gradient_clipping=0",
+         {"tokens: those of the shards (no tokenizer)\n", "not clipped\n"}},
+        {"train --model first2/model --steps 1 --output first4 --data ab.txt --seq-len 4",
+         {"tokens: characters of first2/model\n", "lr 5e-05, "}},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(lines); i++) {
+        expect_words(lines[i].arguments, lines[i].words);
+        char *text = printed();
+        assert_true((strstr(text, "weights drawn") != NULL) == (i == 0 || i == 2 || i == 3));
+        sw_free(text);
+    }
+}
+
+/* What a line of the last output has behind `words`, up to the next ; or the line's end. */
+static void said_after(const char *words, char *buf, size_t cap)
+{
+    char *text = printed();
+    const char *at = strstr(text, words);
+    if (!at) {
+        fail_msg("no \"%s\" in \"%s\"", words, text);
+    }
+    at += strlen(words);
+    snprintf(buf, cap, "%.*s", (int)strcspn(at, ";)\n"), at);
+    sw_free(text);
+}
+
+/* With the same flags: a vocabulary of characters, validation and samples count, and so does the default configuration. */
+static void a_plan_says_the_bytes_that_train_holds(void **state)
+{
+    static const char *const flags[] = {
+        "--model gpt2-tiny --data text.txt --seq-len 24 --threads 2 --eval-every 1 --sample-every 1 "
+        "--sample-tokens 3 --steps 1 --seed 3 --keep-last 1 --quiet --export last --trace t.json",
+        "--model gpt2-tiny --data table.csv --as-text --seq-len 16 --steps 1 --deepspeed two.json "
+        "--set bf16.enabled=true --set zero_optimization.stage=1 --set "
+        "zero_optimization.offload_optimizer.device=cpu --device-memory 64MiB --no-export --profile",
+        "--model small.json --data few.bin --seq-len 4 --steps 1",
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(flags); i++) {
+        char command[1024], err[4096], held[64], planned[64];
+        snprintf(command, sizeof command, "train %s --output held%zu", flags[i], i);
+        if (run(command, err, sizeof err) != 0) {
+            fail_msg("spillway %s: %s", command, err);
+        }
+        said_after("plan: device ", held, sizeof held);
+        snprintf(command, sizeof command, "plan %s --output held%zu --summary", flags[i], i);
+        if (run(command, err, sizeof err) != 0) {
+            fail_msg("spillway %s: %s", command, err);
+        }
+        said_after("device  peak ", planned, sizeof planned);
+        const char *planned_text = strchr(planned, '(');
+        if (!planned_text || strncmp(planned_text + 1, held, strlen(planned_text + 1)) != 0) {
+            fail_msg("%s: planned %s, held %s", flags[i], planned, held);
+        }
+    }
+}
+
+static int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* In the folder; its exit status. */
+static int shell(const char *fmt, ...)
+{
+    char text[1024], command[1200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    snprintf(command, sizeof command, "cd %s && { %s; } >out.txt 2>err.txt", folder, text);
+    const int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void expect_run(const char *arguments)
+{
+    static const char *const nothing[] = {NULL};
+    expect_words(arguments, nothing);
+}
+
+/* Also what lies beside the weights, the names of the hub and the dtype; and which checkpoint it was. */
+static void an_export_is_the_model_of_its_run(void **state)
+{
+    (void)state;
+    expect_run(
+        "train --model small.json --tokenizer letters --steps 1 --output origin --data ab.txt "
+        "--seq-len 4 --export-dtype bf16");
+    assert_int_equal(
+        shell("echo '{\"top_k\": 4}' > origin/model/generation_config.json; echo mine > "
+              "origin/model/LICENSE; echo '{}' > origin/model/special_tokens_map.json; "
+              "rm origin/model/.spillway-export"),
+        0);
+    expect_run("train --model origin/model --steps 2 --output again --data ab.txt --seq-len 4");
+    assert_int_equal(shell("rm -r origin"), 0); /* a run has all that it needs */
+    static const char *const named[] = {"out1: bf16 weights of again/checkpoint-2, step 2\n", NULL};
+    expect_words("export again --output out1", named);
+    assert_int_equal(
+        shell("diff -r again/model out1 && cat out1/generation_config.json out1/LICENSE "
+              "out1/special_tokens_map.json"),
+        0);
+    expect_words("export again --output out1", named); /* its own folder */
+    char err[4096];
+    assert_int_equal(shell("mkdir kept && echo x > kept/model.safetensors"), 0);
+    assert_int_equal(run("export again --output kept", err, sizeof err), 2);
+    assert_non_null(strstr(err, "kept is not empty, and no export of spillway made it"));
+    assert_int_equal(shell("mkdir -p busy/model && echo x > busy/model/model.safetensors"), 0);
+    assert_int_equal(
+        run("train --model small.json --tokenizer letters --steps 1 --output busy --data "
+            "ab.txt --seq-len 4",
+            err, sizeof err),
+        2);
+    assert_non_null(strstr(err, "busy/model is not empty"));
+    assert_int_equal(shell("cmp kept/model.safetensors busy/model/model.safetensors"), 0);
+    /* another tokenizer takes the place of the model's */
+    expect_run("train --model again/model --tokenizer letters2 --steps 1 --output other --data "
+               "ab.txt --seq-len 4");
+    assert_int_equal(shell("grep c other/model/chars.json && cat other/model/LICENSE && "
+                           "! cat other/model/special_tokens_map.json"),
+                     0);
+}
+
+/* The best by validation loss, which every checkpoint then has, of the step it was made at. */
+static void the_best_checkpoint_is_exported(void **state)
+{
+    static const char flags[] =
+        "--model gpt2-tiny --steps 9 --seq-len 8 --data text.txt --save-every 3 "
+        "--eval-every 2 --set optimizer.params.lr=0.05 --threads 1";
+    char command[512], err[4096], best[128], listed[128];
+    (void)state;
+    snprintf(command, sizeof command, "train %s --output best --export best", flags);
+    expect_run(command);
+    said_after("of the best checkpoint: ", best, sizeof best);
+    assert_int_equal(
+        shell("%s checkpoint ls best | awk '{print $NF, $1, $3}' | sort -g | head -1 | "
+              "awk '{print \"best/\" $2 \", step \" $3 \", validation loss \" $1}' && test "
+              "$(grep -c 'validation loss' out.txt) = 1",
+              program),
+        0);
+    char *text = printed();
+    snprintf(listed, sizeof listed, "%.*s", (int)strcspn(text, "\n"), text);
+    sw_free(text);
+    assert_string_equal(listed, best);
+    const char *const named[] = {best, NULL};
+    expect_words("export best/ --best --output chosen", named);
+    assert_int_equal(shell("diff -r chosen best/model"), 0);
+    assert_int_equal(run("export best/checkpoint-3 --best --output x1", err, sizeof err), 2);
+    assert_non_null(strstr(err, "best/checkpoint-3 is one of them"));
+    expect_run("train --model gpt2-tiny --steps 1 --seq-len 8 --data text.txt --output plain");
+    assert_int_equal(run("export plain --best --output x2", err, sizeof err), 1);
+    assert_non_null(strstr(err, "plain: no checkpoint has a validation loss"));
+    assert_int_equal(shell("test ! -e x1 && test ! -e x2"), 0);
+}
+
+/* What was refused as text is text when asked for so. */
+static void as_text_takes_files_as_they_are(void **state)
+{
+    static const char *const files[] = {"array.json", "table.csv", "array.txt", "lines.jsonl"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(files); i++) {
+        char command[256];
+        snprintf(
+            command, sizeof command,
+            "train --model gpt2-tiny --steps 1 --seq-len 4 --no-export --output as%zu --data %s "
+            "--as-text",
+            i, files[i]);
+        expect_run(command);
+    }
+    expect_run("train --model gpt2-tiny --steps 1 --seq-len 4 --output bracket --data bracket.txt");
+    expect_run(
+        "train --model gpt2-tiny --steps 1 --seq-len 4 --output astext --data table.csv --as-text");
+    expect_run("eval --model astext/model --data table.csv --seq-len 4 --as-text");
+}
+
+/* Standard output is a terminal of no known width. Returns what the program writes to it. */
+static void run_on_terminal(const char *arguments, char *buf, size_t cap)
+{
+    char command[2048];
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const char *name = ptsname(terminal);
+    const int held = open(name, O_RDWR | O_NOCTTY); /* what is written outlives the program */
+    assert_true(held >= 0);
+    snprintf(command, sizeof command, "cd %s && %s %s >%s 2>err.txt", folder, program, arguments,
+             name);
+    assert_int_equal(system(command), 0);
+    size_t len = 0;
+    for (ssize_t n; len < cap - 1 && (n = read(terminal, buf + len, cap - 1 - len)) > 0;) {
+        len += (size_t)n;
+    }
+    buf[len] = '\0';
+    close(held);
+    close(terminal);
+}
+
+/* mpirun gives its ranks a terminal that nobody sees; and no line is longer than one is wide. */
+static void under_mpirun_the_bar_is_off_and_a_line_fits(void **state)
+{
+    static const char flags[] =
+        "train --model gpt2-tiny --steps 3 --seq-len 8 --data text.txt --no-export "
+        "--eval-every 2 --save-every 2";
+    char command[512], text[8192];
+    (void)state;
+    for (int i = 0; i < 4; i++) { /* a terminal; mpirun; mpirun with --bar; mpirun and --quiet */
+        const bool bar = i == 0 || i == 2;
+        (i > 0 ? setenv("OMPI_COMM_WORLD_SIZE", "1", 1) : unsetenv("OMPI_COMM_WORLD_SIZE"));
+        snprintf(command, sizeof command, "%s --output bar%d%s", flags, i,
+                 i == 2   ? " --bar"
+                 : i == 3 ? " --quiet"
+                          : "");
+        run_on_terminal(command, text, sizeof text);
+        if ((strstr(text, "[###") != NULL) != bar) {
+            fail_msg("bar %d: %s", bar, text);
+        }
+        if (strstr(text, "\033[K") && !bar) {
+            fail_msg("it erases lines: %s", text);
+        }
+        int n = 0;
+        for (char *line = strtok(text, "\r\n"); line; line = strtok(NULL, "\r\n"), n++) {
+            const char *shown = strncmp(line, "\033[K", 3) == 0 ? line + 3 : line;
+            if (strlen(shown) > 80) {
+                fail_msg("%zu columns: %s", strlen(shown), shown);
+            }
+        }
+        assert_true(n > 5);
+    }
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+/* A run or a checkpoint where a model is wanted: where its model is, or how to make one. */
+static void a_run_is_no_model(void **state)
+{
+    static const char *const before[] = {
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output made --data text.txt",
+        "train --model gpt2-tiny --steps 1 --seq-len 8 --output bare --data text.txt --no-export"};
+    static const struct {
+        const char *arguments, *says;
+    } refused[] = {
+        {"generate --model made --prompt x", "made is a run, its model is made/model\n"},
+        {"eval --model made/ --data text.txt", "made/ is a run, its model is made/model\n"},
+        {"train --model made --steps 1 --output o2 --data text.txt", "its model is made/model\n"},
+        {"plan --model made", "its model is made/model\n"},
+        {"generate --model made/checkpoint-1 --prompt x",
+         "\"spillway export made/checkpoint-1 --output DIR\""},
+        {"eval --model bare --data text.txt", "\"spillway export bare --output DIR\""},
+        {"tokenize --tokenizer made", "made is a run, its tokenizer is made/tokenizer\n"},
+    };
+    (void)state;
+    char err[4096];
+    for (size_t i = 0; i < SW_LEN(before); i++) {
+        assert_int_equal(run(before[i], err, sizeof err), 0);
+    }
+    for (size_t i = 0; i < SW_LEN(refused); i++) {
+        const int status = run(refused[i].arguments, err, sizeof err);
+        if (status != 2 || count_lines(err) != 1 || !strstr(err, refused[i].says)) {
+            fail_msg("spillway %s: status %d, %s", refused[i].arguments, status, err);
+        }
+    }
+    assert_int_equal(
+        run("generate --model gpt2-tiny --tokenizer many --prompt a --tokens 2", err, sizeof err),
+        0);
+    assert_non_null(strstr(err, "gpt2-tiny: there is no folder with weights: they are drawn"));
+}
+
+/* A peak is that of some instructions; a product may use others. */
+static void doctor_names_the_unit_of_each_peak(void **state)
+{
+    (void)state;
+    char err[512];
+    assert_int_equal(run("doctor --threads 1", err, sizeof err), 0);
+    char *text = printed();
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "register peak")); at++, n++) {
+        char unit[32] = "";
+        assert_int_equal(sscanf(at, "register peak %*f GFLOP/s a thread (%31[a-z0-9_])", unit), 1);
+        assert_true(*unit);
+    }
+    assert_int_equal(n, 3);
+    sw_free(text);
+}
+
+/* Under an mpirun that this build has no module for: what to install, and what goes without. */
+static void a_missing_module_of_mpi_names_what_helps(void **state)
+{
+    static const char *const packages[][2] = {{"OMPI_COMM_WORLD_SIZE", "libopenmpi-dev"},
+                                              {"MPI_LOCALNRANKS", "libmpich-dev"}};
+    (void)state;
+    setenv("SPILLWAY_MODULES", "/nowhere", 1);
+    for (size_t i = 0; i < SW_LEN(packages); i++) {
+        char err[4096];
+        setenv(packages[i][0], "2", 1);
+        assert_int_equal(run(TRAIN "text.txt", err, sizeof err), 2);
+        unsetenv(packages[i][0]);
+        if (count_lines(err) != 1 || !strstr(err, packages[i][1]) ||
+            !strstr(err, "spillway launch")) {
+            fail_msg("%s", err);
+        }
+    }
+    unsetenv("SPILLWAY_MODULES");
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -349,6 +711,9 @@ static int set_up(void **state)
     put_text(
         "lion.json",
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
+    const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
+    put("few.bin", few, sizeof few);
+    put_text("ab.txt", "abababababababababababab");
     put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
     char many[128];
     snprintf(many, sizeof many, "%s/many", folder);
@@ -356,6 +721,20 @@ static int set_up(void **state)
     put_text("many/chars.json",
              "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
              "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\", \"r\", \"s\", \"t\", \"u\"]");
+    snprintf(many, sizeof many, "%s/letters", folder);
+    assert_int_equal(mkdir(many, 0755), 0);
+    put_text("letters/chars.json", "[\"a\", \"b\"]");
+    snprintf(many, sizeof many, "%s/letters2", folder);
+    assert_int_equal(mkdir(many, 0755), 0);
+    put_text("letters2/chars.json", "[\"a\", \"b\", \"c\"]");
+    put_text("array.json", "[{\"text\": \"one\"}, {\"text\": \"two\"}]");
+    put_text("array.txt", " [\n{\"text\": \"one\"}, {\"text\": \"two\"}]\n");
+    put_text("lines.txt", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    put_text("lines.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    put_text("bracket.txt", "[Illustration]\n{He said:} \"it is a text all the same\"");
+    put_text("table.csv", "name,text\n1,one and two and three\n2,two and three and four\n");
+    put_text("TABLE.TSV", "name\ttext\n1\tone\n2\ttwo\n");
+    put_text("text.gz", "\x1f\x8b text");
     static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
                                           "incomplete"};
     for (size_t i = 0; i < SW_LEN(folders); i++) {
@@ -394,9 +773,19 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_refused_by_name),
-                                       cmocka_unit_test(an_export_has_its_tokenizer),
-                                       cmocka_unit_test(an_export_does_not_tell_the_ranks),
-                                       cmocka_unit_test(lines_end_where_their_text_ends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_is_refused_by_name),
+        cmocka_unit_test(an_export_has_its_tokenizer),
+        cmocka_unit_test(an_export_does_not_tell_the_ranks),
+        cmocka_unit_test(the_first_lines_say_where_things_come_from),
+        cmocka_unit_test(a_run_is_no_model),
+        cmocka_unit_test(a_plan_says_the_bytes_that_train_holds),
+        cmocka_unit_test(an_export_is_the_model_of_its_run),
+        cmocka_unit_test(the_best_checkpoint_is_exported),
+        cmocka_unit_test(as_text_takes_files_as_they_are),
+        cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
+        cmocka_unit_test(doctor_names_the_unit_of_each_peak),
+        cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
+        cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -20,15 +20,24 @@ SW_API sw_status sw_checkpoint_verify(const char *path, FILE *out);
 SW_API sw_status sw_checkpoint_diff(const char *first, const char *second, FILE *out,
                                     bool *out_equal);
 
+struct sw_checkpoint_export_options {
+    const char
+        *path; /* a checkpoint, or a folder of them, which stands for its newest complete one .. */
+    bool best; /* .. or for that of least validation loss */
+    const char *folder;    /* the Hugging Face folder to write */
+    int dtype;             /* enum sw_dtype of the weights: f32, bf16, f16; -1: as the model came */
+    const char *tokenizer; /* put these tokenizer files beside them; NULL: those of the run */
+};
+
 /*
- * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory.
+ * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory, with the files that
+ * the model of its run has; prints which checkpoint it was.
  *
- * folder       made when it is not there
- * dtype        enum sw_dtype of the weights: f32, bf16, f16
- *
+ * SW_E_ARG     the folder holds something that no export made
  * SW_E_FORMAT  the checkpoint has no model configuration, or is damaged
  */
-SW_API sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype);
+SW_API sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options,
+                                      FILE *out);
 
 #ifdef __cplusplus
 }

@@ -100,6 +100,9 @@ SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_tra
  * SW_E_CONFIG  WORLD_SIZE without the others
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
+/* Whether the mpirun or srun of an MPI started this process: what it prints is carried elsewhere then, though it may look like a
+ * terminal. */
+SW_API bool sw_world_is_mpi(void);
 /* Which MPIs sw_world_open can reach, one line each, for people. The caller's: sw_text_free. */
 SW_API sw_status sw_world_text(char **out_text);
 

@@ -60,8 +60,8 @@ SW_API sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_o
  */
 SW_API sw_status sw_tokenizer_open_chars(const char *name, const char *text, size_t len,
                                          struct sw_tokenizer **out);
-/* The same over all text of data files (paths or globs; plain text and JSONL). */
-SW_API sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files,
+/* The same over all text of data files (paths or globs; plain text and JSONL). as_text: as in sw_dataset_options. */
+SW_API sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files, bool as_text,
                                             struct sw_tokenizer **out);
 SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
 
@@ -139,7 +139,8 @@ enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
  * What to read. Files are paths or globs; by content and ending they are
  *   *.jsonl      one JSON object a line: {"text"}, or {"prompt", "completion"} in every line
  *   *.bin        token shards: llm.c's (by its magic numbers), else nanoGPT's headerless u16
- *   all other    plain text, one document a file
+ *   all other    plain text, one document a file; what is structured by its name (.json, .csv, .gz ..) or begins
+ *                and ends as JSON does is refused: as_text takes every file as one plain text
  * Documents are joined by the end-of-text token, if the tokenizer has one, and cut in windows of
  * seq_len inputs and as many labels, each label the token after its input. Prompt and completion
  * make one row each, padded on the right, with labels on the completion only.
@@ -154,6 +155,7 @@ struct sw_dataset_options {
     int64_t vocab_size; /* of the model: ids at or above it are refused. 0: the tokenizer's */
     int64_t seq_len;    /* T */
     uint64_t seed;      /* of the order of the training samples */
+    bool as_text;
 };
 
 /* options      required: NULL is SW_E_ARG */

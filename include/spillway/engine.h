@@ -96,6 +96,8 @@ struct sw_step_report {
  */
 SW_API sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out);
 SW_API void sw_close(sw_engine *engine);
+/* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is, or how to make one. */
+SW_API sw_status sw_model_check_path(const char *path);
 
 /* Micro-batches of one optimizer step, and samples of one micro-batch. */
 SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);
@@ -110,7 +112,8 @@ SW_API int64_t sw_engine_samples(const sw_engine *engine);
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 
 /*
- * The whole step: [n] micro-batches, n = sw_engine_local_micro_batches.
+ * The whole step: [n] micro-batches, n = sw_engine_local_micro_batches. All of them are looked at before the first one runs:
+ * SW_E_ARG names a tensor that is missing or of another shape, or an id or label that is out of range, and its place.
  *
  * After a failure, SW_E_ARG of a call that was wrong apart, the engine is as it was before the step where it can be, and the
  * next micro-batch begins a step, the same or another one: on one rank before anything was updated, and with two places on the disk
@@ -127,7 +130,8 @@ SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, dou
 SW_API sw_status sw_backward(sw_engine *engine);
 SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
 
-/* Sum of losses and number of targets of one batch, without dropout (want_eval). */
+/* Sum of losses and number of targets of one batch, without dropout (want_eval). A batch that is wrong is SW_E_ARG, here and
+ * in all calls that take one. */
 SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
                              double *out_count);
 /* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "spillway/engine.h"
 #include "spillway/status.h"
 
 #ifdef __cplusplus
@@ -36,12 +37,15 @@ struct sw_train_options {
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
     const char *sample_prompt;           /* NULL = the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */
-    int export_dtype;            /* enum sw_dtype; -1 = as the model came, f32 for presets */
-    int64_t ranks;               /* data-parallel ranks, threads of this process; 0 = 1 */
-    double deadline_s;           /* longest wait of a rank for the others; 0 = 300 */
-    bool quiet;                  /* no line a step */
-    bool no_export;              /* leave out OUTPUT/model */
-    bool profile;                /* a table of time by operation at the end */
+    int export_dtype;  /* enum sw_dtype; -1 = as the model came, f32 for presets */
+    int64_t ranks;     /* data-parallel ranks, threads of this process; 0 = 1 */
+    double deadline_s; /* longest wait of a rank for the others; 0 = 300 */
+    bool as_text;      /* every data file is plain text, whatever its name */
+    bool quiet;        /* no line a step */
+    bool bar;          /* a live line with a bar in any case, under mpirun, too */
+    bool no_export;    /* leave out OUTPUT/model */
+    bool export_best;  /* OUTPUT/model is the checkpoint of least validation loss, not the last */
+    bool profile;      /* a table of time by operation at the end */
     volatile sig_atomic_t *stop; /* set by a signal handler: checkpoint and stop; NULL = never */
 };
 
@@ -59,6 +63,16 @@ struct sw_train_result {
  */
 SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
                           struct sw_train_result *result);
+
+/*
+ * What sw_train would open its engine with, for plans: the same configuration, and the vocabulary of the tokenizer or of
+ * the text. Only the model must be given; options are borrowed while it is open.
+ */
+typedef struct sw_train_setup sw_train_setup;
+SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);
+/* Lent while it is open. */
+SW_API const struct sw_engine_options *sw_train_setup_engine(const sw_train_setup *setup);
+SW_API void sw_train_setup_close(sw_train_setup *setup);
 
 #ifdef __cplusplus
 }

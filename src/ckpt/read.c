@@ -116,8 +116,9 @@ static sw_status split_path(const char *path, char *dir, char *name)
     }
     memcpy(name, path + start, len - start);
     name[len - start] = '\0';
-    memcpy(dir, start ? path : ".", start ? start : 1);
-    dir[start ? start : 1] = '\0';
+    const size_t end = start > 1 ? start - 1 : start; /* without the slash, but for that of "/" */
+    memcpy(dir, start ? path : ".", start ? end : 1);
+    dir[start ? end : 1] = '\0';
     return SW_OK;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway doctor - what this machine and this build can do.
+#include <limits.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -17,8 +18,9 @@ int sw_cmd_doctor(int argc, char **argv)
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0) {
         char *text = NULL;
+        const sw_status st = sw_doctor_text((int)(threads < INT_MAX ? threads : INT_MAX), &text);
         status =
-            sw_doctor_text((int)threads, &text) >= 0 ? CLI_DONE : cli_error(&command, CLI_FAILED);
+            st >= 0 ? CLI_DONE : cli_error(&command, st == SW_E_ARG ? CLI_REFUSED : CLI_FAILED);
         printf("%s", status == CLI_DONE ? text : "");
         sw_text_free(text);
     }

@@ -10,7 +10,7 @@ struct run {
     const char *model, *tokenizer, *config;
     struct words data, sets;
     int64_t seq_len, batch, batches;
-    bool json;
+    bool json, as_text;
 };
 
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
@@ -73,6 +73,7 @@ static sw_status evaluate(const struct run *run, bool *started)
             .tokenizer = tokenizer,
             .vocab_size = sw_engine_vocab(engine),
             .seq_len = sw_engine_seq_len(engine),
+            .as_text = run->as_text,
         };
         st = sw_dataset_open(&data, &dataset);
     }
@@ -98,6 +99,8 @@ int sw_cmd_eval(int argc, char **argv)
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL or .bin token shards", true},
+        {"--as-text", FLAG_BOOL, &run.as_text, NULL,
+         "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},

@@ -4,46 +4,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/train_flags.h"
 #include "spillway/engine.h"
 
+enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+
 struct run {
-    struct sw_engine_options options;
-    struct words sets, rates;
-    bool brief, json, no_optimizer, predict;
-    int64_t batch, ranks, stage; /* stage -1: the configuration's */
+    struct train_flags train;
+    struct words rates;
+    bool brief, json, no_optimizer, predict, want_eval;
+    int64_t batch, stage, vocab, generate_tokens;
+    char *owned[2]; /* edits of the configuration */
 };
+
+static int64_t ranks_of(const struct run *run)
+{
+    return run->train.o.ranks > 0 ? run->train.o.ranks : 1;
+}
 
 static int check(const struct command *command, const struct run *run)
 {
-    if (!run->options.model || run->batch < 1 || run->ranks < 1 || run->ranks > 1 << 20) {
+    if (!run->train.o.model || run->batch == 0 || ranks_of(run) > MOST_RANKS) {
         return cli_fail(command, CLI_REFUSED,
-                        "--model, --batch >= 1 and --ranks >= 1 are wanted; see --help");
+                        "--model, --batch >= 1 and --ranks <= %d are wanted; see --help",
+                        MOST_RANKS);
     }
-    if (run->stage < -1 || run->stage > 3) {
+    if (run->stage > 3) {
         return cli_fail(command, CLI_REFUSED, "--stage is 0, 1, 2 or 3");
     }
     return -1;
 }
 
-static int show(const struct command *command, struct run *run)
+/* --stage stands in place of the configuration's; --batch must not contradict a file. */
+static bool add_edits(struct run *run)
 {
-    struct sw_engine_options *o = &run->options;
-    char text[256];
+    char text[32];
+    struct words *sets = &run->train.sets;
+    bool good = true;
+    if (run->stage >= 0) {
+        snprintf(text, sizeof text, "%lld", (long long)run->stage);
+        good = cli_add_set(sets, &run->owned[0], "zero_optimization.stage", text);
+    }
+    if (run->batch > 0) {
+        snprintf(text, sizeof text, "%lld", (long long)run->batch);
+        good = good && cli_add_set(sets, &run->owned[1],
+                                   run->train.o.config_path ? "train_micro_batch_size_per_gpu?"
+                                                            : "train_micro_batch_size_per_gpu",
+                                   text);
+    }
+    return good;
+}
+
+/* What train would open, and what this command's own flags add. */
+static void engine_options(const struct run *run, const sw_train_setup *setup,
+                           struct sw_engine_options *out)
+{
+    *out = *sw_train_setup_engine(setup);
+    out->plan_only = true;
+    out->profile = false;
+    out->no_train = run->no_optimizer;
+    out->want_eval |= run->want_eval || run->no_optimizer;
+    out->vocab_size = run->vocab > 0 ? run->vocab : out->vocab_size;
+    out->generate_tokens = run->generate_tokens > 0 ? run->generate_tokens : out->generate_tokens;
+}
+
+static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
+{
     char *out = NULL, *prediction = NULL;
     sw_engine *engine = NULL;
-    snprintf(text, sizeof text,
-             "{\"train_micro_batch_size_per_gpu\": %lld, \"optimizer\": {\"type\": \"AdamW\", "
-             "\"params\": {\"lr\": 0.001}}}",
-             (long long)run->batch);
-    o->config_text = o->config_path ? NULL : text;
-    o->sets = run->sets.items;
-    o->n_sets = run->sets.n;
-    o->no_train = run->no_optimizer;
-    o->want_eval |= run->no_optimizer;
     sw_status st;
-    if (run->ranks > 1 || run->stage >= 0) {
-        st = sw_plan_stages_text(o, (int)run->ranks, run->json, &out);
+    if (ranks_of(run) > 1 || run->stage >= 0) {
+        st = sw_plan_stages_text(o, (int)ranks_of(run), run->json, &out);
     } else {
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
@@ -52,7 +83,7 @@ static int show(const struct command *command, struct run *run)
         const struct sw_predict_options predict = {.rates = run->rates.items,
                                                    .n_rates = run->rates.n,
                                                    .measure = run->predict,
-                                                   .ranks = (int)run->ranks,
+                                                   .ranks = (int)ranks_of(run),
                                                    .json = run->json};
         st = sw_plan_predict_text(o, &predict, &prediction);
     }
@@ -64,68 +95,74 @@ static int show(const struct command *command, struct run *run)
     sw_text_free(out);
     sw_text_free(prediction);
     sw_close(engine);
+    return st;
+}
+
+static int show(const struct command *command, const struct run *run)
+{
+    sw_train_setup *setup = NULL;
+    struct sw_engine_options options;
+    sw_status st = sw_train_setup_open(&run->train.o, &setup);
+    if (st >= 0) {
+        engine_options(run, setup, &options);
+        st = print_plan(run, &options);
+    }
+    sw_train_setup_close(setup);
     return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
+}
+
+/* The table of the training, with what it means here where that is something else, and flags of this command. */
+static int make_table(struct run *run, struct flag *out)
+{
+    const struct flag own[OWN_FLAGS] = {
+        {"--vocab", FLAG_INT, &run->vocab, "V", "vocabulary of a preset", 0},
+        {"--batch", FLAG_INT, &run->batch, "B", "micro-batch, without --deepspeed (8)", 0},
+        {"--eval", FLAG_BOOL, &run->want_eval, NULL, "plan validation too", 0},
+        {"--generate", FLAG_INT, &run->generate_tokens, "N", "plan generation of N tokens too", 0},
+        {"--no-update", FLAG_BOOL, &run->no_optimizer, NULL, "forward only", 0},
+        {"--stage", FLAG_INT, &run->stage, "S", "ZeRO stage, instead of the configuration's", 0},
+        {"--predict", FLAG_BOOL, &run->predict, NULL,
+         "estimate a step's time; measures this machine and its disk for some seconds", 0},
+        {"--rates", FLAG_LIST, &run->rates, "NAME=N",
+         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, comm "
+         "(GB/s)",
+         true},
+        {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
+        {"--json", FLAG_BOOL, &run->json, NULL, "one JSON object", 0},
+    };
+    int n = cli_train_table(&run->train, out);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(out[i].name, "--ranks") == 0) {
+            out[i].help = "bytes held and sent by one of R ranks, for every ZeRO stage";
+        }
+    }
+    for (int i = 0; i < OWN_FLAGS && own[i].name; i++) {
+        out[n++] = own[i];
+    }
+    return n;
 }
 
 int sw_cmd_plan(int argc, char **argv)
 {
-    struct run run = {.options = {.plan_only = true}, .batch = 8, .ranks = 1, .stage = -1};
-    struct sw_engine_options *o = &run.options;
-    const char *budgets[3] = {NULL};
-    const struct flag flags[] = {
-        {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
-         "as for train; a folder may lack its weights", 0},
-        {"--deepspeed", FLAG_TEXT, &o->config_path, "FILE", "ds_config.json", 0},
-        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
-        {"--seq-len", FLAG_INT, &o->seq_len, "T", "tokens of a sample (the model's context)", 0},
-        {"--vocab", FLAG_INT, &o->vocab_size, "V", "vocabulary of a preset", 0},
-        {"--device-memory", FLAG_TEXT, &budgets[0], "BYTES",
-         "budget: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
-        {"--host-memory", FLAG_TEXT, &budgets[1], "BYTES", "budget, likewise", 0},
-        {"--nvme-space", FLAG_TEXT, &budgets[2], "BYTES", "budget, likewise", 0},
-        {"--batch", FLAG_INT, &run.batch, "B", "micro-batch, without --deepspeed (8)", 0},
-        {"--eval", FLAG_BOOL, &o->want_eval, NULL, "plan validation too", 0},
-        {"--generate", FLAG_INT, &o->generate_tokens, "N", "plan generation of N tokens too", 0},
-        {"--no-update", FLAG_BOOL, &run.no_optimizer, NULL, "forward only", 0},
-        {"--ranks", FLAG_INT, &run.ranks, "R",
-         "bytes held and sent by one of R ranks, for every ZeRO stage", 0},
-        {"--stage", FLAG_INT, &run.stage, "S", "ZeRO stage, instead of the configuration's", 0},
-        {"--predict", FLAG_BOOL, &run.predict, NULL,
-         "estimate a step's time; measures this machine and its disk for some seconds", 0},
-        {"--rates", FLAG_LIST, &run.rates, "NAME=N",
-         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, comm "
-         "(GB/s)",
-         true},
-        {"--summary", FLAG_BOOL, &run.brief, NULL, "leave out the instructions", 0},
-        {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
-    };
+    struct run run = {.batch = NOT_GIVEN, .stage = NOT_GIVEN};
+    struct flag table[CLI_TRAIN_FLAGS + OWN_FLAGS];
+    cli_train_init(&run.train);
     const struct command command = {
         "plan", "--model M [--ranks R] [--stage S] [..]",
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with --ranks "
-        "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side.",
-        flags, (int)(sizeof flags / sizeof flags[0])};
-    static const char *const keys[3] = {"spillway.device_memory?", "spillway.host_memory?",
-                                        "spillway.nvme_space?"};
-    char digit[] = "0", *edit = NULL, *owned[3] = {NULL};
+        "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all flags of "
+        "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
+        table, make_table(&run, table)};
     int status = cli_parse(&command, argc, argv, NULL);
     status = status < 0 ? check(&command, &run) : status;
-    if (status < 0 && run.stage >= 0) {
-        digit[0] = (char)('0' + run.stage);
-        status = cli_add_set(&run.sets, &edit, "zero_optimization.stage", digit)
-                     ? -1
-                     : cli_fail(&command, CLI_FAILED, "out of memory");
+    if (status < 0 && !add_edits(&run)) {
+        status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
-    for (int i = 0; i < 3 && status < 0; i++) {
-        if (budgets[i] && !cli_add_set(&run.sets, &owned[i], keys[i], budgets[i])) {
-            status = cli_fail(&command, CLI_FAILED, "out of memory");
-        }
-    }
+    status = status < 0 ? cli_train_settle(&command, &run.train) : status;
     status = status < 0 ? show(&command, &run) : status;
-    cli_free_words(&run.sets);
+    cli_train_fini(&run.train);
     cli_free_words(&run.rates);
-    free(edit);
-    for (int i = 0; i < 3; i++) {
-        free(owned[i]);
-    }
+    free(run.owned[0]);
+    free(run.owned[1]);
     return status;
 }

@@ -13,10 +13,11 @@
 
 static const struct flavour {
     const char *name, *file;
+    const char *package;       /* of Debian, that the module is built with */
     const char *size_names[2]; /* in the environment of its ranks */
 } flavours[] = {
-    {"Open MPI", "spillway_openmpi.so", {"OMPI_COMM_WORLD_SIZE", NULL}},
-    {"MPICH", "spillway_mpich.so", {"PMI_SIZE", "MPI_LOCALNRANKS"}},
+    {"Open MPI", "spillway_openmpi.so", "libopenmpi-dev", {"OMPI_COMM_WORLD_SIZE", NULL}},
+    {"MPICH", "spillway_mpich.so", "libmpich-dev", {"PMI_SIZE", "MPI_LOCALNRANKS"}},
 };
 
 /* A positive number in the environment, else 0. */
@@ -81,7 +82,10 @@ static sw_status load(const struct flavour *flavour, const struct sw_mpi_module 
     char path[PATH_MAX + 256];
     const struct sw_mpi_module *(*entry)(void) = NULL;
     if (!find_module(flavour->file, path, sizeof path)) {
-        return SW_FAIL(SW_E_UNSUP, "there is no %s", path);
+        return SW_FAIL(SW_E_UNSUP,
+                       "there is no %s; install %s and build again, or start the ranks by "
+                       "\"spillway launch\", which needs no MPI",
+                       path, flavour->package);
     }
     /* its plug-ins look for MPI among the global names */
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -163,6 +167,12 @@ sw_status sw_world_open(double deadline_s, sw_comm **out)
     return opened;
 }
 
+bool sw_world_is_mpi(void)
+{
+    int size = 0;
+    return find_flavour(&size) != NULL;
+}
+
 sw_status sw_world_text(char **out_text)
 {
     struct sw_str text = {0};
@@ -172,8 +182,10 @@ sw_status sw_world_text(char **out_text)
         if (found) {
             sw_str_printf(&text, "✓ %s\n", flavours[i].name);
         } else {
-            sw_str_printf(&text, "✗ %-9s no ranks under its mpirun: there is no %s\n",
-                          flavours[i].name, flavours[i].file);
+            sw_str_printf(&text,
+                          "✗ %-9s no ranks under its mpirun: there is no %s (apt-get install %s, "
+                          "build again)\n",
+                          flavours[i].name, flavours[i].file, flavours[i].package);
         }
     }
     if (text.failed) {

@@ -221,7 +221,7 @@ static sw_status see_document(void *ctx, const struct sw_document *document)
     return see_text(ctx, document->name, document->completion, document->completion_len);
 }
 
-sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files,
+sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files, bool as_text,
                                      struct sw_tokenizer **out)
 {
     sw_status st;
@@ -230,7 +230,7 @@ sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files,
     SW_TRY_ALLOC(seen, "a character vocabulary");
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {
-        SW_TRY_OR(done, sw_source_read(list.paths[i], see_document, seen));
+        SW_TRY_OR(done, sw_source_read(list.paths[i], as_text, see_document, seen));
     }
     SW_TRY_OR(done, open_seen(list.n > 0 ? list.paths[0] : "data", seen, out));
 done:

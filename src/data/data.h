@@ -10,3 +10,6 @@
 /* As sw_tokenizer_decode, appended to out. */
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);
+
+/* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer takes their place. */
+void sw_tokenizer_remove(const char *folder);

@@ -55,6 +55,7 @@ struct reading {
     struct corpus *corpus;
     struct sw_tokenizer *tokenizer;
     int64_t vocab_size, seq_len;
+    bool as_text;
     struct sw_ids first, second; /* scratch */
 };
 
@@ -126,14 +127,14 @@ static sw_status add_document(void *ctx, const struct sw_document *document)
 
 static sw_status add_file(struct reading *in, const char *path)
 {
-    if (sw_source_kind_of(path) == SW_SOURCE_SHARD) {
+    if (!in->as_text && sw_source_kind_of(path) == SW_SOURCE_SHARD) {
         SW_TRY(set_shape(in, SHAPE_STREAM, path));
         return sw_stream_add_shard(&in->corpus->stream, path);
     }
     if (!in->tokenizer) {
         return SW_FAIL(SW_E_CONFIG, "%s: text needs a tokenizer", path);
     }
-    return sw_source_read(path, add_document, in);
+    return sw_source_read(path, in->as_text, add_document, in);
 }
 
 static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
@@ -176,7 +177,8 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
     struct reading in = {.corpus = corpus,
                          .tokenizer = options->tokenizer,
                          .vocab_size = vocab_size,
-                         .seq_len = options->seq_len};
+                         .seq_len = options->seq_len,
+                         .as_text = options->as_text};
     sw_stream_init(&corpus->stream, vocab_size);
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {

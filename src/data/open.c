@@ -25,6 +25,34 @@ static const struct {
     {"sentencepiece.bpe.model", NULL, KIND_UNBUILT, "SentencePiece"},
 };
 
+/* What goes with any of them. */
+static const char *const companions[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                         "added_tokens.json"};
+
+static void remove_file(const char *folder, const char *name, struct sw_str *path)
+{
+    sw_str_clear(path);
+    sw_str_printf(path, "%s/%s", folder, name);
+    if (!path->failed) {
+        unlink(path->ptr); /* what is not there is gone */
+    }
+}
+
+void sw_tokenizer_remove(const char *folder)
+{
+    struct sw_str path = {0};
+    for (size_t i = 0; i < SW_LEN(layouts); i++) {
+        remove_file(folder, layouts[i].name, &path);
+        if (layouts[i].second) {
+            remove_file(folder, layouts[i].second, &path);
+        }
+    }
+    for (size_t i = 0; i < SW_LEN(companions); i++) {
+        remove_file(folder, companions[i], &path);
+    }
+    sw_str_fini(&path);
+}
+
 sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out)
 {
     const char *slash = strrchr(path, '/');
@@ -88,6 +116,11 @@ static sw_status open_folder(const char *folder, struct paths *paths,
         if (there) {
             return open_layout(i, paths, options, out);
         }
+    }
+    sw_str_clear(&paths->first);
+    sw_str_printf(&paths->first, "%s/tokenizer", folder);
+    if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
+        return SW_FAIL(SW_E_IO, "%s is a run, its tokenizer is %s", folder, paths->first.ptr);
     }
     return SW_FAIL(SW_E_IO,
                    "%s: no tokenizer there: wanted tokenizer.json, or vocab.json and "

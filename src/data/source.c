@@ -7,6 +7,7 @@
 
 #include <glob.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* ---- which files ---- */
@@ -74,6 +75,80 @@ enum sw_source_kind sw_source_kind_of(const char *path)
     }
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ? SW_SOURCE_JSONL
                                                                    : SW_SOURCE_TEXT;
+}
+
+/* ---- files that are no running text ---- */
+
+#define MAKE_LINES                                                                                 \
+    "make JSON lines of it (.jsonl): one object a line, with \"text\", or \"prompt\" and "         \
+    "\"completion\""
+
+static const struct structured {
+    const char *what, *advice;
+    const char *endings[10];
+} structured[] = {
+    {"JSON", MAKE_LINES, {".json", ".geojson", ".ipynb"}},
+    {"a table", MAKE_LINES, {".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xls", ".xlsx"}},
+    {"markup", "take the text out of it", {".xml", ".html", ".htm", ".xhtml"}},
+    {"a document", "save it as plain text", {".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf"}},
+    {"packed", "unpack it", {".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"}},
+    {"no text",
+     "token ids go into a .bin shard",
+     {".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".pkl", ".gguf"}},
+};
+
+static const struct structured *structure_by_name(const char *path)
+{
+    const size_t len = strlen(path);
+    for (size_t i = 0; i < SW_LEN(structured); i++) {
+        for (size_t k = 0; k < SW_LEN(structured[i].endings) && structured[i].endings[k]; k++) {
+            const char *ending = structured[i].endings[k];
+            const size_t n = strlen(ending);
+            if (len > n && strcasecmp(path + len - n, ending) == 0) {
+                return &structured[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* An array or objects of JSON from the first to the last character, under whatever name. */
+static bool looks_like_json(const char *text, size_t len)
+{
+    size_t first = 0, second;
+    while (first < len && is_space(text[first])) {
+        first++;
+    }
+    while (len > first && is_space(text[len - 1])) {
+        len--;
+    }
+    if (len - first < 2) {
+        return false;
+    }
+    for (second = first + 1; second < len - 1 && is_space(text[second]);) {
+        second++;
+    }
+    const char open = text[first], next = text[second], close = text[len - 1];
+    return (open == '{' && next == '"' && close == '}') ||
+           (open == '[' && close == ']' && (next == '{' || next == '[' || next == '"'));
+}
+
+static sw_status check_is_text(const char *path, const struct structured *by_name, const char *text,
+                               size_t len)
+{
+    const struct structured *kind = by_name                      ? by_name
+                                    : looks_like_json(text, len) ? structured
+                                                                 : NULL;
+    if (!kind) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT, "%s: %s %s, given as text: %s; --as-text takes it as it is", path,
+                   by_name ? "by its name it is" : "it looks like", kind->what, kind->advice);
 }
 
 /* ---- documents ---- */
@@ -161,11 +236,13 @@ static sw_status read_lines(const char *path, const char *data, size_t len, sw_d
     return SW_OK;
 }
 
-sw_status sw_source_read(const char *path, sw_document_fn fn, void *ctx)
+sw_status sw_source_read(const char *path, bool as_text, sw_document_fn fn, void *ctx)
 {
     sw_status st;
     struct sw_map map;
-    const enum sw_source_kind kind = sw_source_kind_of(path);
+    const enum sw_source_kind kind = as_text ? SW_SOURCE_TEXT : sw_source_kind_of(path);
+    const struct structured *by_name =
+        kind == SW_SOURCE_TEXT && !as_text ? structure_by_name(path) : NULL;
     if (kind == SW_SOURCE_SHARD) {
         return SW_FAIL(SW_E_CONFIG, "%s: holds token ids, wanted text", path);
     }
@@ -180,7 +257,8 @@ sw_status sw_source_read(const char *path, sw_document_fn fn, void *ctx)
     } else if (kind == SW_SOURCE_JSONL) {
         st = read_lines(path, whole.text, whole.text_len, fn, ctx);
     } else {
-        st = fn(ctx, &whole);
+        st = as_text ? SW_OK : check_is_text(path, by_name, whole.text, whole.text_len);
+        st = st < 0 ? st : fn(ctx, &whole);
     }
     sw_map_close(&map);
     return st;

@@ -134,9 +134,12 @@ struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* what was found, what is used */
     int n_threads;
+    bool
+        has_amx; /* matrix units, which a library's products of bf16 may use; no register peak is theirs */
     struct {
         enum sw_dtype dtype;
-        double register_gflops; /* measured, one thread, matrix units or FMA out of registers */
+        double register_gflops; /* measured, one thread, out of registers .. */
+        const char *unit;       /* .. of these instructions; a product may use others */
         double product_gflops;  /* measured, all threads, 1024x1024x1024 through our MATMUL */
         char path[128];         /* how a product of this dtype is computed */
     } peak[3];                  /* f32, bf16, f16 */

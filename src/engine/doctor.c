@@ -53,9 +53,13 @@ sw_status sw_doctor_text(int n_threads, char **out)
                   report.n_threads, report.isa, sw_device_kernel_set(dev));
     for (size_t i = 0; i < SW_LEN(report.peak); i++) {
         sw_str_printf(&text,
-                      "%-8s register peak %7.1f GFLOP/s a thread, product %7.1f GFLOP/s: %s\n",
+                      "%-8s register peak %7.1f GFLOP/s a thread (%s), product %7.1f GFLOP/s: %s\n",
                       sw_dtype_name(report.peak[i].dtype), report.peak[i].register_gflops,
-                      report.peak[i].product_gflops, report.peak[i].path);
+                      report.peak[i].unit, report.peak[i].product_gflops, report.peak[i].path);
+    }
+    if (report.has_amx) {
+        sw_str_puts(&text, "amx      oneDNN's products of bf16 may use it, and be faster than a "
+                           "register peak, which is of vector units\n");
     }
     sw_str_printf(&text, "memcpy   %.1f GB/s, read and written\n", report.copy_gb_s);
     sw_device_close(dev);

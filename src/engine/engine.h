@@ -70,8 +70,10 @@ struct sw_engine {
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_param *params;
-    struct sw_arena names; /* of file_name */
+    struct sw_arena names; /* of file_name, bounds */
     int32_t n_params;
+    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
+    int n_bounds;
     bool vertical; /* all micro-batches of a block before the next block */
     sw_value *
         loss_outputs; /* [rounds, 2] sum and count in the training program; one round where it holds one */
@@ -94,10 +96,18 @@ struct sw_engine {
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 
-/* ---- open.c ---- */
-/* micro: which micro-batch of a program that holds several, else 0. */
+/* ---- inputs.c ---- */
+/* What each input of a graph, as its forward describes it, may hold: before passes divide the tables that it indexes. */
+sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
+/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that are out of range; nothing
+ * has run then. micro: which micro-batch of a program that holds several, else 0. */
+sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
+                                 const struct sw_batch *batch);
+/* Of a batch that was checked. */
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
                                 const struct sw_batch *batch);
+
+/* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
 
@@ -158,8 +168,14 @@ sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *p
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
-/* sw_checkpoint_export under the names that the engine's own folder has, with the files beside its weights. */
-sw_status sw_engine_export_saved(sw_engine *e, const char *path, const char *folder,
-                                 enum sw_dtype dtype);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
+
+/* ---- export.c ---- */
+/* Makes the folder, and leaves a mark in it. SW_E_ARG: it holds something, and no mark; owned: it is ours all the same. */
+sw_status sw_engine_claim_folder(const char *folder, bool owned);
+/* sw_export without the files beside the weights. */
+sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
+/* The same of a checkpoint; note: which one it was, for people. */
+sw_status sw_engine_export_saved(const char *path, const char *folder, enum sw_dtype dtype,
+                                 char *note, size_t cap);

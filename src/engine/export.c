@@ -1,13 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face folders out: from an engine, or straight from a checkpoint. Tensors go through one buffer
-// of fixed size, so a model larger than memory can be exported.
+// of fixed size, so a model larger than memory can be exported. A folder that holds something is written to only where an export
+// left its mark: a model that somebody keeps is never replaced.
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ckpt/ckpt.h"
+#include "data/data.h"
 #include "engine/engine.h"
 #include "spillway/checkpoint.h"
 
 enum { PIECE = 1 << 18 }; /* elements */
+
+static const char mark[] = ".spillway-export";
+
+/* ---- whose folder it is ---- */
+
+static sw_status is_empty(const char *folder, bool *out)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    if (!dir) {
+        return SW_FAIL(SW_E_IO, "cannot list %s: %s", folder, strerror(errno));
+    }
+    *out = true;
+    while (*out && (entry = readdir(dir))) {
+        *out = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    }
+    closedir(dir);
+    return SW_OK;
+}
+
+sw_status sw_engine_claim_folder(const char *folder, bool owned)
+{
+    static const char text[] = "An export of spillway: the next one may replace what is here.\n";
+    char path[4096];
+    bool empty = false;
+    const int n = snprintf(path, sizeof path, "%s/%s", folder, mark);
+    if (n < 0 || (size_t)n >= sizeof path) {
+        return SW_FAIL(SW_E_ARG, "%s: the path is too long", folder);
+    }
+    SW_TRY(sw_mkdirs(folder));
+    if (access(path, F_OK) == 0) {
+        return SW_OK;
+    }
+    SW_TRY(is_empty(folder, &empty));
+    if (!empty && !owned) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "%s is not empty, and no export of spillway made it: name another folder, or "
+            "empty this one",
+            folder);
+    }
+    return sw_file_write_atomic(path, text, sizeof text - 1);
+}
+
+/* ---- weights ---- */
 
 /* Elements [first, first + n) of tensor i as f32. */
 typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
@@ -109,14 +160,14 @@ static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, fl
     return sw_engine_get_master(e, &e->params[i], first, n, out);
 }
 
-sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
+sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
     if (!e->model) {
         return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
     }
     dtype = dtype == SW_DTYPE_COUNT ? e->export_dtype : dtype;
     SW_TRY(check_dtype(dtype));
-    SW_TRY(sw_mkdirs(folder));
+    SW_TRY(sw_engine_claim_folder(folder, false));
     struct weights w = {.n = e->n_params, .fetch = fetch_engine, .ctx = e};
     w.specs = sw_alloc_zero("export", (size_t)w.n + 1, sizeof *w.specs);
     SW_TRY_ALLOC(w.specs, "an export");
@@ -129,10 +180,13 @@ sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
     sw_status st = write_weights(folder, &w);
     sw_free(w.specs);
     SW_TRY(st);
-    if (e->model_folder) {
-        SW_TRY(sw_hf_copy_sidecars(e->model_folder, folder));
-    }
     return write_config(folder, sw_json_root(e->model_doc), dtype);
+}
+
+sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
+{
+    SW_TRY(sw_engine_export_weights(e, folder, dtype));
+    return e->model_folder ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
 }
 
 /* ---- from a checkpoint ---- */
@@ -148,23 +202,35 @@ static sw_status fetch_checkpoint(void *ctx, int64_t i, int64_t first, int64_t n
     return sw_ckpt_read_flat(m->ckpt, m->index[i], first, n, SW_F32, out);
 }
 
-/* What the folder that the engine's model came from calls a parameter. */
-static const char *name_in_file(const struct sw_engine *e, const char *name)
+/* What the folder that the run's model came from calls a parameter. */
+static const char *name_in_file(const struct sw_json *names, const char *name)
 {
-    const struct engine_param *param = e ? sw_engine_find_param(e, name) : NULL;
-    return param && param->file_name ? param->file_name : name;
+    const struct sw_json *other = names ? sw_json_get(names, name) : NULL;
+    return other && other->type == SW_JSON_STRING ? other->string : name;
 }
 
-/* e: for the names of its files; NULL: as the checkpoint has them. */
-static sw_status export_open(const struct sw_engine *e, struct sw_ckpt *ckpt, const char *folder,
-                             enum sw_dtype dtype)
+/* As the model came, where the checkpoint says it. */
+static enum sw_dtype dtype_of(const struct sw_json *as)
+{
+    const struct sw_json *name = as ? sw_json_get(as, "dtype") : NULL;
+    enum sw_dtype dtype = SW_F32;
+    return name && name->type == SW_JSON_STRING && sw_dtype_parse(name->string, &dtype) ? dtype
+                                                                                        : SW_F32;
+}
+
+static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_dtype *dtype)
 {
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
+    const struct sw_json *as = run ? sw_json_get(run, "export") : NULL;
+    const struct sw_json *names = as ? sw_json_get(as, "names") : NULL;
     if (!model) {
         return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
                        sw_ckpt_path(ckpt));
     }
+    *dtype = *dtype == SW_DTYPE_COUNT ? dtype_of(as) : *dtype;
+    SW_TRY(check_dtype(*dtype));
+    SW_TRY(sw_engine_claim_folder(folder, false));
     const size_t most = (size_t)sw_ckpt_n_tensors(ckpt) + 1;
     struct masters m = {.ckpt = ckpt, .index = sw_alloc_zero("export", most, sizeof *m.index)};
     struct weights w = {.fetch = fetch_checkpoint,
@@ -178,40 +244,112 @@ static sw_status export_open(const struct sw_engine *e, struct sw_ckpt *ckpt, co
         const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
         if (strcmp(entry->kind, "master") == 0) {
             m.index[w.n] = i;
-            w.specs[w.n++] =
-                (struct sw_safetensor_spec){name_in_file(e, entry->param), dtype, entry->shape};
+            w.specs[w.n++] = (struct sw_safetensor_spec){name_in_file(names, entry->param), *dtype,
+                                                         entry->shape};
         }
     }
-    st = st < 0 ? st : sw_mkdirs(folder);
     st = st < 0 ? st : write_weights(folder, &w);
-    st = st < 0 ? st : write_config(folder, model, dtype);
+    st = st < 0 ? st : write_config(folder, model, *dtype);
     sw_free(m.index);
     sw_free(w.specs);
     return st;
 }
 
-static sw_status export_path(const struct sw_engine *e, const char *path, const char *folder,
-                             int dtype)
+/* "runs/a/checkpoint-20, step 20, validation loss 1.2345" */
+static void describe(const struct sw_ckpt *ckpt, char *note, size_t cap)
+{
+    const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
+    const int n = snprintf(note, cap, "%s, step %lld", sw_ckpt_path(ckpt), (long long)meta->step);
+    if (n > 0 && (size_t)n < cap && isfinite(meta->val_loss)) {
+        snprintf(note + n, cap - (size_t)n, ", validation loss %.4f", meta->val_loss);
+    }
+}
+
+static sw_status open_one(const char *path, struct sw_ckpt **out)
+{
+    const sw_status st = sw_ckpt_open(path, out);
+    const char *name = strrchr(path, '/');
+    if (st != SW_PENDING) {
+        return st;
+    }
+    if (name && strcmp(name, "/best") == 0) {
+        return SW_FAIL(SW_E_IO,
+                       "%.*s: no checkpoint has a validation loss (they have with --eval-every)",
+                       (int)(name - path), path);
+    }
+    return SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path);
+}
+
+sw_status sw_engine_export_saved(const char *path, const char *folder, enum sw_dtype dtype,
+                                 char *note, size_t cap)
 {
     struct sw_ckpt *ckpt = NULL;
-    SW_TRY(check_dtype((enum sw_dtype)dtype));
-    const sw_status found = sw_ckpt_open(path, &ckpt);
-    if (found != SW_OK) {
-        return found == SW_PENDING ? SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path) : found;
-    }
-    const sw_status st = export_open(e, ckpt, folder, (enum sw_dtype)dtype);
+    SW_TRY(open_one(path, &ckpt));
+    describe(ckpt, note, cap);
+    const sw_status st = export_open(ckpt, folder, &dtype);
     sw_ckpt_close(ckpt);
     return st;
 }
 
-sw_status sw_checkpoint_export(const char *path, const char *folder, int dtype)
+/* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the place of its own. */
+static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, const char *folder)
 {
-    return export_path(NULL, path, folder, dtype);
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%s/../tokenizer", checkpoint);
+    if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0) {
+        sw_tokenizer_remove(folder); /* of an export before */
+        SW_TRY(sw_hf_copy_sidecars(path, folder));
+    }
+    if (!tokenizer_path) {
+        return SW_OK;
+    }
+    sw_tokenizer *tokenizer = NULL;
+    SW_TRY(sw_tokenizer_open(tokenizer_path, NULL, &tokenizer));
+    sw_tokenizer_remove(folder);
+    const sw_status st = sw_tokenizer_save(tokenizer, folder);
+    sw_tokenizer_close(tokenizer);
+    return st;
 }
 
-sw_status sw_engine_export_saved(sw_engine *e, const char *path, const char *folder,
-                                 enum sw_dtype dtype)
+static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
+                                   struct sw_ckpt *ckpt, FILE *out)
 {
-    SW_TRY(export_path(e, path, folder, (int)dtype));
-    return e->model_folder ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
+    char note[4096];
+    enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
+    SW_TRY(export_open(ckpt, o->folder, &dtype));
+    SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
+    describe(ckpt, note, sizeof note);
+    fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), note);
+    return SW_OK;
+}
+
+/* Something beside the path that says that it is one checkpoint, and no folder of them. */
+static bool is_one(const char *path)
+{
+    char manifest[4096];
+    const int n = snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    return n > 0 && (size_t)n < sizeof manifest && access(manifest, F_OK) == 0;
+}
+
+sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options, FILE *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    struct sw_str best = {0};
+    SW_TRY_OPTIONS(options);
+    if (options->best && is_one(options->path)) {
+        return SW_FAIL(SW_E_ARG,
+                       "--best chooses among the checkpoints of a folder, and %s is one of them",
+                       options->path);
+    }
+    sw_str_puts(&best, options->path);
+    while (best.len > 1 && best.ptr[best.len - 1] == '/') {
+        best.ptr[--best.len] = '\0';
+    }
+    sw_str_puts(&best, options->best ? "/best" : "");
+    sw_status st = best.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                               : open_one(best.ptr, &ckpt);
+    st = st < 0 ? st : export_checkpoint(options, ckpt, out);
+    sw_ckpt_close(ckpt);
+    sw_str_fini(&best);
+    return st;
 }

@@ -60,6 +60,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
             sw_output(g, "loss.count", op->in[1]);
         }
     }
+    st = st < 0 ? st : sw_engine_learn_inputs(e, g);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights. Also the inputs
-// of a program, which every kind of run needs.
+// Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights.
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,6 +96,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     struct stat st;
+    SW_TRY(sw_model_check_path(o->model));
     if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
         SW_TRY(sw_model_preset(o->model, o->vocab_size, o->seq_len, &e->model_doc));
     } else {
@@ -244,6 +244,10 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
+    if (e->model && !e->folder && o->no_train) { /* a training says so in its first lines */
+        sw_log(SW_LOG_WARN, "%s: there is no folder with weights: they are drawn with seed %llu",
+               o->model, (unsigned long long)e->seed);
+    }
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
     e->folder = NULL;
@@ -293,89 +297,13 @@ void sw_close(sw_engine *e)
     sw_free(e->all_losses);
     sw_free(e->statuses);
     sw_free(e->params);
+    sw_free(e->bounds);
     sw_arena_fini(&e->names);
     sw_free(e->scratch);
     sw_free(e);
 }
 
-/* ---- inputs ---- */
-
-static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const char *name)
-{
-    for (int i = 0; i < batch->n_tensors; i++) {
-        if (strcmp(batch->tensors[i].name, name) == 0) {
-            return &batch->tensors[i];
-        }
-    }
-    return NULL;
-}
-
-/* Ids and labels index tables: one outside would read beyond them. */
-static sw_status check_ids(const struct sw_engine *e, const char *name, const struct sw_view *view)
-{
-    if (!e->model) {
-        return SW_OK;
-    }
-    const bool labels = strcmp(name, "labels") == 0;
-    if (!labels && strcmp(name, "input_ids") != 0) {
-        return SW_OK;
-    }
-    const int64_t limit =
-        labels && e->model->head == SW_HEAD_CLASSIFY ? e->model->labels : e->model->vocab;
-    const int32_t *ids = view->data;
-    const int64_t n = sw_shape_elems(&view->shape);
-    for (int64_t i = 0; i < n; i++) {
-        if ((ids[i] < 0 || ids[i] >= limit) && !(labels && ids[i] == -100)) {
-            return SW_FAIL(SW_E_ARG, "%s: %d at element %lld; wanted 0 .. %lld%s", name, ids[i],
-                           (long long)i, (long long)limit - 1, labels ? " or -100" : "");
-        }
-    }
-    return SW_OK;
-}
-
-static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
-{
-    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
-    const int64_t n = sw_shape_elems(&info->shape);
-    SW_ASSERT(n <= SW_SCRATCH_ELEMS);
-    int32_t *ids = (int32_t *)e->scratch;
-    for (int64_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)i;
-    }
-    return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
-}
-
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
-                                const struct sw_batch *batch)
-{
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        const struct sw_value_info *info = &g->values[v];
-        if (info->role != SW_ROLE_INPUT || info->producer >= 0 || info->micro != micro) {
-            continue;
-        }
-        const struct sw_tensor *tensor = find_tensor(batch, info->name);
-        if (!tensor && e->model && strcmp(info->name, "positions") == 0) {
-            SW_TRY(give_positions(e, i_program, v));
-            continue;
-        }
-        if (!tensor) {
-            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", info->name);
-        }
-        if (tensor->view.dtype != info->dtype ||
-            !sw_shape_equal(&tensor->view.shape, &info->shape)) {
-            char have[96], want[96];
-            return SW_FAIL(
-                SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name, sw_dtype_name(info->dtype),
-                sw_shape_format(&info->shape, want, sizeof want), sw_dtype_name(tensor->view.dtype),
-                sw_shape_format(&tensor->view.shape, have, sizeof have));
-        }
-        SW_TRY(check_ids(e, info->name, &tensor->view));
-        SW_TRY(
-            sw_executor_write(e->executor, i_program, v, tensor->view.data, sw_value_bytes(info)));
-    }
-    return SW_OK;
-}
+/* ---- what it is ---- */
 
 sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
 {
@@ -384,8 +312,6 @@ sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, 
     *out = value;
     return SW_OK;
 }
-
-/* ---- what it is ---- */
 
 int64_t sw_engine_micro_batches(const sw_engine *e)
 {

@@ -159,6 +159,21 @@ static sw_status write_parts(struct sw_engine *e, const struct sw_ckpt_save_opti
                            "committing a checkpoint");
 }
 
+/* What the model's folder was like, where an export should be the same: its dtype, and its own names of tensors. */
+static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
+{
+    struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
+    struct sw_json *names = as ? sw_json_put(doc, as, "names", SW_JSON_OBJECT) : NULL;
+    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->export_dtype));
+    for (int32_t i = 0; good && i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        if (param->file_name && strcmp(param->file_name, param->work->name) != 0) {
+            good = sw_json_put_str(doc, names, param->work->name, param->file_name) != NULL;
+        }
+    }
+    return good;
+}
+
 /* What a checkpoint says of its run: the effective configuration, and the model's config.json, so that
  * a checkpoint can be exported by itself. */
 static sw_status describe_run(const struct sw_engine *e, struct sw_json_doc **out)
@@ -176,7 +191,8 @@ static sw_status describe_run(const struct sw_engine *e, struct sw_json_doc **ou
         struct sw_json *root = sw_json_root(doc);
         const struct sw_json *model = e->model_doc ? sw_json_root(e->model_doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
-            (model && !sw_json_put_copy(doc, root, "model", model))) {
+            (model && !sw_json_put_copy(doc, root, "model", model)) ||
+            (model && !put_export(e, doc, root))) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
         } else {

@@ -155,6 +155,8 @@ static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, doub
 sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
 {
     SW_TRY(check_horizontal(e, "sw_forward"));
+    SW_TRY(check_ready(e));
+    SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
     return forward(e, batch, out_loss);
 }
 
@@ -388,7 +390,15 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
     if (e->n_forward != 0) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
     }
-    if (e->programs.train >= 0 && runs_once(e)) {
+    SW_TRY(check_ready(e));
+    for (int64_t j = 0; j < n; j++) { /* all of them before the first one runs */
+        const sw_status st = sw_engine_check_inputs(e, e->programs.train, runs_once(e) ? (int)j : 0,
+                                                    &micro_batches[j]);
+        if (st < 0) {
+            return sw_fail_prefix(st, "micro-batch %lld", (long long)j);
+        }
+    }
+    if (runs_once(e)) {
         SW_TRY(vertical(e, micro_batches));
         return step(e, out);
     }
@@ -419,6 +429,7 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
                       double *out_count)
 {
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
+    SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
     double sum = 0, count = 0;
@@ -459,6 +470,7 @@ int64_t sw_logits_elems(const sw_engine *e)
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
+    SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
     const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;

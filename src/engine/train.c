@@ -26,6 +26,7 @@ struct job {
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
+    bool characters; /* it is made of the data */
     sw_dataset *dataset;
     sw_engine *engine;
     FILE *metrics;
@@ -37,9 +38,10 @@ struct job {
     int64_t first_step;
     double began_s, val_loss, loss;
     struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
-    int64_t saved_step;
+    int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
 
+enum { DEFAULT_CONFIG_CAP = 512 };
 static const char default_config[] =
     "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
     " \"gradient_clipping\": 1.0,"
@@ -85,19 +87,19 @@ static sw_status open_tokenizer(struct job *job)
     if (folder_has_tokenizer(o->model)) {
         return sw_tokenizer_open(o->model, NULL, &job->tokenizer);
     }
-    if (is_shard(o->data[0])) {
+    if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
         return SW_OK; /* tokens already */
     }
-    return sw_tokenizer_open_chars_of(o->data, o->n_data, &job->tokenizer);
+    job->characters = true;
+    return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
 }
 
-static sw_status open_engine(struct job *job)
+/* What a job's engine is opened with; text: of the default configuration. */
+static struct sw_engine_options engine_options(const struct job *job, char *text, size_t cap)
 {
     const struct sw_train_options *o = job->options;
-    char text[512];
-    const bool preset = sw_model_is_preset(o->model);
-    snprintf(text, sizeof text, default_config, preset ? "0.001" : "5e-05");
-    const struct sw_engine_options options = {
+    snprintf(text, cap, default_config, sw_model_is_preset(o->model) ? "0.001" : "5e-05");
+    return (struct sw_engine_options){
         .config_path = o->config_path,
         .config_text = o->config_path ? NULL : text,
         .sets = o->sets,
@@ -112,6 +114,12 @@ static sw_status open_engine(struct job *job)
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
     };
+}
+
+static sw_status open_engine(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    const struct sw_engine_options options = engine_options(job, text, sizeof text);
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
         return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
@@ -139,6 +147,7 @@ static sw_status open_data(struct job *job)
         .vocab_size = sw_engine_vocab(job->engine),
         .seq_len = job->tokens,
         .seed = job->engine->seed,
+        .as_text = o->as_text,
     };
     SW_TRY(sw_dataset_open(&options, &job->dataset));
     const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
@@ -205,6 +214,11 @@ static sw_status check_options(const struct sw_train_options *o)
     if (o->n_val_data > 0 && o->eval_every < 1) {
         return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
     }
+    if (o->export_best && (o->eval_every < 1 || o->no_export)) {
+        return SW_FAIL(SW_E_ARG, "--export best %s",
+                       o->no_export ? "and --no-export exclude each other"
+                                    : "wants --eval-every: without validations there is no best");
+    }
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
     }
@@ -245,6 +259,7 @@ static sw_status validate(struct job *job)
         count += batch_count;
     }
     job->val_loss = count > 0 ? sum / count : NAN;
+    job->val_step = job->engine->step;
     return SW_OK;
 }
 
@@ -317,15 +332,21 @@ done:
     return st;
 }
 
-static sw_status save(struct job *job)
+/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop has no time for it. */
+static sw_status save(struct job *job, bool in_haste)
 {
-    if (job->saved_step == job->engine->step) {
+    const int64_t step = job->engine->step;
+    if (job->saved_step == step) {
         return SW_OK;
     }
+    if (job->options->eval_every > 0 && job->val_step != step && !in_haste) {
+        SW_TRY(validate(job));
+    }
     const struct sw_save_options options = {
-        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX), .val_loss = job->val_loss};
+        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX),
+        .val_loss = job->val_step == step ? job->val_loss : NAN};
     SW_TRY(sw_save(job->engine, job->options->output, &options));
-    job->saved_step = job->engine->step;
+    job->saved_step = step;
     return SW_OK;
 }
 
@@ -362,7 +383,7 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     format_tier(job, SW_TIER_HOST, host);
     const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
     if (validated) {
-        snprintf(val, sizeof val, " val %.4f", job->val_loss);
+        snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
     }
     if (has_disk(job)) {
         sw_queue_use_line(use, queues, sizeof queues);
@@ -371,10 +392,10 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     char text[512];
     snprintf(
         text, sizeof text,
-        "step %lld/%lld eta %s loss %.4f%s norm %.3f lr %.3e %.0f ms %.0f tok/s device %s host %s%s%s",
-        (long long)r->step, (long long)o->steps, eta, r->loss, val, r->grad_norm, r->lr,
-        seconds * 1e3, tokens / seconds, device, host, queues,
-        r->skipped ? " (skipped: overflow)" : "");
+        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice %s\thost %s%s",
+        (long long)r->step, (long long)o->steps, eta, r->loss,
+        r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
+        tokens / seconds, device, host, queues);
     sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
                      validated || r->step == o->steps || r->skipped);
 }
@@ -465,45 +486,70 @@ static sw_status one_step(struct job *job)
         SW_TRY(print_sample(job));
     }
     if (o->save_every > 0 && report.step % o->save_every == 0) {
-        SW_TRY(save(job));
+        SW_TRY(save(job, false));
     }
     return SW_OK;
 }
 
-/* With slices on many ranks, the last checkpoint has what no rank holds alone. */
-static sw_status export_model(struct job *job)
+/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and whatever has become of
+ * the model's folder and the text by then. */
+static sw_status beside_path(const struct job *job, char *path, size_t cap)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/model", job->options->output);
-    const enum sw_dtype dtype = job->options->export_dtype < 0
-                                    ? job->engine->export_dtype
-                                    : (enum sw_dtype)job->options->export_dtype;
-    if (job->engine->ranks == 1) {
-        SW_TRY(sw_export(job->engine, path, dtype));
-    } else {
-        SW_TRY(sw_engine_export_saved(job->engine, job->options->output, path, dtype));
-    }
-    if (job->tokenizer) {
-        SW_TRY(sw_tokenizer_save(job->tokenizer, path));
-    }
-    return SW_OK;
+    const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
+    return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "--output: the path is too long");
 }
 
-/* The tokenizer beside the checkpoints: what is exported of one has the words for its numbers, even when
- * the text that they were made from is gone. */
-static sw_status save_tokenizer(const struct job *job)
+static sw_status save_beside(const struct job *job)
 {
     char path[4096];
-    if (!job->tokenizer || !job->leads) {
+    const char *model = job->engine->model_folder;
+    if (!job->leads || (!job->tokenizer && !model)) {
         return SW_OK;
     }
-    snprintf(path, sizeof path, "%s/tokenizer", job->options->output);
+    SW_TRY(beside_path(job, path, sizeof path));
     SW_TRY(sw_mkdirs(path));
+    if (model) {
+        SW_TRY(sw_hf_copy_sidecars(model, path));
+    }
+    if (!job->tokenizer) {
+        return SW_OK;
+    }
+    if (model && job->options->tokenizer && !sw_hf_is_same_folder(model, job->options->tokenizer)) {
+        sw_tokenizer_remove(path); /* the model's: two would be there */
+    }
     return sw_tokenizer_save(job->tokenizer, path);
+}
+
+/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a checkpoint, too. */
+static sw_status export_model(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char path[4096], from[4096], beside[4096], note[256] = "";
+    snprintf(path, sizeof path, "%s/model", o->output);
+    const enum sw_dtype dtype =
+        o->export_dtype < 0 ? job->engine->export_dtype : (enum sw_dtype)o->export_dtype;
+    if (job->engine->ranks == 1 && !o->export_best) {
+        SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
+    } else {
+        snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
+        SW_TRY(sw_engine_export_saved(from, path, dtype, note, sizeof note));
+    }
+    SW_TRY(beside_path(job, beside, sizeof beside));
+    if (access(beside, R_OK) == 0) {
+        sw_tokenizer_remove(path); /* of an export before */
+        SW_TRY(sw_hf_copy_sidecars(beside, path));
+    }
+    if (o->export_best) {
+        fprintf(job->out, "model: %s, of the best checkpoint: %s\n", path, note);
+    } else {
+        fprintf(job->out, "model: %s\n", path);
+    }
+    return SW_OK;
 }
 
 static sw_status set_up(struct job *job)
 {
+    SW_TRY(sw_model_check_path(job->options->model));
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
@@ -516,20 +562,63 @@ static sw_status set_up(struct job *job)
             job->first_step = job->saved_step = sw_engine_step(job->engine);
         }
     }
+    if (!job->options->no_export && job->leads) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/model", job->options->output);
+        SW_TRY(sw_engine_claim_folder(path, job->first_step > 0));
+    }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(save_tokenizer(job));
+    SW_TRY(save_beside(job));
     return job->leads ? open_metrics(job) : SW_OK;
+}
+
+/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody made. */
+static void print_origins(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_engine *e = job->engine;
+    const struct sw_config *c = e->config;
+    char source[256];
+    if (!e->model_folder && job->first_step == 0) {
+        const bool preset = sw_model_is_preset(o->model) && access(o->model, F_OK) != 0;
+        fprintf(job->out, "%s%s: weights drawn with seed %llu, %s%s\n", preset ? "preset " : "",
+                o->model, (unsigned long long)e->seed,
+                preset ? "there is no folder ./" : "it is a configuration alone",
+                preset ? o->model : "");
+    }
+    if (!job->tokenizer) {
+        fputs("tokens: those of the shards (no tokenizer)\n", job->out);
+    } else if (job->characters) {
+        fputs("tokens: characters of the text (no tokenizer)\n", job->out);
+    } else {
+        fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
+                o->tokenizer ? o->tokenizer : o->model);
+    }
+    const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
+    const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;
+    fprintf(job->out, "update: %s, lr ", c->optimizer.name);
+    if (c->scheduler.type == SW_SCHEDULER_NONE) {
+        fprintf(job->out, "%g, ", c->optimizer.lr);
+    } else {
+        fprintf(job->out, "of %s, ", c->scheduler.name);
+    }
+    if (c->misc.gradient_clipping > 0) {
+        fprintf(job->out, "clipped to norm %g%s\n", c->misc.gradient_clipping,
+                asked ? "" : " (default; gradient_clipping)");
+    } else {
+        fputs("not clipped\n", job->out);
+    }
 }
 
 static void print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
-    fprintf(
-        job->out,
-        "model %s, %lld parameters, %s; batch %lld x %lld of %lld tokens; %lld training samples\n",
-        job->options->model, (long long)sw_engine_parameters(job->engine),
-        sw_dtype_name(job->engine->dtype), (long long)job->micro_batches, (long long)job->batch,
-        (long long)job->tokens, (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
+            (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->engine->dtype));
+    print_origins(job);
+    fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
+            (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
+            (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     fprintf(job->out, "plan%s: device %s, host %s, disk %s; kernels %s\n",
             job->engine->ranks > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
@@ -551,7 +640,7 @@ static void print_head(const struct job *job)
 static sw_status finish(struct job *job, bool stopped)
 {
     SW_TRY(sw_engine_finish_trace(job->engine));
-    SW_TRY(save(job));
+    SW_TRY(save(job, stopped));
     if (job->engine->trace.written) {
         fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->engine->config->spillway.trace,
                 (long long)job->engine->trace.first,
@@ -564,7 +653,6 @@ static sw_status finish(struct job *job, bool stopped)
     }
     if (!job->options->no_export && job->leads) {
         SW_TRY(export_model(job));
-        fprintf(job->out, "model: %s/model\n", job->options->output);
     }
     if (job->options->profile) {
         char *text = NULL;
@@ -643,9 +731,10 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .comm = comm,
                       .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
-                      .progress = sw_progress_start(out),
+                      .progress = sw_progress_start(out, options->bar),
                       .val_loss = NAN,
-                      .saved_step = -1};
+                      .saved_step = -1,
+                      .val_step = -1};
     *started = false;
     sw_status st = set_up(&job);
     if (st >= 0 && comm) { /* it has started when all ranks have what they need */
@@ -678,6 +767,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
             .stopped = stopped && job.engine->step < options->steps,
         };
         st = finish(&job, result->stopped);
+        result->val_loss = job.val_loss; /* the last checkpoint may have brought one along */
     }
     if (st >= 0 && job.engine->step == job.first_step) {
         fprintf(out, "nothing to do: step %lld was the last\n", (long long)job.first_step);
@@ -695,6 +785,47 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
     }
     tear_down(&job);
     return st;
+}
+
+/* ---- what a job would open, for plans ---- */
+
+struct sw_train_setup {
+    struct job job;
+    char text[DEFAULT_CONFIG_CAP];
+    struct sw_engine_options engine;
+};
+
+sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_train_setup **out)
+{
+    SW_TRY_OPTIONS(options);
+    if (!options->model || !*options->model) {
+        return SW_FAIL(SW_E_ARG, "plan wants --model");
+    }
+    SW_TRY(sw_model_check_path(options->model));
+    struct sw_train_setup *setup = sw_alloc_zero("train", 1, sizeof *setup);
+    SW_TRY_ALLOC(setup, "a plan");
+    setup->job.options = options;
+    const sw_status st = open_tokenizer(&setup->job);
+    if (st < 0) {
+        sw_train_setup_close(setup);
+        return st;
+    }
+    setup->engine = engine_options(&setup->job, setup->text, sizeof setup->text);
+    *out = setup;
+    return SW_OK;
+}
+
+const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setup *setup)
+{
+    return &setup->engine;
+}
+
+void sw_train_setup_close(struct sw_train_setup *setup)
+{
+    if (setup) {
+        sw_tokenizer_close(setup->job.tokenizer);
+        sw_free(setup);
+    }
 }
 
 /* ---- many ranks ---- */

@@ -133,3 +133,6 @@ void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 /* Copies the files of a model folder that are neither weights nor config.json (tokenizer, generation
  * settings, licence, ..) unchanged; subfolders and hidden files are left out. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
+
+/* Whether two paths are one folder; false where one of them is not there. */
+bool sw_hf_is_same_folder(const char *a, const char *b);

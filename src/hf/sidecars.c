@@ -83,7 +83,7 @@ static sw_status copy_entry(const char *src_path, const char *dst_path, const ch
     return st;
 }
 
-static bool is_same_folder(const char *a, const char *b)
+bool sw_hf_is_same_folder(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
@@ -92,7 +92,7 @@ static bool is_same_folder(const char *a, const char *b)
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
 {
     SW_TRY(sw_mkdirs(dst_path));
-    if (is_same_folder(src_path, dst_path)) {
+    if (sw_hf_is_same_folder(src_path, dst_path)) {
         return SW_OK;
     }
     DIR *dir = opendir(src_path);

@@ -334,9 +334,52 @@ static void character_vocabulary(void **state)
     const char *files[] = {
         sw_test_write_text(1, "v.txt", "ba"),
         sw_test_write_text(2, "v.jsonl", "{\"prompt\":\"c\",\"completion\":\"d\"}")};
-    assert_int_equal(sw_tokenizer_open_chars_of(files, 2, &tokenizer), SW_OK);
+    assert_int_equal(sw_tokenizer_open_chars_of(files, 2, false, &tokenizer), SW_OK);
     assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 4);
     sw_tokenizer_close(tokenizer);
+}
+
+/* By name, or as it begins and ends; what only looks a little like JSON is text. */
+static void structured_files_are_no_text(void **state)
+{
+    static const struct {
+        const char *name, *content, *says; /* NULL: it is text */
+    } cases[] = {
+        {"a.json", "[\"one\", \"two\"]", "by its name it is JSON"},
+        {"a.csv", "a,b\n1,2\n", "by its name it is a table"},
+        {"a.PARQUET", "PAR1..", "a table, given as text: make JSON lines"},
+        {"a.html", "<p>text</p>", "markup"},
+        {"a.docx", "PK..", "save it as plain text"},
+        {"a.jsonl.gz", "\x1f\x8b..", "unpack it"},
+        {"a.safetensors", "........", "no text"},
+        {"a.txt", "[{\"text\": \"one\"}]", "it looks like JSON"},
+        {"b.txt", "\xEF\xBB\xBF \n[ [1, 2], [3] ]\n", "it looks like JSON"},
+        {"c.txt", "{\"text\": \"one\"}\n{\"text\": \"two\"}", "it looks like JSON"},
+        {"d.txt", "[Illustration] and text", NULL},
+        {"e.txt", "[Illustration]", NULL},
+        {"f.txt", "{braces} and text}", NULL},
+        {"g.txt", "[\"quoted\" words]. And more", NULL},
+        {"csv", "a name without an ending", NULL},
+        {"h.txt", "[]", NULL},
+        {"i.txt", "[", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_tokenizer *tokenizer = NULL;
+        const char *path = sw_test_write_text(0, cases[i].name, cases[i].content);
+        for (int as_text = 0; as_text < 2; as_text++) {
+            const char *says = as_text ? NULL : cases[i].says;
+            const sw_status st = sw_tokenizer_open_chars_of(&path, 1, as_text, &tokenizer);
+            const bool is_utf8 = !strstr(cases[i].content, "\x8b");
+            if (says ? st != SW_E_FORMAT || !strstr(sw_error_message(), says)
+                     : (st == SW_OK) != is_utf8) {
+                fail_msg("%s: %d %s", cases[i].name, st, st < 0 ? sw_error_message() : "");
+            }
+            if (st >= 0) {
+                sw_tokenizer_close(tokenizer);
+            }
+        }
+    }
 }
 
 static void failing_allocations(void **state)
@@ -385,6 +428,7 @@ int main(void)
         cmocka_unit_test(prompts_and_completions),
         cmocka_unit_test(globs_and_missing_files),
         cmocka_unit_test(character_vocabulary),
+        cmocka_unit_test(structured_files_are_no_text),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);

@@ -163,18 +163,22 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
     processor_name(report.cpu, sizeof report.cpu);
     snprintf(report.isa, sizeof report.isa, "%s found%s, %s used", sw_cpu_isa_name(found),
              amx ? " with amx" : "", cpu->reference ? "plain C" : sw_cpu_isa_name(cpu->isa));
-    const double fma = register_gflops(sw_cpu_vector_for(cpu->isa)->peak);
+    const struct cpu_vector *vector = sw_cpu_vector_for(cpu->isa);
+    const double fma = register_gflops(vector->peak);
     for (size_t i = 0; i < SW_LEN(dtypes); i++) {
         report.peak[i].dtype = dtypes[i];
         report.peak[i].register_gflops = fma;
+        report.peak[i].unit = vector->name;
         SW_TRY(measure_product(dev, dtypes[i], report.peak[i].path, sizeof report.peak[i].path,
                                &report.peak[i].product_gflops));
     }
 #if defined(__x86_64__)
     if (cpu->isa >= CPU_AVX512_BF16) {
         report.peak[1].register_gflops = register_gflops(sw_cpu_peak_bf16);
+        report.peak[1].unit = sw_cpu_isa_name(CPU_AVX512_BF16);
     }
 #endif
+    report.has_amx = cpu->has_amx_bf16;
     SW_TRY(measure_copy(cpu, &report.copy_gb_s));
     *out = report;
     return SW_OK;

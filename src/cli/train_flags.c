@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a training, for the commands that take them.
+#include "cli/train_flags.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spillway/tensor.h"
+
+/* As a JSON string: what looks like a number is a name, too. */
+static void quote(const char *path, char *out)
+{
+    *out++ = '"';
+    for (; *path; path++) {
+        if (*path == '"' || *path == '\\') {
+            *out++ = '\\';
+        }
+        *out++ = *path;
+    }
+    *out++ = '"';
+    *out = '\0';
+}
+
+/* "2:4", or "3" for one step. */
+static bool steps_of(const char *text, long long *first, long long *last)
+{
+    int end = 0;
+    if (sscanf(text, "%18lld%n", first, &end) != 1) {
+        return false;
+    }
+    *last = *first;
+    if (text[end] == ':') {
+        const char *more = text + end + 1;
+        if (sscanf(more, "%18lld%n", last, &end) != 1) {
+            return false;
+        }
+        text = more;
+    }
+    return text[end] == '\0' && *first >= 1 && *last >= *first;
+}
+
+void cli_train_init(struct train_flags *flags)
+{
+    *flags =
+        (struct train_flags){.o = {.export_dtype = -1, .steps = -1}, .seed = -1, .threads = -1};
+}
+
+int cli_train_table(struct train_flags *flags, struct flag *out)
+{
+    struct sw_train_options *o = &flags->o;
+    const struct flag table[] = {
+        {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
+         "Hugging Face folder, config.json, or gpt2-tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl",
+         0},
+        {"--data", FLAG_LIST, &flags->data, "FILE",
+         "text, JSONL or .bin token shards; globs are fine", true},
+        {"--val-data", FLAG_LIST, &flags->val_data, "FILE",
+         "for validation; else the last tenth of the data", true},
+        {"--as-text", FLAG_BOOL, &o->as_text, NULL,
+         "take every data file as plain text, whatever its name and content", 0},
+        {"--tokenizer", FLAG_TEXT, &o->tokenizer, "DIR",
+         "tokenizer files; default: the model folder's, else the characters of the text", 0},
+        {"--deepspeed", FLAG_TEXT, &o->config_path, "FILE", "ds_config.json", 0},
+        {"--set", FLAG_LIST, &flags->sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--steps", FLAG_INT, &o->steps, "N", "optimizer steps in all", 0},
+        {"--seq-len", FLAG_INT, &o->seq_len, "T", "tokens of a sample (the model's context)", 0},
+        {"--output", FLAG_TEXT, &o->output, "DIR", "checkpoints, metrics.jsonl, model", 0},
+        {"--resume", FLAG_BOOL, &o->resume, NULL, "go on from the newest checkpoint of --output",
+         0},
+        {"--seed", FLAG_INT, &flags->seed, "S", "of weights, data order and dropout (42)", 0},
+        {"--threads", FLAG_INT, &flags->threads, "N", "threads of the CPU (all)", 0},
+        {"--device-memory", FLAG_TEXT, &flags->device_memory, "BYTES", "budget: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
+        {"--host-memory", FLAG_TEXT, &flags->host_memory, "BYTES", "budget, likewise", 0},
+        {"--nvme-space", FLAG_TEXT, &flags->nvme_space, "BYTES", "budget, likewise", 0},
+        {"--eval-every", FLAG_INT, &o->eval_every, "N", "steps between validations (never)", 0},
+        {"--eval-batches", FLAG_INT, &o->eval_batches, "N", "batches of one validation (16)", 0},
+        {"--sample-every", FLAG_INT, &o->sample_every, "N", "steps between samples of text (never)",
+         0},
+        {"--sample-tokens", FLAG_INT, &o->sample_tokens, "N", "length of a sample (200)", 0},
+        {"--sample-prompt", FLAG_TEXT, &o->sample_prompt, "TEXT", "begins every sample", 0},
+        {"--save-every", FLAG_INT, &o->save_every, "N", "steps between checkpoints (at the end)",
+         0},
+        {"--keep-last", FLAG_INT, &o->keep_last, "K", "checkpoints kept, besides the best (all)",
+         0},
+        {"--export-dtype", FLAG_TEXT, &flags->dtype, "f32|bf16|f16", "of OUTPUT/model (as it came)",
+         0},
+        {"--export", FLAG_TEXT, &flags->export, "best|last",
+         "which checkpoint becomes OUTPUT/model: least validation loss, or the last (last)", 0},
+        {"--no-export", FLAG_BOOL, &o->no_export, NULL, "leave out OUTPUT/model", 0},
+        {"--profile", FLAG_BOOL, &o->profile, NULL, "a table of time by operation at the end", 0},
+        {"--trace", FLAG_TEXT, &flags->trace, "FILE",
+         "what ran when, of some steps and all ranks, for ui.perfetto.dev", 0},
+        {"--trace-steps", FLAG_TEXT, &flags->trace_steps, "A:B",
+         "steps of the trace (from the second of the run, three)", 0},
+        {"--ranks", FLAG_INT, &o->ranks, "R", "data-parallel ranks, as threads of this process (1)",
+         0},
+        {"--deadline", FLAG_REAL, &o->deadline_s, "S",
+         "seconds a rank waits for the others before it names them (300)", 0},
+        {"--bar", FLAG_BOOL, &o->bar, NULL,
+         "a live line with a bar: as on a terminal; under mpirun, too", 0},
+        {"--quiet", FLAG_BOOL, &o->quiet, NULL, "no line a step", 0},
+    };
+    const int n = (int)(sizeof table / sizeof table[0]);
+    _Static_assert(sizeof table / sizeof table[0] <= CLI_TRAIN_FLAGS, "CLI_TRAIN_FLAGS");
+    memcpy(out, table, sizeof table);
+    return n;
+}
+
+/* ---- after parsing ---- */
+
+static int settle_export(const struct command *command, struct train_flags *f)
+{
+    static const struct {
+        const char *name;
+        int dtype;
+    } dtypes[] = {{"f32", SW_F32}, {"bf16", SW_BF16}, {"f16", SW_F16}};
+    for (size_t i = 0; f->dtype && i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(f->dtype, dtypes[i].name) == 0) {
+            f->o.export_dtype = dtypes[i].dtype;
+        }
+    }
+    if (f->dtype && f->o.export_dtype < 0) {
+        return cli_fail(command, CLI_REFUSED, "--export-dtype: wanted f32, bf16 or f16, got %s",
+                        f->dtype);
+    }
+    f->o.export_best = f->export && strcmp(f->export, "best") == 0;
+    if (f->export && !f->o.export_best && strcmp(f->export, "last") != 0) {
+        return cli_fail(command, CLI_REFUSED, "--export: wanted best or last, got \"%s\"",
+                        f->export);
+    }
+    return -1;
+}
+
+/* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
+static bool add_edits(struct train_flags *f, long long first, long long last)
+{
+    char text[4][32], quoted[2 * CLI_PATH_CAP + 3];
+    snprintf(text[0], sizeof text[0], "%lld", (long long)f->seed);
+    snprintf(text[1], sizeof text[1], "%lld", (long long)f->threads);
+    snprintf(text[2], sizeof text[2], "%lld", first);
+    snprintf(text[3], sizeof text[3], "%lld", last);
+    if (f->trace) {
+        quote(f->trace, quoted);
+    }
+    const struct {
+        const char *key, *value;
+    } edits[] = {
+        {"spillway.seed?", f->seed >= 0 ? text[0] : NULL},
+        {"spillway.threads?", f->threads >= 0 ? text[1] : NULL},
+        {"spillway.device_memory?", f->device_memory},
+        {"spillway.host_memory?", f->host_memory},
+        {"spillway.nvme_space?", f->nvme_space},
+        {"spillway.trace?", f->trace ? quoted : NULL},
+        {"spillway.trace_first?", first > 0 ? text[2] : NULL},
+        {"spillway.trace_last?", first > 0 ? text[3] : NULL},
+    };
+    bool good = true;
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        good = good && (!edits[i].value ||
+                        cli_add_set(&f->sets, &f->owned[i], edits[i].key, edits[i].value));
+    }
+    return good;
+}
+
+int cli_train_settle(const struct command *command, struct train_flags *f)
+{
+    long long first = 0, last = 0;
+    const int status = settle_export(command, f);
+    if (status >= 0) {
+        return status;
+    }
+    if (f->trace_steps && !steps_of(f->trace_steps, &first, &last)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--trace-steps: wanted A:B with 1 <= A <= B, or one step, got \"%s\"",
+                        f->trace_steps);
+    }
+    if (f->trace_steps && !f->trace) {
+        return cli_fail(command, CLI_REFUSED, "--trace-steps wants --trace, the file");
+    }
+    if (f->trace && (!*f->trace || strlen(f->trace) > CLI_PATH_CAP)) {
+        return cli_fail(command, CLI_REFUSED, "--trace: that is no name of a file");
+    }
+    if (!add_edits(f, first, last)) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
+    f->o.data = f->data.items;
+    f->o.n_data = f->data.n;
+    f->o.val_data = f->val_data.items;
+    f->o.n_val_data = f->val_data.n;
+    f->o.sets = f->sets.items;
+    f->o.n_sets = f->sets.n;
+    return -1;
+}
+
+void cli_train_fini(struct train_flags *f)
+{
+    cli_free_words(&f->data);
+    cli_free_words(&f->val_data);
+    cli_free_words(&f->sets);
+    for (size_t i = 0; i < sizeof f->owned / sizeof f->owned[0]; i++) {
+        free(f->owned[i]);
+    }
+}

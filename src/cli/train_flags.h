@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of "spillway train", which "spillway plan" takes, too: what is planned is then what would be trained.
+#pragma once
+
+#include "cli/cli.h"
+#include "spillway/train.h"
+
+enum { CLI_TRAIN_FLAGS = 40, CLI_PATH_CAP = 4096 };
+
+struct train_flags {
+    struct sw_train_options o;
+    struct words data, val_data, sets;
+    const char *dtype, *export, *device_memory, *host_memory, *nvme_space, *trace, *trace_steps;
+    int64_t seed, threads; /* -1 = not given, as o.steps */
+    char *owned[8];        /* edits of the configuration */
+};
+
+void cli_train_init(struct train_flags *flags);
+/* Writes the table of flags into out [CLI_TRAIN_FLAGS]; returns how many. */
+int cli_train_table(struct train_flags *flags, struct flag *out);
+/* After parsing: flags that stand for keys of the configuration become edits, and flags.o has everything. Returns -1 to go on,
+ * else the exit status. */
+int cli_train_settle(const struct command *command, struct train_flags *flags);
+void cli_train_fini(struct train_flags *flags);

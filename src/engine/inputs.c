@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What enters a program: the tensors of a batch, by the names of its inputs. Ids and labels index tables, and one outside
+// would read or add beyond them: what each input may hold is learned from the ops that index with it, when the
+// graphs are built, and looked at here, before anything runs.
+#include <string.h>
+
+#include "engine/engine.h"
+
+enum { IGNORED = -100 }; /* a label without a loss */
+
+/* Elements of input `name`, as the op that indexes with them sees them: 0 .. limit - 1, or IGNORED where it may be. */
+struct engine_bound {
+    const char *name;
+    int64_t limit;
+    bool may_ignore;
+    struct sw_shape shape;
+    int64_t strides[SW_MAX_RANK], offset; /* within the tensor */
+};
+
+/* ---- learning ---- */
+
+/* The place of what op indexes with among its operands, -1 where it does not. */
+static int index_of(const struct sw_graph *g, const struct sw_op *op, struct engine_bound *out)
+{
+    const struct sw_shape *shape[2];
+    for (int i = 0; i < 2; i++) {
+        shape[i] = i < op->n_in ? &g->values[op->in[i]].shape : NULL;
+    }
+    switch (op->kind) {
+    case SW_OP_EMBEDDING:
+        out->limit = shape[0]->dims[0];
+        return 1;
+    case SW_OP_SELECT_ROWS:
+        out->limit = shape[0]->dims[1];
+        return 1;
+    case SW_OP_CROSS_ENTROPY:
+        out->limit = sw_shape_last(shape[0]);
+        out->may_ignore = true;
+        return 1;
+    case SW_OP_LINEAR_CE:
+        out->limit = shape[1]->dims[0];
+        out->may_ignore = true;
+        return 2;
+    default:
+        return -1;
+    }
+}
+
+/* The input that v shows elements of, through views and row-major copies; NULL: it is computed. A part of a copy of a part
+ * counts as all of the copy. */
+static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_bound *out)
+{
+    sw_value root = sw_graph_root(g, v);
+    while (g->values[root].role != SW_ROLE_INPUT) {
+        const int32_t producer = g->values[root].producer;
+        if (producer < 0 || g->ops[producer].kind != SW_OP_CONTIGUOUS) {
+            return NULL;
+        }
+        v = g->ops[producer].in[0];
+        root = sw_graph_root(g, v);
+    }
+    const struct sw_value_info *info = &g->values[v];
+    out->shape = info->shape;
+    out->offset = info->base_offset;
+    memcpy(out->strides, info->strides, sizeof out->strides);
+    return g->values[root].name;
+}
+
+static bool same(const struct engine_bound *a, const struct engine_bound *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->limit == b->limit &&
+           a->may_ignore == b->may_ignore && sw_shape_equal(&a->shape, &b->shape) &&
+           a->offset == b->offset &&
+           memcmp(a->strides, b->strides, (size_t)a->shape.rank * sizeof *a->strides) == 0;
+}
+
+static sw_status add(struct sw_engine *e, const struct engine_bound *bound)
+{
+    for (int i = 0; i < e->n_bounds; i++) {
+        if (same(&e->bounds[i], bound)) {
+            return SW_OK; /* of another program, or of a plan that did not fit */
+        }
+    }
+    struct engine_bound *bounds =
+        sw_realloc("engine", e->bounds, (size_t)(e->n_bounds + 1) * sizeof *bounds);
+    SW_TRY_ALLOC(bounds, "the bounds of inputs");
+    e->bounds = bounds;
+    bounds[e->n_bounds] = *bound;
+    bounds[e->n_bounds].name = sw_arena_strdup(&e->names, bound->name);
+    SW_TRY_ALLOC(bounds[e->n_bounds].name, "the bounds of inputs");
+    e->n_bounds++;
+    return SW_OK;
+}
+
+sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        struct engine_bound bound = {0};
+        const int at = index_of(g, &g->ops[i], &bound);
+        bound.name = at < 0 ? NULL : input_of(g, g->ops[i].in[at], &bound);
+        if (bound.name) {
+            SW_TRY(add(e, &bound));
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- checking ---- */
+
+static bool is_bad(const struct engine_bound *b, int32_t id)
+{
+    return (id < 0 || id >= b->limit) && !(b->may_ignore && id == IGNORED);
+}
+
+/* "[1, 17]" of an element of a row-major tensor. */
+static void format_place(const struct sw_shape *shape, int64_t element, char *buf, size_t cap)
+{
+    struct sw_shape place = *shape;
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        place.dims[d] = element % shape->dims[d];
+        element /= shape->dims[d];
+    }
+    sw_shape_format(&place, buf, cap);
+}
+
+static sw_status refuse(const struct engine_bound *b, const struct sw_view *view, int64_t element)
+{
+    char place[96];
+    format_place(&view->shape, element, place, sizeof place);
+    return SW_FAIL(SW_E_ARG, "%s: %d at %s; wanted 0 .. %lld%s", b->name,
+                   ((const int32_t *)view->data)[element], place, (long long)b->limit - 1,
+                   b->may_ignore ? ", or -100 for none" : "");
+}
+
+/* Along the last dimension without a branch: what is bad is looked for only where there is something. */
+static sw_status check_bound(const struct engine_bound *b, const struct sw_view *view)
+{
+    const int rank = b->shape.rank;
+    const int64_t n = sw_shape_last(&b->shape), rows = sw_shape_rows(&b->shape);
+    const int64_t stride = rank > 0 ? b->strides[rank - 1] : 1;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = b->offset, left = row;
+        for (int d = rank - 2; d >= 0; d--) {
+            at += left % b->shape.dims[d] * b->strides[d];
+            left /= b->shape.dims[d];
+        }
+        const int32_t *ids = (const int32_t *)view->data + at;
+        int any = 0;
+        for (int64_t i = 0; i < n; i++) {
+            any |= is_bad(b, ids[i * stride]);
+        }
+        for (int64_t i = 0; any && i < n; i++) {
+            if (is_bad(b, ids[i * stride])) {
+                return refuse(b, view, at + i * stride);
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const char *name)
+{
+    for (int i = 0; i < batch->n_tensors; i++) {
+        if (strcmp(batch->tensors[i].name, name) == 0) {
+            return &batch->tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether the batch has to bring value v of the program; positions may be left out, and are 0, 1, .. then. */
+static bool is_wanted(const struct sw_value_info *info, int micro)
+{
+    return info->role == SW_ROLE_INPUT && info->producer < 0 && info->micro == micro;
+}
+
+static bool is_optional(const struct sw_engine *e, const struct sw_value_info *info)
+{
+    return e->model && strcmp(info->name, "positions") == 0;
+}
+
+static sw_status check_tensor(const struct sw_engine *e, const struct sw_value_info *info,
+                              const struct sw_tensor *tensor)
+{
+    const struct sw_view *view = &tensor->view;
+    if (view->dtype != info->dtype || !sw_shape_equal(&view->shape, &info->shape)) {
+        char have[96], want[96];
+        return SW_FAIL(SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name,
+                       sw_dtype_name(info->dtype), sw_shape_format(&info->shape, want, sizeof want),
+                       sw_dtype_name(view->dtype),
+                       sw_shape_format(&view->shape, have, sizeof have));
+    }
+    if (!view->data) {
+        return SW_FAIL(SW_E_ARG, "%s: it has no data", info->name);
+    }
+    for (int i = 0; i < e->n_bounds; i++) {
+        if (strcmp(e->bounds[i].name, info->name) == 0) {
+            SW_TRY(check_bound(&e->bounds[i], view));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
+                                 const struct sw_batch *batch)
+{
+    const struct sw_graph *g = e->plan->programs[i_program].graph;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        const struct sw_value_info *info = &g->values[v];
+        if (!is_wanted(info, micro)) {
+            continue;
+        }
+        const struct sw_tensor *tensor = find_tensor(batch, info->name);
+        if (tensor) {
+            SW_TRY(check_tensor(e, info, tensor));
+        } else if (!is_optional(e, info)) {
+            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", info->name);
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- giving ---- */
+
+static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
+{
+    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
+    const int64_t n = sw_shape_elems(&info->shape);
+    SW_ASSERT(n <= SW_SCRATCH_ELEMS);
+    int32_t *ids = (int32_t *)e->scratch;
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)i;
+    }
+    return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
+}
+
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+                                const struct sw_batch *batch)
+{
+    const struct sw_graph *g = e->plan->programs[i_program].graph;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        const struct sw_value_info *info = &g->values[v];
+        if (!is_wanted(info, micro)) {
+            continue;
+        }
+        const struct sw_tensor *tensor = find_tensor(batch, info->name);
+        if (tensor) {
+            SW_TRY(sw_executor_write(e->executor, i_program, v, tensor->view.data,
+                                     sw_value_bytes(info)));
+        } else {
+            SW_TRY(give_positions(e, i_program, v));
+        }
+    }
+    return SW_OK;
+}

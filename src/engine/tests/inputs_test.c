@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a batch may hold: ids and labels beyond the table that they index are an error that names tensor, element, value and
+// range, for a model of the hub and for a forward of one's own, from every call that takes a batch; nothing has run then,
+// and the engine goes on to the same bits.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "spillway/engine.h"
+#include "support/test.h"
+
+enum { B = 3, T = 4, V = 11, WIDTH = 5, CLASSES = 3, K = 2, ELEMS = B * (T + 1) };
+
+static const char config[] = "{\"train_micro_batch_size_per_gpu\": 3, "
+                             "\"gradient_accumulation_steps\": 2, \"optimizer\": {\"type\": "
+                             "\"AdamW\", \"params\": {\"lr\": 0.01}}}";
+
+/* One tensor has both: T ids, and behind them the label of the row. */
+static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    (void)ctx;
+    const struct sw_init init = {SW_INIT_NORMAL, 0.5};
+    const sw_value rows = sw_input(g, "rows", SW_I32, (struct sw_shape){2, {batch, T + 1}});
+    const sw_value table = sw_param(g, "table", (struct sw_shape){2, {V, WIDTH}}, init);
+    const sw_value w = sw_param(g, "w", (struct sw_shape){2, {CLASSES, T * WIDTH}}, init);
+    const sw_value b = sw_param(g, "b", (struct sw_shape){1, {CLASSES}}, init);
+    const sw_value x = sw_embedding(g, table, sw_slice(g, rows, 1, 0, T), -1);
+    const sw_value flat = sw_reshape(g, x, (struct sw_shape){2, {batch, T * WIDTH}});
+    const sw_value label = sw_reshape(g, sw_slice(g, rows, 1, T, 1), (struct sw_shape){1, {batch}});
+    return sw_cross_entropy(g, sw_linear(g, flat, w, b, false), label);
+}
+
+struct data {
+    int32_t rows[K][ELEMS];
+    struct sw_tensor tensors[K];
+    struct sw_batch batches[K];
+};
+
+static void fill(struct data *d)
+{
+    for (int k = 0; k < K; k++) {
+        for (int i = 0; i < ELEMS; i++) {
+            d->rows[k][i] = (k + 7 * i) % (i % (T + 1) == T ? CLASSES : V);
+        }
+        d->tensors[k] = (struct sw_tensor){
+            "rows", {.data = d->rows[k], .dtype = SW_I32, .shape = {2, {B, T + 1}}}};
+        d->batches[k] = (struct sw_batch){&d->tensors[k], 1};
+    }
+}
+
+static sw_engine *open_own(const char *schedule)
+{
+    const struct sw_engine_options options = {.config_text = config,
+                                              .forward = forward,
+                                              .sets = &schedule,
+                                              .n_sets = 1,
+                                              .want_eval = true};
+    sw_engine *engine = NULL;
+    if (sw_initialize(&options, &engine) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return engine;
+}
+
+static const struct {
+    int k, row, column;
+    int32_t value;
+    const char *says; /* NULL: it is fine */
+} cases[] = {
+    {0, 1, 2, V, "rows: 11 at [1, 2]; wanted 0 .. 10"},
+    {1, 2, 0, -1, "rows: -1 at [2, 0]; wanted 0 .. 10"},
+    {1, 0, 3, -100, "rows: -100 at [0, 3]; wanted 0 .. 10"},
+    {0, 0, 1, INT32_MIN, "rows: -2147483648 at [0, 1]; wanted 0 .. 10"},
+    {1, 2, T, 7, "rows: 7 at [2, 4]; wanted 0 .. 2, or -100 for none"},
+    {0, 0, T, CLASSES, "rows: 3 at [0, 4]; wanted 0 .. 2, or -100 for none"},
+    {0, 2, T, -99, "rows: -99 at [2, 4]; wanted 0 .. 2, or -100 for none"},
+    {0, 1, T, -100, NULL},
+    {1, 1, 3, 7, NULL}, /* no label: an id */
+};
+
+static void expect(sw_status st, const char *says, const char *what)
+{
+    if (says ? st != SW_E_ARG || !strstr(sw_error_message(), says) : st < 0) {
+        fail_msg("%s: %d \"%s\", wanted \"%s\"", what, st, st < 0 ? sw_error_message() : "",
+                 says ? says : "");
+    }
+}
+
+static void ids_and_labels_out_of_range_are_named(void **state)
+{
+    static const char *const schedules[] = {"spillway.schedule=horizontal",
+                                            "spillway.schedule=vertical"};
+    (void)state;
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; i < SW_LEN(cases); i++) {
+            struct data data;
+            double sum, count;
+            sw_engine *engine = open_own(schedules[s]);
+            fill(&data);
+            data.rows[cases[i].k][cases[i].row * (T + 1) + cases[i].column] = cases[i].value;
+            const struct sw_batch *batch = &data.batches[cases[i].k];
+            expect(sw_evaluate(engine, batch, &sum, &count), cases[i].says, "sw_evaluate");
+            expect(sw_train_batch(engine, data.batches, K, NULL), cases[i].says, "sw_train_batch");
+            if (cases[i].says) {
+                char which[32];
+                snprintf(which, sizeof which, "micro-batch %d: ", cases[i].k);
+                assert_non_null(strstr(sw_error_message(), which));
+            }
+            if (s == 0) {
+                expect(sw_forward(engine, batch, NULL), cases[i].says, "sw_forward");
+            }
+            sw_close(engine);
+        }
+    }
+}
+
+/* A hash of the weights after two steps; refused: between them a batch whose second half is wrong. */
+static uint64_t train(bool refused)
+{
+    static const char *const names[] = {"table", "w", "b"};
+    static const int64_t elems[] = {(int64_t)V * WIDTH, (int64_t)CLASSES * T * WIDTH, CLASSES};
+    struct data data;
+    float values[CLASSES * T * WIDTH];
+    uint64_t h = SW_HASH_INIT;
+    sw_engine *engine = open_own("spillway.schedule=horizontal");
+    fill(&data);
+    expect(sw_train_batch(engine, data.batches, K, NULL), NULL, "step 1");
+    if (refused) {
+        data.rows[1][3] = V;
+        expect(sw_train_batch(engine, data.batches, K, NULL), "rows: 11", "refused");
+        data.rows[1][3] = (1 + 7 * 3) % V;
+    }
+    expect(sw_train_batch(engine, data.batches, K, NULL), NULL, "step 2");
+    for (int i = 0; i < 3; i++) {
+        assert_true((size_t)elems[i] <= SW_LEN(values));
+        assert_int_equal(sw_get_weight(engine, names[i], 0, elems[i], values), SW_OK);
+        h = sw_hash(h, values, (size_t)elems[i] * sizeof *values);
+    }
+    sw_close(engine);
+    return h;
+}
+
+static void a_refused_batch_changes_nothing(void **state)
+{
+    (void)state;
+    assert_true(train(false) == train(true));
+}
+
+/* Of a model of the hub: positions, too, where the batch brings its own; and what has no data. */
+static void a_model_names_its_inputs(void **state)
+{
+    char path[] = "/tmp/spillway-inputs-XXXXXX";
+    static const char model[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 11, \"n_positions\": 8, "
+        "\"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1}";
+    (void)state;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, model, sizeof model - 1) == (ssize_t)(sizeof model - 1));
+    close(fd);
+    const struct sw_engine_options options = {.config_text = "{\"train_batch_size\": 1}",
+                                              .model = path,
+                                              .seq_len = T,
+                                              .no_train = true,
+                                              .want_logits = true};
+    sw_engine *engine = NULL;
+    assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+    int32_t ids[T] = {0, 10, 3, 2}, positions[T] = {0, 1, 2, 3};
+    float logits[T * V];
+    const struct sw_shape row = {2, {1, T}}, line = {1, {T}};
+    struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = row}},
+        {"positions", {.data = positions, .dtype = SW_I32, .shape = line}}};
+    const struct sw_batch batch = {tensors, 2};
+    expect(sw_logits(engine, &batch, logits), NULL, "sw_logits");
+    positions[3] = 8;
+    expect(sw_logits(engine, &batch, logits), "positions: 8 at [3]; wanted 0 .. 7", "positions");
+    positions[3] = 7;
+    ids[1] = 11;
+    expect(sw_logits(engine, &batch, logits), "input_ids: 11 at [0, 1]; wanted 0 .. 10", "ids");
+    tensors[0].view.data = NULL;
+    expect(sw_logits(engine, &batch, logits), "input_ids: it has no data", "no data");
+    sw_close(engine);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of_range_are_named),
+                                       cmocka_unit_test(a_refused_batch_changes_nothing),
+                                       cmocka_unit_test(a_model_names_its_inputs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
