@@ -11,15 +11,22 @@
 
 #define CKPT_MANIFEST "manifest.json"
 #define CKPT_PREFIX "checkpoint-"
-#define CKPT_UNFINISHED ".tmp" /* being written */
+#define CKPT_UNFINISHED ".tmp" /* being written: "checkpoint-STEP.TOKEN.tmp" */
 #define CKPT_RETIRED ".old"    /* being deleted, or waiting for its successor to take its name */
+
+/* No count in a checkpoint is above it: every reader of JSON has it exactly, and sums of two fit. */
+#define CKPT_MOST (INT64_C(1) << 53)
 
 /* "dir/checkpoint-STEP" and suffix into path[PATH_MAX]. SW_E_IO when it is too long. */
 sw_status sw_ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path);
+/* "dir/checkpoint-STEP.TOKEN.tmp" into path[PATH_MAX]. */
+sw_status sw_ckpt_unfinished(const char *dir, int64_t step, uint64_t token, char *path);
 /* "dir/name" into path[PATH_MAX]. */
 sw_status sw_ckpt_join(const char *dir, const char *name, char *path);
-/* The step of "checkpoint-STEP" + suffix; false for any other name. */
+/* The step of "checkpoint-STEP" + suffix, as sw_ckpt_folder writes it; false for any other name. */
 bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step);
+/* With a token, or without one, as older programs left it. */
+bool sw_ckpt_is_unfinished(const char *name);
 
 /* ---- disk.c: fault points mkdir, write, fsync, rename, unlink ---- */
 
@@ -101,7 +108,7 @@ sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, cons
 /* ---- scan.c ---- */
 
 /* Before a save: removes what dead runs left, gives a retired checkpoint its name back when its
- * successor never came. Says so in the log. */
+ * successor never came. Says so in the log. The caller holds the folder, so nobody else does. */
 sw_status sw_ckpt_heal(const char *dir);
 /* The readable one of least validation loss, of equal ones the newest; NULL when none has a loss. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list);

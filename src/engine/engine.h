@@ -91,6 +91,9 @@ struct sw_engine {
     bool failed;     /* a step broke in the middle: state is not to be trusted */
     bool mend;       /* the step before was given up */
     bool one_place;  /* some rank has no room for two, see sw_plan_options */
+
+    /* of the training that it is in, on rank 0; NULL elsewhere */
+    const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 

@@ -144,26 +144,50 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement, so that
  * nobody goes on alone. */
-static sw_status write_parts(struct sw_engine *e, const struct sw_ckpt_save_options *save,
+static sw_status write_parts(struct sw_engine *e, const char *folder,
+                             const struct sw_ckpt_save_options *save,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     if (e->ranks == 1) {
         return sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
     }
     const bool leads = e->rank == 0;
-    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->dir, meta->step) : SW_OK,
+    uint64_t token = 0;
+    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->lock, meta->step, &token) : SW_OK,
                            "beginning a checkpoint"));
-    const sw_status wrote = sw_engine_agree(
-        e, sw_ckpt_write_part(save->dir, meta->step, e->rank, t->boxes, t->n_boxes, read_piece, t),
-        "writing a checkpoint");
-    if (wrote < 0) {
-        if (leads) {
-            sw_ckpt_drop(save->dir, meta->step);
-        }
-        return wrote;
+    sw_status st =
+        sw_comm_broadcast(e->options.comm, 0, &token, sizeof token, "the name of a checkpoint");
+    if (st >= 0) {
+        st = sw_engine_agree(e,
+                             sw_ckpt_write_part(folder, meta->step, token, e->rank, t->boxes,
+                                                t->n_boxes, read_piece, t),
+                             "writing a checkpoint");
     }
-    return sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, e->ranks) : SW_OK,
-                           "committing a checkpoint");
+    if (st >= 0) {
+        st = sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, token, e->ranks) : SW_OK,
+                             "committing a checkpoint");
+    }
+    if (st < 0 && leads) {
+        sw_ckpt_drop(save->lock, meta->step, token);
+    }
+    return st;
+}
+
+/* A training holds its folder from the start; else it is held for the save alone. */
+static sw_status hold_and_write(struct sw_engine *e, const char *folder, int keep_last,
+                                const struct sw_ckpt_meta *meta, struct tensors *t)
+{
+    struct sw_ckpt_lock *own = NULL;
+    const bool held = e->lock && strcmp(sw_ckpt_lock_dir(e->lock), folder) == 0;
+    sw_status st = e->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
+    st = sw_engine_agree(e, st, "holding the folder of checkpoints");
+    if (st >= 0) {
+        const struct sw_ckpt_save_options save = {.lock = own ? own : e->lock,
+                                                  .keep_last = keep_last};
+        st = write_parts(e, folder, &save, meta, t);
+    }
+    sw_ckpt_release(own);
+    return st;
 }
 
 /* What a checkpoint says of its run: the effective configuration, and the model's config.json, so that
@@ -216,9 +240,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
                        e->scaler.hysteresis_left},
             .config = sw_json_root(config),
         };
-        const struct sw_ckpt_save_options save = {.dir = folder,
-                                                  .keep_last = options ? options->keep_last : 0};
-        st = write_parts(e, &save, &meta, &t);
+        st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);
     }
     sw_json_close(config);

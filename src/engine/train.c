@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ckpt/ckpt.h"
 #include "data/data.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
@@ -23,6 +24,7 @@ struct job {
     sw_comm *comm; /* NULL = alone */
     bool leads;    /* rank 0: prints, writes metrics and exports */
     struct sw_launch_link *link;
+    struct sw_ckpt_lock *lock; /* of the output folder, on rank 0 */
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
@@ -214,15 +216,6 @@ static sw_status check_options(const struct sw_train_options *o)
     }
     if (o->ranks < 0 || o->ranks > INT_MAX) {
         return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
-    }
-    char latest[4096];
-    snprintf(latest, sizeof latest, "%s/latest", o->output);
-    if (!o->resume && access(latest, F_OK) == 0) {
-        return SW_FAIL(
-            SW_E_ARG,
-            "--output %s has checkpoints of a run: --resume goes on with it; for a new run "
-            "name another folder",
-            o->output);
     }
     return SW_OK;
 }
@@ -503,7 +496,7 @@ static sw_status set_up(struct job *job)
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
     SW_TRY(check_sample(job));
-    SW_TRY(sw_mkdirs(job->options->output));
+    job->engine->lock = job->lock;
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
         SW_TRY(st);
@@ -594,11 +587,47 @@ static void tear_down(struct job *job)
     sw_free(job->labels);
     sw_free(job->tensors);
     sw_free(job->batches);
+    sw_ckpt_release(job->lock);
 }
 
 static double deadline_of(const struct sw_train_options *options)
 {
     return options->deadline_s > 0 ? options->deadline_s : 300;
+}
+
+/* A restart may come while its predecessor is still ending: with --resume, or by a launcher. */
+static double wait_for_folder(const struct job *job)
+{
+    const bool restart = job->options->resume || getenv("SPILLWAY_LAUNCH");
+    const double most = job->comm ? deadline_of(job->options) / 2 : SW_CKPT_WAIT_S;
+    return restart ? fmin(most, SW_CKPT_WAIT_S) : 0;
+}
+
+static sw_status check_new(const struct sw_train_options *o)
+{
+    struct sw_ckpt_list list;
+    SW_TRY(sw_ckpt_list(o->output, &list));
+    const sw_status st =
+        list.n_items == 0
+            ? SW_OK
+            : SW_FAIL(SW_E_ARG,
+                      "--output %s has checkpoints of a run (%s): --resume goes on with it; for a "
+                      "new run name another folder",
+                      o->output, list.items[0].name);
+    sw_ckpt_list_fini(&list);
+    return st;
+}
+
+/* Rank 0 holds the folder for all, from before anything in it is read to the end of the run. */
+static sw_status hold_folder(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    sw_status st = SW_OK;
+    if (job->leads) {
+        st = sw_ckpt_acquire(o->output, wait_for_folder(job), &job->lock);
+        st = st < 0 ? sw_fail_prefix(st, "--output") : o->resume ? SW_OK : check_new(o);
+    }
+    return job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st;
 }
 
 /* All ranks stop after the same step, whoever got the signal. */
@@ -641,7 +670,8 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .val_loss = NAN,
                       .saved_step = -1};
     *started = false;
-    sw_status st = set_up(&job);
+    sw_status st = hold_folder(&job);
+    st = st < 0 ? st : set_up(&job);
     if (st >= 0 && comm) { /* it has started when all ranks have what they need */
         st = sw_comm_barrier(comm, "the first step");
     }

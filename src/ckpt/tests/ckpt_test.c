@@ -19,9 +19,20 @@ static int setup(void **test_state)
     return 0;
 }
 
+static struct sw_ckpt_lock *held;
+
+/* The folder, until the end of the test. */
+static const struct sw_ckpt_lock *hold(void)
+{
+    assert_int_equal(sw_ckpt_acquire(root, 0, &held), SW_OK);
+    return held;
+}
+
 static int teardown(void **test_state)
 {
     (void)test_state;
+    sw_ckpt_release(held);
+    held = NULL;
     sw_log_set_level(SW_LOG_WARN);
     remove_tree(root);
     return 0;
@@ -109,7 +120,7 @@ static void large_tensors_in_pieces(void **test_state)
     (void)test_state;
     const struct sw_shape shape = {2, {BIG_ROWS, BIG_COLUMNS}};
     const struct sw_ckpt_tensor tensor = {"big", "master", SW_F32, shape, sw_box_whole(&shape)};
-    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
     const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
     assert_int_equal(sw_ckpt_save(&options, &meta, &tensor, 1, count_up, NULL), SW_OK);
     struct sw_ckpt *ckpt;
@@ -157,7 +168,7 @@ static void gaps_and_overlaps_are_refused(void **test_state)
     const struct sw_shape shape = {2, {4, 3}};
     struct sw_ckpt_tensor two[] = {{"w", "master", SW_F32, shape, {{0, 0}, {2, 3}}},
                                    {"w", "master", SW_F32, shape, {{3, 0}, {1, 3}}}};
-    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
     const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
     assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "9 of its 12"));
@@ -449,7 +460,7 @@ static void configuration_and_extremes_come_back(void **test_state)
     const struct sw_shape shape = {1, {2}};
     const struct sw_ckpt_tensor tensor = {"odd \"name\" \xc3\xa9", "master", SW_F32, shape,
                                           sw_box_whole(&shape)};
-    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
     const struct sw_ckpt_meta meta = {.step = 1,
                                       .samples = INT64_MAX,
                                       .seed = UINT64_MAX,
