@@ -80,7 +80,8 @@ struct sw_ckpt_meta {
     uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
     const char *kernel_set; /* NULL: not told */
     struct sw_ckpt_scaler scaler;
-    const struct sw_json *config; /* effective configuration; NULL: {} */
+    const struct sw_json *config; /* an object: effective configuration; NULL: {} */
+    const struct sw_json *data;   /* an object: what it was trained on; NULL: not told */
 };
 
 struct sw_ckpt_save_options {
@@ -129,9 +130,22 @@ struct sw_ckpt; /* an open checkpoint; one thread at a time */
  * SW_E_UNSUP   it requires a feature, or has a version, that this program does not know
  */
 sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out);
+/* The one that sw_ckpt_open(path) gave to another rank, which calls it `name` (sw_ckpt_name). Where path is a
+ * checkpoint itself, that one. */
+sw_status sw_ckpt_open_named(const char *path, const char *name, struct sw_ckpt **out);
 void sw_ckpt_close(struct sw_ckpt *ckpt);
 
 const char *sw_ckpt_path(const struct sw_ckpt *ckpt);
+/* The last name in its path. */
+const char *sw_ckpt_name(const struct sw_ckpt *ckpt);
+const char *sw_ckpt_digest_name(const struct sw_ckpt *ckpt);
+
+/* By which ranks find out whether they have the same one before them. */
+struct sw_ckpt_identity {
+    int64_t serial, step, samples;
+    uint64_t manifest; /* hash of its text, which holds the digests of all files */
+};
+struct sw_ckpt_identity sw_ckpt_identity(const struct sw_ckpt *ckpt);
 /* Lent until close. */
 const struct sw_ckpt_meta *sw_ckpt_meta(const struct sw_ckpt *ckpt);
 
@@ -159,7 +173,21 @@ sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t firs
                             enum sw_dtype dtype, void *dst);
 
 /* Reads every byte and compares the digests. SW_E_FORMAT names the first file that differs. */
-sw_status sw_ckpt_verify(struct sw_ckpt *ckpt);
+sw_status sw_ckpt_verify(const struct sw_ckpt *ckpt);
+
+/*
+ * sw_ckpt_verify_begin - the same of files first, first + stride, .., on a thread beside the caller.
+ *
+ * Ranks that share a checkpoint take first = rank, stride = ranks: each file is read once.
+ *
+ * ckpt         stays open, and may be read from, until wait
+ * out          sw_ckpt_verify_wait, always
+ */
+struct sw_ckpt_verification;
+sw_status sw_ckpt_verify_begin(const struct sw_ckpt *ckpt, int64_t first, int64_t stride,
+                               struct sw_ckpt_verification **out);
+/* stop: the answer is not needed any more. NULL is SW_OK. */
+sw_status sw_ckpt_verify_wait(struct sw_ckpt_verification *verification, bool stop);
 
 /* ---- looking ---- */
 

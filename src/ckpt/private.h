@@ -75,6 +75,7 @@ struct ckpt_stored {
 };
 struct ckpt_manifest {
     int64_t serial, n_writers, total_bytes;
+    uint64_t hash; /* of its text */
     struct sw_ckpt_meta meta;
     const char *digest_name;
     struct ckpt_file *files;
@@ -104,6 +105,22 @@ void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
 /* The boxes, as arrays "start" and "dims" of a JSON object. */
 sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
                            const int64_t *values, int n);
+
+/* ---- read.c ---- */
+
+struct sw_ckpt {
+    char *path;
+    int folder; /* open: its files are found even while the name goes to another checkpoint */
+    struct ckpt_manifest manifest;
+    int *fds; /* [n_files]; -1: not opened yet */
+    struct {
+        unsigned char *mem; /* [WINDOW_BYTES] */
+        int64_t i_file, start, len;
+    } window;
+};
+/* A descriptor of its own of one data file. */
+sw_status sw_ckpt_open_file(const struct sw_ckpt *ckpt, int64_t i_file, int *out_fd);
+sw_status sw_ckpt_fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why);
 
 /* ---- scan.c ---- */
 
