@@ -160,6 +160,10 @@ static sw_status export_open(const struct sw_engine *e, struct sw_ckpt *ckpt, co
 {
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
+    if (model && model->type != SW_JSON_OBJECT) {
+        return SW_FAIL(SW_E_FORMAT, "%s: its \"model\" is %s, wanted an object", sw_ckpt_path(ckpt),
+                       sw_json_type_name(model->type));
+    }
     if (!model) {
         return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
                        sw_ckpt_path(ckpt));

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
@@ -15,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/progress.h"
 #include "engine/queues.h"
+#include "engine/resume.h"
 #include "launch/launch.h"
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
@@ -29,6 +31,7 @@ struct job {
     struct progress progress;
     sw_tokenizer *tokenizer;
     sw_dataset *dataset;
+    struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
@@ -113,6 +116,7 @@ static sw_status open_engine(struct job *job)
         .profile = o->profile,
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
+        .load_unverified = o->no_verify,
     };
     SW_TRY(sw_initialize(&options, &job->engine));
     if (!job->engine->trains) {
@@ -490,13 +494,35 @@ static sw_status save_tokenizer(const struct job *job)
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
+/* What its checkpoints say of the data, and what those that it goes on from are compared with. */
+static sw_status tell_engine(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    if (!job->leads) {
+        return SW_OK;
+    }
+    const struct sw_data_record_options options = {
+        .files = o->data,
+        .n_files = o->n_data,
+        .val_files = o->val_data,
+        .n_val_files = o->n_val_data,
+        .tokenizer = job->tokenizer,
+        .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+    };
+    SW_TRY(sw_data_record(&options, &job->data));
+    job->engine->data = sw_json_root(job->data);
+    job->engine->allow_other_data = o->allow_other_data;
+    job->engine->lock = job->lock;
+    return SW_OK;
+}
+
 static sw_status set_up(struct job *job)
 {
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
     SW_TRY(check_sample(job));
-    job->engine->lock = job->lock;
+    SW_TRY(tell_engine(job));
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
         SW_TRY(st);
@@ -533,6 +559,46 @@ static void print_head(const struct job *job)
         fprintf(job->out, "resumed at step %lld\n", (long long)job->first_step);
     }
     fflush(job->out);
+}
+
+/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first save. */
+static void print_room(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
+    const int64_t left = sw_max_i64(o->steps - job->first_step, 0);
+    int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
+    if (o->keep_last > 0) { /* those, the best, and the one that is being written */
+        n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
+    }
+    double needed = (double)bytes * (double)n;
+    struct sw_ckpt_list list;
+    if (o->keep_last > 0 && job->first_step > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
+        for (int64_t i = 0; i < list.n_items; i++) { /* they make room one by one */
+            needed -= (double)list.items[i].bytes;
+        }
+        needed = fmax(needed, (double)bytes);
+        sw_ckpt_list_fini(&list);
+    }
+    struct statvfs disk;
+    if (n == 0 || statvfs(o->output, &disk) != 0) {
+        return; /* nothing is saved, or nobody knows */
+    }
+    char one[32], all[32], room[32];
+    const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    sw_format_bytes(one, sizeof one, (double)bytes);
+    sw_format_bytes(all, sizeof all, needed);
+    sw_format_bytes(room, sizeof room, free_bytes);
+    fprintf(job->out, "checkpoints: %s each, %s more in all; %s free in %s\n", one, all, room,
+            o->output);
+    if (needed > free_bytes) {
+        char missing[32];
+        sw_log(SW_LOG_WARN,
+               "checkpoints will take %s more than is free in %s: %lld of %s each; --keep-last and "
+               "--save-every set how many there are",
+               sw_format_bytes(missing, sizeof missing, needed - free_bytes), o->output,
+               (long long)n, one);
+    }
 }
 
 static sw_status finish(struct job *job, bool stopped)
@@ -587,6 +653,7 @@ static void tear_down(struct job *job)
     sw_free(job->labels);
     sw_free(job->tensors);
     sw_free(job->batches);
+    sw_json_close(job->data);
     sw_ckpt_release(job->lock);
 }
 
@@ -678,6 +745,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
     bool stopped = false;
     if (st >= 0) {
         print_head(&job);
+        print_room(&job);
         *started = true;
         job.began_s = sw_now_s();
         sw_executor_queue_times(job.engine->executor, job.began);
