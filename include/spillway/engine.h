@@ -69,6 +69,7 @@ struct sw_engine_options {
     int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
     bool verify;             /* checks the plan while it runs; slow */
     bool profile;            /* measures every instruction; spillway.trace says when each ran */
+    bool load_unverified;    /* sw_load does not compare the digests of a checkpoint's files */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
     /* For tests: "cpu", "cpu:reference", "mock" or "mock:early", which have the kernels of
      * cpu:reference in memory that the host cannot reach; borrowed while opening. NULL = the CPU,
@@ -166,7 +167,16 @@ struct sw_save_options {
 /* options      NULL: all are kept, and the validation loss is unknown */
 SW_API sw_status sw_save(sw_engine *engine, const char *folder,
                          const struct sw_save_options *options);
-/* The newest complete checkpoint of the folder, or a checkpoint itself. SW_PENDING: there is none. */
+/*
+ * sw_load - the newest complete checkpoint of the folder, or a checkpoint itself.
+ *
+ * Rank 0 chooses for all. Each file is read whole once, beside loading, and compared with its digest.
+ *
+ * SW_PENDING   there is none
+ * SW_E_CONFIG  it was written under other arithmetic: names every key that changed
+ * SW_E_FORMAT  a file is damaged; the engine takes no step before it has loaded another checkpoint
+ * SW_E_PEER    a rank, which is named, has another checkpoint before it than rank 0
+ */
 SW_API sw_status sw_load(sw_engine *engine, const char *folder);
 
 /* ---- generation ---- */

@@ -32,7 +32,9 @@ struct sw_train_options {
     int64_t seq_len;    /* 0 = the model's context, at most 1024 */
     uint64_t seed;
     bool has_seed;
-    bool resume; /* from the newest complete checkpoint of the output folder, if any */
+    bool resume;           /* from the newest complete checkpoint of the output folder, if any */
+    bool allow_other_data; /* resumes although the checkpoint was trained on other data */
+    bool no_verify;        /* resumes without comparing the digests of the checkpoint's files */
     int64_t eval_every, eval_batches;    /* 0 = no validation; 0 batches = 16 */
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
     const char *sample_prompt;           /* NULL = the end-of-text token, or a line break */

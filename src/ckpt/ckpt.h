@@ -11,6 +11,29 @@
 #include "layout/layout.h"
 #include "tensor/tensor.h"
 
+/* ---- one writer at a time ---- */
+
+/* Whoever writes to a folder of checkpoints holds it; who reads does not. */
+struct sw_ckpt_lock;
+/*
+ * sw_ckpt_acquire - be the one that writes to a folder, until release or the end of the process.
+ *
+ * Two holders of one process exclude each other, too. The descriptor is not handed on to programs that
+ * the process starts.
+ *
+ * dir          made when it is not there
+ * wait_s       for a holder that is ending; 0: not at all
+ *
+ * SW_E_ARG     somebody else holds it: names host and process
+ * SW_E_UNSUP   its file system, which is named, has no locks
+ */
+sw_status sw_ckpt_acquire(const char *dir, double wait_s, struct sw_ckpt_lock **out);
+/* NULL is fine. */
+void sw_ckpt_release(struct sw_ckpt_lock *lock);
+const char *sw_ckpt_lock_dir(const struct sw_ckpt_lock *lock);
+/* How long the successor of a job that is ending waits for it. */
+#define SW_CKPT_WAIT_S 10.0
+
 /* ---- saving ---- */
 
 /* One box of one tensor that a writer holds. The boxes of all writers cover each tensor exactly once. */
@@ -44,35 +67,39 @@ struct sw_ckpt_meta {
     uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
     const char *kernel_set; /* NULL: not told */
     struct sw_ckpt_scaler scaler;
-    const struct sw_json *config; /* effective configuration; NULL: {} */
+    const struct sw_json *config; /* an object: effective configuration; NULL: {} */
+    const struct sw_json *data;   /* an object: what it was trained on; NULL: not told */
 };
 
 struct sw_ckpt_save_options {
-    const char *dir; /* folder of checkpoints; made when it is not there */
-    int keep_last;   /* newest complete ones that stay, and the best besides; 0 = all */
+    const struct sw_ckpt_lock *lock; /* of the folder of checkpoints */
+    int keep_last; /* newest complete ones that stay, and the best besides; 0 = all */
 };
 
 /*
  * sw_ckpt_save - one writer's whole save: begin, write_part, commit.
  *
- * When it fails, what was written so far is removed again, as far as possible.
+ * When it fails, what was written so far is removed again, as far as possible. An old checkpoint that
+ * cannot be deleted is named in the log; the next save tries again.
  *
- * SW_E_IO      names the path and says why; the checkpoints that were there are intact
+ * SW_E_IO      names the path and says why; the checkpoints that were there are intact. "is saved, but":
+ *              the new one is complete, too, and `latest` or `best` does not name it
  */
 sw_status sw_ckpt_save(const struct sw_ckpt_save_options *options, const struct sw_ckpt_meta *meta,
                        const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
                        sw_ckpt_read_fn read, void *ctx);
 
-/* The same for many writers on a shared file system. Rank 0 begins; then, after a barrier, each rank
- * writes its part, in parallel; then, after all agreed that they could, rank 0 commits. A save that is
- * given up is dropped by rank 0 (or by the next begin, which removes what dead runs left). */
-sw_status sw_ckpt_begin(const char *dir, int64_t step);
-sw_status sw_ckpt_write_part(const char *dir, int64_t step, int rank,
+/* The same for many writers on a shared file system. Rank 0, which holds the folder, begins; then, when all
+ * have the token from it, each rank writes its part, in parallel; then, after all agreed that they
+ * could, rank 0 commits. A save that is given up is dropped by rank 0 (or by the next begin, which removes
+ * what dead runs left). The token is new for each save: no two of them ever write to the same files. */
+sw_status sw_ckpt_begin(const struct sw_ckpt_lock *lock, int64_t step, uint64_t *out_token);
+sw_status sw_ckpt_write_part(const char *dir, int64_t step, uint64_t token, int rank,
                              const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
                              sw_ckpt_read_fn read, void *ctx);
 sw_status sw_ckpt_commit(const struct sw_ckpt_save_options *options,
-                         const struct sw_ckpt_meta *meta, int n_ranks);
-void sw_ckpt_drop(const char *dir, int64_t step);
+                         const struct sw_ckpt_meta *meta, uint64_t token, int n_ranks);
+void sw_ckpt_drop(const struct sw_ckpt_lock *lock, int64_t step, uint64_t token);
 
 /* ---- loading ---- */
 
@@ -90,9 +117,22 @@ struct sw_ckpt; /* an open checkpoint; one thread at a time */
  * SW_E_UNSUP   it requires a feature, or has a version, that this program does not know
  */
 sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out);
+/* The one that sw_ckpt_open(path) gave to another rank, which calls it `name` (sw_ckpt_name). Where path is a
+ * checkpoint itself, that one. */
+sw_status sw_ckpt_open_named(const char *path, const char *name, struct sw_ckpt **out);
 void sw_ckpt_close(struct sw_ckpt *ckpt);
 
 const char *sw_ckpt_path(const struct sw_ckpt *ckpt);
+/* The last name in its path. */
+const char *sw_ckpt_name(const struct sw_ckpt *ckpt);
+const char *sw_ckpt_digest_name(const struct sw_ckpt *ckpt);
+
+/* By which ranks find out whether they have the same one before them. */
+struct sw_ckpt_identity {
+    int64_t serial, step, samples;
+    uint64_t manifest; /* hash of its text, which holds the digests of all files */
+};
+struct sw_ckpt_identity sw_ckpt_identity(const struct sw_ckpt *ckpt);
 /* Lent until close. */
 const struct sw_ckpt_meta *sw_ckpt_meta(const struct sw_ckpt *ckpt);
 
@@ -120,7 +160,21 @@ sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t firs
                             enum sw_dtype dtype, void *dst);
 
 /* Reads every byte and compares the digests. SW_E_FORMAT names the first file that differs. */
-sw_status sw_ckpt_verify(struct sw_ckpt *ckpt);
+sw_status sw_ckpt_verify(const struct sw_ckpt *ckpt);
+
+/*
+ * sw_ckpt_verify_begin - the same of files first, first + stride, .., on a thread beside the caller.
+ *
+ * Ranks that share a checkpoint take first = rank, stride = ranks: each file is read once.
+ *
+ * ckpt         stays open, and may be read from, until wait
+ * out          sw_ckpt_verify_wait, always
+ */
+struct sw_ckpt_verification;
+sw_status sw_ckpt_verify_begin(const struct sw_ckpt *ckpt, int64_t first, int64_t stride,
+                               struct sw_ckpt_verification **out);
+/* stop: the answer is not needed any more. NULL is SW_OK. */
+sw_status sw_ckpt_verify_wait(struct sw_ckpt_verification *verification, bool stop);
 
 /* ---- looking ---- */
 

@@ -41,6 +41,13 @@ sw_status sw_ckpt_folder(const char *dir, int64_t step, const char *suffix, char
         snprintf(path, PATH_MAX, "%s/" CKPT_PREFIX "%lld%s", dir, (long long)step, suffix), dir);
 }
 
+sw_status sw_ckpt_unfinished(const char *dir, int64_t step, uint64_t token, char *path)
+{
+    char suffix[32];
+    snprintf(suffix, sizeof(suffix), ".%016llx" CKPT_UNFINISHED, (unsigned long long)token);
+    return sw_ckpt_folder(dir, step, suffix, path);
+}
+
 sw_status sw_ckpt_join(const char *dir, const char *name, char *path)
 {
     return check_length(snprintf(path, PATH_MAX, "%s/%s", dir, name), dir);
@@ -55,11 +62,31 @@ bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step)
     char *end;
     errno = 0;
     const long long step = strtoll(name + len, &end, 10);
-    if (errno != 0 || strcmp(end, suffix) != 0) {
+    const bool padded =
+        name[len] == '0' && end != name + len + 1; /* "0004" is the name of no step */
+    if (errno != 0 || padded || step > CKPT_MOST || strcmp(end, suffix) != 0) {
         return false;
     }
     *out_step = step;
     return true;
+}
+
+bool sw_ckpt_is_unfinished(const char *name)
+{
+    enum { TOKEN_LEN = 17 };
+    const size_t len = strlen(name), n_end = strlen(CKPT_UNFINISHED);
+    char head[NAME_MAX + 1];
+    int64_t step;
+    if (len < n_end || len > NAME_MAX || strcmp(name + len - n_end, CKPT_UNFINISHED) != 0) {
+        return false;
+    }
+    snprintf(head, sizeof(head), "%.*s", (int)(len - n_end), name);
+    char *dot = strchr(head, '.');
+    if (dot && strlen(dot) == TOKEN_LEN &&
+        strspn(dot + 1, "0123456789abcdef") == (size_t)TOKEN_LEN - 1) {
+        *dot = '\0';
+    }
+    return sw_ckpt_parse_name(head, "", &step);
 }
 
 /* ---- folders ---- */
@@ -126,7 +153,10 @@ sw_status sw_ckpt_make_folders(const char *path)
         if (stat(part, &info) == 0 && S_ISDIR(info.st_mode)) {
             continue;
         }
-        SW_TRY(sw_ckpt_make_folder(part));
+        const sw_status made = sw_ckpt_make_folder(part);
+        if (made < 0 && !(stat(part, &info) == 0 && S_ISDIR(info.st_mode))) {
+            return sw_frame_at(__FILE__, __LINE__, made); /* else another job was faster */
+        }
         SW_TRY(sync_above(part, i));
     }
     return SW_OK;

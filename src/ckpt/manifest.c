@@ -93,17 +93,56 @@ static sw_status get_i64s(const struct sw_json_doc *doc, const struct sw_json *o
     return SW_OK;
 }
 
+static sw_status check_range(const struct sw_json_doc *doc, const char *key, int64_t value,
+                             int64_t least, int64_t most)
+{
+    if (value < least || value > most) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is %lld, wanted %lld .. %lld", sw_json_name(doc),
+                       key, (long long)value, (long long)least, (long long)most);
+    }
+    return SW_OK;
+}
+
 /* Members that must be there. */
 static sw_status need_i64(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, int64_t *out)
 {
+    const struct sw_json *member = sw_json_get(object, key);
     int64_t value = -1;
-    SW_TRY(sw_json_get_i64(doc, object, key, -1, &value));
-    if (value < 0) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants a whole number from 0", sw_json_name(doc),
-                       key);
+    if (!member || member->type == SW_JSON_NULL) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is missing", sw_json_name(doc), key);
     }
+    SW_TRY(sw_json_get_i64(doc, object, key, -1, &value));
+    SW_TRY(check_range(doc, key, value, 0, CKPT_MOST));
     *out = value;
+    return SW_OK;
+}
+
+/* A member that older programs may have left out. */
+static sw_status get_i64(const struct sw_json_doc *doc, const struct sw_json *object,
+                         const char *key, int64_t fallback, int64_t least, int64_t most,
+                         int64_t *out)
+{
+    int64_t value;
+    SW_TRY(sw_json_get_i64(doc, object, key, fallback, &value));
+    SW_TRY(check_range(doc, key, value, least, most));
+    *out = value;
+    return SW_OK;
+}
+
+/* NULL where it is absent or null. */
+static sw_status get_member(const struct sw_json_doc *doc, const struct sw_json *object,
+                            const char *key, enum sw_json_type type, const struct sw_json **out)
+{
+    const struct sw_json *member = sw_json_get(object, key);
+    if (member && member->type == SW_JSON_NULL) {
+        member = NULL;
+    }
+    if (member && member->type != type) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is %s, wanted %s", sw_json_name(doc), key,
+                       sw_json_type_name(member->type), sw_json_type_name(type));
+    }
+    *out = member;
     return SW_OK;
 }
 
@@ -135,14 +174,12 @@ static sw_status need_hex(const struct sw_json_doc *doc, const struct sw_json *o
 {
     const char *text;
     SW_TRY(need_str(doc, object, key, &text));
-    char *end;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 16);
-    if (errno || end == text || *end) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants a hexadecimal number", sw_json_name(doc),
+    enum { DIGITS = 16 };
+    if (strlen(text) != DIGITS || strspn(text, "0123456789abcdefABCDEF") != DIGITS) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants 16 hexadecimal digits", sw_json_name(doc),
                        key);
     }
-    *out = value;
+    *out = strtoull(text, NULL, 16);
     return SW_OK;
 }
 
@@ -210,6 +247,7 @@ static sw_status read_files(struct ckpt_manifest *m, const struct sw_json *root)
     if (!m->files) {
         return fail_memory();
     }
+    int64_t sum = 0;
     for (const struct sw_json *item = array->first; item; item = item->next) {
         struct ckpt_file *file = &m->files[m->n_files++];
         SW_TRY(need_str(m->doc, item, "name", &file->name));
@@ -219,8 +257,10 @@ static sw_status read_files(struct ckpt_manifest *m, const struct sw_json *root)
             return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is not a name of a file in the checkpoint",
                            sw_json_name(m->doc), file->name);
         }
+        sum += file->bytes; /* two that are in bounds, and the sum is looked at each time */
+        SW_TRY(check_range(m->doc, "total_bytes", m->total_bytes, sum, CKPT_MOST));
     }
-    return SW_OK;
+    return check_range(m->doc, "total_bytes", m->total_bytes, sum, sum);
 }
 
 static sw_status read_tensor(struct ckpt_manifest *m, const struct sw_json *object,
@@ -264,23 +304,40 @@ static sw_status read_tensors(struct ckpt_manifest *m, const struct sw_json *roo
     return SW_OK;
 }
 
+static sw_status read_scaler(const struct sw_json_doc *doc, const struct sw_json *root,
+                             struct sw_ckpt_scaler *out)
+{
+    const struct sw_json *scaler;
+    SW_TRY(get_member(doc, root, "scaler", SW_JSON_OBJECT, &scaler));
+    SW_TRY(sw_json_get_f64(doc, scaler, "scale", 1, &out->scale));
+    if (!(out->scale > 0) || isinf(out->scale)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"scale\" is %g, wanted a number above 0",
+                       sw_json_name(doc), out->scale);
+    }
+    SW_TRY(get_i64(doc, scaler, "iteration", 0, 0, CKPT_MOST, &out->iteration));
+    SW_TRY(get_i64(doc, scaler, "last_overflow", 0, -1, out->iteration, &out->last_overflow));
+    return get_i64(doc, scaler, "hysteresis_left", 0, -CKPT_MOST, CKPT_MOST, &out->hysteresis_left);
+}
+
 static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
 {
     const struct sw_json_doc *doc = m->doc;
     struct sw_ckpt_meta *meta = &m->meta;
-    const struct sw_json *scaler = sw_json_get(root, "scaler");
     SW_TRY(need_i64(doc, root, "applied", &meta->applied));
+    SW_TRY(check_range(doc, "applied", meta->applied, 0, meta->step));
     SW_TRY(need_i64(doc, root, "samples", &meta->samples));
     SW_TRY(need_hex(doc, root, "seed", &meta->seed));
     SW_TRY(need_hex(doc, root, "fingerprint", &meta->fingerprint));
     SW_TRY(sw_json_get_f64(doc, root, "val_loss", NAN, &meta->val_loss));
+    if (isinf(meta->val_loss)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"val_loss\" is not finite", sw_json_name(doc));
+    }
     SW_TRY(sw_json_get_str(doc, root, "kernel_set", NULL, &meta->kernel_set));
-    SW_TRY(sw_json_get_f64(doc, scaler, "scale", 1, &meta->scaler.scale));
-    SW_TRY(sw_json_get_i64(doc, scaler, "iteration", 0, &meta->scaler.iteration));
-    SW_TRY(sw_json_get_i64(doc, scaler, "last_overflow", 0, &meta->scaler.last_overflow));
-    SW_TRY(sw_json_get_i64(doc, scaler, "hysteresis_left", 0, &meta->scaler.hysteresis_left));
-    meta->config = sw_json_get(root, "config");
+    SW_TRY(read_scaler(doc, root, &meta->scaler));
+    SW_TRY(get_member(doc, root, "config", SW_JSON_OBJECT, &meta->config));
+    SW_TRY(get_member(doc, root, "data", SW_JSON_OBJECT, &meta->data));
     SW_TRY(need_i64(doc, root, "writers", &m->n_writers));
+    SW_TRY(check_range(doc, "writers", m->n_writers, 1, INT32_MAX));
     SW_TRY(need_i64(doc, root, "total_bytes", &m->total_bytes));
     SW_TRY(need_str(doc, root, "digest", &m->digest_name));
     return SW_OK;
@@ -326,6 +383,9 @@ static sw_status check_sizes(const struct ckpt_manifest *m, const char *folder)
         if (stat(path, &info) != 0) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s", path, strerror(errno));
         }
+        if (!S_ISREG(info.st_mode)) {
+            return SW_FAIL(SW_E_FORMAT, "%s is not a regular file", path);
+        }
         if (info.st_size != m->files[i].bytes) {
             return SW_FAIL(SW_E_FORMAT, "%s has %lld bytes, the manifest says %lld", path,
                            (long long)info.st_size, (long long)m->files[i].bytes);
@@ -354,6 +414,7 @@ static sw_status read_into(struct ckpt_manifest *m, const char *folder)
     size_t len;
     SW_TRY(sw_ckpt_join(folder, CKPT_MANIFEST, path));
     SW_TRY(sw_file_read(path, &text, &len));
+    m->hash = sw_hash(SW_HASH_INIT, text, len);
     sw_status st = check_text(path, text, len);
     if (st == SW_OK) {
         st = sw_json_parse(path, text, len, SW_JSON_STRICT, &m->doc);
@@ -460,6 +521,7 @@ static sw_status open_parts(struct ckpt_manifest *m, const char *folder, struct 
         }
         m->digest_name = digest_name;
         m->total_bytes += file->bytes;
+        SW_TRY(check_range(doc, "bytes", m->total_bytes, 0, CKPT_MOST));
         SW_TRY(need_array(doc, root, "boxes", &boxes));
         n_boxes += boxes->n_children;
     }
@@ -547,6 +609,7 @@ static bool put_meta(struct sw_json_doc *doc, const struct ckpt_manifest *m)
            sw_json_put_i64(doc, scaler, "hysteresis_left", meta->scaler.hysteresis_left) &&
            (meta->config ? sw_json_put_copy(doc, root, "config", meta->config)
                          : sw_json_put(doc, root, "config", SW_JSON_OBJECT)) &&
+           (!meta->data || sw_json_put_copy(doc, root, "data", meta->data)) &&
            sw_json_put_i64(doc, root, "writers", m->n_writers) &&
            sw_json_put_i64(doc, root, "total_bytes", m->total_bytes) &&
            sw_json_put_str(doc, root, "digest", m->digest_name);

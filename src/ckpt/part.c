@@ -264,13 +264,13 @@ static sw_status write_part(struct part *p, const char *folder, int rank, sw_ckp
     return SW_OK;
 }
 
-sw_status sw_ckpt_write_part(const char *dir, int64_t step, int rank,
+sw_status sw_ckpt_write_part(const char *dir, int64_t step, uint64_t token, int rank,
                              const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
                              sw_ckpt_read_fn read, void *ctx)
 {
     SW_TRY(check_tensors(tensors, n_tensors));
     char folder[PATH_MAX];
-    SW_TRY(sw_ckpt_folder(dir, step, CKPT_UNFINISHED, folder));
+    SW_TRY(sw_ckpt_unfinished(dir, step, token, folder));
     struct part *part = sw_alloc_zero("checkpoint", 1, sizeof(*part));
     SW_TRY_ALLOC(part, "a part of a checkpoint");
     part->tensors = tensors;

@@ -11,15 +11,22 @@
 
 #define CKPT_MANIFEST "manifest.json"
 #define CKPT_PREFIX "checkpoint-"
-#define CKPT_UNFINISHED ".tmp" /* being written */
+#define CKPT_UNFINISHED ".tmp" /* being written: "checkpoint-STEP.TOKEN.tmp" */
 #define CKPT_RETIRED ".old"    /* being deleted, or waiting for its successor to take its name */
+
+/* No count in a checkpoint is above it: every reader of JSON has it exactly, and sums of two fit. */
+#define CKPT_MOST (INT64_C(1) << 53)
 
 /* "dir/checkpoint-STEP" and suffix into path[PATH_MAX]. SW_E_IO when it is too long. */
 sw_status sw_ckpt_folder(const char *dir, int64_t step, const char *suffix, char *path);
+/* "dir/checkpoint-STEP.TOKEN.tmp" into path[PATH_MAX]. */
+sw_status sw_ckpt_unfinished(const char *dir, int64_t step, uint64_t token, char *path);
 /* "dir/name" into path[PATH_MAX]. */
 sw_status sw_ckpt_join(const char *dir, const char *name, char *path);
-/* The step of "checkpoint-STEP" + suffix; false for any other name. */
+/* The step of "checkpoint-STEP" + suffix, as sw_ckpt_folder writes it; false for any other name. */
 bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step);
+/* With a token, or without one, as older programs left it. */
+bool sw_ckpt_is_unfinished(const char *name);
 
 /* ---- disk.c: fault points mkdir, write, fsync, rename, unlink ---- */
 
@@ -59,6 +66,7 @@ struct ckpt_stored {
 };
 struct ckpt_manifest {
     int64_t serial, n_writers, total_bytes;
+    uint64_t hash; /* of its text */
     struct sw_ckpt_meta meta;
     const char *digest_name;
     struct ckpt_file *files;
@@ -89,10 +97,26 @@ void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
 sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
                            const int64_t *values, int n);
 
+/* ---- read.c ---- */
+
+struct sw_ckpt {
+    char *path;
+    int folder; /* open: its files are found even while the name goes to another checkpoint */
+    struct ckpt_manifest manifest;
+    int *fds; /* [n_files]; -1: not opened yet */
+    struct {
+        unsigned char *mem; /* [WINDOW_BYTES] */
+        int64_t i_file, start, len;
+    } window;
+};
+/* A descriptor of its own of one data file. */
+sw_status sw_ckpt_open_file(const struct sw_ckpt *ckpt, int64_t i_file, int *out_fd);
+sw_status sw_ckpt_fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why);
+
 /* ---- scan.c ---- */
 
 /* Before a save: removes what dead runs left, gives a retired checkpoint its name back when its
- * successor never came. Says so in the log. */
+ * successor never came. Says so in the log. The caller holds the folder, so nobody else does. */
 sw_status sw_ckpt_heal(const char *dir);
 /* The readable one of least validation loss, of equal ones the newest; NULL when none has a loss. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list);

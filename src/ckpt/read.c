@@ -5,21 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { WINDOW_BYTES = 1 << 18 };
-
-struct sw_ckpt {
-    char *path;
-    struct ckpt_manifest manifest;
-    int *fds; /* [n_files]; -1: not opened yet */
-    struct {
-        unsigned char *mem; /* [WINDOW_BYTES] */
-        int64_t i_file, start, len;
-    } window;
-};
 
 /* ---- open and close ---- */
 
@@ -33,6 +24,9 @@ void sw_ckpt_close(struct sw_ckpt *ckpt)
             close(ckpt->fds[i]);
         }
     }
+    if (ckpt->folder >= 0) {
+        close(ckpt->folder);
+    }
     sw_free(ckpt->fds);
     sw_free(ckpt->window.mem);
     sw_free(ckpt->path);
@@ -40,11 +34,38 @@ void sw_ckpt_close(struct sw_ckpt *ckpt)
     sw_free(ckpt);
 }
 
+/* Whether the path still leads to the folder that is open. */
+static bool is_there(const struct sw_ckpt *ckpt, const char *path)
+{
+    struct stat open_one, named;
+    return fstat(ckpt->folder, &open_one) == 0 && stat(path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* A job may save to the folder meanwhile: the manifest is read again if its name went to another one. */
+static sw_status read_manifest(struct sw_ckpt *ckpt, const char *path)
+{
+    enum { TRIES = 100 };
+    for (int i = 0; i < TRIES; i++) {
+        ckpt->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const sw_status st = sw_ckpt_manifest_read(path, &ckpt->manifest);
+        if (st < 0 || (ckpt->folder >= 0 && is_there(ckpt, path))) {
+            return st;
+        }
+        if (ckpt->folder >= 0) {
+            close(ckpt->folder);
+        }
+        ckpt->folder = -1;
+        sw_ckpt_manifest_fini(&ckpt->manifest);
+    }
+    return SW_FAIL(SW_E_IO, "%s is replaced while it is read", path);
+}
+
 static sw_status fill(struct sw_ckpt *ckpt, const char *path)
 {
     ckpt->path = sw_strdup("checkpoint", path);
     ckpt->window.mem = sw_alloc("checkpoint", WINDOW_BYTES);
-    SW_TRY(sw_ckpt_manifest_read(path, &ckpt->manifest));
+    SW_TRY(read_manifest(ckpt, path));
     ckpt->fds = sw_alloc_zero("checkpoint", (size_t)ckpt->manifest.n_files, sizeof(int));
     for (int64_t i = 0; i < ckpt->manifest.n_files && ckpt->fds; i++) {
         ckpt->fds[i] = -1;
@@ -59,6 +80,7 @@ static sw_status open_folder(const char *path, struct sw_ckpt **out)
 {
     struct sw_ckpt *ckpt = sw_alloc_zero("checkpoint", 1, sizeof(*ckpt));
     SW_TRY_ALLOC(ckpt, "a checkpoint");
+    ckpt->folder = -1;
     const sw_status st = fill(ckpt, path);
     if (st < 0) {
         sw_ckpt_close(ckpt);
@@ -93,10 +115,19 @@ static sw_status choose(const char *dir, bool want_best, const struct sw_ckpt_li
 
 static sw_status open_newest(const char *dir, bool want_best, struct sw_ckpt **out)
 {
-    struct sw_ckpt_list list;
-    SW_TRY(sw_ckpt_list(dir, &list));
-    const sw_status st = choose(dir, want_best, &list, out);
-    sw_ckpt_list_fini(&list);
+    enum { TRIES = 10 };
+    sw_status st = SW_OK;
+    for (int i = 0; i < TRIES; i++) {
+        struct sw_ckpt_list list;
+        SW_TRY(sw_ckpt_list(dir, &list));
+        st = choose(dir, want_best, &list, out);
+        /* A job that saves to the folder may have deleted it in between: then there is a newer one. */
+        const bool gone = st < 0 && list.n_items > 0 && !sw_ckpt_exists(list.items[0].path);
+        sw_ckpt_list_fini(&list);
+        if (!gone) {
+            break;
+        }
+    }
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : st;
 }
 
@@ -128,21 +159,45 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out)
+/* What a path stands for: a checkpoint, or the newest or best one of the folder `dir`. */
+enum meaning { MEANS_ITSELF, MEANS_NEWEST, MEANS_BEST };
+
+static sw_status understand(const char *path, char *dir, enum meaning *out)
 {
-    char dir[PATH_MAX], name[PATH_MAX], manifest[PATH_MAX];
+    char name[PATH_MAX], manifest[PATH_MAX];
     int64_t step;
-    sw_status st;
     SW_TRY(split_path(path, dir, name));
     SW_TRY(sw_ckpt_join(path, CKPT_MANIFEST, manifest));
+    const bool best = strcmp(name, "best") == 0;
     if (sw_ckpt_parse_name(name, "", &step) || sw_ckpt_exists(manifest)) {
-        st = open_folder(path, out);
-    } else if (!is_folder(path) && (strcmp(name, "latest") == 0 || strcmp(name, "best") == 0)) {
-        st = open_newest(dir, strcmp(name, "best") == 0, out);
+        *out = MEANS_ITSELF;
+    } else if (!is_folder(path) && (strcmp(name, "latest") == 0 || best)) {
+        *out = best ? MEANS_BEST : MEANS_NEWEST;
     } else {
-        st = open_newest(path, false, out);
+        snprintf(dir, PATH_MAX, "%s", path);
+        *out = MEANS_NEWEST;
     }
+    return SW_OK;
+}
+
+sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out)
+{
+    char dir[PATH_MAX];
+    enum meaning meaning;
+    SW_TRY(understand(path, dir, &meaning));
+    const sw_status st = meaning == MEANS_ITSELF ? open_folder(path, out)
+                                                 : open_newest(dir, meaning == MEANS_BEST, out);
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : st;
+}
+
+sw_status sw_ckpt_open_named(const char *path, const char *name, struct sw_ckpt **out)
+{
+    char dir[PATH_MAX], whole[PATH_MAX];
+    enum meaning meaning;
+    SW_TRY(understand(path, dir, &meaning));
+    SW_TRY(sw_ckpt_join(dir, name, whole));
+    SW_TRY(open_folder(meaning == MEANS_ITSELF ? path : whole, out));
+    return SW_OK;
 }
 
 /* ---- what it holds ---- */
@@ -150,6 +205,23 @@ sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out)
 const char *sw_ckpt_path(const struct sw_ckpt *ckpt)
 {
     return ckpt->path;
+}
+
+const char *sw_ckpt_name(const struct sw_ckpt *ckpt)
+{
+    const char *slash = strrchr(ckpt->path, '/');
+    return slash ? slash + 1 : ckpt->path;
+}
+
+const char *sw_ckpt_digest_name(const struct sw_ckpt *ckpt)
+{
+    return ckpt->manifest.digest_name;
+}
+
+struct sw_ckpt_identity sw_ckpt_identity(const struct sw_ckpt *ckpt)
+{
+    const struct ckpt_manifest *m = &ckpt->manifest;
+    return (struct sw_ckpt_identity){m->serial, m->meta.step, m->meta.samples, m->hash};
 }
 
 const struct sw_ckpt_meta *sw_ckpt_meta(const struct sw_ckpt *ckpt)
@@ -175,24 +247,20 @@ int64_t sw_ckpt_find(const struct sw_ckpt *ckpt, const char *param, const char *
 
 /* ---- bytes ---- */
 
-static sw_status fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why)
+sw_status sw_ckpt_fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why)
 {
     return SW_FAIL(SW_E_IO, "cannot read %s/%s: %s", ckpt->path, ckpt->manifest.files[i_file].name,
                    why);
 }
 
-static sw_status open_file(struct sw_ckpt *ckpt, int64_t i_file)
+sw_status sw_ckpt_open_file(const struct sw_ckpt *ckpt, int64_t i_file, int *out_fd)
 {
-    char path[PATH_MAX];
-    if (ckpt->fds[i_file] >= 0) {
-        return SW_OK;
-    }
-    SW_TRY(sw_ckpt_join(ckpt->path, ckpt->manifest.files[i_file].name, path));
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd =
+        openat(ckpt->folder, ckpt->manifest.files[i_file].name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return fail_file(ckpt, i_file, strerror(errno));
+        return sw_ckpt_fail_file(ckpt, i_file, strerror(errno));
     }
-    ckpt->fds[i_file] = fd;
+    *out_fd = fd;
     return SW_OK;
 }
 
@@ -200,7 +268,9 @@ static sw_status open_file(struct sw_ckpt *ckpt, int64_t i_file)
 static sw_status pread_some(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, void *dst,
                             int64_t len, int64_t *out_n)
 {
-    SW_TRY(open_file(ckpt, i_file));
+    if (ckpt->fds[i_file] < 0) {
+        SW_TRY(sw_ckpt_open_file(ckpt, i_file, &ckpt->fds[i_file]));
+    }
     int64_t done = 0;
     while (done < len) {
         const ssize_t n = pread(ckpt->fds[i_file], (char *)dst + done, (size_t)(len - done),
@@ -209,7 +279,7 @@ static sw_status pread_some(struct sw_ckpt *ckpt, int64_t i_file, int64_t start,
             continue;
         }
         if (n < 0) {
-            return fail_file(ckpt, i_file, strerror(errno));
+            return sw_ckpt_fail_file(ckpt, i_file, strerror(errno));
         }
         if (n == 0) {
             break;
@@ -233,7 +303,7 @@ static sw_status lend(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, int64
         ckpt->window.start = start;
         ckpt->window.len = inside;
         if (inside < elem_bytes) {
-            return fail_file(ckpt, i_file, "it became shorter");
+            return sw_ckpt_fail_file(ckpt, i_file, "it became shorter");
         }
     }
     *out = ckpt->window.mem + (start - ckpt->window.start);
@@ -361,41 +431,6 @@ sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t firs
     for (int i = 0; i < n_boxes; i++) {
         SW_TRY(sw_ckpt_read(ckpt, i_tensor, &boxes[i], dtype, to));
         to += sw_box_elems(entry->shape.rank, &boxes[i]) * (int64_t)sw_dtype_bytes(dtype);
-    }
-    return SW_OK;
-}
-
-/* ---- verification ---- */
-
-static sw_status verify_file(struct sw_ckpt *ckpt, int64_t i_file, struct sw_digest *digest)
-{
-    const struct ckpt_file *file = &ckpt->manifest.files[i_file];
-    ckpt->window.len = 0; /* its memory is the buffer here */
-    for (int64_t start = 0, n; start < file->bytes; start += n) {
-        SW_TRY(pread_some(ckpt, i_file, start, ckpt->window.mem,
-                          sw_min_i64(WINDOW_BYTES, file->bytes - start), &n));
-        if (n == 0) {
-            return fail_file(ckpt, i_file, "it became shorter");
-        }
-        sw_digest_update(digest, ckpt->window.mem, (size_t)n);
-    }
-    char hex[33];
-    sw_digest_hex(digest, hex);
-    if (strcmp(hex, file->digest) != 0) {
-        return SW_FAIL(SW_E_FORMAT, "%s/%s is damaged: %s %s, the manifest says %s", ckpt->path,
-                       file->name, ckpt->manifest.digest_name, hex, file->digest);
-    }
-    return SW_OK;
-}
-
-sw_status sw_ckpt_verify(struct sw_ckpt *ckpt)
-{
-    for (int64_t i = 0; i < ckpt->manifest.n_files; i++) {
-        struct sw_digest *digest;
-        SW_TRY(sw_digest_open_named(ckpt->manifest.digest_name, &digest));
-        const sw_status st = verify_file(ckpt, i, digest);
-        sw_digest_close(digest);
-        SW_TRY(st);
     }
     return SW_OK;
 }

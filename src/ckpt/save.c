@@ -6,25 +6,45 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-sw_status sw_ckpt_begin(const char *dir, int64_t step)
+/* Of this save alone, whoever else writes: another machine, another thread, a run that was here before. */
+static uint64_t draw_token(const struct sw_ckpt_lock *lock)
+{
+    char host[256] = "";
+    struct timespec now;
+    const long pid = (long)getpid();
+    clock_gettime(CLOCK_REALTIME, &now);
+    gethostname(host, sizeof(host) - 1);
+    uint64_t h = sw_hash_str(SW_HASH_INIT, host);
+    h = sw_hash(h, &pid, sizeof(pid));
+    h = sw_hash(h, &now.tv_sec, sizeof(now.tv_sec));
+    h = sw_hash(h, &now.tv_nsec, sizeof(now.tv_nsec));
+    return sw_hash(h, &lock, sizeof(lock)); /* no two threads have the same one */
+}
+
+sw_status sw_ckpt_begin(const struct sw_ckpt_lock *lock, int64_t step, uint64_t *out_token)
 {
     if (step < 0) {
         return SW_FAIL(SW_E_ARG, "checkpoint of step %lld", (long long)step);
     }
     char path[PATH_MAX];
-    SW_TRY(sw_ckpt_folder(dir, step, CKPT_UNFINISHED, path));
-    SW_TRY(sw_ckpt_make_folders(dir));
+    const char *dir = sw_ckpt_lock_dir(lock);
+    const uint64_t token = draw_token(lock);
+    SW_TRY(sw_ckpt_unfinished(dir, step, token, path));
     SW_TRY(sw_ckpt_heal(dir));
     SW_TRY(sw_ckpt_make_folder(path));
+    *out_token = token;
     return SW_OK;
 }
 
-void sw_ckpt_drop(const char *dir, int64_t step)
+void sw_ckpt_drop(const struct sw_ckpt_lock *lock, int64_t step, uint64_t token)
 {
     char path[PATH_MAX], reason[1024];
     snprintf(reason, sizeof(reason), "%s", sw_error_message());
-    if (sw_ckpt_folder(dir, step, CKPT_UNFINISHED, path) < 0 || !sw_ckpt_exists(path)) {
+    if (sw_ckpt_unfinished(sw_ckpt_lock_dir(lock), step, token, path) < 0 ||
+        !sw_ckpt_exists(path)) {
         return;
     }
     if (sw_ckpt_remove(path) < 0) {
@@ -82,7 +102,8 @@ static sw_status retire(const char *dir, const char *path, const char *retired)
     return SW_OK;
 }
 
-static sw_status keep_newest(const char *dir, int keep_last, const struct sw_ckpt_list *list)
+/* What cannot be deleted now is named, and deleted by the next save. */
+static void keep_newest(const char *dir, int keep_last, const struct sw_ckpt_list *list)
 {
     const struct sw_ckpt_summary *best = sw_ckpt_best(list);
     int64_t n_kept = 0;
@@ -96,64 +117,66 @@ static sw_status keep_newest(const char *dir, int keep_last, const struct sw_ckp
             continue;
         }
         char path[PATH_MAX], retired[PATH_MAX];
-        SW_TRY(sw_ckpt_folder(dir, item->step, "", path));
-        SW_TRY(sw_ckpt_folder(dir, item->step, CKPT_RETIRED, retired));
-        SW_TRY(retire(dir, path, retired));
+        if (sw_ckpt_folder(dir, item->step, "", path) < 0 ||
+            sw_ckpt_folder(dir, item->step, CKPT_RETIRED, retired) < 0 ||
+            retire(dir, path, retired) < 0) {
+            sw_log(SW_LOG_WARN, "the old %s stays for now: %s", item->path, sw_error_message());
+        }
+    }
+}
+
+static sw_status write_markers(const char *dir, const struct sw_ckpt_list *list)
+{
+    const struct sw_ckpt_summary *best = sw_ckpt_best(list);
+    SW_TRY(write_marker(dir, "latest", list->items[0].name));
+    if (best) {
+        SW_TRY(write_marker(dir, "best", best->name));
     }
     return SW_OK;
 }
 
+/* The checkpoint has its name: what fails from here on is reported, and takes nothing away. */
 static sw_status mark_and_clean(const struct sw_ckpt_save_options *options, int64_t step,
                                 const char *retired)
 {
+    const char *dir = sw_ckpt_lock_dir(options->lock);
     struct sw_ckpt_list list;
-    sw_status st;
-    SW_TRY(sw_ckpt_list(options->dir, &list));
+    SW_TRY(sw_ckpt_list(dir, &list));
     if (list.n_items == 0 || !list.items[0].complete || list.items[0].step != step) {
-        st = SW_FAIL(SW_E_IO, "%s: the checkpoint of step %lld cannot be read back", options->dir,
-                     (long long)step);
-        goto fini_list;
+        sw_ckpt_list_fini(&list);
+        return SW_FAIL(SW_E_IO, "%s: the checkpoint of step %lld cannot be read back", dir,
+                       (long long)step);
     }
-    SW_TRY_OR(fini_list, write_marker(options->dir, "latest", list.items[0].name));
-    const struct sw_ckpt_summary *best = sw_ckpt_best(&list);
-    if (best) {
-        SW_TRY_OR(fini_list, write_marker(options->dir, "best", best->name));
+    const sw_status st = write_markers(dir, &list);
+    if (st < 0) {
+        sw_fail_prefix(st, "%s is saved, but", list.items[0].path);
+        sw_ckpt_list_fini(&list);
+        return sw_frame_at(__FILE__, __LINE__, st);
     }
-    /* From here on the save is done: what cannot be deleted now is deleted by the next. */
-    if ((sw_ckpt_exists(retired) && sw_ckpt_remove(retired) < 0) ||
-        keep_newest(options->dir, options->keep_last, &list) < 0) {
-        sw_log(SW_LOG_WARN, "an old checkpoint stays for now: %s", sw_error_message());
+    if (sw_ckpt_exists(retired) && sw_ckpt_remove(retired) < 0) {
+        sw_log(SW_LOG_WARN, "the old %s stays for now: %s", retired, sw_error_message());
     }
-fini_list:
+    keep_newest(dir, options->keep_last, &list);
     sw_ckpt_list_fini(&list);
-    return st;
+    return SW_OK;
 }
 
 sw_status sw_ckpt_commit(const struct sw_ckpt_save_options *options,
-                         const struct sw_ckpt_meta *meta, int n_ranks)
+                         const struct sw_ckpt_meta *meta, uint64_t token, int n_ranks)
 {
+    const char *dir = sw_ckpt_lock_dir(options->lock);
     char unfinished[PATH_MAX], path[PATH_MAX], retired[PATH_MAX];
     int64_t serial;
     if (n_ranks < 1) {
         return SW_FAIL(SW_E_ARG, "checkpoint by %d writers", n_ranks);
     }
-    SW_TRY(sw_ckpt_folder(options->dir, meta->step, CKPT_UNFINISHED, unfinished));
-    SW_TRY(sw_ckpt_folder(options->dir, meta->step, "", path));
-    SW_TRY(sw_ckpt_folder(options->dir, meta->step, CKPT_RETIRED, retired));
-    SW_TRY(next_serial(options->dir, &serial));
+    SW_TRY(sw_ckpt_unfinished(dir, meta->step, token, unfinished));
+    SW_TRY(sw_ckpt_folder(dir, meta->step, "", path));
+    SW_TRY(sw_ckpt_folder(dir, meta->step, CKPT_RETIRED, retired));
+    SW_TRY(next_serial(dir, &serial));
     SW_TRY(sw_ckpt_manifest_write(unfinished, meta, serial, n_ranks));
-    SW_TRY(publish(options->dir, unfinished, path, retired));
+    SW_TRY(publish(dir, unfinished, path, retired));
     SW_TRY(mark_and_clean(options, meta->step, retired));
-    return SW_OK;
-}
-
-static sw_status save(const struct sw_ckpt_save_options *options, const struct sw_ckpt_meta *meta,
-                      const struct sw_ckpt_tensor *tensors, int64_t n_tensors, sw_ckpt_read_fn read,
-                      void *ctx)
-{
-    SW_TRY(sw_ckpt_begin(options->dir, meta->step));
-    SW_TRY(sw_ckpt_write_part(options->dir, meta->step, 0, tensors, n_tensors, read, ctx));
-    SW_TRY(sw_ckpt_commit(options, meta, 1));
     return SW_OK;
 }
 
@@ -161,9 +184,14 @@ sw_status sw_ckpt_save(const struct sw_ckpt_save_options *options, const struct 
                        const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
                        sw_ckpt_read_fn read, void *ctx)
 {
-    const sw_status st = save(options, meta, tensors, n_tensors, read, ctx);
+    const char *dir = sw_ckpt_lock_dir(options->lock);
+    uint64_t token;
+    SW_TRY(sw_ckpt_begin(options->lock, meta->step, &token));
+    sw_status st = sw_ckpt_write_part(dir, meta->step, token, 0, tensors, n_tensors, read, ctx);
+    st = st < 0 ? st : sw_ckpt_commit(options, meta, token, 1);
     if (st < 0) {
-        sw_ckpt_drop(options->dir, meta->step);
+        sw_ckpt_drop(options->lock, meta->step, token);
+        return sw_frame_at(__FILE__, __LINE__, st);
     }
-    return st;
+    return SW_OK;
 }

@@ -7,6 +7,10 @@
 
 #include "spillway/data.h"
 
+/* Calls fn with each file that patterns (paths or globs) name, in the order in which a dataset reads them. */
+sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
+                            sw_status (*fn)(void *ctx, const char *path), void *ctx);
+
 /* As sw_tokenizer_decode, appended to out. */
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);

@@ -2,6 +2,7 @@
 // Data files: globs, kinds, plain text, JSON lines.
 #include "data/source.h"
 
+#include "data/data.h"
 #include "data/map.h"
 #include "json/json.h"
 
@@ -60,6 +61,19 @@ void sw_file_list_fini(struct sw_file_list *list)
     }
     sw_free(list->paths);
     *list = (struct sw_file_list){0};
+}
+
+sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
+                            sw_status (*fn)(void *ctx, const char *path), void *ctx)
+{
+    struct sw_file_list list;
+    sw_status st = SW_OK;
+    SW_TRY(sw_file_list_init(&list, patterns, n_patterns));
+    for (int i = 0; i < list.n && st >= 0; ++i) {
+        st = fn(ctx, list.paths[i]);
+    }
+    sw_file_list_fini(&list);
+    return st;
 }
 
 static bool ends_with(const char *path, const char *ending)

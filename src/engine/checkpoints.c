@@ -10,14 +10,14 @@
 #include "ckpt/ckpt.h"
 #include "json/json.h"
 
-static void print_json(const struct sw_ckpt_summary *item, FILE *out)
+static sw_status print_json(const struct sw_ckpt_summary *item, FILE *out)
 {
     struct sw_str line = {0};
     sw_str_puts(&line, "{\"name\":");
     sw_json_write_string(item->name, strlen(item->name), &line);
     sw_str_printf(&line, ",\"step\":%lld,\"complete\":%s", (long long)item->step,
                   item->complete ? "true" : "false");
-    if (item->complete) {
+    if (!item->problem) {
         sw_str_printf(&line,
                       ",\"bytes\":%lld,\"writers\":%lld,\"fingerprint\":\"%016llx\",\"val_loss\":",
                       (long long)item->bytes, (long long)item->n_writers,
@@ -31,15 +31,21 @@ static void print_json(const struct sw_ckpt_summary *item, FILE *out)
         sw_str_puts(&line, ",\"problem\":");
         sw_json_write_string(item->problem, strlen(item->problem), &line);
     }
-    fprintf(out, "%s}\n", sw_str_text(&line));
+    const sw_status st =
+        line.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a report") : SW_OK;
+    if (st >= 0) {
+        fprintf(out, "%s}\n", sw_str_text(&line));
+    }
     sw_str_fini(&line);
+    return st;
 }
 
 static void print_line(const struct sw_ckpt_summary *item, FILE *out)
 {
     char bytes[32];
-    if (!item->complete) {
-        fprintf(out, "%-24s not complete: %s\n", item->name, item->problem);
+    if (item->problem) {
+        fprintf(out, "%-24s %s: %s\n", item->name,
+                item->complete ? "cannot be read" : "not complete", item->problem);
         return;
     }
     fprintf(out, "%-24s step %-8lld %-10s %lld writer%s  math %016llx", item->name,
@@ -59,14 +65,19 @@ sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out)
         return SW_FAIL(SW_E_IO, "cannot read %s: %s", folder, strerror(errno));
     }
     SW_TRY(sw_ckpt_list(folder, &list));
-    for (int64_t i = 0; i < list.n_items; i++) {
-        (json ? print_json : print_line)(&list.items[i], out);
+    sw_status st = SW_OK;
+    for (int64_t i = 0; i < list.n_items && st >= 0; i++) {
+        if (json) {
+            st = print_json(&list.items[i], out);
+        } else {
+            print_line(&list.items[i], out);
+        }
     }
     if (list.n_items == 0 && !json) {
         fprintf(out, "no checkpoints in %s\n", folder);
     }
     sw_ckpt_list_fini(&list);
-    return SW_OK;
+    return st;
 }
 
 /* Opens a checkpoint that must be there. */
@@ -83,7 +94,7 @@ sw_status sw_checkpoint_verify(const char *path, FILE *out)
     const sw_status st = sw_ckpt_verify(ckpt);
     if (st >= 0) {
         fprintf(out, "%s: %lld tensors, every digest (%s) as written\n", sw_ckpt_path(ckpt),
-                (long long)sw_ckpt_n_tensors(ckpt), sw_digest_name());
+                (long long)sw_ckpt_n_tensors(ckpt), sw_ckpt_digest_name(ckpt));
     }
     sw_ckpt_close(ckpt);
     return st;

@@ -93,6 +93,11 @@ struct sw_engine {
     bool failed;     /* a step broke in the middle: state is not to be trusted */
     bool mend;       /* the step before was given up */
     bool one_place;  /* some rank has no room for two, see sw_plan_options */
+
+    /* of the training that it is in, on rank 0; NULL elsewhere */
+    const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
+    const struct sw_json *data;      /* what it is fed with, for its checkpoints: data_record.c */
+    bool allow_other_data;           /* than a checkpoint was trained on */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 

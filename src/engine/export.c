@@ -224,6 +224,10 @@ static sw_status export_open(struct sw_ckpt *ckpt, const char *folder, enum sw_d
     const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
     const struct sw_json *as = run ? sw_json_get(run, "export") : NULL;
     const struct sw_json *names = as ? sw_json_get(as, "names") : NULL;
+    if (model && model->type != SW_JSON_OBJECT) {
+        return SW_FAIL(SW_E_FORMAT, "%s: its \"model\" is %s, wanted an object", sw_ckpt_path(ckpt),
+                       sw_json_type_name(model->type));
+    }
     if (!model) {
         return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
                        sw_ckpt_path(ckpt));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of an engine: decoded fp32 masters and the optimizer's moments by parameter name, with the
 // plain values a run goes on from. What the placement or the dtype adds to a tensor never reaches a file.
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ckpt/ckpt.h"
-#include "engine/engine.h"
+#include "engine/resume.h"
 
 /* One tensor of a checkpoint in this engine. */
 struct item {
@@ -137,26 +137,33 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement, so that
  * nobody goes on alone. */
-static sw_status write_parts(struct sw_engine *e, const struct sw_ckpt_save_options *save,
+static sw_status write_parts(struct sw_engine *e, const char *folder,
+                             const struct sw_ckpt_save_options *save,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     if (e->ranks == 1) {
         return sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
     }
     const bool leads = e->rank == 0;
-    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->dir, meta->step) : SW_OK,
+    uint64_t token = 0;
+    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->lock, meta->step, &token) : SW_OK,
                            "beginning a checkpoint"));
-    const sw_status wrote = sw_engine_agree(
-        e, sw_ckpt_write_part(save->dir, meta->step, e->rank, t->boxes, t->n_boxes, read_piece, t),
-        "writing a checkpoint");
-    if (wrote < 0) {
-        if (leads) {
-            sw_ckpt_drop(save->dir, meta->step);
-        }
-        return wrote;
+    sw_status st =
+        sw_comm_broadcast(e->options.comm, 0, &token, sizeof token, "the name of a checkpoint");
+    if (st >= 0) {
+        st = sw_engine_agree(e,
+                             sw_ckpt_write_part(folder, meta->step, token, e->rank, t->boxes,
+                                                t->n_boxes, read_piece, t),
+                             "writing a checkpoint");
     }
-    return sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, e->ranks) : SW_OK,
-                           "committing a checkpoint");
+    if (st >= 0) {
+        st = sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, token, e->ranks) : SW_OK,
+                             "committing a checkpoint");
+    }
+    if (st < 0 && leads) {
+        sw_ckpt_drop(save->lock, meta->step, token);
+    }
+    return st;
 }
 
 /* What the model's folder was like, where an export should be the same: its dtype, and its own names of tensors. */
@@ -174,9 +181,26 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
     return good;
 }
 
+/* A training holds its folder from the start; else it is held for the save alone. */
+static sw_status hold_and_write(struct sw_engine *e, const char *folder, int keep_last,
+                                const struct sw_ckpt_meta *meta, struct tensors *t)
+{
+    struct sw_ckpt_lock *own = NULL;
+    const bool held = e->lock && strcmp(sw_ckpt_lock_dir(e->lock), folder) == 0;
+    sw_status st = e->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
+    st = sw_engine_agree(e, st, "holding the folder of checkpoints");
+    if (st >= 0) {
+        const struct sw_ckpt_save_options save = {.lock = own ? own : e->lock,
+                                                  .keep_last = keep_last};
+        st = write_parts(e, folder, &save, meta, t);
+    }
+    sw_ckpt_release(own);
+    return st;
+}
+
 /* What a checkpoint says of its run: the effective configuration, and the model's config.json, so that
  * a checkpoint can be exported by itself. */
-static sw_status describe_run(const struct sw_engine *e, struct sw_json_doc **out)
+sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc **out)
 {
     struct sw_str text = {0};
     struct sw_json_doc *config = NULL, *doc = NULL;
@@ -192,6 +216,7 @@ static sw_status describe_run(const struct sw_engine *e, struct sw_json_doc **ou
         const struct sw_json *model = e->model_doc ? sw_json_root(e->model_doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
+            (model && !sw_json_put_i64(doc, root, "seq_len", e->tokens)) ||
             (model && !put_export(e, doc, root))) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
@@ -210,7 +235,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
     }
     struct sw_json_doc *config = NULL;
     struct tensors t;
-    SW_TRY(describe_run(e, &config));
+    SW_TRY(sw_engine_describe_run(e, &config));
     sw_status st = list_init(e, &t);
     if (st >= 0) {
         const struct sw_ckpt_meta meta = {
@@ -224,14 +249,28 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
                        e->scaler.hysteresis_left},
             .config = sw_json_root(config),
+            .data = e->data,
         };
-        const struct sw_ckpt_save_options save = {.dir = folder,
-                                                  .keep_last = options ? options->keep_last : 0};
-        st = write_parts(e, &save, &meta, &t);
+        st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);
     }
     sw_json_close(config);
     return st;
+}
+
+/* Masters and moments in fp32; headers and the manifest beside them hardly count. */
+int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
+{
+    int64_t elems = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        elems += sw_shape_elems(&e->params[i].work->layout.whole);
+    }
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        char buf[64];
+        const struct sw_persistent *state = &e->plan->persistent[i];
+        elems += state_kind(state, buf, sizeof buf) ? sw_shape_elems(&state->layout.whole) : 0;
+    }
+    return elems * (int64_t)sizeof(float);
 }
 
 /* ---- loading ---- */
@@ -266,48 +305,42 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
     return SW_OK;
 }
 
-static sw_status check_math(const struct sw_engine *e, struct sw_ckpt *ckpt)
-{
-    const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
-    if (meta->fingerprint == e->plan->fingerprint) {
-        return SW_OK;
-    }
-    const char *kernels = sw_device_kernel_set(e->device);
-    if (e->config->spillway.allow_other_math) {
-        sw_log(SW_LOG_WARN,
-               "%s: written under other arithmetic (kernels %s, here %s); goes on because "
-               "spillway.allow_other_math is set",
-               sw_ckpt_path(ckpt), meta->kernel_set ? meta->kernel_set : "unknown", kernels);
-        return SW_OK;
-    }
-    return SW_FAIL(SW_E_CONFIG,
-                   "%s: its math fingerprint is %016llx and this run's %016llx: model, dtypes, "
-                   "micro-batch, seed, optimizer or kernels differ (kernels then: %s, now: %s); "
-                   "--set spillway.allow_other_math=true goes on all the same",
-                   sw_ckpt_path(ckpt), (unsigned long long)meta->fingerprint,
-                   (unsigned long long)e->plan->fingerprint,
-                   meta->kernel_set ? meta->kernel_set : "unknown", kernels);
-}
-
-static sw_status load_all(struct sw_engine *e, struct sw_ckpt *ckpt)
+static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
 {
     enum { PIECE = SW_CKPT_PIECE_BYTES / (int)sizeof(float) };
     struct tensors t;
-    SW_TRY(check_math(e, ckpt));
     SW_TRY(list_init(e, &t));
     sw_status st = SW_OK;
     float *piece = sw_alloc("engine", PIECE * sizeof *piece);
     if (!piece) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
     }
-    e->failed = true; /* until all of it is there */
     for (int64_t i = 0; i < t.n_items && st >= 0; i++) {
         st = load_item(e, &t.items[i], ckpt, piece, PIECE);
     }
     sw_free(piece);
     list_fini(&t);
-    SW_TRY(st);
-    const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
+    return st;
+}
+
+/* Files are read a second time for their digests, beside this, each by one rank. */
+static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
+{
+    struct sw_ckpt_verification *v = NULL;
+    if (!e->options.load_unverified) {
+        SW_TRY(sw_ckpt_verify_begin(ckpt, e->rank, e->ranks, &v));
+    }
+    const sw_status st = load_tensors(e, ckpt);
+    const sw_status good = sw_ckpt_verify_wait(v, st < 0);
+    if (st >= 0 && good < 0) {
+        return SW_FAIL(good, "%s; --no-verify (load_unverified) loads it all the same",
+                       sw_error_message());
+    }
+    return st;
+}
+
+static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
+{
     e->failed = false;
     sw_executor_forget_fault(e->executor);
     e->mend = true; /* what a step that failed took with it, and a checkpoint does not have */
@@ -319,18 +352,94 @@ static sw_status load_all(struct sw_engine *e, struct sw_ckpt *ckpt)
     e->scaler.iteration = meta->scaler.iteration;
     e->scaler.last_overflow = meta->scaler.last_overflow;
     e->scaler.hysteresis_left = meta->scaler.hysteresis_left;
-    return SW_OK;
+}
+
+/* ---- which one, on several ranks ---- */
+
+static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *ckpt)
+{
+    const struct sw_ckpt_identity mine = sw_ckpt_identity(ckpt);
+    struct sw_ckpt_identity *all = sw_alloc("engine", (size_t)e->ranks * sizeof *all);
+    sw_status st = sw_engine_agree(e, all ? SW_OK : SW_E_NOMEM, "comparing checkpoints");
+    if (st >= 0) {
+        st = sw_comm_all_gather(e->options.comm, &mine, all, sizeof mine,
+                                "the identity of a checkpoint");
+    }
+    for (int r = 1; st >= 0 && r < e->ranks; r++) {
+        const struct sw_ckpt_identity *a = &all[0], *b = &all[r];
+        if (memcmp(a, b, sizeof *a) != 0) {
+            st = SW_FAIL(
+                SW_E_PEER,
+                "%s: rank %d has another checkpoint before it than rank 0: save %lld, step %lld, "
+                "%lld samples, manifest %016llx; rank 0 has save %lld, step %lld, %lld samples, "
+                "manifest %016llx; all ranks want one folder",
+                sw_ckpt_path(ckpt), r, (long long)b->serial, (long long)b->step,
+                (long long)b->samples, (unsigned long long)b->manifest, (long long)a->serial,
+                (long long)a->step, (long long)a->samples, (unsigned long long)a->manifest);
+        }
+    }
+    sw_free(all);
+    return st;
+}
+
+struct choice {
+    int64_t found; /* sw_status of rank 0 */
+    char name[NAME_MAX + 1];
+};
+
+/* Those that rank 0 chose for. */
+static sw_status follow(struct sw_engine *e, const char *folder, const struct choice *choice,
+                        struct sw_ckpt **out)
+{
+    if (e->rank == 0) {
+        return SW_OK;
+    }
+    if (strchr(choice->name, '/')) {
+        return SW_FAIL(SW_E_PEER, "rank 0 chose a checkpoint in another folder");
+    }
+    const sw_status st = sw_ckpt_open_named(folder, choice->name, out);
+    return st < 0 ? sw_fail_prefix(st, "rank 0 chose %s", choice->name) : st;
+}
+
+/* Rank 0 chooses: what each finds by itself may differ while files come and go. *out may be set on failure. */
+static sw_status open_chosen(struct sw_engine *e, const char *folder, struct sw_ckpt **out)
+{
+    struct choice choice = {0};
+    if (e->rank == 0) {
+        const sw_status found = sw_ckpt_open(folder, out);
+        if (e->ranks == 1) {
+            return found;
+        }
+        choice.found = found;
+        snprintf(choice.name, sizeof choice.name, "%s", found == SW_OK ? sw_ckpt_name(*out) : "");
+    }
+    SW_TRY(sw_engine_agree(e, choice.found < 0 ? (sw_status)choice.found : SW_OK,
+                           "choosing a checkpoint"));
+    SW_TRY(sw_comm_broadcast(e->options.comm, 0, &choice, sizeof choice,
+                             "the choice of a checkpoint"));
+    choice.name[NAME_MAX] = '\0';
+    if (choice.found != SW_OK) {
+        return SW_PENDING;
+    }
+    SW_TRY(sw_engine_agree(e, follow(e, folder, &choice, out), "opening a checkpoint"));
+    return compare_identities(e, *out);
 }
 
 sw_status sw_load(sw_engine *e, const char *folder)
 {
     struct sw_ckpt *ckpt = NULL;
-    const sw_status found = sw_ckpt_open(folder, &ckpt);
-    SW_TRY(sw_engine_agree(e, found, "opening a checkpoint"));
-    if (found != SW_OK) {
-        return found; /* SW_PENDING: there is none */
+    sw_status st = open_chosen(e, folder, &ckpt);
+    if (st == SW_OK) {
+        st = sw_engine_agree(e, sw_engine_check_resume(e, ckpt),
+                             "comparing a checkpoint with this run");
+        if (st >= 0) {
+            e->failed = true; /* until all of it is there, on all ranks */
+            st = sw_engine_agree(e, load_and_verify(e, ckpt), "loading a checkpoint");
+        }
+        if (st >= 0) {
+            take_over(e, sw_ckpt_meta(ckpt));
+        }
     }
-    const sw_status st = load_all(e, ckpt);
     sw_ckpt_close(ckpt);
-    return sw_engine_agree(e, st, "loading a checkpoint");
+    return st;
 }

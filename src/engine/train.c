@@ -8,12 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "ckpt/ckpt.h"
 #include "data/data.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
 #include "engine/queues.h"
+#include "engine/resume.h"
 #include "launch/launch.h"
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
@@ -23,11 +26,13 @@ struct job {
     sw_comm *comm; /* NULL = alone */
     bool leads;    /* rank 0: prints, writes metrics and exports */
     struct sw_launch_link *link;
+    struct sw_ckpt_lock *lock; /* of the output folder, on rank 0 */
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
     bool characters; /* it is made of the data */
     sw_dataset *dataset;
+    struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
@@ -113,6 +118,7 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .profile = o->profile,
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
+        .load_unverified = o->no_verify,
     };
 }
 
@@ -228,15 +234,6 @@ static sw_status check_options(const struct sw_train_options *o)
     }
     if (o->ranks < 0 || o->ranks > INT_MAX) {
         return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
-    }
-    char latest[4096];
-    snprintf(latest, sizeof latest, "%s/latest", o->output);
-    if (!o->resume && access(latest, F_OK) == 0) {
-        return SW_FAIL(
-            SW_E_ARG,
-            "--output %s has checkpoints of a run: --resume goes on with it; for a new run "
-            "name another folder",
-            o->output);
     }
     return SW_OK;
 }
@@ -547,6 +544,28 @@ static sw_status export_model(struct job *job)
     return SW_OK;
 }
 
+/* What its checkpoints say of the data, and what those that it goes on from are compared with. */
+static sw_status tell_engine(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    if (!job->leads) {
+        return SW_OK;
+    }
+    const struct sw_data_record_options options = {
+        .files = o->data,
+        .n_files = o->n_data,
+        .val_files = o->val_data,
+        .n_val_files = o->n_val_data,
+        .tokenizer = job->tokenizer,
+        .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+    };
+    SW_TRY(sw_data_record(&options, &job->data));
+    job->engine->data = sw_json_root(job->data);
+    job->engine->allow_other_data = o->allow_other_data;
+    job->engine->lock = job->lock;
+    return SW_OK;
+}
+
 static sw_status set_up(struct job *job)
 {
     SW_TRY(sw_model_check_path(job->options->model));
@@ -554,7 +573,7 @@ static sw_status set_up(struct job *job)
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
     SW_TRY(check_sample(job));
-    SW_TRY(sw_mkdirs(job->options->output));
+    SW_TRY(tell_engine(job));
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
         SW_TRY(st);
@@ -637,6 +656,46 @@ static void print_head(const struct job *job)
     fflush(job->out);
 }
 
+/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first save. */
+static void print_room(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
+    const int64_t left = sw_max_i64(o->steps - job->first_step, 0);
+    int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
+    if (o->keep_last > 0) { /* those, the best, and the one that is being written */
+        n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
+    }
+    double needed = (double)bytes * (double)n;
+    struct sw_ckpt_list list;
+    if (o->keep_last > 0 && job->first_step > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
+        for (int64_t i = 0; i < list.n_items; i++) { /* they make room one by one */
+            needed -= (double)list.items[i].bytes;
+        }
+        needed = fmax(needed, (double)bytes);
+        sw_ckpt_list_fini(&list);
+    }
+    struct statvfs disk;
+    if (n == 0 || statvfs(o->output, &disk) != 0) {
+        return; /* nothing is saved, or nobody knows */
+    }
+    char one[32], all[32], room[32];
+    const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    sw_format_bytes(one, sizeof one, (double)bytes);
+    sw_format_bytes(all, sizeof all, needed);
+    sw_format_bytes(room, sizeof room, free_bytes);
+    fprintf(job->out, "checkpoints: %s each, %s more in all; %s free in %s\n", one, all, room,
+            o->output);
+    if (needed > free_bytes) {
+        char missing[32];
+        sw_log(SW_LOG_WARN,
+               "checkpoints will take %s more than is free in %s: %lld of %s each; --keep-last and "
+               "--save-every set how many there are",
+               sw_format_bytes(missing, sizeof missing, needed - free_bytes), o->output,
+               (long long)n, one);
+    }
+}
+
 static sw_status finish(struct job *job, bool stopped)
 {
     SW_TRY(sw_engine_finish_trace(job->engine));
@@ -688,11 +747,48 @@ static void tear_down(struct job *job)
     sw_free(job->labels);
     sw_free(job->tensors);
     sw_free(job->batches);
+    sw_json_close(job->data);
+    sw_ckpt_release(job->lock);
 }
 
 static double deadline_of(const struct sw_train_options *options)
 {
     return options->deadline_s > 0 ? options->deadline_s : 300;
+}
+
+/* A restart may come while its predecessor is still ending: with --resume, or by a launcher. */
+static double wait_for_folder(const struct job *job)
+{
+    const bool restart = job->options->resume || getenv("SPILLWAY_LAUNCH");
+    const double most = job->comm ? deadline_of(job->options) / 2 : SW_CKPT_WAIT_S;
+    return restart ? fmin(most, SW_CKPT_WAIT_S) : 0;
+}
+
+static sw_status check_new(const struct sw_train_options *o)
+{
+    struct sw_ckpt_list list;
+    SW_TRY(sw_ckpt_list(o->output, &list));
+    const sw_status st =
+        list.n_items == 0
+            ? SW_OK
+            : SW_FAIL(SW_E_ARG,
+                      "--output %s has checkpoints of a run (%s): --resume goes on with it; for a "
+                      "new run name another folder",
+                      o->output, list.items[0].name);
+    sw_ckpt_list_fini(&list);
+    return st;
+}
+
+/* Rank 0 holds the folder for all, from before anything in it is read to the end of the run. */
+static sw_status hold_folder(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    sw_status st = SW_OK;
+    if (job->leads) {
+        st = sw_ckpt_acquire(o->output, wait_for_folder(job), &job->lock);
+        st = st < 0 ? sw_fail_prefix(st, "--output") : o->resume ? SW_OK : check_new(o);
+    }
+    return job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st;
 }
 
 /* All ranks stop after the same step, whoever got the signal. */
@@ -736,13 +832,15 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .saved_step = -1,
                       .val_step = -1};
     *started = false;
-    sw_status st = set_up(&job);
+    sw_status st = hold_folder(&job);
+    st = st < 0 ? st : set_up(&job);
     if (st >= 0 && comm) { /* it has started when all ranks have what they need */
         st = sw_comm_barrier(comm, "the first step");
     }
     bool stopped = false;
     if (st >= 0) {
         print_head(&job);
+        print_room(&job);
         *started = true;
         job.began_s = sw_now_s();
         sw_executor_queue_times(job.engine->executor, job.began);

@@ -19,9 +19,20 @@ static int setup(void **test_state)
     return 0;
 }
 
+static struct sw_ckpt_lock *held;
+
+/* The folder, until the end of the test. */
+static const struct sw_ckpt_lock *hold(void)
+{
+    assert_int_equal(sw_ckpt_acquire(root, 0, &held), SW_OK);
+    return held;
+}
+
 static int teardown(void **test_state)
 {
     (void)test_state;
+    sw_ckpt_release(held);
+    held = NULL;
     sw_log_set_level(SW_LOG_WARN);
     remove_tree(root);
     return 0;
@@ -109,8 +120,8 @@ static void large_tensors_in_pieces(void **test_state)
     (void)test_state;
     const struct sw_shape shape = {2, {BIG_ROWS, BIG_COLUMNS}};
     const struct sw_ckpt_tensor tensor = {"big", "master", SW_F32, shape, sw_box_whole(&shape)};
-    const struct sw_ckpt_save_options options = {.dir = root};
-    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
+    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN, .scaler.scale = 1};
     assert_int_equal(sw_ckpt_save(&options, &meta, &tensor, 1, count_up, NULL), SW_OK);
     struct sw_ckpt *ckpt;
     assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
@@ -157,8 +168,8 @@ static void gaps_and_overlaps_are_refused(void **test_state)
     const struct sw_shape shape = {2, {4, 3}};
     struct sw_ckpt_tensor two[] = {{"w", "master", SW_F32, shape, {{0, 0}, {2, 3}}},
                                    {"w", "master", SW_F32, shape, {{3, 0}, {1, 3}}}};
-    const struct sw_ckpt_save_options options = {.dir = root};
-    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
+    const struct sw_ckpt_meta meta = {.step = 1, .val_loss = NAN, .scaler.scale = 1};
     assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "9 of its 12"));
     two[1].box = (struct sw_box){{1, 1}, {3, 2}};
@@ -298,6 +309,89 @@ static void edit_manifest(const char *path, const char *from, const char *to)
     sw_free(text);
 }
 
+/* A manifest that a stranger wrote, with a check that fits. */
+static void numbers_have_bounds_and_members_their_types(void **test_state)
+{
+    (void)test_state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"step\":2", "\"step\":9007199254740993", "\"step\""},
+        {"\"step\":2", "\"step\":-1", "\"step\""},
+        {"\"serial\":1", "\"serial\":9223372036854775807", "\"serial\""},
+        {"\"applied\":1", "\"applied\":3", "\"applied\" is 3, wanted 0 .. 2"},
+        {"\"samples\":6", "\"samples\":9223372036854775807", "\"samples\""},
+        {"\"samples\":6", "\"samples\":1e3", "\"samples\""},
+        {"\"samples\":6,", "", "\"samples\" is missing"},
+        {"\"seed\":\"00000000000000", "\"seed\":\"-0000000000000", "\"seed\""},
+        {"\"seed\":\"0000", "\"seed\":\"", "\"seed\""},
+        {"\"fingerprint\":\"fe", "\"fingerprint\":\"0x", "\"fingerprint\""},
+        {"\"val_loss\":null", "\"val_loss\":\"low\"", "\"val_loss\""},
+        {"\"scale\":0.1", "\"scale\":0", "\"scale\" is 0"},
+        {"\"scale\":0.1", "\"scale\":-4", "\"scale\" is -4"},
+        {"\"iteration\":2", "\"iteration\":-2", "\"iteration\""},
+        {"\"last_overflow\":-1", "\"last_overflow\":-9223372036854775808", "\"last_overflow\""},
+        {"\"last_overflow\":-1", "\"last_overflow\":3", "\"last_overflow\""},
+        {"\"hysteresis_left\":2", "\"hysteresis_left\":-9223372036854775807",
+         "\"hysteresis_left\""},
+        {"\"config\":{}", "\"config\":[1]", "\"config\" is an array, wanted an object"},
+        {"\"config\":{}", "\"config\":\"x\"", "\"config\" is a string"},
+        {"\"config\":{}", "\"config\":{},\"data\":7", "\"data\" is an integer"},
+        {"\"writers\":1", "\"writers\":0", "\"writers\""},
+        {"\"writers\":1", "\"writers\":4294967297", "\"writers\""},
+        {"\"total_bytes\":", "\"total_bytes\":1", "\"total_bytes\""},
+    };
+    const char *manifest = "checkpoint-2/manifest.json";
+    struct sw_ckpt *ckpt;
+    sw_log_set_level(SW_LOG_ERROR);
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        assert_int_equal(save_state(root, 2, 2, 1, 0, NAN), SW_OK);
+        edit_manifest(in_root(manifest), cases[i].from, cases[i].to);
+        const sw_status st = sw_ckpt_open(in_root("checkpoint-2"), &ckpt);
+        if (st != SW_E_FORMAT || !strstr(sw_error_message(), cases[i].says) ||
+            !strstr(sw_error_message(), manifest)) {
+            fail_msg("%s: status %d, %s", cases[i].to, st, sw_error_message());
+        }
+        remove_tree(in_root("checkpoint-2"));
+    }
+}
+
+static void only_canonical_names_are_checkpoints(void **test_state)
+{
+    (void)test_state;
+    static const char *const names[] = {"checkpoint-0007",
+                                        "checkpoint-07",
+                                        "checkpoint-+7",
+                                        "checkpoint-7x",
+                                        "checkpoint-9007199254740993",
+                                        "checkpoint-99999999999999999999"};
+    assert_int_equal(save_state(root, 3, 5, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 7, 7, 1, 0, NAN), SW_OK);
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        assert_int_equal(rename(in_root("checkpoint-7"), in_root(names[i])), 0);
+        struct sw_ckpt_list list;
+        assert_int_equal(sw_ckpt_list(root, &list), SW_OK);
+        assert_int_equal(list.n_items, 1);
+        assert_string_equal(list.items[0].name, "checkpoint-3");
+        sw_ckpt_list_fini(&list);
+        assert_int_equal(rename(in_root(names[i]), in_root("checkpoint-7")), 0);
+    }
+    assert_int_equal(newest_step(root), 7);
+}
+
+/* A data file of another kind would keep a reader waiting for ever. */
+static void a_data_file_that_is_none_is_refused(void **test_state)
+{
+    (void)test_state;
+    struct sw_ckpt *ckpt;
+    const char *data = "checkpoint-1/part-00000.safetensors";
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(unlink(in_root(data)), 0);
+    assert_int_equal(mkfifo(in_root(data), 0666), 0);
+    assert_int_equal(sw_ckpt_open(in_root("checkpoint-1"), &ckpt), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "is not a regular file"));
+}
+
 static void what_is_newer_is_refused(void **test_state)
 {
     (void)test_state;
@@ -325,6 +419,74 @@ static void what_is_newer_is_refused(void **test_state)
     assert_int_equal(newest_step(root), 3);
     assert_int_equal(access(in_root(manifest), F_OK), 0);
     assert_int_not_equal(access(in_root("checkpoint-1"), F_OK), 0);
+}
+
+/* ---- beside others ---- */
+
+static void files_are_verified_by_one_rank_each(void **test_state)
+{
+    (void)test_state;
+    enum { RANKS = 2, PARTS = 5 };
+    assert_int_equal(save_state(root, 1, 1, PARTS, 0, NAN), SW_OK);
+    for (int damaged = 0; damaged < PARTS; damaged++) {
+        char name[64];
+        struct sw_ckpt *ckpt;
+        snprintf(name, sizeof(name), "checkpoint-1/part-%05d.safetensors", damaged);
+        flip_byte(in_root(name), 300);
+        assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+        for (int rank = 0; rank < RANKS; rank++) {
+            struct sw_ckpt_verification *v;
+            assert_int_equal(sw_ckpt_verify_begin(ckpt, rank, RANKS, &v), SW_OK);
+            const sw_status st = sw_ckpt_verify_wait(v, false);
+            assert_int_equal(st, damaged % RANKS == rank ? SW_E_FORMAT : SW_OK);
+            assert_true(st == SW_OK || strstr(sw_error_message(), name));
+        }
+        sw_ckpt_close(ckpt);
+        flip_byte(in_root(name), 300);
+    }
+}
+
+/* What is open stays one checkpoint, though a job saves the same step again and deletes it. */
+static void an_open_checkpoint_is_never_two(void **test_state)
+{
+    (void)test_state;
+    struct sw_ckpt *ckpt;
+    assert_int_equal(save_state(root, 1, 1, 2, 0, NAN), SW_OK);
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    assert_int_equal(rename(in_root("checkpoint-1"), in_root("kept")), 0);
+    assert_int_equal(save_state(root, 1, 2, 2, 0, NAN), SW_OK);
+    assert_null(check_state(ckpt)); /* opens its files only now */
+    sw_ckpt_close(ckpt);
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
+    assert_int_equal(save_state(root, 1, 3, 2, 0, NAN), SW_OK);
+    const char *problem = check_state(ckpt); /* its files are gone: nothing else is read for them */
+    assert_non_null(problem);
+    assert_non_null(strstr(problem, "cannot read"));
+    sw_ckpt_close(ckpt);
+}
+
+static void ranks_can_tell_checkpoints_apart(void **test_state)
+{
+    (void)test_state;
+    struct sw_ckpt *a, *b;
+    assert_int_equal(save_state(in_root("a"), 3, 1, 2, 0, NAN), SW_OK);
+    assert_int_equal(save_state(in_root("b"), 3, 2, 2, 0, NAN), SW_OK);
+    assert_int_equal(save_state(in_root("b"), 4, 1, 2, 0, NAN), SW_OK);
+    assert_int_equal(sw_ckpt_open(in_root("a"), &a), SW_OK);
+    assert_string_equal(sw_ckpt_name(a), "checkpoint-3");
+    assert_int_equal(sw_ckpt_open_named(in_root("b"), sw_ckpt_name(a), &b), SW_OK);
+    struct sw_ckpt_identity x = sw_ckpt_identity(a), y = sw_ckpt_identity(b);
+    assert_true(x.serial == y.serial && x.step == y.step && x.samples == y.samples);
+    assert_true(x.manifest != y.manifest);
+    sw_ckpt_close(b);
+    assert_int_equal(sw_ckpt_open_named(in_root("a/latest"), sw_ckpt_name(a), &b), SW_OK);
+    y = sw_ckpt_identity(b);
+    assert_true(x.manifest == y.manifest);
+    sw_ckpt_close(b);
+    assert_int_equal(sw_ckpt_open_named(in_root("b/checkpoint-4"), sw_ckpt_name(a), &b), SW_OK);
+    assert_string_equal(sw_ckpt_name(b), "checkpoint-4");
+    sw_ckpt_close(a);
+    sw_ckpt_close(b);
 }
 
 /* ---- which one ---- */
@@ -449,9 +611,9 @@ static void configuration_and_extremes_come_back(void **test_state)
     const struct sw_shape shape = {1, {2}};
     const struct sw_ckpt_tensor tensor = {"odd \"name\" \xc3\xa9", "master", SW_F32, shape,
                                           sw_box_whole(&shape)};
-    const struct sw_ckpt_save_options options = {.dir = root};
+    const struct sw_ckpt_save_options options = {.lock = hold()};
     const struct sw_ckpt_meta meta = {.step = 1,
-                                      .samples = INT64_MAX,
+                                      .samples = INT64_C(1) << 53,
                                       .seed = UINT64_MAX,
                                       .val_loss = 3,
                                       .config = sw_json_root(doc),
@@ -461,7 +623,8 @@ static void configuration_and_extremes_come_back(void **test_state)
     struct sw_ckpt *ckpt;
     assert_int_equal(sw_ckpt_open(root, &ckpt), SW_OK);
     const struct sw_ckpt_meta *back = sw_ckpt_meta(ckpt);
-    assert_true(back->samples == INT64_MAX && back->seed == UINT64_MAX && back->val_loss == 3);
+    assert_true(back->samples == INT64_C(1) << 53 && back->seed == UINT64_MAX &&
+                back->val_loss == 3);
     assert_true(back->scaler.scale == 0x1p-1022);
     assert_true(sw_json_get(back->config, "lr")->number == 3e-4);
     assert_int_equal(sw_ckpt_find(ckpt, tensor.param, "master"), 0);
@@ -481,7 +644,13 @@ int main(void)
         CASE(a_changed_byte_is_found),
         CASE(a_damaged_manifest_is_passed_over),
         CASE(a_short_file_is_passed_over_by_name),
+        CASE(numbers_have_bounds_and_members_their_types),
+        CASE(only_canonical_names_are_checkpoints),
+        CASE(a_data_file_that_is_none_is_refused),
         CASE(what_is_newer_is_refused),
+        CASE(files_are_verified_by_one_rank_each),
+        CASE(an_open_checkpoint_is_never_two),
+        CASE(ranks_can_tell_checkpoints_apart),
         CASE(markers_are_not_believed),
         CASE(the_last_and_the_best_stay),
         CASE(listed_newest_first),

@@ -189,6 +189,74 @@ static void every_failed_allocation_is_a_status(void **test_state)
     remove_tree(root);
 }
 
+/* ---- what fails once the checkpoint has its name ---- */
+
+static void a_marker_that_cannot_be_written_fails_the_save(void **test_state)
+{
+    (void)test_state;
+    static const char *const markers[] = {"latest", "best"};
+    for (size_t i = 0; i < SW_LEN(markers); i++) {
+        char root[64], in_the_way[160];
+        make_root(root);
+        assert_int_equal(save_state(root, 1, OLD_SEED, 1, 1, NAN), SW_OK);
+        snprintf(in_the_way, sizeof(in_the_way), "%s/%s", root, markers[i]);
+        unlink(in_the_way);
+        snprintf(in_the_way, sizeof(in_the_way), "%s/%s/full", root, markers[i]);
+        assert_int_equal(sw_mkdirs(in_the_way), SW_OK); /* no file takes the name of a folder */
+        assert_int_equal(save_state(root, 2, NEW_SEED, 1, 1, 0.5), SW_E_IO);
+        snprintf(in_the_way, sizeof(in_the_way), "%s/%s", root, markers[i]);
+        assert_non_null(strstr(sw_error_message(), in_the_way));
+        assert_non_null(strstr(sw_error_message(), "checkpoint-2 is saved, but"));
+        assert_int_equal(newest_step(root), 2);
+        remove_tree(root);
+    }
+}
+
+struct heard {
+    int n;
+    char text[1024];
+};
+
+static void hear(void *ctx, enum sw_log_level level, const char *text)
+{
+    struct heard *heard = ctx;
+    heard->n += level <= SW_LOG_WARN;
+    snprintf(heard->text, sizeof(heard->text), "%s", text);
+}
+
+/* Every unlink of a save fails once: where the save goes on, somebody has said what was not removed. */
+static void a_clean_up_that_fails_is_named(void **test_state)
+{
+    (void)test_state;
+    int n_named = 0;
+    for (int n = 1; n < 100; n++) {
+        char root[64], spec[32];
+        struct heard heard = {0};
+        make_root(root);
+        assert_int_equal(save_state(root, 1, OLD_SEED, 1, 1, NAN), SW_OK);
+        snprintf(spec, sizeof(spec), "unlink:%d:eio", n);
+        sw_log_set_sink(hear, &heard);
+        sw_fault_set(spec);
+        const sw_status st = save_state(root, 2, NEW_SEED, 2, 1, NAN);
+        const bool untouched = n > 1 && heard.n == 0 && st == SW_OK;
+        sw_fault_set(NULL);
+        sw_log_set_sink(NULL, NULL);
+        if (st == SW_OK && !untouched) {
+            assert_non_null(strstr(heard.text, "checkpoint-1 stays for now"));
+            assert_int_equal(newest_step(root), 2);
+            n_named++;
+        }
+        if (untouched) { /* the fault lies behind the last one: all is gone */
+            assert_int_equal(count_leftovers(root), 0);
+        }
+        remove_tree(root);
+        if (untouched) {
+            break;
+        }
+    }
+    assert_true(n_named >= 3); /* manifest, data, folder */
+}
+
 /* Disks of growing size: the first save that does not fit leaves the old checkpoint, until one fits. */
 static void full_disk(void **test_state)
 {
@@ -234,6 +302,8 @@ int main(void)
         cmocka_unit_test(three_writers),
         cmocka_unit_test(short_writes_are_continued),
         cmocka_unit_test(every_failed_allocation_is_a_status),
+        cmocka_unit_test(a_marker_that_cannot_be_written_fails_the_save),
+        cmocka_unit_test(a_clean_up_that_fails_is_named),
         cmocka_unit_test(full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

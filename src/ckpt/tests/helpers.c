@@ -77,12 +77,12 @@ static int64_t cut(int rank, int n_writers, struct sw_ckpt_tensor out[MAX_BOXES]
     return n;
 }
 
-sw_status save_state(const char *dir, int64_t step, uint64_t seed, int n_writers, int keep_last,
-                     double val_loss)
+static sw_status save_holding(const struct sw_ckpt_lock *lock, int64_t step, uint64_t seed,
+                              int n_writers, int keep_last, double val_loss)
 {
+    const struct sw_ckpt_save_options options = {.lock = lock, .keep_last = keep_last};
     struct sw_ckpt_tensor tensors[MAX_BOXES];
     struct source source = {tensors, seed};
-    const struct sw_ckpt_save_options options = {.dir = dir, .keep_last = keep_last};
     const struct sw_ckpt_meta meta = {.step = step,
                                       .applied = step - 1,
                                       .samples = 3 * step,
@@ -95,13 +95,25 @@ sw_status save_state(const char *dir, int64_t step, uint64_t seed, int n_writers
         const int64_t n = cut(0, 1, tensors);
         return sw_ckpt_save(&options, &meta, tensors, n, read_source, &source);
     }
-    SW_TRY(sw_ckpt_begin(dir, step));
+    uint64_t token;
+    SW_TRY(sw_ckpt_begin(lock, step, &token));
     for (int rank = n_writers - 1; rank >= 0; rank--) {
         const int64_t n = cut(rank, n_writers, tensors);
-        SW_TRY(sw_ckpt_write_part(dir, step, rank, tensors, n, read_source, &source));
+        SW_TRY(sw_ckpt_write_part(sw_ckpt_lock_dir(lock), step, token, rank, tensors, n,
+                                  read_source, &source));
     }
-    SW_TRY(sw_ckpt_commit(&options, &meta, n_writers));
+    SW_TRY(sw_ckpt_commit(&options, &meta, token, n_writers));
     return SW_OK;
+}
+
+sw_status save_state(const char *dir, int64_t step, uint64_t seed, int n_writers, int keep_last,
+                     double val_loss)
+{
+    struct sw_ckpt_lock *lock;
+    SW_TRY(sw_ckpt_acquire(dir, 0, &lock));
+    const sw_status st = save_holding(lock, step, seed, n_writers, keep_last, val_loss);
+    sw_ckpt_release(lock);
+    return st;
 }
 
 /* ---- checking ---- */

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training was fed with, as its checkpoints keep it: name, size and digest of each file in the order in
+// which they are read, the tokenizer, and how many samples an epoch has.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/data.h"
+#include "engine/resume.h"
+
+enum { PIECE_BYTES = 1 << 20 };
+
+struct record {
+    struct sw_json_doc *doc;
+    struct sw_json *files; /* the array that is being filled */
+    void *piece;           /* [PIECE_BYTES] */
+};
+
+static sw_status fail_memory(void)
+{
+    return SW_FAIL(SW_E_NOMEM, "out of host memory for the record of the data");
+}
+
+static sw_status digest_fd(int fd, const char *path, void *piece, struct sw_digest *digest,
+                           int64_t *out_bytes)
+{
+    int64_t bytes = 0;
+    for (;;) {
+        const ssize_t n = read(fd, piece, PIECE_BYTES);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+        }
+        if (n == 0) {
+            *out_bytes = bytes;
+            return SW_OK;
+        }
+        sw_digest_update(digest, piece, (size_t)n);
+        bytes += n;
+    }
+}
+
+static sw_status digest_file(const char *path, void *piece, char hex[33], int64_t *out_bytes)
+{
+    struct sw_digest *digest;
+    struct stat info;
+    SW_TRY(sw_digest_open(&digest));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    sw_status st = SW_OK;
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        st = SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
+        st = SW_FAIL(SW_E_IO, "cannot read %s: it is not a regular file", path);
+    } else {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+        st = digest_fd(fd, path, piece, digest, out_bytes);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    sw_digest_hex(digest, hex);
+    sw_digest_close(digest);
+    return st;
+}
+
+static sw_status add_file(void *ctx, const char *path)
+{
+    struct record *r = ctx;
+    char hex[33];
+    int64_t bytes;
+    SW_TRY(digest_file(path, r->piece, hex, &bytes));
+    const char *slash = strrchr(path, '/');
+    struct sw_json *file = sw_json_put(r->doc, r->files, NULL, SW_JSON_OBJECT);
+    if (!file || !sw_json_put_str(r->doc, file, "name", slash ? slash + 1 : path) ||
+        !sw_json_put_i64(r->doc, file, "bytes", bytes) ||
+        !sw_json_put_str(r->doc, file, "digest", hex)) {
+        return fail_memory();
+    }
+    return SW_OK;
+}
+
+static sw_status add_files(struct record *r, const char *key, const char *const *files, int n)
+{
+    r->files = sw_json_put(r->doc, sw_json_root(r->doc), key, SW_JSON_ARRAY);
+    if (!r->files) {
+        return fail_memory();
+    }
+    return sw_data_each_file(files, n, add_file, r);
+}
+
+/* By its words: two with the same ones give a text the same tokens, but for the order of merges, which follows
+ * that of the words. */
+static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
+{
+    struct sw_digest *digest;
+    char hex[33];
+    const int64_t n = sw_tokenizer_vocab_size(tokenizer);
+    SW_TRY(sw_digest_open(&digest));
+    for (int64_t id = 0; id < n; id++) {
+        size_t len = 0;
+        const char *token = sw_tokenizer_token(tokenizer, (int32_t)id, &len);
+        const uint64_t head[] = {(uint64_t)id, token ? len : UINT64_MAX};
+        sw_digest_update(digest, head, sizeof head);
+        if (token) {
+            sw_digest_update(digest, token, len);
+        }
+    }
+    sw_digest_hex(digest, hex);
+    sw_digest_close(digest);
+    struct sw_json *object = sw_json_put(r->doc, sw_json_root(r->doc), "tokenizer", SW_JSON_OBJECT);
+    if (!object || !sw_json_put_str(r->doc, object, "kind", sw_tokenizer_kind(tokenizer)) ||
+        !sw_json_put_i64(r->doc, object, "tokens", n) ||
+        !sw_json_put_str(r->doc, object, "digest", hex)) {
+        return fail_memory();
+    }
+    return SW_OK;
+}
+
+static sw_status fill(struct record *r, const struct sw_data_record_options *o)
+{
+    struct sw_json *root = sw_json_root(r->doc);
+    if (!r->piece || !sw_json_put_str(r->doc, root, "digest", sw_digest_name()) ||
+        !sw_json_put_i64(r->doc, root, "samples", o->n_samples)) {
+        return fail_memory();
+    }
+    SW_TRY(add_files(r, "files", o->files, o->n_files));
+    if (o->n_val_files > 0) {
+        SW_TRY(add_files(r, "val_files", o->val_files, o->n_val_files));
+    }
+    return o->tokenizer ? add_tokenizer(r, o->tokenizer) : SW_OK;
+}
+
+sw_status sw_data_record(const struct sw_data_record_options *options, struct sw_json_doc **out)
+{
+    struct record r = {.piece = sw_alloc("train", PIECE_BYTES)};
+    sw_status st = sw_json_new("data", &r.doc);
+    st = st < 0 ? st : fill(&r, options);
+    sw_free(r.piece);
+    if (st < 0) {
+        sw_json_close(r.doc);
+        return st;
+    }
+    *out = r.doc;
+    return SW_OK;
+}

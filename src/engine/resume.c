@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run must have in common with the checkpoint that it goes on from: the arithmetic, by its fingerprint,
+// and the data, by sizes and digests. A refusal names every key that changed, from what to what.
+#include "engine/resume.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of a value in a message, and of all changes in one. */
+enum { VALUE_CAP = 64, CHANGES_CAP = 1200 };
+
+struct changes {
+    const struct sw_config *config;
+    struct sw_str text; /* "key old -> new, key old -> new" */
+    int n;
+};
+
+static void add_change(struct changes *c, const char *key, const char *was, const char *is)
+{
+    c->n++;
+    if (c->text.len < CHANGES_CAP) {
+        sw_str_printf(&c->text, "%s%s %s -> %s", c->n > 1 ? ", " : "", key, was, is);
+    } else if (c->text.len < CHANGES_CAP + 8) { /* a message has one line, and an end */
+        sw_str_puts(&c->text, ", and more");
+    }
+}
+
+/* ---- keys of the configuration and of the model ---- */
+
+static const char *value_text(const struct sw_json *value, char *buf)
+{
+    struct sw_str text = {0};
+    if (!value) {
+        return "not given";
+    }
+    sw_json_write(value, 0, &text);
+    size_t len = text.len;
+    while (len > 0 && text.ptr[len - 1] == '\n') {
+        len--;
+    }
+    snprintf(buf, VALUE_CAP, len < VALUE_CAP ? "%.*s" : "%.*s..",
+             (int)sw_min_i64((int64_t)len, VALUE_CAP - 3), sw_str_text(&text));
+    sw_str_fini(&text);
+    return buf;
+}
+
+static bool is_number(const struct sw_json *value)
+{
+    return value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT;
+}
+
+static bool equal(const struct sw_json *a, const struct sw_json *b)
+{
+    if (is_number(a) && is_number(b)) {
+        return a->number == b->number;
+    }
+    struct sw_str x = {0}, y = {0};
+    sw_json_write(a, 0, &x);
+    sw_json_write(b, 0, &y);
+    const bool same = strcmp(sw_str_text(&x), sw_str_text(&y)) == 0;
+    sw_str_fini(&x);
+    sw_str_fini(&y);
+    return same;
+}
+
+/* One was saved by a program that did not know the key, and nobody gave it now: nothing changed. */
+static bool is_new_default(const struct changes *c, const char *key, const struct sw_json *was)
+{
+    return !was && sw_config_origin_of(c->config, key) == SW_CONFIG_DEFAULT;
+}
+
+static void compare(struct changes *c, const char *path, const struct sw_json *was,
+                    const struct sw_json *is);
+
+/* Members that `one` has; those that both have only in the first of two rounds. */
+static void compare_members(struct changes *c, const char *path, const struct sw_json *one,
+                            const struct sw_json *other, bool first)
+{
+    for (const struct sw_json *m = one->first; m; m = m->next) {
+        char key[512];
+        const struct sw_json *match = sw_json_get(other, m->key);
+        if (match && !first) {
+            continue;
+        }
+        snprintf(key, sizeof key, "%s%s%s", path, *path ? "." : "", m->key);
+        compare(c, key, first ? m : NULL, first ? match : m);
+    }
+}
+
+static void compare(struct changes *c, const char *path, const struct sw_json *was,
+                    const struct sw_json *is)
+{
+    char old_text[VALUE_CAP], new_text[VALUE_CAP];
+    if (was && is && was->type == SW_JSON_OBJECT && is->type == SW_JSON_OBJECT) {
+        compare_members(c, path, was, is, true);
+        compare_members(c, path, is, was, false);
+    } else if (!is_new_default(c, path, was) && !(was && is && equal(was, is))) {
+        add_change(c, path, value_text(was, old_text), value_text(is, new_text));
+    }
+}
+
+static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *meta,
+                              struct changes *c)
+{
+    struct sw_json_doc *doc = NULL;
+    char was[32], is[32];
+    SW_TRY(sw_engine_describe_run(e, &doc));
+    const struct sw_json *now = sw_json_root(doc);
+    if (meta->config) {
+        compare(c, "", sw_json_get(meta->config, "ds_config"), sw_json_get(now, "ds_config"));
+        compare(c, "model", sw_json_get(meta->config, "model"), sw_json_get(now, "model"));
+        if (sw_json_get(meta->config, "seq_len")) { /* older programs did not write it */
+            compare(c, "seq_len", sw_json_get(meta->config, "seq_len"),
+                    sw_json_get(now, "seq_len"));
+        }
+    }
+    sw_json_close(doc);
+    if (meta->seed != e->seed && !strstr(sw_str_text(&c->text), "spillway.seed ")) {
+        snprintf(was, sizeof was, "%llu", (unsigned long long)meta->seed);
+        snprintf(is, sizeof is, "%llu", (unsigned long long)e->seed);
+        add_change(c, "seed", was, is);
+    }
+    const char *kernels = sw_device_kernel_set(e->device);
+    if (meta->kernel_set && strcmp(meta->kernel_set, kernels) != 0) {
+        add_change(c, "kernels", meta->kernel_set, kernels);
+    }
+    if (c->n == 0) {
+        sw_str_printf(&c->text,
+                      "no key of the configuration: its fingerprint is %016llx and this run's "
+                      "%016llx, so another version of the program wrote it",
+                      (unsigned long long)meta->fingerprint,
+                      (unsigned long long)e->plan->fingerprint);
+    }
+    return SW_OK;
+}
+
+/* Appends what a refusal says; nothing where the arithmetic is the same, or is allowed to be another. */
+static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, struct sw_str *refusal)
+{
+    const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
+    if (meta->fingerprint == e->plan->fingerprint) {
+        return SW_OK;
+    }
+    struct changes c = {.config = e->config};
+    const sw_status st = list_changes(e, meta, &c);
+    if (st >= 0 && e->config->spillway.allow_other_math) {
+        sw_log(SW_LOG_WARN,
+               "%s: written under other arithmetic; goes on because spillway.allow_other_math is "
+               "set; changed: %s",
+               sw_ckpt_path(ckpt), sw_str_text(&c.text));
+    } else if (st >= 0) {
+        sw_str_printf(refusal,
+                      "it was written under another math fingerprint; changed: %s; --set "
+                      "spillway.allow_other_math=true goes on all the same",
+                      sw_str_text(&c.text));
+    }
+    refusal->failed |= c.text.failed;
+    sw_str_fini(&c.text);
+    return st;
+}
+
+/* ---- data ---- */
+
+static const char *string_of(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *member = sw_json_get(object, key);
+    return member && member->type == SW_JSON_STRING ? member->string : "?";
+}
+
+static int64_t count_of(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *member = sw_json_get(object, key);
+    return member && member->type == SW_JSON_INT ? member->integer : -1;
+}
+
+/* "text.txt (1234 bytes, 0123456789ab)" */
+static const char *file_text(const struct sw_json *file, char *buf, size_t cap)
+{
+    if (!file) {
+        return "none";
+    }
+    snprintf(buf, cap, "%.200s (%lld bytes, %.12s)", string_of(file, "name"),
+             (long long)count_of(file, "bytes"), string_of(file, "digest"));
+    return buf;
+}
+
+/* The same bytes in the same order are the same data, whatever the files are called. */
+static void compare_files(struct changes *c, const char *key, const struct sw_json *was,
+                          const struct sw_json *is, bool digests)
+{
+    const struct sw_json *a = was ? was->first : NULL, *b = is ? is->first : NULL;
+    while (a || b) {
+        char old_text[320], new_text[320];
+        if (!a || !b || count_of(a, "bytes") != count_of(b, "bytes") ||
+            (digests && strcmp(string_of(a, "digest"), string_of(b, "digest")) != 0)) {
+            add_change(c, key, file_text(a, old_text, sizeof old_text),
+                       file_text(b, new_text, sizeof new_text));
+        }
+        a = a ? a->next : NULL;
+        b = b ? b->next : NULL;
+    }
+}
+
+static void compare_data(struct changes *c, const struct sw_json *was, const struct sw_json *is)
+{
+    const bool digests = strcmp(string_of(was, "digest"), string_of(is, "digest")) == 0;
+    const struct sw_json *old_val = sw_json_get(was, "val_files");
+    const struct sw_json *new_val = sw_json_get(is, "val_files");
+    const struct sw_json *old_words = sw_json_get(was, "tokenizer");
+    const struct sw_json *new_words = sw_json_get(is, "tokenizer");
+    char old_text[160], new_text[160];
+    compare_files(c, "data", sw_json_get(was, "files"), sw_json_get(is, "files"), digests);
+    if (old_val && new_val) { /* a validation less, or more, is not another one */
+        compare_files(c, "validation data", old_val, new_val, digests);
+    }
+    if (digests && old_words && new_words &&
+        strcmp(string_of(old_words, "digest"), string_of(new_words, "digest")) != 0) {
+        snprintf(old_text, sizeof old_text, "%s of %lld tokens", string_of(old_words, "kind"),
+                 (long long)count_of(old_words, "tokens"));
+        snprintf(new_text, sizeof new_text, "%s of %lld tokens", string_of(new_words, "kind"),
+                 (long long)count_of(new_words, "tokens"));
+        add_change(c, "tokenizer", old_text, new_text);
+    }
+    if (c->n == 0 && count_of(was, "samples") != count_of(is, "samples")) {
+        snprintf(old_text, sizeof old_text, "%lld", (long long)count_of(was, "samples"));
+        snprintf(new_text, sizeof new_text, "%lld (--eval-every holds back a part)",
+                 (long long)count_of(is, "samples"));
+        add_change(c, "training samples", old_text, new_text);
+    }
+}
+
+static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
+                       struct sw_str *refusal)
+{
+    const struct sw_json *was = sw_ckpt_meta(ckpt)->data;
+    struct changes c = {.config = e->config};
+    if (!e->data) {
+        return; /* a library's user feeds it, or another rank looks after it */
+    }
+    if (!was) {
+        sw_log(SW_LOG_WARN,
+               "%s does not say which data it was trained on (an older program wrote it); goes on "
+               "with the data that is given",
+               sw_ckpt_path(ckpt));
+        return;
+    }
+    if (strcmp(string_of(was, "digest"), string_of(e->data, "digest")) != 0) {
+        sw_log(SW_LOG_WARN,
+               "%s: its digests of the data are %s and this build makes %s: sizes are compared",
+               sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(e->data, "digest"));
+    }
+    compare_data(&c, was, e->data);
+    if (c.n > 0 && e->allow_other_data) {
+        sw_log(SW_LOG_WARN, "%s: goes on with other data, as it was asked to: %s",
+               sw_ckpt_path(ckpt), sw_str_text(&c.text));
+    } else if (c.n > 0) {
+        sw_str_printf(refusal,
+                      "%sit was trained on other data: %s; --allow-other-data goes on all the same",
+                      refusal->len ? "; and " : "", sw_str_text(&c.text));
+    }
+    refusal->failed |= c.text.failed;
+    sw_str_fini(&c.text);
+}
+
+sw_status sw_engine_check_resume(struct sw_engine *e, const struct sw_ckpt *ckpt)
+{
+    struct sw_str refusal = {0};
+    sw_status st = check_math(e, ckpt, &refusal);
+    if (st >= 0) {
+        check_data(e, ckpt, &refusal);
+    }
+    if (st >= 0 && refusal.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for comparing a checkpoint with this run");
+    } else if (st >= 0 && refusal.len > 0) {
+        st = SW_FAIL(SW_E_CONFIG, "%s: %s", sw_ckpt_path(ckpt), sw_str_text(&refusal));
+    }
+    sw_str_fini(&refusal);
+    return st;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// What `train --resume` refuses, and says: other data, other words, another learning rate, a checkpoint that was
+// damaged; what goes on all the same when it is asked to; a checkpoint of a program that kept no data.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+static char folder[64], program[512];
+static char said[8192]; /* standard error and output of the last run */
+
+static const char *at(const char *name)
+{
+    static char paths[4][256];
+    static int i;
+    char *path = paths[i++ % 4];
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
+
+static int run(const char *arguments)
+{
+    char command[2048];
+    char *text = NULL;
+    size_t len;
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    const int status = system(command);
+    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    snprintf(said, sizeof said, "%s", text);
+    sw_free(text);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define TRAIN "train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export "
+
+static void expect(const char *arguments, int status, const char *wanted)
+{
+    const int got = run(arguments);
+    if (got != status || !strstr(said, wanted)) {
+        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments, got, status,
+                 said, wanted);
+    }
+}
+
+/* A run of two steps in `output`, from text.txt. */
+static void begin(const char *output)
+{
+    char arguments[512];
+    snprintf(arguments, sizeof arguments,
+             TRAIN "--data text.txt --tokenizer words --steps 2 --output %s", output);
+    expect(arguments, 0, "checkpoints: ");
+}
+
+static void other_data_is_refused_by_name(void **state)
+{
+    (void)state;
+#define DATA "--tokenizer words --steps 4 --output data --resume "
+    begin("data");
+    expect(TRAIN DATA "--data other.txt", 2, "it was trained on other data: data text.txt (");
+    assert_non_null(strstr(said, " -> other.txt ("));
+    assert_non_null(strstr(said, "--allow-other-data"));
+    expect(TRAIN DATA "--data text.txt other.txt", 2, "data none -> other.txt (");
+    expect(TRAIN DATA "--ranks 2 --data other.txt", 2, "other data: data text.txt (");
+    expect(TRAIN DATA "--data text.txt --eval-every 2", 2, "training samples ");
+    expect(TRAIN "--tokenizer chars --steps 4 --output data --resume --data text.txt", 2,
+           "tokenizer ");
+    /* The same bytes under another name are the same data. */
+    expect(TRAIN DATA "--data copy.txt", 0, "resumed at step 2");
+    expect(TRAIN "--tokenizer words --steps 6 --output data --resume --allow-other-data "
+                 "--data other.txt",
+           0, "goes on with other data, as it was asked to: data copy.txt (");
+    /* From here on it is what the checkpoints keep. */
+    expect(TRAIN "--tokenizer words --steps 7 --output data --resume --data other.txt", 0,
+           "resumed at step 6");
+    assert_null(strstr(said, "other data"));
+}
+
+static void a_refused_resume_names_every_key_that_changed(void **state)
+{
+    (void)state;
+#define KEYS TRAIN "--data text.txt --tokenizer words --steps 4 --output keys --resume "
+    begin("keys");
+    expect(KEYS "--set optimizer.params.lr=0.5 --set gradient_clipping=2", 2,
+           "optimizer.params.lr 0.01 -> 0.5");
+    assert_non_null(strstr(said, "gradient_clipping 1.0 -> 2"));
+    expect(KEYS "--set optimizer.params.lr=0.5 --data other.txt", 2, "optimizer.params.lr 0.01");
+    assert_non_null(strstr(said, "other data: data none -> other.txt"));
+    expect("train --model gpt2.json --deepspeed ds.json --seq-len 11 --quiet --no-export --data "
+           "text.txt --tokenizer words --steps 4 --output keys --resume",
+           2, "seq_len 12 -> 11");
+    expect(KEYS "--seed 9", 2, "spillway.seed ");
+    expect(KEYS, 0, "resumed at step 2");
+}
+
+static void damage_is_found_before_the_first_step(void **state)
+{
+    (void)state;
+#define DAMAGED TRAIN "--data text.txt --tokenizer words --steps 4 --output damaged --resume "
+    static const char name[] = "damaged/checkpoint-2/part-00000.safetensors";
+    unsigned char byte;
+    begin("damaged");
+    const int fd = open(at(name), O_RDWR);
+    const off_t end = lseek(fd, 0, SEEK_END);
+    assert_int_equal(pread(fd, &byte, 1, end - 3), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, end - 3), 1);
+    close(fd);
+    expect(DAMAGED, 2, name);
+    assert_non_null(strstr(said, "is damaged"));
+    expect(DAMAGED "--ranks 2", 2, name);
+    expect(DAMAGED "--no-verify", 0, "resumed at step 2");
+}
+
+/* Removes a member of the manifest, and makes its check fit again. */
+static void forget_member(const char *path, const char *begin_text, const char *end_text)
+{
+    char *text = NULL;
+    size_t len;
+    struct sw_str edited = {0};
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    const char *begin_at = strstr(text, begin_text);
+    const char *end_at = begin_at ? strstr(begin_at, end_text) : NULL;
+    const char *check = strstr(text, ",\"check\":\"");
+    assert_true(end_at && check);
+    sw_str_append(&edited, text, (size_t)(begin_at - text));
+    sw_str_append(&edited, end_at, (size_t)(check - end_at));
+    sw_str_printf(&edited, ",\"check\":\"%08x\"}\n", sw_crc32c(0, edited.ptr, edited.len));
+    assert_int_equal(sw_file_write_atomic(path, edited.ptr, edited.len), SW_OK);
+    sw_str_fini(&edited);
+    sw_free(text);
+}
+
+static void a_checkpoint_without_data_goes_on_and_says_so(void **state)
+{
+    (void)state;
+    begin("old");
+    forget_member(at("old/checkpoint-2/manifest.json"), ",\"data\":{", ",\"writers\"");
+    expect(TRAIN "--data other.txt --tokenizer words --steps 4 --output old --resume", 0,
+           "does not say which data it was trained on");
+    assert_non_null(strstr(said, "resumed at step 2"));
+    /* What it saved since says it. */
+    expect(TRAIN "--data text.txt --tokenizer words --steps 6 --output old --resume", 2,
+           "other data: data other.txt (");
+}
+
+static void the_room_for_checkpoints_is_said_at_the_start(void **state)
+{
+    (void)state;
+    expect(TRAIN "--data text.txt --tokenizer words --steps 2 --save-every 1 --output room", 0,
+           "checkpoints: ");
+    assert_non_null(strstr(said, " free in room"));
+    assert_null(strstr(said, "more than is free"));
+    /* More of them than any disk has room for. */
+    expect("train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export --data "
+           "text.txt --tokenizer words --steps 4611686018427387904 --save-every 1 --output room "
+           "--resume --set optimizer.params.lr=1e38 --set spillway.allow_other_math=true",
+           1, "than is free in room");
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
+/* The characters of lower-case text, first the one that is called `first`. */
+static void put_words(const char *name, const char *first)
+{
+    struct sw_str text = {0};
+    char path[128];
+    sw_str_printf(&text, "%s", first);
+    sw_str_puts(&text, "abcdefghijklmnopqrstuvwxyz 0123456789;,");
+    snprintf(path, sizeof path, "%s.txt", name);
+    put(path, sw_str_text(&text));
+    sw_str_fini(&text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char here[256];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
+             build && *build == '/' ? "" : "/", build ? build : "build");
+    snprintf(folder, sizeof folder, "/tmp/spillway-resume-XXXXXX");
+    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+        fprintf(stderr, "no program %s\n", program);
+        return -1;
+    }
+    put("gpt2.json", "{\"model_type\":\"gpt2\",\"vocab_size\":48,\"n_positions\":16,\"n_embd\":24,"
+                     "\"n_layer\":1,\"n_head\":3}");
+    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+                   "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
+                   "\"micro_batches\": 2}}");
+    struct sw_str text = {0}, other = {0};
+    for (int i = 0; i < 60; i++) {
+        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
+        sw_str_printf(&other, "line %d of a small text; and then another, ", i * i % 89);
+    }
+    put("text.txt", sw_str_text(&text));
+    put("copy.txt", sw_str_text(&text));
+    put("other.txt", sw_str_text(&other));
+    sw_str_fini(&text);
+    sw_str_fini(&other);
+    /* Tokenizers: the characters of a text, as a training leaves them. */
+    put_words("words", "");
+    put_words("chars", "#");
+    const char *const names[] = {"words", "chars"};
+    for (int i = 0; i < 2; i++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments,
+                 TRAIN "--data %s.txt text.txt --steps 1 --output make-%s", names[i], names[i]);
+        expect(arguments, 0, "checkpoints: ");
+        snprintf(arguments, sizeof arguments, "mv %s/make-%s/tokenizer %s/%s", folder, names[i],
+                 folder, names[i]);
+        assert_int_equal(system(arguments), 0);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_data_is_refused_by_name),
+        cmocka_unit_test(a_refused_resume_names_every_key_that_changed),
+        cmocka_unit_test(damage_is_found_before_the_first_step),
+        cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
+        cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
