@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "data/data.h"
+#include "engine/agree.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
 #include "engine/queues.h"
@@ -497,11 +498,26 @@ static sw_status save_tokenizer(const struct job *job)
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
+/* What decides which collectives a rank takes part in, and when. */
+static sw_status agree(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char flags[256];
+    if (job->engine->ranks == 1) {
+        return SW_OK;
+    }
+    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
+             (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
+             (long long)o->sample_tokens, (long long)o->save_every, o->resume);
+    return sw_engine_agree_on_data(job->comm, job->dataset, job->tokens, flags);
+}
+
 static sw_status set_up(struct job *job)
 {
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
+    SW_TRY(agree(job));
     SW_TRY(check_sample(job));
     SW_TRY(sw_mkdirs(job->options->output));
     if (job->options->resume) {
