@@ -283,13 +283,26 @@ static void tell_turned_away(struct meeting *m, const struct newcomer *c, const 
     }
 }
 
+static void forget(struct meeting *m, int rank)
+{
+    close(m->fds[rank]);
+    m->fds[rank] = -1;
+}
+
 static void let_go(struct newcomer *c)
 {
     close(c->fd);
     c->fd = -1;
 }
 
-/* A proven rank takes its place, or is told why it cannot. */
+static bool has_left(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* A proven rank takes its place, or is told why it cannot. One that has left may come again. */
 static void admit(struct meeting *m, struct newcomer *c)
 {
     struct sw_tcp_verdict verdict;
@@ -297,6 +310,9 @@ static void admit(struct meeting *m, struct newcomer *c)
     const int rank = c->hello.from;
     enum sw_tcp_guest guest =
         sw_tcp_hear_answer(&m->self, &c->hello, &c->in.answer, &about, &verdict);
+    if (guest == SW_TCP_MEMBER && m->fds[rank] >= 0 && has_left(m->fds[rank])) {
+        forget(m, rank);
+    }
     if (guest == SW_TCP_MEMBER && m->fds[rank] >= 0) {
         guest = SW_TCP_MISFIT;
         snprintf(verdict.why, sizeof verdict.why, "rank %d is here already, from %s", rank,
@@ -400,13 +416,6 @@ static void accept_some(struct meeting *m)
     }
 }
 
-/* Nobody has anything to say to rank 0 before its verdict: who is readable has left. */
-static void see_who_left(struct meeting *m, int rank)
-{
-    close(m->fds[rank]);
-    m->fds[rank] = -1;
-}
-
 static bool is_missing(const struct meeting *m, int first)
 {
     for (int r = first; r < m->o->size; r++) {
@@ -460,7 +469,7 @@ static bool hear_all(struct meeting *m, int first)
         const int n = poll(m->polls, (nfds_t)m->n_polls, ms_until(until));
         for (int i = m->n_polls - 1; n > 0 && i > 0; i--) { /* ranks first: one may come again */
             if (m->polls[i].revents && m->watched[i] >= m->n_newcomers) {
-                see_who_left(m, m->watched[i] - m->n_newcomers);
+                forget(m, m->watched[i] - m->n_newcomers); /* it has nothing to say yet */
             } else if (m->polls[i].revents) {
                 serve(m, &m->newcomers[m->watched[i]]);
             }
