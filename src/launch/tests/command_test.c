@@ -345,6 +345,51 @@ static void a_printed_command_holds_no_secret(void **state)
     }
 }
 
+/* Which words a launcher is started with, and whether its environment has the secret. */
+static void the_secret_travels_in_environments_only(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/spillway-secret-XXXXXX", variable[64], text[33];
+    write_secret(path);
+    snprintf(variable, sizeof variable, "SPILLWAY_JOB_SECRET_FILE=%s", path);
+    const char *const with_file[] = {variable, NULL};
+    for (int i = 0; i < 10; i++) {
+        struct sw_launch_options o = options("localhost:0");
+        struct sw_arena arena;
+        struct job job;
+        struct commands commands;
+        const enum launcher launcher = (enum launcher)(i % 5);
+        o.launcher = sw_launch_name(launcher);
+        o.environment = i < 5 && launcher != LAUNCH_PDSH ? nothing : with_file;
+        sw_arena_init(&arena, "test");
+        assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
+        assert_int_equal(sw_launch_settle_secret(&job, true), SW_OK);
+        assert_int_equal(sw_launch_commands(&job, &commands), SW_OK);
+        sw_hex_write(job.secret.key, sizeof job.secret.key, text);
+        const struct command *command = &commands.items[0];
+        for (int k = 0; k < command->words.n; k++) {
+            assert_null(strstr(command->words.items[k], text));
+        }
+        const char *told = sw_launch_get(&command->added, "SPILLWAY_JOB_SECRET");
+        assert_int_equal(told != NULL, launcher != LAUNCH_PDSH);
+        assert_true(!told || strcmp(told, text) == 0);
+        assert_int_equal(strcmp(text, "00112233445566778899aabbccddeeff") == 0,
+                         o.environment == with_file);
+        sw_arena_fini(&arena);
+    }
+    unlink(path);
+    /* by hand on each of several hosts nobody could hand a new one round */
+    struct sw_launch_options o = options("localhost:0/b:0");
+    struct sw_arena arena;
+    struct job job;
+    o.node_rank_given = true;
+    sw_arena_init(&arena, "test");
+    assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
+    assert_int_equal(sw_launch_settle_secret(&job, true), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "launchers on 2 hosts must be given one secret"));
+    sw_arena_fini(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(a_printed_command_holds_no_secret),
+        cmocka_unit_test(the_secret_travels_in_environments_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
