@@ -11,6 +11,7 @@
 #include "support/test.h"
 
 static char folder[64], build[448], name[16];
+static const char secret[] = "0d1c2b3a495867768594a3b2c1d0effe";
 
 static int run(const char *format, ...) SW_PRINTF(1, 2);
 static int run(const char *format, ...)
@@ -78,6 +79,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        setenv("SPILLWAY_JOB_SECRET", secret, 1);
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(98);
     }
@@ -124,6 +126,15 @@ static void two_and_four_hosts_train(void **state)
     (void)state;
     hosts_train(2);
     hosts_train(4);
+}
+
+/* What the agents of all starts so far were told, and what ran while they were: no secret among it. */
+static void the_secret_is_in_no_list_of_processes(void **state)
+{
+    (void)state;
+    assert_int_equal(run("grep -qaF spillway %s/words", folder), 0);
+    assert_int_equal(run("grep -qaF SPILLWAY_JOB_ID %s/words", folder), 0);
+    assert_int_equal(run("grep -qaF %s %s/words", secret, folder), 1);
 }
 
 static void lose_a_host(const char *action, const char *said)
@@ -178,14 +189,16 @@ static void those_who_are_left_end_within_the_deadline(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    char agent[256], train[2048];
+    char agent[512], train[2048];
     snprintf(folder, sizeof folder, "/tmp/spillway-hosts-XXXXXX");
     if (!mkdtemp(folder)) {
         return -1;
     }
     char *here = getcwd(NULL, 0);
-    snprintf(agent, sizeof agent, "#!/bin/sh\nexec sh %s/tests/support/hosts.sh agent %s \"$@\"\n",
-             here, name);
+    snprintf(agent, sizeof agent,
+             "#!/bin/sh\n(echo \"$*\"; cat /proc/[0-9]*/cmdline) >> %s/words 2> /dev/null\n"
+             "exec sh %s/tests/support/hosts.sh agent %s \"$@\"\n",
+             folder, here, name);
     free(here);
     put("agent", agent);
     put("config.json",
@@ -226,6 +239,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_and_four_hosts_train),
+        cmocka_unit_test(the_secret_is_in_no_list_of_processes),
         cmocka_unit_test(a_host_that_dies_is_named),
         cmocka_unit_test(a_host_that_is_cut_off_is_named_and_left_out),
         cmocka_unit_test(those_who_are_left_end_within_the_deadline),

@@ -81,9 +81,19 @@ struct sw_tcp_options {
     const char *host; /* where rank 0 listens, .. */
     int port;         /* .. as all know */
     double deadline_s;
+    /* [16] The same on all ranks and known to nobody else: each proves it to each before they take part; it
+     * is not sent. NULL: host must be a loopback address, and any user of that machine can take part. */
+    const unsigned char *secret;
+    const char *job; /* tells this start of the job from others with that secret; NULL: "" */
 };
-/* SW_E_PEER names who did not come; strings are borrowed for the call. No secret is asked for: use it in a
- * network whose machines are trusted. */
+/*
+ * sw_tcp_open - meets the others at rank 0. Who proves nothing, or counts other ranks, is turned away
+ * without ending the meeting. What is sent afterwards is neither enciphered nor signed. Raises the soft
+ * limit of open files to what the ranks need. Strings are borrowed for the call.
+ *
+ * SW_E_PEER    who did not come, by name; or this rank was turned away, and why
+ * SW_E_CONFIG  no secret, and a host that is not loopback; a limit of open files below the ranks
+ */
 SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport *out);
 
 /*
@@ -91,13 +101,15 @@ SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_tra
  *
  * mpirun and srun: Open MPI and MPICH are reached through modules beside the library, opened only here;
  * SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules. Launchers that say RANK,
- * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `spillway launch` does: TCP.
+ * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `spillway launch` does: TCP, with the secret that
+ * SPILLWAY_JOB_SECRET is (32 hexadecimal digits), or that is in the file (of mode 0600)
+ * SPILLWAY_JOB_SECRET_FILE. Without one, on loopback only, and a line on standard error says so.
  *
  * out          NULL when this process was started alone
  *
  * SW_E_UNSUP   started as one of several, and this build has no module for that MPI, or that MPI, as
  *              under an srun without its --mpi, finds nobody else
- * SW_E_CONFIG  WORLD_SIZE without the others
+ * SW_E_CONFIG  WORLD_SIZE without the others; no secret and a MASTER_ADDR that is not loopback
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
 /* Whether the mpirun or srun of an MPI started this process: what it prints is carried elsewhere then, though it may look like a

@@ -128,6 +128,10 @@ const char *sw_str_text(const struct sw_str *str); /* never NULL */
 void sw_str_clear(struct sw_str *str);             /* keeps the memory */
 void sw_str_fini(struct sw_str *str);
 
+/* Words that came from elsewhere, for a terminal: control characters and what is no UTF-8 as \xNN. Cut at
+ * cap - 1 bytes. Returns out. */
+const char *sw_plain_words(const char *text, char *out, size_t cap);
+
 /* Levenshtein distance, for "did you mean"; -1 when out of memory. */
 int sw_edit_distance(const char *a, const char *b);
 /* The candidate nearest to `word` when it is near enough to be a slip, else NULL. */
@@ -215,6 +219,56 @@ const char *sw_digest_name(void); /* "xxh3-128" or "crc32c" */
 sw_status sw_digest_open_named(const char *name, struct sw_digest **out);
 /* CRC-32C of crc's bytes followed by data; start with 0. */
 uint32_t sw_crc32c(uint32_t crc, const void *data, size_t len);
+
+/* ---- the secret of a job, which both ends of a connection prove that they hold (secret.c) ---- */
+
+enum { SW_SECRET_BYTES = 16, SW_NONCE_BYTES = 16, SW_PROOF_BYTES = 32, SW_JOB_ID_CAP = 64 };
+
+/* BLAKE2s (RFC 7693): key_len 0 .. 32, out_len 1 .. 32. */
+void sw_blake2s(const void *key, size_t key_len, const void *data, size_t len, uint8_t *out,
+                size_t out_len);
+/* Takes as long whatever differs. */
+bool sw_same_secret(const void *a, const void *b, size_t len);
+/* From the system's generator: fit for secrets. */
+sw_status sw_draw_bytes(void *out, size_t len);
+void sw_hex_write(const uint8_t *bytes, size_t n, char *out); /* out [2 n + 1] */
+bool sw_hex_read(const char *text, uint8_t *out, size_t n);   /* 2 n digits and no more */
+
+struct sw_job_secret {
+    bool known; /* else the key is zeros: good for one machine only */
+    uint8_t key[SW_SECRET_BYTES];
+    char job[SW_JOB_ID_CAP]; /* no secret: tells one start of a job from the next */
+};
+/* A new one, with a new id. */
+sw_status sw_job_secret_draw(struct sw_job_secret *out);
+/*
+ * sw_job_secret_read - what the environment says, each NULL or "" where it says nothing: the secret, or else
+ * the path of a file that holds it, of mode 0600; the id of the job.
+ *
+ * SW_E_CONFIG  no secret, or a file that others may read
+ */
+sw_status sw_job_secret_read(const char *text, const char *path, const char *job,
+                             struct sw_job_secret *out);
+
+/* What a proof is about. Who connects is the opener, who listens the answerer. */
+struct sw_proof_of {
+    const char *role; /* of who proves, below 16 bytes: what one said is no proof of another */
+    const uint8_t *opener, *answerer; /* [SW_NONCE_BYTES] what each has just drawn */
+    int32_t opener_rank, answerer_rank;
+    const void *more; /* [more_len] what else must arrive as it was sent */
+    size_t more_len;
+};
+void sw_prove(const struct sw_job_secret *secret, const struct sw_proof_of *what,
+              uint8_t out[SW_PROOF_BYTES]);
+bool sw_proves(const struct sw_job_secret *secret, const struct sw_proof_of *what,
+               const uint8_t proof[SW_PROOF_BYTES]);
+
+/* ---- descriptors ---- */
+
+/* As many open files as `needed`, where this process may raise its limit so far.
+ *
+ * SW_E_CONFIG  it may not: names the limit */
+sw_status sw_allow_files(int64_t needed);
 
 /* ---- clock ---- */
 

@@ -90,6 +90,45 @@ void sw_str_fini(struct sw_str *str)
     *str = (struct sw_str){0};
 }
 
+/* Bytes of the character at `at` when a terminal may have it as it is, else 0. */
+static size_t printable(const unsigned char *at)
+{
+    const size_t n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : at[0] >= 0xc2 ? 2 : 1;
+    if (n == 1 || at[0] > 0xf4) {
+        return n == 1 && at[0] >= ' ' && at[0] < 127;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if ((at[i] & 0xc0) != 0x80) { /* also the NUL at the end */
+            return 0;
+        }
+    }
+    /* a control character behind 127, or one in more bytes than it needs */
+    const bool hidden = (at[0] == 0xc2 && at[1] < 0xa0) || (at[0] == 0xe0 && at[1] < 0xa0) ||
+                        (at[0] == 0xf0 && at[1] < 0x90);
+    return hidden ? 0 : n;
+}
+
+const char *sw_plain_words(const char *text, char *out, size_t cap)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t len = 0;
+    while (*at) {
+        const size_t n = printable(at), room = n > 0 ? n : 4;
+        if (len + room >= cap) {
+            break;
+        }
+        if (n > 0) {
+            memcpy(out + len, at, n);
+        } else {
+            snprintf(out + len, 5, "\\x%02x", *at);
+        }
+        len += room;
+        at += n > 0 ? n : 1;
+    }
+    out[len] = '\0';
+    return out;
+}
+
 /* One row of the dynamic programme at a time: before round i, row[j] is the distance between the
  * first i-1 bytes of a and the first j bytes of b. */
 int sw_edit_distance(const char *a, const char *b)

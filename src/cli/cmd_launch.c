@@ -108,7 +108,8 @@ int sw_cmd_launch(int argc, char **argv)
         "launch",
         "[OPTIONS] [--] PROGRAM [ARGS..]",
         "Starts PROGRAM once a slot: on this machine, or on hosts by mpirun, srun or pdsh.\n"
-        "Options may be written with _ as in DeepSpeed's launcher.",
+        "Options may be written with _ as in DeepSpeed's launcher. Each job has a secret that its ranks\n"
+        "prove to each other; pdsh wants SPILLWAY_JOB_SECRET_FILE, a file with it on every host.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
     };

@@ -301,10 +301,12 @@ sw_status sw_comm_check_deadline(double deadline_s)
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
                            const char *op, const char *what, int64_t sequence, size_t peer_bytes)
 {
+    char plain_op[64], plain_what[512];
     return SW_FAIL(
         SW_E_PEER,
         "ranks diverge: rank %d is at collective %lld, %s of %s with %zu bytes a message, "
         "rank %d at %lld, %s of %s with %zu",
-        rank, (long long)mine->sequence, mine->op, mine->what, bytes, peer, (long long)sequence, op,
-        what, peer_bytes);
+        rank, (long long)mine->sequence, mine->op, mine->what, bytes, peer, (long long)sequence,
+        sw_plain_words(op, plain_op, sizeof plain_op),
+        sw_plain_words(what, plain_what, sizeof plain_what), peer_bytes);
 }

@@ -116,8 +116,21 @@ static sw_status open_tcp(double deadline_s, struct sw_transport *out)
                        size, rank ? rank : "unset", host ? host : "unset",
                        getenv("MASTER_PORT") ? getenv("MASTER_PORT") : "unset");
     }
-    const struct sw_tcp_options options = {
-        .rank = atoi(rank), .size = size, .host = host, .port = port, .deadline_s = deadline_s};
+    struct sw_job_secret secret;
+    SW_TRY(sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
+                              getenv("SPILLWAY_JOB_ID"), &secret));
+    const struct sw_tcp_options options = {.rank = atoi(rank),
+                                           .size = size,
+                                           .host = host,
+                                           .port = port,
+                                           .deadline_s = deadline_s,
+                                           .secret = secret.known ? secret.key : NULL,
+                                           .job = secret.job};
+    if (!secret.known && options.rank == 0) {
+        sw_log(SW_LOG_WARN,
+               "no SPILLWAY_JOB_SECRET: ranks meet on loopback only, where any user of "
+               "this machine could take part");
+    }
     return sw_tcp_open(&options, out);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/agree.h"
 #include "engine/engine.h"
 
 /* ---- configuration ---- */
@@ -234,6 +235,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     }
     e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
+    SW_TRY(sw_engine_agree_on_setup(e));
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));
     if (e->one_place && e->plan->two_places) {

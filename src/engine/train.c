@@ -13,6 +13,7 @@
 
 #include "ckpt/ckpt.h"
 #include "data/data.h"
+#include "engine/agree.h"
 #include "engine/engine.h"
 #include "engine/progress.h"
 #include "engine/queues.h"
@@ -566,12 +567,27 @@ static sw_status tell_engine(struct job *job)
     return SW_OK;
 }
 
+/* What decides which collectives a rank takes part in, and when. */
+static sw_status agree(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char flags[256];
+    if (job->engine->ranks == 1) {
+        return SW_OK;
+    }
+    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
+             (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
+             (long long)o->sample_tokens, (long long)o->save_every, o->resume);
+    return sw_engine_agree_on_data(job->comm, job->dataset, job->tokens, flags);
+}
+
 static sw_status set_up(struct job *job)
 {
     SW_TRY(sw_model_check_path(job->options->model));
     SW_TRY(open_tokenizer(job));
     SW_TRY(open_engine(job));
     SW_TRY(open_data(job));
+    SW_TRY(agree(job));
     SW_TRY(check_sample(job));
     SW_TRY(tell_engine(job));
     if (job->options->resume) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job as processes to start: the words of mpirun, srun or pdsh, or one process a rank. What the ranks
-// are told travels in those words where the launcher has a place for it, else in its own environment.
+// are told travels in those words where the launcher has a place for it, else in its own environment. The
+// secret of the job travels in environments only.
 #include "launch/private.h"
 
 #include <limits.h>
@@ -67,6 +68,17 @@ static sw_status tell_int(const struct builder *b, const char *name, int value)
     char text[16];
     snprintf(text, sizeof text, "%d", value);
     return tell(b, name, text);
+}
+
+/* mpirun and srun hand their environment on, or what of it they are told to, over their own connections. */
+static sw_status tell_secret(const struct builder *b)
+{
+    char text[2 * SW_SECRET_BYTES + 1];
+    if (!b->job->secret.known) {
+        return SW_OK;
+    }
+    sw_hex_write(b->job->secret.key, sizeof b->job->secret.key, text);
+    return tell(b, "SPILLWAY_JOB_SECRET", text);
 }
 
 /* Splits "NAME=VALUE"; both live in the arena. */
@@ -163,6 +175,10 @@ static sw_status openmpi(const struct builder *b)
     for (int i = 0; i < job->exports.n; i++) {
         SW_TRY(put_two(b, "-x", job->exports.items[i]));
     }
+    if (job->secret.known) {
+        SW_TRY(put_two(b, "-x", "SPILLWAY_JOB_SECRET")); /* without its value */
+        SW_TRY(tell_secret(b));
+    }
     return put_program(b);
 }
 
@@ -205,6 +221,7 @@ static sw_status mpich(const struct builder *b)
         SW_TRY(put_genv_int(b, "LOCAL_SIZE", even));
     }
     SW_TRY(put_hosts(b, "-hosts", even ? NAMES : NAMES_AND_SLOTS));
+    SW_TRY(tell_secret(b)); /* its ranks get the environment of mpirun */
     return put_program(b);
 }
 
@@ -240,6 +257,7 @@ static sw_status slurm(const struct builder *b)
     SW_TRY(put_words(b, &job->launcher_args));
     SW_TRY(put_slurm_exports(b));
     SW_TRY(tell_exports(b));
+    SW_TRY(tell_secret(b));
     return put_program(b);
 }
 
@@ -326,6 +344,7 @@ static sw_status local_rank(const struct builder *b, int i_local)
 {
     const struct job *job = b->job;
     SW_TRY(tell_exports(b));
+    SW_TRY(tell_secret(b));
     SW_TRY(tell_int(b, "RANK", b->to->rank));
     SW_TRY(tell_int(b, "LOCAL_RANK", i_local));
     SW_TRY(tell_int(b, "WORLD_SIZE", job->n_ranks));

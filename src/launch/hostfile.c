@@ -113,10 +113,17 @@ sw_status sw_launch_hosts_parse(struct sw_arena *arena, const char *name, const 
 {
     struct hosts hosts;
     char *at;
+    int64_t n_slots = 0; /* each takes memory */
     SW_TRY(start(arena, text, '\n', &hosts, &at));
     for (int line = 1; at; line++) {
         char *here = strsep(&at, "\n");
+        const int before = hosts.n;
         SW_TRY(parse_line(arena, name, line, here, &hosts));
+        n_slots += hosts.n > before ? hosts.items[before].n_slots : 0;
+        if (n_slots > SW_LAUNCH_MAX_SLOTS) {
+            return SW_FAIL(SW_E_FORMAT, "%s:%d: slots: wanted at most %d in all, got %lld", name,
+                           line, SW_LAUNCH_MAX_SLOTS, (long long)n_slots);
+        }
     }
     if (hosts.n == 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: wanted a line NAME slots=N, got no host", name);

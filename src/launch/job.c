@@ -174,6 +174,25 @@ static sw_status check_node(struct job *job)
     return SW_OK;
 }
 
+/* Names become words of commands, here and on hosts: none may be an option or anything else but a name. */
+static sw_status check_host(const char *host)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
+    char plain[256];
+    bool good = *host && !host[strspn(host, letters)];
+    for (const char *part = host; good && part;) { /* "user@host": no part is empty, or an option */
+        const char *at = strchr(part, '@');
+        good = *part && *part != '-' && at != part;
+        part = at ? at + 1 : NULL;
+    }
+    return good ? SW_OK
+                : SW_FAIL(SW_E_CONFIG,
+                          "wanted the name of a host, of letters, digits and . _ @ -, which begins "
+                          "with no -, nor behind an @; got \"%s\"",
+                          sw_plain_words(host, plain, sizeof plain));
+}
+
 /* A launcher that was handed what it cannot do would do something else. */
 static sw_status check_launcher(const struct job *job)
 {
@@ -195,13 +214,9 @@ static sw_status check_launcher(const struct job *job)
     if (o->ssh_port && job->launcher != LAUNCH_OPENMPI && job->launcher != LAUNCH_PDSH) {
         return SW_FAIL(SW_E_CONFIG, "--ssh-port: wanted --launcher openmpi or pdsh, got %s", name);
     }
-    for (int i = 0; job->launcher != LAUNCH_LOCAL && i < job->hosts.n; i++) {
+    for (int i = 0; i < job->hosts.n; i++) {
         const char *host = job->hosts.items[i].name;
-        if (host[strcspn(host, ",:/*[%")] || *host == '-' || *host == '^') {
-            return SW_FAIL(SW_E_CONFIG,
-                           "--launcher %s: wanted the plain name of a host, got \"%s\"", name,
-                           host);
-        }
+        SW_TRY(check_host(host));
     }
     return SW_OK;
 }
@@ -248,6 +263,8 @@ sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_
     SW_TRY(check_launcher(&job));
     SW_TRY(set_master(&job));
     SW_TRY(sw_launch_exports(arena, options, &job.exports));
+    job.secret_text = sw_launch_get(&job.exports, "SPILLWAY_JOB_SECRET");
+    sw_launch_unset(&job.exports, "SPILLWAY_JOB_SECRET");
     SW_TRY(sw_launch_split(arena, "--launcher-args",
                            options->launcher_args ? options->launcher_args : "",
                            &job.launcher_args));

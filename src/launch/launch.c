@@ -13,6 +13,8 @@ sw_status sw_launch_text(const struct sw_launch_options *options, char **out)
     sw_status st;
     sw_arena_init(&arena, "launch");
     SW_TRY_OR(free_arena, sw_launch_job_init(options, &arena, NULL, &job));
+    SW_TRY_OR(free_arena, sw_launch_settle_secret(&job, false));
+    job.secret = (struct sw_job_secret){0}; /* what is printed holds none */
     SW_TRY_OR(free_arena, sw_launch_commands(&job, &commands));
     sw_launch_commands_write(&commands, &text);
     char *copy = text.failed ? NULL : sw_strdup("launch", sw_str_text(&text));
@@ -49,11 +51,10 @@ static sw_status run_once(struct run *r)
     struct commands commands;
     const char *address;
     sw_status st = SW_OK;
-    const bool own =
-        !(r->options->node_rank_given && sw_launch_own_value(r->options, "SPILLWAY_LAUNCH"));
     r->outcome = (struct outcome){0};
-    if (own) {
-        SW_TRY(sw_launch_monitor_open(&r->job, &monitor, &address));
+    SW_TRY(sw_launch_settle_secret(&r->job, true));
+    if (sw_launch_listens(&r->job)) {
+        SW_TRY(sw_launch_monitor_open(&r->job, r->log, &monitor, &address));
         SW_TRY_OR(close_monitor,
                   sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_LAUNCH", address));
     }

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+static const double patience_s = 30.0; /* with a launcher that hangs up */
+
 struct sw_launch_link {
     int fd, rank;
     pthread_t thread;
@@ -41,6 +43,7 @@ sw_status sw_launch_connect(const char *address, int *out_fd)
     const struct timeval limit = {.tv_sec = 10};
     if (fd >= 0) {
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* of connect, too */
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     }
     const bool good = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0;
     const int why = errno;
@@ -56,9 +59,79 @@ sw_status sw_launch_connect(const char *address, int *out_fd)
     return SW_OK;
 }
 
-static bool say(const struct sw_launch_link *link, const char *line)
+static bool say(int fd, const char *line)
 {
-    return send(link->fd, line, strlen(line), MSG_NOSIGNAL) == (ssize_t)strlen(line);
+    return send(fd, line, strlen(line), MSG_NOSIGNAL) == (ssize_t)strlen(line);
+}
+
+/* One line without its end; "" when there is none. */
+static void hear_line(int fd, char out[SW_LAUNCH_LINE_CAP])
+{
+    size_t n = 0;
+    while (n < SW_LAUNCH_LINE_CAP - 1 && recv(fd, out + n, 1, 0) == 1 && out[n] != '\n') {
+        n++;
+    }
+    out[n < SW_LAUNCH_LINE_CAP - 1 && out[n] == '\n' ? n : 0] = '\0';
+}
+
+enum said { SAID_ALL, BROKE, NOT_OURS };
+
+static enum said prove_both(int fd, const struct sw_job_secret *secret, const char *kind,
+                            int number, const uint8_t nonce[SW_NONCE_BYTES])
+{
+    char host[HOST_NAME_MAX + 1] = "", hello[SW_LAUNCH_LINE_CAP], line[SW_LAUNCH_LINE_CAP];
+    char out[SW_LAUNCH_LINE_CAP + 1];
+    gethostname(host, sizeof host - 1);
+    sw_launch_report_hello(kind, number, host, (long)getpid(), nonce, hello);
+    snprintf(out, sizeof out, "%s\n", hello);
+    if (!say(fd, out)) {
+        return BROKE;
+    }
+    memset(line, 0, sizeof line);
+    hear_line(fd, line);
+    if (!*line) {
+        return BROKE;
+    }
+    if (!sw_launch_report_answer(secret, hello, nonce, line, out)) {
+        return NOT_OURS;
+    }
+    strcat(out, "\n");
+    return say(fd, out) ? SAID_ALL : BROKE;
+}
+
+/* A launcher that has too many strangers at once may let a connection go: it is tried again. */
+sw_status sw_launch_introduce(const char *address, const struct sw_job_secret *secret,
+                              const char *kind, int number, int *out_fd)
+{
+    const double until = sw_now_s() + patience_s;
+    uint8_t nonce[SW_NONCE_BYTES];
+    if (!secret->known) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "SPILLWAY_LAUNCH is set, and SPILLWAY_JOB_SECRET is not: the "
+                       "launcher at %s listens to its own job only",
+                       address);
+    }
+    for (;;) {
+        int fd;
+        SW_TRY(sw_draw_bytes(nonce, sizeof nonce));
+        SW_TRY(sw_launch_connect(address, &fd));
+        const enum said said = prove_both(fd, secret, kind, number, nonce);
+        if (said == SAID_ALL) {
+            *out_fd = fd;
+            return SW_OK;
+        }
+        close(fd);
+        if (said == NOT_OURS) {
+            return SW_FAIL(SW_E_PEER,
+                           "SPILLWAY_LAUNCH: who listens at %s does not prove the secret "
+                           "of this job (SPILLWAY_JOB_SECRET, SPILLWAY_JOB_ID)",
+                           address);
+        }
+        if (sw_now_s() >= until) {
+            return SW_FAIL(SW_E_IO, "SPILLWAY_LAUNCH: the launcher at %s hung up", address);
+        }
+        nanosleep(&(struct timespec){0, 50000000}, NULL);
+    }
 }
 
 /* Called with the lock; the line is sent without it. */
@@ -68,7 +141,7 @@ static bool say_place(struct sw_launch_link *link)
     snprintf(line, sizeof line, "at %d %lld %s\n", link->rank, (long long)link->step,
              *link->what ? link->what : "-");
     pthread_mutex_unlock(&link->lock);
-    const bool good = say(link, line);
+    const bool good = say(link->fd, line);
     pthread_mutex_lock(&link->lock);
     return good;
 }
@@ -115,23 +188,19 @@ static sw_status start(struct sw_launch_link *link)
 sw_status sw_launch_link_open(int rank, struct sw_launch_link **out)
 {
     const char *address = getenv("SPILLWAY_LAUNCH");
-    char line[HOST_NAME_MAX + 64], host[HOST_NAME_MAX + 1] = "";
+    struct sw_job_secret secret;
     sw_status st;
     if (!address || !*address) {
         *out = NULL;
         return SW_OK;
     }
+    SW_TRY(sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
+                              getenv("SPILLWAY_JOB_ID"), &secret));
     struct sw_launch_link *link = sw_alloc_zero("launch", 1, sizeof *link);
     SW_TRY_ALLOC(link, "the line to the launcher");
     link->rank = rank;
     link->step = -1;
-    SW_TRY_OR(free_link, sw_launch_connect(address, &link->fd));
-    gethostname(host, sizeof host - 1);
-    snprintf(line, sizeof line, "hello %d %s %ld\n", rank, *host ? host : "-", (long)getpid());
-    if (!say(link, line)) {
-        st = SW_FAIL(SW_E_IO, "SPILLWAY_LAUNCH: the launcher at %s hung up", address);
-        goto close_fd;
-    }
+    SW_TRY_OR(free_link, sw_launch_introduce(address, &secret, "hello", rank, &link->fd));
     SW_TRY_OR(close_fd, start(link));
     *out = link;
     return SW_OK;
@@ -169,7 +238,7 @@ void sw_launch_link_close(struct sw_launch_link *link, int status)
     pthread_mutex_unlock(&link->lock);
     pthread_join(link->thread, NULL);
     snprintf(line, sizeof line, "bye %d %d\n", link->rank, status);
-    say(link, line);
+    say(link->fd, line);
     close(link->fd);
     pthread_cond_destroy(&link->wake);
     pthread_mutex_destroy(&link->lock);

@@ -22,6 +22,8 @@ sw_status sw_launch_set(struct sw_arena *arena, struct words *words, const char 
                         const char *value);
 /* Value of "NAME=VALUE" in words, or NULL. */
 const char *sw_launch_get(const struct words *words, const char *name);
+/* Leaves out "NAME=..". */
+void sw_launch_unset(struct words *words, const char *name);
 /* As one word of a POSIX shell. */
 void sw_launch_quote(struct sw_str *out, const char *word);
 /* As a shell splits: white space, '..', "..", \. `what` is for the message. */
@@ -86,6 +88,8 @@ struct job {
     const char *master_addr;
     int master_port;
     struct words exports, launcher_args;
+    const char *secret_text; /* that the environment gives; is in no list of words. NULL: none */
+    struct sw_job_secret secret; /* of this start; not known where nothing is started */
 };
 
 /* before NULL: hosts and launcher as the options say; else those of an earlier job, less some hosts. */
@@ -93,6 +97,20 @@ sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_
                              const struct job *before, struct job *out);
 const char *sw_launch_name(enum launcher launcher);
 bool sw_launch_is_here(const char *host);
+
+/* ---- secret.c: the secret of a job, and how it gets to the ranks ---- */
+
+/* Whether this launcher listens to its ranks itself: else another one started it, and listens. */
+bool sw_launch_listens(const struct job *job);
+/*
+ * sw_launch_settle_secret - sets job->secret for one start: that of the environment, or a new one; the id is
+ * new where this launcher can tell it to all ranks.
+ *
+ * draws        false: nothing is started; only what cannot travel is refused
+ *
+ * SW_E_CONFIG  it cannot get to all hosts without being seen
+ */
+sw_status sw_launch_settle_secret(struct job *job, bool draws);
 /* Number of the first rank of a host. */
 int sw_launch_first_rank(const struct job *job, int i_host);
 /* Host of a rank; *out_local is its number there. */
@@ -122,6 +140,42 @@ sw_status sw_launch_cores(struct sw_arena *arena, const char *list, cpu_set_t **
 sw_status sw_launch_share(const cpu_set_t *cores, int n_cores, int i_slot, int n_slots,
                           cpu_set_t *out);
 
+/* ---- report.c: the lines between a launcher and those who report to it ---- */
+
+enum { SW_LAUNCH_LINE_CAP = 512 };
+
+struct reporter {
+    enum { REPORT_NEW, REPORT_GREETED, REPORT_PROVEN } stage;
+    bool is_node; /* the launcher of a host; else a rank */
+    int number;   /* as it says; of a host, of a rank */
+    long pid;
+    bool bye;
+    int status;     /* that it said with it */
+    long long step; /* -1: none yet */
+    char what[64];
+    char hello[SW_LAUNCH_LINE_CAP];
+    uint8_t nonces[2][SW_NONCE_BYTES];
+};
+
+enum heard {
+    HEARD_SENSE,
+    HEARD_PROOF,    /* it has just proved to be of this job */
+    HEARD_NO_PROOF, /* it meant to, and did not */
+    HEARD_NO_SENSE
+};
+
+/* The launcher's side. nonce: fresh, for its answer to a hello. reply: a line to send, or "". */
+enum heard sw_launch_report_take(struct reporter *reporter, const struct sw_job_secret *secret,
+                                 const char *line, const uint8_t nonce[SW_NONCE_BYTES],
+                                 char reply[SW_LAUNCH_LINE_CAP]);
+/* The other side's first line, kind "hello" or "node", and its answer to the launcher's; false: that is no
+ * launcher of this job. Lines without their end. */
+void sw_launch_report_hello(const char *kind, int number, const char *host, long pid,
+                            const uint8_t nonce[SW_NONCE_BYTES], char out[SW_LAUNCH_LINE_CAP]);
+bool sw_launch_report_answer(const struct sw_job_secret *secret, const char *hello,
+                             const uint8_t nonce[SW_NONCE_BYTES], const char *line,
+                             char out[SW_LAUNCH_LINE_CAP]);
+
 /* ---- monitor.c: listens to the ranks (launch.h, sw_launch_link_open) ---- */
 
 struct monitor;
@@ -135,17 +189,18 @@ struct verdict {
     char text[512];   /* for people */
 };
 
-/* *out_address: "host:port" for the ranks, in the job's arena. */
-sw_status sw_launch_monitor_open(const struct job *job, struct monitor **out,
+/* *out_address: "host:port" for the ranks, in the job's arena. log: who was turned away; may be NULL. */
+sw_status sw_launch_monitor_open(const struct job *job, FILE *log, struct monitor **out,
                                  const char **out_address);
 void sw_launch_monitor_close(struct monitor *monitor);
 /* Readable when there is something for _hear. */
 int sw_launch_monitor_fd(const struct monitor *monitor);
+/* Takes what is there, in a bounded time whatever that is. To be called every second. */
 void sw_launch_monitor_hear(struct monitor *monitor);
 /* The first rank that is gone or silent for silent_s (0: that is not asked). */
 bool sw_launch_monitor_judge(struct monitor *monitor, double silent_s, struct verdict *out);
-/* Every rank said goodbye, the last one for_s ago (0: never so); *out_exit: with which status. */
-bool sw_launch_monitor_all_left(const struct monitor *monitor, double for_s, int *out_exit);
+/* Every rank said goodbye, the last one for_s ago. */
+bool sw_launch_monitor_all_left(const struct monitor *monitor, double for_s);
 /* Hosts of the job all of whose ranks that spoke are silent: [hosts.n] is set where so. */
 void sw_launch_monitor_silent_hosts(struct monitor *monitor, double silent_s, bool *lost);
 /* "at step 12, forward" of a rank, or "". */
@@ -155,6 +210,9 @@ void sw_launch_monitor_place(const struct monitor *monitor, int rank, char *out,
 
 /* Connects to "host:port". */
 sw_status sw_launch_connect(const char *address, int *out_fd);
+/* The same, and both prove that they are of one job. */
+sw_status sw_launch_introduce(const char *address, const struct sw_job_secret *secret,
+                              const char *kind, int number, int *out_fd);
 
 /* ---- processes.c: starting and ending ---- */
 

@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+static const double linger_s = 10.0;  /* of mpirun behind its ranks, before that is said */
 static const double settle_s = 1.0;   /* between a broken connection and what the system says */
 static const double give_up_s = 30.0; /* after SIGKILL: the system itself does not let it go */
 
@@ -26,6 +27,8 @@ struct watch {
     int n_asked; /* signals passed on */
     bool failed; /* someone did */
     int exit;    /* of the first that did */
+    bool killed; /* by SIGKILL: whatever it says then, it did not end well */
+    bool said_waiting;
     bool judged; /* `verdict` stands, but the system may still say more */
     struct verdict verdict;
     double end_at, kill_at, give_up_at; /* seconds of the clock; INFINITY: not yet */
@@ -45,9 +48,10 @@ void sw_launch_say(FILE *log, const char *fmt, ...)
     va_end(args);
 }
 
-static void signal_all(const struct watch *w, int signal_number)
+static void signal_all(struct watch *w, int signal_number)
 {
     for (int i = 0; i < w->n; i++) {
+        w->killed |= signal_number == SIGKILL && w->processes[i].running;
         sw_launch_signal(&w->processes[i], signal_number);
     }
 }
@@ -151,26 +155,35 @@ static void read_uplink(struct watch *w)
     }
 }
 
-/* mpirun waits for its agent on every host, also for one that it can no longer hear. */
-static void end_what_lingers(struct watch *w)
+/* Ranks that said goodbye may have other work to do, and mpirun waits for its agent on every host: only
+ * whoever started the job knows whether that is for nothing. */
+static void tell_what_lingers(struct watch *w)
 {
-    int exit;
-    if (w->processes[0].rank < 0 &&
-        sw_launch_monitor_all_left(w->monitor, w->job->options->deadline_s, &exit)) {
-        sw_launch_say(w->log, "all ranks have ended, %s has not: it is ended", w->program);
-        fail(w, exit);
-        end_all(w);
+    const double deadline_s = w->job->options->deadline_s;
+    if (!w->said_waiting && w->processes[0].rank < 0 &&
+        sw_launch_monitor_all_left(w->monitor,
+                                   deadline_s > 0 ? fmin(deadline_s, linger_s) : linger_s)) {
+        sw_launch_say(w->log,
+                      "all ranks said goodbye; waiting for %s (pid %d) to end (Ctrl-C ends it)",
+                      w->program, (int)w->processes[0].pid);
+        w->said_waiting = true;
     }
+}
+
+/* Later there is nothing to learn from them. */
+static bool hears(const struct watch *w)
+{
+    return w->monitor && !w->failed && !w->judged;
 }
 
 static void judge(struct watch *w)
 {
-    if (!w->monitor || w->failed || w->judged) {
+    if (!hears(w)) {
         return;
     }
     sw_launch_monitor_hear(w->monitor);
     w->judged = sw_launch_monitor_judge(w->monitor, w->job->options->deadline_s, &w->verdict);
-    end_what_lingers(w);
+    tell_what_lingers(w);
     if (w->judged) {
         w->end_at = sw_now_s() + (w->verdict.silent ? 0 : settle_s);
     }
@@ -202,7 +215,7 @@ static void follow(struct watch *w)
         struct pollfd fds[3] = {{.fd = w->signals, .events = POLLIN},
                                 {.fd = w->uplink, .events = POLLIN},
                                 {.fd = -1, .events = POLLIN}};
-        if (w->monitor) {
+        if (hears(w)) {
             fds[2].fd = sw_launch_monitor_fd(w->monitor);
         }
         poll(fds, 3, isinf(w->give_up_at) ? wait_ms(w) : 100);
@@ -252,9 +265,9 @@ static sw_status open_uplink(struct watch *w)
 {
     const char *address = sw_launch_own_value(w->job->options, "SPILLWAY_LAUNCH");
     w->uplink = -1;
-    return w->job->options->node_rank_given && address && !w->monitor
-               ? sw_launch_connect(address, &w->uplink)
-               : SW_OK;
+    return sw_launch_listens(w->job)
+               ? SW_OK
+               : sw_launch_introduce(address, &w->job->secret, "node", w->job->node, &w->uplink);
 }
 
 static sw_status watch(struct watch *w, const struct commands *commands, const sigset_t *mask)
@@ -300,8 +313,11 @@ sw_status sw_launch_watch(const struct job *job, const struct commands *commands
         goto close_uplink;
     }
     st = watch(&w, commands, &old);
-    *out = (struct outcome){.started = w.n > 0, .exit = w.exit, .asked = w.n_asked > 0};
     read_signals(&w);
+    if (w.killed && w.exit == 0) {
+        w.exit = 128 + SIGKILL;
+    }
+    *out = (struct outcome){.started = w.n > 0, .exit = w.exit, .asked = w.n_asked > 0};
     close(w.signals);
 close_uplink:
     if (w.uplink >= 0) {

@@ -54,6 +54,16 @@ sw_status sw_launch_set(struct sw_arena *arena, struct words *words, const char 
     return sw_launch_add(arena, words, text);
 }
 
+void sw_launch_unset(struct words *words, const char *name)
+{
+    const int i = find(words, name);
+    if (i >= 0) {
+        words->n--;
+        memmove(words->items + i, words->items + i + 1,
+                (size_t)(words->n - i + 1) * sizeof *words->items); /* and the NULL */
+    }
+}
+
 void sw_launch_quote(struct sw_str *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

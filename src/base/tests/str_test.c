@@ -144,12 +144,34 @@ static void bytes_of_people(void **state)
     assert_int_equal(bytes, 7);
 }
 
+/* What a stranger says must not move a terminal's cursor. */
+static void words_for_a_terminal_are_plain(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"plain words, 7 \\", "plain words, 7 \\"},
+        {"\033[2J\r\n\177", "\\x1b[2J\\x0d\\x0a\\x7f"},
+        {"h\303\264te \342\202\254 \360\237\230\200", "h\303\264te \342\202\254 \360\237\230\200"},
+        {"\302\233K", "\\xc2\\x9bK"},                          /* a control character of Latin 1 */
+        {"\300\233\340\202\233", "\\xc0\\x9b\\xe0\\x82\\x9b"}, /* the same, in too many bytes */
+        {"\303", "\\xc3"},
+        {"\233\377", "\\x9b\\xff"},
+    };
+    char out[128], short_one[6];
+    for (size_t i = 0; i < SW_LEN(pairs); i++) {
+        assert_string_equal(sw_plain_words(pairs[i][0], out, sizeof out), pairs[i][1]);
+    }
+    assert_string_equal(sw_plain_words("ab\033c", short_one, sizeof short_one), "ab");
+    assert_string_equal(sw_plain_words("abcdefgh", short_one, sizeof short_one), "abcde");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_grow),     cmocka_unit_test(failure_keeps_the_contents),
         cmocka_unit_test(edit_distances),   cmocka_unit_test(nearest_word),
         cmocka_unit_test(bytes_for_people), cmocka_unit_test(bytes_of_people),
+        cmocka_unit_test(words_for_a_terminal_are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,8 +140,10 @@ static sw_status check_header(const struct mpi *m, const struct sw_exchange *x,
     if (memcmp(&mine, &t->header, sizeof mine) == 0) {
         return SW_OK;
     }
-    return sw_comm_diverged(x, m->rank, (size_t)mine.bytes, t->peer, t->header.op, t->header.what,
-                            t->header.sequence, (size_t)t->header.bytes);
+    struct header theirs = t->header;
+    theirs.op[sizeof theirs.op - 1] = theirs.what[sizeof theirs.what - 1] = '\0';
+    return sw_comm_diverged(x, m->rank, (size_t)mine.bytes, t->peer, theirs.op, theirs.what,
+                            theirs.sequence, (size_t)theirs.bytes);
 }
 
 /* Moves a talk on as far as it goes without waiting. */
@@ -185,9 +187,10 @@ static sw_status look_for_notice(struct mpi *m, const struct sw_exchange *x)
         MPI_TRY(m, m->module->test(request, &done), "receiving", peer);
     }
     m->ended = true;
+    char why[1024];
     notice.why[sizeof notice.why - 1] = '\0';
     return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) cannot go on: %s", m->rank, x->op,
-                   x->what, peer, host_of(m, peer), notice.why);
+                   x->what, peer, host_of(m, peer), sw_plain_words(notice.why, why, sizeof why));
 }
 
 static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
@@ -313,6 +316,11 @@ static sw_status share_hosts(struct mpi *m)
                                   .n_sends = m->size - 1,
                                   .n_receives = m->size - 1};
     const sw_status st = exchange(m, &x);
+    for (int r = 0; st >= 0 && r < m->size; r++) {
+        char name[sizeof *m->hosts];
+        snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, m->hosts[r]);
+        sw_plain_words(name, m->hosts[r], sizeof *m->hosts);
+    }
     sw_free(messages);
     return st;
 }

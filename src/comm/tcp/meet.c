@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks find one another: rank 0 listens at an address that all know; the others tell it where they
-// listen, get the list of all, and connect to those before them.
+// listen, get the list of all, and connect to those before them. Anybody may connect: all who have not yet
+// proved that they are of this job (hello.c) are served together, and who does not is turned away alone.
+// Invariant: nobody but a rank of this job can end a meeting or make it wait.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -9,38 +11,58 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "comm/tcp/tcp.h"
 
-static const uint32_t magic = 0x53574331; /* also tells another byte order */
-
-struct hello {
-    uint32_t magic;
-    int32_t rank, size;
-    uint32_t port; /* where this rank listens */
-    char host[SW_TCP_HOST_CAP];
+enum {
+    SPARE_NEWCOMERS = 256, /* besides one for each rank */
+    ACCEPTS_A_TURN = 32,   /* so that those who are here are heard between two of them */
+    MOST_TOLD = 8          /* lines about who was turned away */
 };
+
+static const double hello_s = 10.0; /* from a connection to its proof */
+static const double pause_s = 0.1;  /* of a listener that can take nobody */
 
 struct place { /* of a rank, as rank 0 saw it */
-    struct sockaddr_storage address;
-    uint32_t address_len;
+    uint16_t family, port;
+    uint32_t scope;
+    uint8_t address[16];
     char host[SW_TCP_HOST_CAP];
 };
 
-struct verdict { /* of rank 0, to all who came */
-    uint32_t met;
-    char why[508]; /* not */
+struct newcomer { /* a connection that has proved nothing yet */
+    int fd;       /* -1: a free place */
+    double since;
+    bool greeted;
+    size_t done; /* bytes of what is expected now */
+    union {
+        struct sw_tcp_greeting greeting;
+        struct sw_tcp_answer answer;
+    } in;
+    struct sw_tcp_hello hello;
+    struct sockaddr_storage from;
 };
 
 struct meeting {
     const struct sw_tcp_options *o;
-    double until;
+    struct sw_tcp_self self;
+    bool loopback; /* listens there only */
+    double until, paused_until;
     int listener;
     int *fds;
-    struct place *places; /* [size] */
+    struct place *places;       /* [size] */
+    struct newcomer *newcomers; /* [n_newcomers] */
+    struct pollfd *polls;       /* [1 + n_newcomers + size] the listener's, then open ones only: the
+                                 * system takes no more than there may be files */
+    int *watched;               /* whose they are: a newcomer's, or n_newcomers + a rank */
+    int n_polls;
+    int n_newcomers, n_turned_away;
+    bool said_full;
+    char last_away[256];
 };
 
 static sw_status failed(const char *what, const char *host, int port)
@@ -48,28 +70,28 @@ static sw_status failed(const char *what, const char *host, int port)
     return SW_FAIL(SW_E_IO, "%s %s:%d: %s", what, host, port, strerror(errno));
 }
 
-static int ms_left(const struct meeting *m)
+static int ms_until(double until)
 {
-    const double left = m->until - sw_now_s();
+    const double left = until - sw_now_s();
     return left > 0 ? (int)(left * 1000) + 1 : 0;
 }
 
 /* Waits for one of the events; false when the time is up. */
-static bool wait_for(const struct meeting *m, int fd, short events)
+static bool wait_for(double until, int fd, short events)
 {
     struct pollfd p = {fd, events, 0};
     int n;
     do {
-        n = poll(&p, 1, ms_left(m));
+        n = poll(&p, 1, ms_until(until));
     } while (n < 0 && errno == EINTR);
     return n > 0;
 }
 
-static bool transfer(const struct meeting *m, int fd, void *data, size_t bytes, bool sends)
+static bool transfer(double until, int fd, void *data, size_t bytes, bool sends)
 {
     size_t done = 0;
     while (done < bytes) {
-        if (!wait_for(m, fd, sends ? POLLOUT : POLLIN)) {
+        if (!wait_for(until, fd, sends ? POLLOUT : POLLIN)) {
             errno = ETIMEDOUT;
             return false;
         }
@@ -92,100 +114,374 @@ static void prepare(int fd)
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* port 0: any. */
-static sw_status listen_at(struct meeting *m, int port)
+/* ---- addresses ---- */
+
+static bool is_loopback(const struct sockaddr *a)
 {
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    const int on = 1, off = 0;
-    m->listener = socket(AF_INET6, SOCK_STREAM, 0);
-    if (m->listener >= 0) {
-        setsockopt(m->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        setsockopt(m->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        if (bind(m->listener, (struct sockaddr *)&six, sizeof six) < 0) {
-            close(m->listener);
-            m->listener = -1;
-        }
+    if (a->sa_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)a;
+        return ntohl(four->sin_addr.s_addr) >> 24 == 127;
     }
-    if (m->listener < 0) { /* no IPv6 here */
-        m->listener = socket(AF_INET, SOCK_STREAM, 0);
-        setsockopt(m->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&four, sizeof four) < 0) {
-            return failed("listening at", "any address", port);
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    return a->sa_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127));
+}
+
+static sw_status resolve(const struct meeting *m, struct addrinfo **out)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    char port[16];
+    snprintf(port, sizeof port, "%d", m->o->port);
+    const int error = getaddrinfo(m->o->host, port, &hints, out);
+    return error ? SW_FAIL(SW_E_IO, "rank 0 at %s:%d: %s", m->o->host, m->o->port,
+                           gai_strerror(error))
+                 : SW_OK;
+}
+
+/* What a name means may differ between machines: on its own machine many a name is loopback. */
+static bool is_loopback_by_name(const char *host, const struct addrinfo *found)
+{
+    const bool number = strspn(host, "0123456789.") == strlen(host) || strchr(host, ':');
+    return strcasecmp(host, "localhost") == 0 || (number && is_loopback(found->ai_addr));
+}
+
+/* Without a secret nobody can be told from a stranger, so none may come from elsewhere. */
+static sw_status settle_reach(struct meeting *m, const struct addrinfo *found)
+{
+    m->loopback = is_loopback_by_name(m->o->host, found);
+    for (const struct addrinfo *a = found; a && !m->self.secret.known; a = a->ai_next) {
+        if (!is_loopback(a->ai_addr)) {
+            return SW_FAIL(
+                SW_E_CONFIG,
+                "rank %d: rank 0 is at %s, which is no loopback address: ranks that share "
+                "no secret (SPILLWAY_JOB_SECRET) meet on the loopback of one machine only",
+                m->o->rank, m->o->host);
         }
+        m->loopback = true;
+    }
+    return SW_OK;
+}
+
+static struct place place_of(const struct sockaddr_storage *a, uint32_t port)
+{
+    struct place place = {.family = 4, .port = (uint16_t)port};
+    if (a->ss_family == AF_INET) {
+        memcpy(place.address, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
+        return place;
+    }
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)a;
+    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+        memcpy(place.address, six->sin6_addr.s6_addr + 12, 4);
+        return place;
+    }
+    place.family = 6;
+    place.scope = six->sin6_scope_id;
+    memcpy(place.address, &six->sin6_addr, 16);
+    return place;
+}
+
+static socklen_t address_of(const struct place *place, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (place->family == 4) {
+        struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(place->port)};
+        memcpy(&four.sin_addr, place->address, 4);
+        memcpy(out, &four, sizeof four);
+        return sizeof four;
+    }
+    struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons(place->port), .sin6_scope_id = place->scope};
+    memcpy(&six.sin6_addr, place->address, 16);
+    memcpy(out, &six, sizeof six);
+    return sizeof six;
+}
+
+/* ---- listening ---- */
+
+static bool listen_on(struct meeting *m, const struct sockaddr *address, socklen_t len)
+{
+    const int on = 1, off = 0;
+    m->listener = socket(address->sa_family, SOCK_STREAM, 0);
+    if (m->listener < 0) {
+        return false;
+    }
+    setsockopt(m->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->sa_family == AF_INET6) {
+        setsockopt(m->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     prepare(m->listener);
-    return listen(m->listener, m->o->size) < 0 ? failed("listening at", "any address", port)
-                                               : SW_OK;
+    if (bind(m->listener, address, len) == 0 && listen(m->listener, SOMAXCONN) == 0) {
+        return true;
+    }
+    const int error = errno;
+    close(m->listener);
+    m->listener = -1;
+    errno = error;
+    return false;
 }
 
-static uint32_t listening_port(const struct meeting *m)
+/* Rank 0: at all addresses of this machine, or at the loopback that all others ask for. */
+static sw_status listen_first(struct meeting *m, const struct addrinfo *found)
 {
-    struct sockaddr_storage a = {0};
-    socklen_t len = sizeof a;
-    getsockname(m->listener, (struct sockaddr *)&a, &len);
-    return a.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
-                                   : ntohs(((struct sockaddr_in *)&a)->sin_port);
+    const uint16_t port = htons((uint16_t)m->o->port);
+    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = port};
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = port};
+    bool good = false;
+    if (!m->loopback) { /* there may be no IPv6 here */
+        good = listen_on(m, (const struct sockaddr *)(const void *)&six, sizeof six) ||
+               listen_on(m, (const struct sockaddr *)(const void *)&four, sizeof four);
+        return good ? SW_OK : failed("listening at", "any address", m->o->port);
+    }
+    for (const struct addrinfo *a = found; a && !good; a = a->ai_next) {
+        good = listen_on(m, a->ai_addr, a->ai_addrlen);
+    }
+    return good ? SW_OK : failed("listening at", m->o->host, m->o->port);
 }
 
-static void set_port(struct sockaddr_storage *a, uint32_t port)
+/* The others: at the address that rank 0 sees them at, any port. */
+static sw_status listen_beside(struct meeting *m, int fd)
 {
-    if (a->ss_family == AF_INET6) {
-        ((struct sockaddr_in6 *)a)->sin6_port = htons((uint16_t)port);
-    } else {
-        ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
+    struct sockaddr_storage own = {0};
+    socklen_t len = sizeof own;
+    const bool known = getsockname(fd, (struct sockaddr *)&own, &len) == 0;
+    if (known) {
+        struct place place = place_of(&own, 0);
+        len = address_of(&place, &own);
+    }
+    if (!known || !listen_on(m, (struct sockaddr *)&own, len)) {
+        return failed("listening beside", m->o->host, m->o->port);
+    }
+    len = sizeof own;
+    getsockname(m->listener, (struct sockaddr *)&own, &len);
+    m->self.about.port = own.ss_family == AF_INET6
+                             ? ntohs(((struct sockaddr_in6 *)(void *)&own)->sin6_port)
+                             : ntohs(((struct sockaddr_in *)(void *)&own)->sin_port);
+    return SW_OK;
+}
+
+/* ---- newcomers ---- */
+
+static void address_text(const struct sockaddr_storage *a, char *out, size_t cap)
+{
+    if (getnameinfo((const struct sockaddr *)a, sizeof *a, out, (socklen_t)cap, NULL, 0,
+                    NI_NUMERICHOST) != 0) {
+        snprintf(out, cap, "somewhere");
     }
 }
 
-static struct hello own_hello(const struct meeting *m)
+/* Nothing of what it said is printed but numbers. */
+static void tell_turned_away(struct meeting *m, const struct newcomer *c, const char *why)
 {
-    struct hello h = {
-        .magic = magic, .rank = m->o->rank, .size = m->o->size, .port = listening_port(m)};
-    gethostname(h.host, sizeof h.host - 1);
-    return h;
+    char from[64];
+    address_text(&c->from, from, sizeof from);
+    snprintf(m->last_away, sizeof m->last_away, "one from %s that called itself rank %d: %.140s",
+             from, c->hello.from, why);
+    m->n_turned_away++;
+    if (m->n_turned_away <= MOST_TOLD) {
+        sw_log(SW_LOG_WARN, "rank %d turned away %s%s", m->o->rank, m->last_away,
+               m->n_turned_away == MOST_TOLD ? " (further ones are not told)" : "");
+    }
 }
 
-/* Tells a rank why it cannot take part; who is no rank learns nothing. */
-static void turn_away(const struct meeting *m, int fd, const struct hello *h)
+static void forget(struct meeting *m, int rank)
 {
-    struct verdict verdict = {.met = false};
-    if (h->magic != magic || m->o->rank != 0) {
+    close(m->fds[rank]);
+    m->fds[rank] = -1;
+}
+
+static void let_go(struct newcomer *c)
+{
+    close(c->fd);
+    c->fd = -1;
+}
+
+static bool has_left(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* A proven rank takes its place, or is told why it cannot. One that has left may come again. */
+static void admit(struct meeting *m, struct newcomer *c)
+{
+    struct sw_tcp_verdict verdict;
+    struct sw_tcp_about about;
+    const int rank = c->hello.from;
+    enum sw_tcp_guest guest =
+        sw_tcp_hear_answer(&m->self, &c->hello, &c->in.answer, &about, &verdict);
+    if (guest == SW_TCP_MEMBER && m->fds[rank] >= 0 && has_left(m->fds[rank])) {
+        forget(m, rank);
+    }
+    if (guest == SW_TCP_MEMBER && m->fds[rank] >= 0) {
+        guest = SW_TCP_MISFIT;
+        snprintf(verdict.why, sizeof verdict.why, "rank %d is here already, from %s", rank,
+                 m->places[rank].host);
+        verdict.met = 0;
+    }
+    if (guest != SW_TCP_MEMBER) {
+        tell_turned_away(m, c,
+                         guest == SW_TCP_MISFIT ? verdict.why
+                                                : "it does not prove the secret of this job");
+    }
+    /* rank 0 has its last word when all are here; what is sent now fits a new socket */
+    const bool told = guest == SW_TCP_STRANGER || (guest == SW_TCP_MEMBER && m->o->rank == 0) ||
+                      send(c->fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                          (ssize_t)sizeof verdict;
+    if (guest != SW_TCP_MEMBER || !told) {
+        let_go(c);
         return;
     }
-    if (h->size != m->o->size || h->rank < 1 || h->rank >= m->o->size) {
-        snprintf(verdict.why, sizeof verdict.why, "rank %d counts %d ranks, rank 0 counts %d",
-                 h->rank, h->size, m->o->size);
-    } else {
-        snprintf(verdict.why, sizeof verdict.why, "rank %d is here already, from %s", h->rank,
-                 m->places[h->rank].host);
+    if (m->o->rank == 0) {
+        m->places[rank] = place_of(&c->from, about.port);
+        memcpy(m->places[rank].host, about.host, sizeof about.host);
     }
-    (void)!send(fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT);
+    m->fds[rank] = c->fd;
+    c->fd = -1;
 }
 
-/* One that connects and says hello properly; -1 when the time is up. Others are turned away. */
-static int accept_one(const struct meeting *m, struct hello *out, struct sockaddr_storage *from,
-                      socklen_t *from_len)
+static bool greet_back(const struct meeting *m, struct newcomer *c)
 {
-    while (wait_for(m, m->listener, POLLIN)) {
-        *from_len = sizeof *from;
-        const int fd = accept(m->listener, (struct sockaddr *)from, from_len);
-        if (fd < 0) {
-            continue;
-        }
-        prepare(fd);
-        const struct meeting brief = {.o = m->o, .until = sw_now_s() + 5};
-        const bool said = transfer(&brief, fd, out, sizeof *out, false);
-        if (said && out->magic == magic && out->rank >= 0 && out->rank < m->o->size &&
-            m->fds[out->rank] < 0 && out->rank != m->o->rank) {
-            out->host[sizeof out->host - 1] = '\0';
-            return fd;
-        }
-        if (said) {
-            turn_away(m, fd, out);
-        }
-        close(fd);
+    const struct sw_tcp_greeting greeting = c->in.greeting;
+    struct sw_tcp_challenge challenge;
+    uint8_t nonce[SW_NONCE_BYTES];
+    c->greeted = true;
+    c->done = 0;
+    return sw_draw_bytes(nonce, sizeof nonce) >= 0 &&
+           sw_tcp_hear_greeting(&m->self, &greeting, nonce, &c->hello, &challenge) &&
+           send(c->fd, &challenge, sizeof challenge, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+               (ssize_t)sizeof challenge;
+}
+
+/* Takes what is there; it is let go when it is no rank of this job. */
+static void serve(struct meeting *m, struct newcomer *c)
+{
+    const size_t want = c->greeted ? sizeof c->in.answer : sizeof c->in.greeting;
+    const ssize_t n = recv(c->fd, (char *)&c->in + c->done, want - c->done, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        let_go(c);
+        return;
     }
-    return -1;
+    c->done += n > 0 ? (size_t)n : 0;
+    if (c->done < want) {
+        return;
+    }
+    if (c->greeted) {
+        admit(m, c);
+    } else if (!greet_back(m, c)) {
+        let_go(c);
+    }
+}
+
+/* A free place, or that of whoever has said nothing for longest. */
+static struct newcomer *make_room(struct meeting *m)
+{
+    struct newcomer *oldest = NULL;
+    for (int i = 0; i < m->n_newcomers; i++) {
+        struct newcomer *c = &m->newcomers[i];
+        if (c->fd < 0) {
+            return c;
+        }
+        const bool older =
+            !oldest || (c->greeted == oldest->greeted ? c->since < oldest->since : oldest->greeted);
+        oldest = older ? c : oldest;
+    }
+    let_go(oldest);
+    return oldest;
+}
+
+static void accept_some(struct meeting *m)
+{
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof from;
+        const int fd = accept4(m->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+            m->paused_until = sw_now_s() + pause_s;
+            if (!m->said_full) {
+                sw_log(SW_LOG_WARN, "rank %d: who connects now has to wait: %s", m->o->rank,
+                       strerror(errno));
+            }
+            m->said_full = true;
+            return;
+        }
+        if (fd < 0 && errno == EAGAIN) {
+            return;
+        }
+        if (fd >= 0) {
+            struct newcomer *c = make_room(m);
+            prepare(fd);
+            *c = (struct newcomer){.fd = fd, .since = sw_now_s(), .from = from};
+        }
+    }
+}
+
+static bool is_missing(const struct meeting *m, int first)
+{
+    for (int r = first; r < m->o->size; r++) {
+        if (m->fds[r] < 0 && r != m->o->rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void watch(struct meeting *m, int fd, int who)
+{
+    if (fd >= 0) {
+        m->watched[m->n_polls] = who;
+        m->polls[m->n_polls++] = (struct pollfd){fd, POLLIN, 0};
+    }
+}
+
+/* Fills m->polls; returns until when to wait. */
+static double watch_all(struct meeting *m)
+{
+    const double now = sw_now_s();
+    double until = m->until;
+    const bool paused = now < m->paused_until;
+    m->polls[0] = (struct pollfd){paused ? -1 : m->listener, POLLIN, 0};
+    m->n_polls = 1;
+    if (paused && m->paused_until < until) {
+        until = m->paused_until;
+    }
+    for (int i = 0; i < m->n_newcomers; i++) {
+        struct newcomer *c = &m->newcomers[i];
+        if (c->fd >= 0 && now > c->since + hello_s) {
+            let_go(c);
+        }
+        if (c->fd >= 0 && c->since + hello_s < until) {
+            until = c->since + hello_s;
+        }
+        watch(m, c->fd, i);
+    }
+    for (int r = 0; m->o->rank == 0 && r < m->o->size; r++) {
+        watch(m, m->fds[r], m->n_newcomers + r);
+    }
+    return until;
+}
+
+/* Until all ranks from `first` on are here; false when the time is up. */
+static bool hear_all(struct meeting *m, int first)
+{
+    while (is_missing(m, first)) {
+        const double until = watch_all(m);
+        const int n = poll(m->polls, (nfds_t)m->n_polls, ms_until(until));
+        for (int i = m->n_polls - 1; n > 0 && i > 0; i--) { /* ranks first: one may come again */
+            if (m->polls[i].revents && m->watched[i] >= m->n_newcomers) {
+                forget(m, m->watched[i] - m->n_newcomers); /* it has nothing to say yet */
+            } else if (m->polls[i].revents) {
+                serve(m, &m->newcomers[m->watched[i]]);
+            }
+        }
+        if (n > 0 && m->polls[0].revents) {
+            accept_some(m);
+        }
+        if (sw_now_s() >= m->until) {
+            return !is_missing(m, first);
+        }
+    }
+    return true;
 }
 
 static sw_status say_missing(const struct meeting *m, int first)
@@ -196,96 +492,26 @@ static sw_status say_missing(const struct meeting *m, int first)
             sw_str_printf(&missing, "%s%d", missing.len ? ", " : "", r);
         }
     }
-    const sw_status st =
-        SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %s to connect (%s:%d)", m->o->rank,
-                m->o->deadline_s, sw_str_text(&missing), m->o->host, m->o->port);
+    const sw_status st = SW_FAIL(
+        SW_E_PEER, "rank %d waited %.3g s for rank %s to connect (%s:%d)%s%s", m->o->rank,
+        m->o->deadline_s, sw_str_text(&missing), m->o->host, m->o->port,
+        m->n_turned_away ? "; last turned away: " : "", m->n_turned_away ? m->last_away : "");
     sw_str_fini(&missing);
     return st;
-}
-
-/* Connects within the deadline: whoever listens may start later than we do. */
-static int connect_to(const struct meeting *m, const struct sockaddr *address, socklen_t len)
-{
-    for (;;) {
-        const int fd = socket(address->sa_family, SOCK_STREAM, 0);
-        if (fd < 0) {
-            return -1;
-        }
-        prepare(fd);
-        int error = connect(fd, address, len) < 0 ? errno : 0;
-        if (error == EINPROGRESS) {
-            socklen_t n = sizeof error;
-            error = wait_for(m, fd, POLLOUT) ? 0 : ETIMEDOUT;
-            if (!error) {
-                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
-            }
-        }
-        if (!error) {
-            return fd;
-        }
-        close(fd);
-        errno = error;
-        if (ms_left(m) == 0) {
-            return -1;
-        }
-        nanosleep(&(struct timespec){0, 50000000}, NULL);
-    }
-}
-
-static sw_status connect_to_first(const struct meeting *m, int *out)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    char port[16];
-    snprintf(port, sizeof port, "%d", m->o->port);
-    const int error = getaddrinfo(m->o->host, port, &hints, &found);
-    if (error) {
-        return SW_FAIL(SW_E_IO, "rank 0 at %s:%d: %s", m->o->host, m->o->port, gai_strerror(error));
-    }
-    *out = connect_to(m, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return *out >= 0
-               ? SW_OK
-               : SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank 0 at %s:%d: %s", m->o->rank,
-                         m->o->deadline_s, m->o->host, m->o->port, strerror(errno));
-}
-
-static sw_status hear_all(struct meeting *m)
-{
-    for (int n = 1; n < m->o->size; n++) {
-        struct hello h;
-        struct sockaddr_storage from;
-        socklen_t len;
-        const int fd = accept_one(m, &h, &from, &len);
-        if (fd < 0) {
-            return say_missing(m, 1);
-        }
-        m->fds[h.rank] = fd;
-        if (h.size != m->o->size) {
-            return SW_FAIL(SW_E_PEER, "rank %d (%s) counts %d ranks, rank 0 counts %d", h.rank,
-                           h.host, h.size, m->o->size);
-        }
-        set_port(&from, h.port);
-        m->places[h.rank].address = from;
-        m->places[h.rank].address_len = len;
-        memcpy(m->places[h.rank].host, h.host, sizeof h.host);
-    }
-    gethostname(m->places[0].host, sizeof m->places[0].host - 1);
-    return SW_OK;
 }
 
 /* Rank 0: hears all, then tells all where all are; or those who came, who did not. */
 static sw_status gather_all(struct meeting *m)
 {
-    sw_status st = hear_all(m);
-    struct verdict verdict = {.met = st >= 0};
+    sw_status st = hear_all(m, 1) ? SW_OK : say_missing(m, 1);
+    struct sw_tcp_verdict verdict = {.met = st >= 0};
     const size_t bytes = (size_t)m->o->size * sizeof *m->places;
     snprintf(verdict.why, sizeof verdict.why, "%s", st < 0 ? sw_error_message() : "");
-    m->until = st < 0 ? sw_now_s() + 1 : m->until;
+    const double until = st < 0 ? sw_now_s() + 1 : m->until;
     for (int r = 1; r < m->o->size; r++) {
         const bool told = m->fds[r] >= 0 &&
-                          transfer(m, m->fds[r], &verdict, sizeof verdict, true) &&
-                          (st < 0 || transfer(m, m->fds[r], m->places, bytes, true));
+                          transfer(until, m->fds[r], &verdict, sizeof verdict, true) &&
+                          (st < 0 || transfer(until, m->fds[r], m->places, bytes, true));
         if (st >= 0 && !told) {
             return SW_FAIL(SW_E_PEER, "rank %d (%s) is gone: %s", r, m->places[r].host,
                            strerror(errno));
@@ -295,43 +521,200 @@ static sw_status gather_all(struct meeting *m)
     return st < 0 ? SW_FAIL(st, "%s", verdict.why) : SW_OK;
 }
 
-static sw_status join(struct meeting *m)
+/* ---- connecting ---- */
+
+/* One attempt; -1 and errno. */
+static int connect_once(const struct meeting *m, const struct sockaddr *address, socklen_t len)
 {
-    struct hello mine = own_hello(m), h;
-    struct verdict verdict = {0};
-    SW_TRY(connect_to_first(m, &m->fds[0]));
-    /* rank 0 has the last word */
-    const struct meeting patient = {.o = m->o, .until = m->until + 5};
-    if (!transfer(m, m->fds[0], &mine, sizeof mine, true) ||
-        !transfer(&patient, m->fds[0], &verdict, sizeof verdict, false) ||
-        (verdict.met && !transfer(&patient, m->fds[0], m->places,
-                                  (size_t)m->o->size * sizeof *m->places, false))) {
-        snprintf(verdict.why, sizeof verdict.why, "%s", strerror(errno));
-        verdict.met = false;
+    const int fd = socket(address->sa_family, SOCK_STREAM, 0);
+    if (fd < 0) {
+        return -1;
     }
-    if (!verdict.met) {
-        verdict.why[sizeof verdict.why - 1] = '\0';
-        return SW_FAIL(SW_E_PEER, "rank %d, meeting at rank 0 (%s:%d): %s", m->o->rank, m->o->host,
-                       m->o->port, verdict.why);
+    prepare(fd);
+    int error = connect(fd, address, len) < 0 ? errno : 0;
+    if (error == EINPROGRESS) {
+        socklen_t n = sizeof error;
+        error = wait_for(m->until, fd, POLLOUT) ? 0 : ETIMEDOUT;
+        if (!error) {
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+        }
+    }
+    if (error) {
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+enum dialled { LINE_BROKE, ANSWERED, NOT_OURS, CANNOT_LISTEN };
+
+/* Up to the answer. On LINE_BROKE errno says how. */
+static enum dialled say_hello(struct meeting *m, int fd, int to)
+{
+    struct sw_tcp_greeting greeting;
+    struct sw_tcp_challenge challenge;
+    struct sw_tcp_answer answer;
+    struct sw_tcp_hello hello;
+    uint8_t nonce[SW_NONCE_BYTES];
+    if (m->listener < 0 && listen_beside(m, fd) < 0) {
+        return CANNOT_LISTEN;
+    }
+    if (sw_draw_bytes(nonce, sizeof nonce) < 0) {
+        return CANNOT_LISTEN;
+    }
+    sw_tcp_greet(&m->self, to, nonce, &hello, &greeting);
+    if (!transfer(m->until, fd, &greeting, sizeof greeting, true) ||
+        !transfer(m->until, fd, &challenge, sizeof challenge, false)) {
+        return LINE_BROKE;
+    }
+    if (!sw_tcp_hear_challenge(&m->self, &hello, &challenge, &answer)) {
+        return NOT_OURS;
+    }
+    return transfer(m->until, fd, &answer, sizeof answer, true) ? ANSWERED : LINE_BROKE;
+}
+
+struct target {
+    int rank;
+    const struct addrinfo *names; /* of rank 0; else one address */
+    struct sockaddr_storage address;
+    socklen_t len;
+    char name[128];
+};
+
+/* Connects and says hello within the deadline: whoever listens may start later than we do, and may let a
+ * connection go when it has too many. */
+static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_verdict *out)
+{
+    const struct addrinfo *name = t->names;
+    const double last_word = m->until + 5; /* of who waits for others as long as we do */
+    bool answered = false;
+    for (;;) {
+        const int fd = name ? connect_once(m, name->ai_addr, name->ai_addrlen)
+                            : connect_once(m, (const struct sockaddr *)&t->address, t->len);
+        const enum dialled dialled = fd >= 0 ? say_hello(m, fd, t->rank) : LINE_BROKE;
+        const bool gone = answered && fd < 0; /* it was there, and no longer listens */
+        if (dialled == ANSWERED && transfer(last_word, fd, out, sizeof *out, false)) {
+            m->fds[t->rank] = fd;
+            out->why[sizeof out->why - 1] = '\0';
+            return SW_OK;
+        }
+        const int error = errno;
+        answered |= dialled == ANSWERED;
+        if (fd >= 0) {
+            close(fd);
+        }
+        if (dialled == CANNOT_LISTEN) {
+            return SW_E_IO;
+        }
+        if (dialled == NOT_OURS) {
+            return SW_FAIL(
+                SW_E_PEER,
+                "rank %d: who listens as rank %d at %s does not prove the secret of this "
+                "job: another SPILLWAY_JOB_SECRET or SPILLWAY_JOB_ID%s, or another "
+                "program's port",
+                m->o->rank, t->rank, t->name, m->self.secret.known ? "" : " (none is set here)");
+        }
+        if (gone) {
+            return SW_FAIL(SW_E_PEER, "rank %d: rank %d at %s is gone: %s", m->o->rank, t->rank,
+                           t->name, strerror(error));
+        }
+        if (ms_until(m->until) == 0) {
+            return SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %d at %s: %s", m->o->rank,
+                           m->o->deadline_s, t->rank, t->name, strerror(error));
+        }
+        name = name && name->ai_next ? name->ai_next : t->names;
+        nanosleep(&(struct timespec){0, 50000000}, NULL);
+    }
+}
+
+static sw_status turned_away(const struct meeting *m, const struct target *t, const char *why)
+{
+    char words[1024];
+    return SW_FAIL(SW_E_PEER, "rank %d, meeting at rank %d (%s): %s", m->o->rank, t->rank, t->name,
+                   sw_plain_words(why, words, sizeof words));
+}
+
+static sw_status meet_first(struct meeting *m, const struct addrinfo *found)
+{
+    struct target first = {.rank = 0, .names = found};
+    struct sw_tcp_verdict verdict;
+    snprintf(first.name, sizeof first.name, "%s:%d", m->o->host, m->o->port);
+    SW_TRY(dial(m, &first, &verdict));
+    const size_t bytes = (size_t)m->o->size * sizeof *m->places;
+    if (verdict.met && !transfer(m->until + 5, m->fds[0], m->places, bytes, false)) {
+        return turned_away(m, &first, strerror(errno));
+    }
+    return verdict.met ? SW_OK : turned_away(m, &first, verdict.why);
+}
+
+static sw_status join(struct meeting *m, const struct addrinfo *found)
+{
+    SW_TRY(meet_first(m, found));
+    for (int r = 0; r < m->o->size; r++) {
+        struct place *place = &m->places[r];
+        char host[SW_TCP_HOST_CAP];
+        snprintf(host, sizeof host, "%.*s", (int)sizeof host - 1, place->host);
+        sw_plain_words(host, place->host, sizeof place->host);
     }
     for (int r = 1; r < m->o->rank; r++) {
-        const struct place *place = &m->places[r];
-        m->fds[r] =
-            connect_to(m, (const struct sockaddr *)&place->address, (socklen_t)place->address_len);
-        if (m->fds[r] < 0 || !transfer(m, m->fds[r], &mine, sizeof mine, true)) {
-            return SW_FAIL(SW_E_PEER, "rank %d cannot reach rank %d (%s): %s", m->o->rank, r,
-                           place->host, strerror(errno));
+        struct sw_tcp_verdict verdict;
+        struct target target = {.rank = r};
+        target.len = address_of(&m->places[r], &target.address);
+        snprintf(target.name, sizeof target.name, "%s:%d", m->places[r].host, m->places[r].port);
+        SW_TRY(dial(m, &target, &verdict));
+        if (!verdict.met) {
+            return turned_away(m, &target, verdict.why);
         }
     }
-    for (int n = m->o->rank + 1; n < m->o->size; n++) {
-        struct sockaddr_storage from;
-        socklen_t len;
-        const int fd = accept_one(m, &h, &from, &len);
-        if (fd < 0) {
-            return say_missing(m, m->o->rank + 1);
-        }
-        m->fds[h.rank] = fd;
+    return hear_all(m, m->o->rank + 1) ? SW_OK : say_missing(m, m->o->rank + 1);
+}
+
+/* ---- the meeting ---- */
+
+static sw_status hold(struct meeting *m)
+{
+    struct addrinfo *found = NULL;
+    SW_TRY(sw_allow_files(m->o->size + 64));
+    SW_TRY(resolve(m, &found));
+    sw_status st = settle_reach(m, found);
+    if (st >= 0 && m->o->rank == 0) {
+        st = listen_first(m, found);
+        st = st < 0 ? st : gather_all(m);
+    } else if (st >= 0) {
+        st = join(m, found);
     }
+    freeaddrinfo(found);
+    return st;
+}
+
+static sw_status prepare_meeting(struct meeting *m)
+{
+    const struct sw_tcp_options *o = m->o;
+    const size_t n = (size_t)o->size;
+    const int n_newcomers = o->size + SPARE_NEWCOMERS;
+    m->places = sw_alloc_zero("comm", n, sizeof *m->places);
+    m->newcomers = sw_alloc_zero("comm", (size_t)n_newcomers, sizeof *m->newcomers);
+    m->polls = sw_alloc_zero("comm", 1 + (size_t)n_newcomers + n, sizeof *m->polls);
+    m->watched = sw_alloc_zero("comm", 1 + (size_t)n_newcomers + n, sizeof *m->watched);
+    SW_TRY_ALLOC(m->places && m->newcomers && m->polls && m->watched ? m : NULL, "ranks");
+    while (m->n_newcomers < n_newcomers) {
+        m->newcomers[m->n_newcomers++].fd = -1;
+    }
+    m->self.rank = o->rank;
+    m->self.about.size = o->size;
+    m->self.about.port = (uint32_t)o->port;
+    gethostname(m->self.about.host, sizeof m->self.about.host - 1);
+    memcpy(m->places[o->rank].host, m->self.about.host, sizeof m->self.about.host);
+    m->self.secret.known = o->secret != NULL;
+    if (o->secret) {
+        memcpy(m->self.secret.key, o->secret, sizeof m->self.secret.key);
+    }
+    if (o->job && strlen(o->job) >= sizeof m->self.secret.job) {
+        return SW_FAIL(SW_E_ARG, "the id of a job: wanted fewer than %zu bytes, got %zu",
+                       sizeof m->self.secret.job, strlen(o->job));
+    }
+    snprintf(m->self.secret.job, sizeof m->self.secret.job, "%s", o->job ? o->job : "");
     return SW_OK;
 }
 
@@ -343,14 +726,17 @@ sw_status sw_tcp_meet(const struct sw_tcp_options *options, int *out_fds,
     for (int r = 0; r < options->size; r++) {
         out_fds[r] = -1;
     }
-    m.places = sw_alloc_zero("comm", (size_t)options->size, sizeof *m.places);
-    SW_TRY_ALLOC(m.places, "ranks");
-    sw_status st = listen_at(&m, options->rank == 0 ? options->port : 0);
-    st = st < 0 ? st : options->rank == 0 ? gather_all(&m) : join(&m);
+    sw_status st = prepare_meeting(&m);
+    st = st < 0 ? st : hold(&m);
+    for (int i = 0; i < m.n_newcomers; i++) {
+        if (m.newcomers[i].fd >= 0) {
+            close(m.newcomers[i].fd);
+        }
+    }
     for (int r = 0; r < options->size; r++) {
-        memcpy(out_hosts[r], m.places[r].host, SW_TCP_HOST_CAP);
-        out_hosts[r][SW_TCP_HOST_CAP - 1] = '\0';
-        if (st < 0 && out_fds[r] >= 0) {
+        if (st >= 0) {
+            memcpy(out_hosts[r], m.places[r].host, SW_TCP_HOST_CAP);
+        } else if (out_fds[r] >= 0) {
             close(out_fds[r]);
         }
     }
@@ -358,5 +744,8 @@ sw_status sw_tcp_meet(const struct sw_tcp_options *options, int *out_fds,
         close(m.listener);
     }
     sw_free(m.places);
+    sw_free(m.newcomers);
+    sw_free(m.polls);
+    sw_free(m.watched);
     return st;
 }

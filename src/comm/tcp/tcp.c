@@ -91,10 +91,11 @@ static sw_status say_gone(struct tcp *c, const struct sw_exchange *x, int peer, 
 
 static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int peer, struct header *h)
 {
+    char why[1024];
     c->ended = true;
     h->what[sizeof h->what - 1] = '\0';
     return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) cannot go on: %s", c->rank, x->op,
-                   x->what, peer, c->hosts[peer], h->what);
+                   x->what, peer, c->hosts[peer], sw_plain_words(h->what, why, sizeof why));
 }
 
 static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)

@@ -107,9 +107,22 @@ static void test_hosts_that_differ(void **state)
                     "MASTER_PORT=29500 prog 'x y'\n");
 }
 
+static void write_secret(char *path)
+{
+    const int fd = mkstemp(path); /* of mode 0600 */
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "00112233445566778899aabbccddeeff\n", 33), 33);
+    close(fd);
+}
+
 static void test_remote_shells(void **state)
 {
     (void)state;
+    char path[] = "/tmp/spillway-secret-XXXXXX", variable[64], want[512];
+    write_secret(path);
+    snprintf(variable, sizeof variable, "SPILLWAY_JOB_SECRET_FILE=%s", path);
+    const char *const environment[] = {
+        variable, "SPILLWAY_JOB_SECRET=ffeeddccbbaa99887766554433221100", NULL};
     static const char *const percent[] = {"p", "50% it's"};
     const char *exports[] = {"V=a $b"};
     struct sw_launch_options o = options("a:1/b:0");
@@ -119,6 +132,7 @@ static void test_remote_shells(void **state)
     o.n_exports = 1;
     o.self = "/opt/spillway";
     o.ssh_port = 22;
+    o.environment = environment;
     char *text = NULL;
     assert_int_equal(sw_launch_text(&o, &text), SW_OK);
     struct sw_arena arena;
@@ -127,10 +141,14 @@ static void test_remote_shells(void **state)
     assert_int_equal(sw_launch_split(&arena, "t", text, &words), SW_OK);
     assert_string_equal(words.items[0], "PDSH_RCMD_TYPE=ssh");
     assert_string_equal(words.items[1], "PDSH_SSH_ARGS_APPEND=-p 22");
-    assert_string_equal(words.items[words.n - 1],
-                        "export V='a $b'; cd /nowhere && /opt/spillway launch --launcher local "
-                        "--world a:1/b:0 --node-rank %n --master-addr a --master-port 29500 "
-                        "--grace 0 -- p '50%% it'\\''s'");
+    snprintf(
+        want, sizeof want,
+        "export SPILLWAY_JOB_SECRET_FILE=%s; export V='a $b'; cd /nowhere && /opt/spillway "
+        "launch --launcher local --world a:1/b:0 --node-rank %%n --master-addr a --master-port "
+        "29500 --grace 0 -- p '50%%%% it'\\''s'",
+        path);
+    assert_string_equal(words.items[words.n - 1], want);
+    unlink(path);
     sw_arena_fini(&arena);
     sw_text_free(text);
 }
@@ -220,8 +238,30 @@ static void test_refusals(void **state)
     o.agent = "rsh";
     expect_refusal(&o, "--agent: wanted --launcher openmpi or mpich, got pdsh");
     o.agent = NULL;
-    o.world = "a,b:0/c:0";
-    expect_refusal(&o, "wanted the plain name of a host, got \"a,b\"");
+    o.launcher = "openmpi";
+    static const char *const bad_hosts[] = {
+        "a,b", "-oProxyCommand=x", "u@-h", "@h", "u@", "a\033[2J", "a b", "a%n", "a;b"};
+    static const char *const launchers[] = {"openmpi", "mpich", "slurm", "pdsh", "local"};
+    for (size_t i = 0; i < SW_LEN(bad_hosts); i++) {
+        for (size_t k = 0; k < SW_LEN(launchers); k++) {
+            char world[64];
+            snprintf(world, sizeof world, "%s:0", bad_hosts[i]);
+            o.world = world;
+            o.launcher = launchers[k];
+            expect_refusal(&o, "wanted the name of a host");
+            assert_null(strchr(sw_error_message(), '\033'));
+        }
+    }
+    o.launcher = "openmpi";
+    o.world = "a:0";
+    const char *told[] = {"SPILLWAY_JOB_SECRET=00112233445566778899aabbccddeeff"};
+    o.exports = told;
+    o.n_exports = 1;
+    expect_refusal(&o, "--export SPILLWAY_JOB_SECRET: every user can read a command line");
+    assert_null(strstr(sw_error_message(), "0011"));
+    o.n_exports = 0;
+    o.launcher = "pdsh";
+    expect_refusal(&o, "wanted SPILLWAY_JOB_SECRET_FILE");
     o.world = "a:0/a:1";
     expect_refusal(&o, "--world: host a is given twice");
     o.world = "a:x";
@@ -261,6 +301,11 @@ static void test_out_of_memory(void **state)
     o.exports = exports;
     o.n_exports = 1;
     o.include = "a:0,1@b";
+    char path[] = "/tmp/spillway-secret-XXXXXX", variable[64];
+    write_secret(path);
+    snprintf(variable, sizeof variable, "SPILLWAY_JOB_SECRET_FILE=%s", path);
+    const char *const environment[] = {variable, NULL};
+    o.environment = environment;
     for (int launcher = 0; launcher < 4; launcher++) {
         o.launcher = sw_launch_name((enum launcher)launcher);
         struct sw_alloc_stats before, after;
@@ -279,16 +324,86 @@ static void test_out_of_memory(void **state)
         sw_alloc_get_stats(&after);
         assert_int_equal(after.live_blocks, before.live_blocks);
     }
+    unlink(path);
+}
+
+/* A secret of the environment is in no command, and printing one draws none. */
+static void a_printed_command_holds_no_secret(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {
+        "SPILLWAY_JOB_SECRET=00112233445566778899aabbccddeeff", NULL};
+    static const char *const launchers[] = {"openmpi", "mpich", "slurm", NULL};
+    for (size_t i = 0; i < SW_LEN(launchers); i++) {
+        struct sw_launch_options o = options("localhost:0");
+        char *text = NULL;
+        o.launcher = launchers[i];
+        o.environment = environment;
+        assert_int_equal(sw_launch_text(&o, &text), SW_OK);
+        assert_null(strstr(text, "0011"));
+        sw_text_free(text);
+    }
+}
+
+/* Which words a launcher is started with, and whether its environment has the secret. */
+static void the_secret_travels_in_environments_only(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/spillway-secret-XXXXXX", variable[64], text[33];
+    write_secret(path);
+    snprintf(variable, sizeof variable, "SPILLWAY_JOB_SECRET_FILE=%s", path);
+    const char *const with_file[] = {variable, NULL};
+    for (int i = 0; i < 10; i++) {
+        struct sw_launch_options o = options("localhost:0");
+        struct sw_arena arena;
+        struct job job;
+        struct commands commands;
+        const enum launcher launcher = (enum launcher)(i % 5);
+        o.launcher = sw_launch_name(launcher);
+        o.environment = i < 5 && launcher != LAUNCH_PDSH ? nothing : with_file;
+        sw_arena_init(&arena, "test");
+        assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
+        assert_int_equal(sw_launch_settle_secret(&job, true), SW_OK);
+        assert_int_equal(sw_launch_commands(&job, &commands), SW_OK);
+        sw_hex_write(job.secret.key, sizeof job.secret.key, text);
+        const struct command *command = &commands.items[0];
+        for (int k = 0; k < command->words.n; k++) {
+            assert_null(strstr(command->words.items[k], text));
+        }
+        const char *told = sw_launch_get(&command->added, "SPILLWAY_JOB_SECRET");
+        assert_int_equal(told != NULL, launcher != LAUNCH_PDSH);
+        assert_true(!told || strcmp(told, text) == 0);
+        assert_int_equal(strcmp(text, "00112233445566778899aabbccddeeff") == 0,
+                         o.environment == with_file);
+        sw_arena_fini(&arena);
+    }
+    unlink(path);
+    /* by hand on each of several hosts nobody could hand a new one round */
+    struct sw_launch_options o = options("localhost:0/b:0");
+    struct sw_arena arena;
+    struct job job;
+    o.node_rank_given = true;
+    sw_arena_init(&arena, "test");
+    assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
+    assert_int_equal(sw_launch_settle_secret(&job, true), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "launchers on 2 hosts must be given one secret"));
+    sw_arena_fini(&arena);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quoting),           cmocka_unit_test(test_splitting),
-        cmocka_unit_test(test_hosts_that_differ), cmocka_unit_test(test_remote_shells),
-        cmocka_unit_test(test_slurm_values),      cmocka_unit_test(test_environment_files),
-        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_quoting),
+        cmocka_unit_test(test_splitting),
+        cmocka_unit_test(test_hosts_that_differ),
+        cmocka_unit_test(test_remote_shells),
+        cmocka_unit_test(test_slurm_values),
+        cmocka_unit_test(test_environment_files),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(a_printed_command_holds_no_secret),
+        cmocka_unit_test(the_secret_travels_in_environments_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

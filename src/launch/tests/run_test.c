@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -66,24 +67,142 @@ static int part_bound(void)
     return 0;
 }
 
-/* Hears the launcher's end of the line from inside. */
-static int part_link(const char *part)
+static bool secret_of_environment(struct sw_job_secret *out)
 {
-    struct sw_launch_link *link = NULL;
-    const int rank = rank_of_environment();
-    if (strcmp(part, "broken") == 0 || strcmp(part, "stranger") == 0) {
-        int fd;
-        const bool is_hello = part[0] == 'b' && rank == 1;
-        const char *line = is_hello ? "hello 1 here 5\nat 1 7 reduce\n" : "GET / HTTP/1.1\n";
-        if (sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fd) < 0 ||
+    return sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
+                              getenv("SPILLWAY_JOB_ID"), out) >= 0;
+}
+
+/* Rank 1 of those who say who they are, and break off. */
+static int part_broken(void)
+{
+    struct sw_job_secret secret;
+    const char *line = "at 1 7 reduce\n";
+    int fd;
+    if (rank_of_environment() == 1) {
+        if (!secret_of_environment(&secret) ||
+            sw_launch_introduce(getenv("SPILLWAY_LAUNCH"), &secret, "hello", 1, &fd) < 0 ||
             send(fd, line, strlen(line), MSG_NOSIGNAL) < 0) {
             return 9;
         }
         usleep(300000);
         close(fd);
-        sleep(part[0] == 'b' ? 60 : 2);
-        return 0;
     }
+    sleep(60);
+    return 0;
+}
+
+/* Says words to the launcher; 0 when it hangs up on them. */
+static int tell_launcher(const char *words)
+{
+    char text[1024];
+    ssize_t n;
+    int fd;
+    if (sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fd) < 0 ||
+        send(fd, words, strlen(words), MSG_NOSIGNAL) < 0) {
+        return 9;
+    }
+    while ((n = recv(fd, text, sizeof text, 0)) > 0) {
+    }
+    close(fd);
+    return n == 0 || errno == ECONNRESET ? 0 : 8;
+}
+
+/* Nobody of this job, in several ways; the one rank says nothing itself. */
+static int part_stranger(void)
+{
+    static const char nonce[] = "00000000000000000000000000000000";
+    struct sw_job_secret other;
+    char words[512];
+    int fd;
+    int bad = tell_launcher("GET / HTTP/1.1\n");
+    bad = bad ? bad : tell_launcher("at 0 9 \033[2J\nbye 0 0\n");
+    bad = bad ? bad : tell_launcher("hello 0 here 5\nbye 0 0\n");
+    snprintf(words, sizeof words, "hello 0 h\033[2Jere 5 %s\nproof %s%s\nbye 0 0\n", nonce, nonce,
+             nonce);
+    bad = bad ? bad : tell_launcher(words);
+    sw_job_secret_draw(&other);
+    const bool fooled =
+        sw_launch_introduce(getenv("SPILLWAY_LAUNCH"), &other, "hello", 0, &fd) != SW_E_PEER;
+    return bad ? bad : fooled ? 7 : 0;
+}
+
+static _Noreturn void flood(void)
+{
+    for (;;) {
+        int fds[50], n = 0;
+        while (n < 50 && sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fds[n]) >= 0) {
+            (void)!send(fds[n], "x", 1, MSG_NOSIGNAL);
+            n++;
+        }
+        while (n > 0) {
+            close(fds[--n]);
+        }
+    }
+}
+
+/* Strangers come without end, and rank 1 dies. */
+static int part_flooded(const char *part)
+{
+    struct sw_launch_link *link = NULL;
+    const int rank = rank_of_environment();
+    if (rank > 1) {
+        flood();
+    }
+    usleep(200000);
+    if (sw_launch_link_open(rank, &link) < 0 || !link) {
+        return 9;
+    }
+    write_file(rank == 0 ? "flooded-0" : "flooded-1", "", 0644);
+    sleep(1);
+    if (rank == 1 && strcmp(part, "flooded") == 0) {
+        raise(SIGKILL);
+    }
+    sleep(60);
+    return 0;
+}
+
+/* More connections than the launcher has descriptors; then a rank reports. */
+static int part_crowd(void)
+{
+    enum { MANY = 120 };
+    struct sw_launch_link *link = NULL;
+    int fds[MANY];
+    for (int i = 0; i < MANY; i++) {
+        if (sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fds[i]) < 0) {
+            return 9;
+        }
+    }
+    sleep(1);
+    for (int i = 0; i < MANY; i++) {
+        close(fds[i]);
+    }
+    if (sw_launch_link_open(0, &link) < 0 || !link) {
+        return 8;
+    }
+    sw_launch_link_close(link, 0);
+    return 0;
+}
+
+/* Trains, as it were, twice. */
+static int part_twice(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct sw_launch_link *link = NULL;
+        if (sw_launch_link_open(rank_of_environment(), &link) < 0 || !link) {
+            return 9;
+        }
+        sleep(1);
+        sw_launch_link_close(link, 0);
+    }
+    return 0;
+}
+
+/* Hears the launcher's end of the line from inside. */
+static int part_link(const char *part)
+{
+    struct sw_launch_link *link = NULL;
+    const int rank = rank_of_environment();
     if (sw_launch_link_open(rank, &link) < 0 || !link) {
         return 9;
     }
@@ -110,7 +229,13 @@ static int part_link(const char *part)
 static int play(const char *part)
 {
     snprintf(folder, sizeof folder, "%s", getenv("TEST_FOLDER"));
-    return strcmp(part, "bound") == 0 ? part_bound() : part_link(part);
+    return strcmp(part, "bound") == 0         ? part_bound()
+           : strcmp(part, "broken") == 0      ? part_broken()
+           : strcmp(part, "stranger") == 0    ? part_stranger()
+           : strncmp(part, "flooded", 7) == 0 ? part_flooded(part)
+           : strcmp(part, "crowd") == 0       ? part_crowd()
+           : strcmp(part, "twice") == 0       ? part_twice()
+                                              : part_link(part);
 }
 
 /* ---- the tests ---- */
@@ -294,10 +419,33 @@ static void test_link(void **state)
     struct result result = run(&o, 2);
     assert_int_equal(result.exit, 0);
     assert_string_equal(result.log, "");
-    o = plays(words, "stranger");
-    result = run(&o, 1);
+    o = plays(words, "twice");
+    result = run(&o, 2);
     assert_int_equal(result.exit, 0);
     assert_string_equal(result.log, "");
+}
+
+static void strangers_judge_nobody(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "stranger");
+    const struct result result = run(&o, 1);
+    assert_int_equal(result.exit, 0);
+    assert_string_equal(result.log, "spillway launch: turned away one from 127.0.0.1 that called "
+                                    "itself rank 0: it does not prove the secret of this job\n");
+}
+
+static void a_flood_hides_no_dead_rank(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "flooded");
+    const struct result result = run(&o, 6);
+    assert_int_equal(result.exit, 128 + SIGKILL);
+    expect_says(&result, "was ended by signal 9 (Killed)");
+    unlink(in_folder("flooded-0"));
+    unlink(in_folder("flooded-1"));
 }
 
 static void test_silent_rank(void **state)
@@ -320,8 +468,8 @@ static void test_broken_line(void **state)
     struct sw_launch_options o = plays(words, "broken");
     struct result result = run(&o, 2);
     assert_int_equal(result.exit, 1);
-    expect_says(&result, "rank 1 (pid 5) on localhost is gone: its connection broke; last heard "
-                         "at step 7, reduce");
+    expect_says(&result,
+                "on localhost is gone: its connection broke; last heard at step 7, reduce");
     /* Where the system knows more, it is heard. */
     o = plays(words, "die");
     result = run(&o, 2);
@@ -376,6 +524,29 @@ static void test_shares(void **state)
     assert_int_equal(sw_launch_share(cores, 7, 0, 8, &share), SW_E_CONFIG);
 }
 
+static const char some_secret[] = "00112233445566778899aabbccddeeff";
+
+/* What a launcher says to the launcher of a host. */
+static void greet_host(int fd)
+{
+    struct reporter reporter = {.step = -1};
+    struct sw_job_secret secret;
+    const uint8_t nonce[SW_NONCE_BYTES] = {7};
+    assert_int_equal(sw_job_secret_read(some_secret, NULL, "night", &secret), SW_OK);
+    while (reporter.stage != REPORT_PROVEN) {
+        char line[SW_LAUNCH_LINE_CAP], reply[SW_LAUNCH_LINE_CAP];
+        size_t n = 0;
+        do {
+            assert_int_equal(recv(fd, line + n, 1, 0), 1);
+        } while (line[n++] != '\n');
+        line[n - 1] = '\0';
+        const enum heard heard = sw_launch_report_take(&reporter, &secret, line, nonce, reply);
+        assert_true(heard == HEARD_SENSE || heard == HEARD_PROOF);
+        assert_int_equal(send(fd, reply, strlen(reply), MSG_NOSIGNAL), strlen(reply));
+    }
+    assert_true(reporter.is_node && reporter.number == 1);
+}
+
 /* The launcher of one host, which another one started, ends its ranks when that one is gone. */
 static void test_launcher_of_a_host(void **state)
 {
@@ -398,6 +569,8 @@ static void test_launcher_of_a_host(void **state)
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
+        setenv("SPILLWAY_JOB_SECRET", some_secret, 1);
+        setenv("SPILLWAY_JOB_ID", "night", 1);
         setenv("SPILLWAY_LAUNCH", address, 1);
         bool started;
         int exit_status = 99;
@@ -406,6 +579,7 @@ static void test_launcher_of_a_host(void **state)
     }
     const int line = accept(listener, NULL, NULL);
     assert_true(line >= 0);
+    greet_host(line);
     wait_for("host-2");
     close(line);
     close(listener);
@@ -425,7 +599,7 @@ static void test_elastic(void **state)
     write_file("mpirun",
                "#!/bin/sh\nprintf '%s\\n' \"$*\" | sed 's/ --bind.*//' >> $TEST_FOLDER/calls\n"
                "test $(wc -l < $TEST_FOLDER/calls) = 1 || exit 0\n"
-               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_LAUNCH=*) export \"$1\";; esac; "
+               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_*=*) export \"$1\";; esac; "
                "last=$1; prog=${prev:-}; prev=$1; shift; done\n"
                "RANK=1 \"$prog\" stop & sleep 9; exit 1\n",
                0755);
@@ -451,28 +625,140 @@ static void test_elastic(void **state)
     assert_string_equal(read_text("calls"), "-n 4 --host c:2,b:1,a:1\n-n 1 --host a:1\n");
 }
 
-/* mpirun does not return although every rank said goodbye. */
-static void test_lingering_launcher(void **state)
+/* Starts `spillway launch` on a process of its own, with a mpirun that is this script behind what sets the
+ * variables that it is given. */
+static pid_t start_behind(const char *script, struct sw_launch_options *o, const char *log)
+{
+    char path[4096], text[2048];
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nprintf '%%s\\n' \"$*\" > $TEST_FOLDER/words; env > $TEST_FOLDER/env\n"
+             "while [ $# -gt 0 ]; do case $1 in SPILLWAY_*=*) export \"$1\";; esac; "
+             "prog=${prev:-}; prev=$1; shift; done\n%s\n",
+             script);
+    write_file("mpirun", text, 0755);
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setenv("PATH", path, 1);
+        const struct result result = run(o, 1);
+        write_file(log, result.log, 0644);
+        _exit(result.st < 0 ? 98 : result.exit);
+    }
+    return pid;
+}
+
+static int exit_of(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return sw_launch_exit_of(status);
+}
+
+/* The ranks said goodbye, and the program has more to do. */
+static void a_job_that_works_is_not_ended(void **state)
 {
     (void)state;
-    char path[4096], *old = strdup(getenv("PATH"));
     const char *words[3];
     struct sw_launch_options o = plays(words, "good");
-    write_file("mpirun",
-               "#!/bin/sh\n"
-               "while [ $# -gt 0 ]; do case $1 in SPILLWAY_LAUNCH=*) export \"$1\";; esac; "
-               "prog=${prev:-}; prev=$1; shift; done\n"
-               "RANK=0 \"$prog\" good; sleep 60\n",
-               0755);
-    snprintf(path, sizeof path, "%s:%s", folder, old);
-    setenv("PATH", path, 1);
     o.launcher = "openmpi";
-    o.deadline_s = 2;
-    const struct result result = run(&o, 1);
-    setenv("PATH", old, 1);
-    free(old);
-    assert_int_equal(result.exit, 0);
-    expect_says(&result, "all ranks have ended, mpirun has not");
+    o.deadline_s = 1;
+    const pid_t pid =
+        start_behind("RANK=0 \"$prog\" good; sleep 4; touch $TEST_FOLDER/worked", &o, "log");
+    assert_int_equal(exit_of(pid), 0);
+    assert_int_equal(access(in_folder("worked"), F_OK), 0);
+    const char *log = read_text("log");
+    if (!strstr(log, "all ranks said goodbye; waiting for mpirun (pid ") ||
+        strchr(log, '\n') != strrchr(log, '\n')) {
+        fail_msg("said: %s", log);
+    }
+}
+
+/* What was ended by SIGKILL did not end well, whatever its ranks said before. */
+static void a_job_that_was_killed_does_not_end_with_0(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    o.launcher = "openmpi";
+    o.deadline_s = 1;
+    const pid_t pid =
+        start_behind("trap '' TERM; RANK=0 \"$prog\" good; touch $TEST_FOLDER/deaf-on; "
+                     "while :; do sleep 0.1; done",
+                     &o, "log");
+    wait_for("deaf-on");
+    for (int i = 0; i < 3; i++) {
+        kill(pid, SIGTERM);
+        usleep(200000);
+    }
+    assert_int_equal(exit_of(pid), 128 + SIGKILL);
+}
+
+/* It is in the environment of mpirun, which passes it on, and in no word of the command. */
+static void the_secret_is_in_no_command(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "good");
+    o.launcher = "openmpi";
+    assert_int_equal(exit_of(start_behind("RANK=0 \"$prog\" good", &o, "log")), 0);
+    const char *line = strstr(read_text("env"), "\nSPILLWAY_JOB_SECRET=");
+    assert_non_null(line);
+    char drawn[33];
+    snprintf(drawn, sizeof drawn, "%.32s", strchr(line, '=') + 1);
+    assert_int_equal(strspn(drawn, "0123456789abcdef"), 32);
+    const char *command = read_text("words");
+    assert_non_null(strstr(command, "-x SPILLWAY_JOB_SECRET "));
+    assert_null(strstr(command, drawn));
+    /* the one of the environment is taken, and printed no more than one that was drawn */
+    setenv("SPILLWAY_JOB_SECRET", some_secret, 1);
+    const int exit_status = exit_of(start_behind("RANK=0 \"$prog\" good", &o, "log"));
+    unsetenv("SPILLWAY_JOB_SECRET");
+    assert_int_equal(exit_status, 0);
+    assert_non_null(strstr(read_text("env"), some_secret));
+    assert_null(strstr(read_text("words"), some_secret));
+    assert_null(strstr(read_text("log"), some_secret));
+}
+
+static void ctrl_c_is_heard_in_a_flood(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "flooded for long");
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct result result = run(&o, 6);
+        _exit(result.exit);
+    }
+    wait_for("flooded-0");
+    wait_for("flooded-1");
+    kill(pid, SIGINT);
+    assert_int_equal(exit_of(pid), 128 + SIGINT);
+}
+
+static void a_launcher_without_descriptors_waits_says_so_and_goes_on(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "crowd");
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit few = {60, 1000};
+        setrlimit(RLIMIT_NOFILE, &few);
+        const char *script = "ulimit -n 1000; exec \"$0\" crowd";
+        const char *more[] = {"sh", "-c", script, self};
+        o.program = more;
+        o.n_program = 4;
+        const struct result result = run(&o, 1);
+        write_file("log", result.log, 0644);
+        _exit(result.exit);
+    }
+    assert_int_equal(exit_of(pid), 0);
+    if (!strstr(read_text("log"), "who connects now has to wait: Too many open files")) {
+        fail_msg("said: %s", read_text("log"));
+    }
 }
 
 static int make_folder(void **state)
@@ -513,7 +799,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_launcher_of_a_host),
         cmocka_unit_test(test_elastic),
-        cmocka_unit_test(test_lingering_launcher),
+        cmocka_unit_test(strangers_judge_nobody),
+        cmocka_unit_test(a_flood_hides_no_dead_rank),
+        cmocka_unit_test(ctrl_c_is_heard_in_a_flood),
+        cmocka_unit_test(a_launcher_without_descriptors_waits_says_so_and_goes_on),
+        cmocka_unit_test(a_job_that_works_is_not_ended),
+        cmocka_unit_test(a_job_that_was_killed_does_not_end_with_0),
+        cmocka_unit_test(the_secret_is_in_no_command),
     };
     if (argc > 1) {
         return play(argv[1]);

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks must have in common before they train together: the configuration, the model, the data and
+// the flags of the run. Each makes digests of its own, and all compare them, so that who differs, and in
+// what, is said before the first step. Left out is what may differ from host to host: paths, and budgets
+// of memory, disk and threads.
+#include <string.h>
+
+#include "engine/agree.h"
+
+struct agreed {
+    const char *what, *hint; /* of a message: "rank 1 has other WHAT than rank 0: HINT" */
+    uint8_t digest[32];
+};
+
+static bool is_one_of(const char *path, const char *const *list)
+{
+    for (; *list; list++) {
+        if (strcmp(path, *list) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every value with its path, in the order of the text; not those of the list. */
+static void write_tree(const struct sw_json *node, const char *path, const char *const *left_out,
+                       struct sw_str *out)
+{
+    struct sw_str below = {0};
+    if (is_one_of(path, left_out)) {
+        return;
+    }
+    if (node->type != SW_JSON_OBJECT) {
+        sw_str_printf(out, "%s=", path);
+        sw_json_write(node, 0, out);
+        sw_str_putc(out, '\n');
+        return;
+    }
+    for (const struct sw_json *child = node->first; child; child = child->next) {
+        sw_str_clear(&below);
+        sw_str_printf(&below, "%s%s%s", path, *path ? "." : "", child->key);
+        write_tree(child, sw_str_text(&below), left_out, out);
+        out->failed |= below.failed;
+    }
+    sw_str_fini(&below);
+}
+
+/* Takes the text. */
+static sw_status digest_of(struct sw_str *text, struct agreed *out)
+{
+    const bool failed = text->failed;
+    sw_blake2s(NULL, 0, sw_str_text(text), text->len, out->digest, sizeof out->digest);
+    sw_str_fini(text);
+    return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a digest") : SW_OK;
+}
+
+/* On all ranks the same, or who has another one of what. */
+static sw_status compare(sw_comm *comm, const struct agreed *items, int n)
+{
+    const int ranks = sw_comm_size(comm), rank = sw_comm_rank(comm);
+    const size_t bytes = (size_t)n * sizeof items->digest;
+    uint8_t *all = sw_alloc_zero("engine", (size_t)ranks + 1, bytes);
+    SW_TRY_ALLOC(all, "digests");
+    uint8_t *mine = all + (size_t)ranks * bytes;
+    for (int i = 0; i < n; i++) {
+        memcpy(mine + (size_t)i * sizeof items->digest, items[i].digest, sizeof items->digest);
+    }
+    sw_status st = sw_comm_all_gather(comm, mine, all, bytes, "what ranks have in common");
+    for (int r = 0; r < ranks && st >= 0; r++) {
+        for (int i = 0; i < n && st >= 0; i++) {
+            const size_t at = (size_t)i * sizeof items->digest;
+            if (memcmp(all + (size_t)r * bytes + at, mine + at, sizeof items->digest) != 0) {
+                st = SW_FAIL(SW_E_CONFIG, "rank %d has other %s than rank %d: %s", r, items[i].what,
+                             rank, items[i].hint);
+            }
+        }
+    }
+    sw_free(all);
+    return st;
+}
+
+static sw_status agree_on_config(const struct sw_engine *e, struct agreed *out)
+{
+    static const char *const left_out[] = {"spillway.threads",
+                                           "spillway.device_memory",
+                                           "spillway.host_memory",
+                                           "spillway.nvme_space",
+                                           "spillway.transfer_bytes",
+                                           "spillway.trace",
+                                           "zero_optimization.offload_param.nvme_path",
+                                           "zero_optimization.offload_optimizer.nvme_path",
+                                           NULL};
+    struct sw_str json = {0}, text = {0};
+    struct sw_json_doc *doc = NULL;
+    sw_config_write_json(e->config, 0, &json);
+    const sw_status st = json.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a digest")
+                                     : sw_json_parse("configuration", sw_str_text(&json), json.len,
+                                                     SW_JSON_STRICT, &doc);
+    if (st >= 0) {
+        write_tree(sw_json_root(doc), "", left_out, &text);
+    }
+    sw_json_close(doc);
+    sw_str_fini(&json);
+    /* where neither file nor flag says it, the caller's */
+    sw_str_printf(&text, "seed=%llu tokens=%lld", (unsigned long long)e->seed,
+                  (long long)e->tokens);
+    *out = (struct agreed){.what = "keys in its configuration",
+                           .hint = "`spillway config` prints them all (--set, --seed and "
+                                   "--seq-len count; paths and budgets do not)"};
+    const sw_status made = digest_of(&text, out);
+    return st < 0 ? st : made;
+}
+
+/* Of weights what costs no more than a page: the ends of each tensor, in which other weights differ. */
+enum { END_BYTES = 64 };
+
+static void write_tensor(const struct sw_safetensor *t, struct sw_str *out)
+{
+    char shape[96];
+    const size_t n = t->bytes < END_BYTES ? t->bytes : END_BYTES;
+    sw_str_printf(out, "%s %s %s %zu ", t->name, t->dtype_name,
+                  sw_shape_format(&t->shape, shape, sizeof shape), t->bytes);
+    if (n > 0) {
+        sw_str_append(out, t->data, n);
+        sw_str_append(out, (const char *)t->data + t->bytes - n, n);
+    }
+}
+
+static sw_status agree_on_model(const struct sw_engine *e, struct agreed *out)
+{
+    static const char *const left_out[] = {"_name_or_path", "transformers_version", NULL};
+    struct sw_str text = {0};
+    if (e->model_doc) {
+        write_tree(sw_json_root(e->model_doc), "", left_out, &text);
+    }
+    for (int64_t i = 0; e->folder && i < sw_hf_folder_count(e->folder); i++) {
+        write_tensor(sw_hf_folder_at(e->folder, i), &text);
+    }
+    *out = (struct agreed){.what = "settings or weights in its model",
+                           .hint = "the folder must be the same on all hosts (config.json, and "
+                                   "the tensors with their shapes and ends, were compared)"};
+    return digest_of(&text, out);
+}
+
+sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
+{
+    struct agreed items[2];
+    if (e->ranks == 1) {
+        return SW_OK;
+    }
+    SW_TRY(agree_on_config(e, &items[0]));
+    SW_TRY(agree_on_model(e, &items[1]));
+    return compare(e->options.comm, items, 2);
+}
+
+/* So many samples of each split are compared, spread over all; smaller data whole. */
+enum { MOST_SAMPLES = 2048 };
+
+static sw_status write_samples(const sw_dataset *dataset, enum sw_split split, int64_t tokens,
+                               int32_t *rows, struct sw_str *out)
+{
+    const int64_t n = sw_dataset_n_samples(dataset, split);
+    const int64_t looked = sw_min_i64(n, MOST_SAMPLES);
+    sw_str_printf(out, "%lld samples of %lld;", (long long)n, (long long)tokens);
+    for (int64_t i = 0; i < looked; i++) {
+        uint8_t digest[16];
+        SW_TRY(sw_dataset_fetch(dataset, split, n * i / looked, 1, rows, rows + tokens, NULL));
+        sw_blake2s(NULL, 0, rows, 2 * (size_t)tokens * sizeof *rows, digest, sizeof digest);
+        sw_str_append(out, (const char *)digest, sizeof digest);
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_agree_on_data(sw_comm *comm, const sw_dataset *dataset, int64_t tokens,
+                                  const char *flags)
+{
+    struct sw_str data = {0}, run = {0};
+    struct agreed items[2] = {
+        {.what = "data", .hint = "the files must be the same on all hosts, in the same order"},
+        {.what = "flags",
+         .hint = "--steps, and what happens every so many steps, is the same on "
+                 "all ranks of a run"}};
+    int32_t *rows = sw_alloc("engine", 2 * (size_t)tokens * sizeof *rows);
+    SW_TRY_ALLOC(rows, "a sample");
+    sw_str_printf(&data, "%lld tokens;", (long long)sw_dataset_n_tokens(dataset));
+    sw_status st = write_samples(dataset, SW_SPLIT_TRAIN, tokens, rows, &data);
+    st = st < 0 ? st : write_samples(dataset, SW_SPLIT_VAL, tokens, rows, &data);
+    sw_free(rows);
+    sw_str_puts(&run, flags);
+    const sw_status made = digest_of(&data, &items[0]), made_too = digest_of(&run, &items[1]);
+    SW_TRY(st);
+    SW_TRY(made);
+    SW_TRY(made_too);
+    return compare(comm, items, 2);
+}
