@@ -2,7 +2,6 @@
 // Data files: globs, kinds, plain text, JSON lines.
 #include "data/source.h"
 
-#include "data/map.h"
 #include "json/json.h"
 
 #include <glob.h>
@@ -78,6 +77,7 @@ enum sw_source_kind sw_source_kind_of(const char *path)
 
 /* ---- documents ---- */
 
+enum { BLOCK_BYTES = 1 << 16 };
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 static sw_status get_text(const struct sw_json_doc *doc, const struct sw_json *object,
@@ -146,42 +146,111 @@ static bool is_blank(const char *line, size_t len)
     return true;
 }
 
-static sw_status read_lines(const char *path, const char *data, size_t len, sw_document_fn fn,
-                            void *ctx)
+/* JSON lines: one line is in memory at a time, and the block of the file that it ends in. */
+struct lines {
+    const char *path;
+    sw_document_fn fn;
+    void *ctx;
+    struct sw_str line; /* what earlier blocks held of it */
+    int64_t i_line;     /* from 1 */
+};
+
+static sw_status end_line(struct lines *in, const char *rest, size_t len)
 {
-    int64_t i_line = 1;
-    for (size_t at = 0; at < len; ++i_line) {
-        const char *end = memchr(data + at, '\n', len - at);
-        const size_t n = end ? (size_t)(end - (data + at)) : len - at;
-        if (!is_blank(data + at, n)) {
-            SW_TRY(read_line(path, i_line, data + at, n, fn, ctx));
-        }
-        at += n + 1;
+    const char *line = rest;
+    if (in->line.len > 0) {
+        sw_str_append(&in->line, rest, len);
+        line = sw_str_text(&in->line);
+        len = in->line.len;
     }
+    if (in->line.failed) {
+        return SW_FAIL(SW_E_NOMEM, "%s line %lld: out of host memory", in->path,
+                       (long long)in->i_line);
+    }
+    if (!is_blank(line, len)) {
+        SW_TRY(read_line(in->path, in->i_line, line, len, in->fn, in->ctx));
+    }
+    sw_str_clear(&in->line);
+    in->i_line++;
     return SW_OK;
+}
+
+static sw_status take_block(struct lines *in, const char *block, size_t len)
+{
+    for (const char *end; (end = memchr(block, '\n', len)) != NULL;) {
+        const size_t n = (size_t)(end - block);
+        SW_TRY(end_line(in, block, n));
+        block += n + 1;
+        len -= n + 1;
+    }
+    sw_str_append(&in->line, block, len);
+    return SW_OK;
+}
+
+static size_t mark_len(const char *text, size_t len)
+{
+    const size_t n = sizeof(byte_order_mark) - 1;
+    return len >= n && memcmp(text, byte_order_mark, n) == 0 ? n : 0;
+}
+
+static sw_status fail_empty(const char *path)
+{
+    return SW_FAIL(SW_E_FORMAT, "%s: the file is empty", path);
+}
+
+static sw_status read_blocks(int fd, size_t bytes, char *block, struct lines *in)
+{
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        const size_t n = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+        SW_TRY(sw_file_read_at(fd, in->path, block, n, (int64_t)at));
+        const size_t skip = at == 0 ? mark_len(block, n) : 0;
+        if (skip == bytes) {
+            return fail_empty(in->path);
+        }
+        SW_TRY(take_block(in, block + skip, n - skip));
+    }
+    return in->line.len > 0 || in->line.failed ? end_line(in, "", 0) : SW_OK;
+}
+
+static sw_status read_lines(const char *path, sw_document_fn fn, void *ctx)
+{
+    int fd;
+    size_t bytes;
+    struct lines in = {.path = path, .fn = fn, .ctx = ctx, .i_line = 1};
+    SW_TRY(sw_file_open(path, &fd, &bytes));
+    char *block = sw_alloc("data file", BLOCK_BYTES);
+    sw_status st = block ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
+    st = st >= 0 && bytes == 0 ? fail_empty(path) : st;
+    st = st >= 0 ? read_blocks(fd, bytes, block, &in) : st;
+    sw_str_fini(&in.line);
+    sw_free(block);
+    close(fd);
+    return st;
+}
+
+/* A text is one document, so all of it is in memory: a map of it would be a crash where the file becomes
+ * shorter meanwhile. */
+static sw_status read_text(const char *path, sw_document_fn fn, void *ctx)
+{
+    char *data;
+    size_t len;
+    SW_TRY(sw_file_read(path, &data, &len));
+    const size_t skip = mark_len(data, len);
+    const struct sw_document whole = {
+        .name = path, .text = data + skip, .text_len = len - skip, .completion = ""};
+    const sw_status st = whole.text_len == 0 ? fail_empty(path) : fn(ctx, &whole);
+    sw_free(data);
+    return st;
 }
 
 sw_status sw_source_read(const char *path, sw_document_fn fn, void *ctx)
 {
-    sw_status st;
-    struct sw_map map;
-    const enum sw_source_kind kind = sw_source_kind_of(path);
-    if (kind == SW_SOURCE_SHARD) {
+    switch (sw_source_kind_of(path)) {
+    case SW_SOURCE_SHARD:
         return SW_FAIL(SW_E_CONFIG, "%s: holds token ids, wanted text", path);
+    case SW_SOURCE_JSONL:
+        return read_lines(path, fn, ctx);
+    default:
+        return read_text(path, fn, ctx);
     }
-    SW_TRY(sw_map_open(path, &map));
-    const size_t n_mark = sizeof(byte_order_mark) - 1;
-    const size_t skip =
-        map.len >= n_mark && memcmp(map.data, byte_order_mark, n_mark) == 0 ? n_mark : 0;
-    const struct sw_document whole = {
-        .name = path, .text = map.data + skip, .text_len = map.len - skip, .completion = ""};
-    if (whole.text_len == 0) {
-        st = SW_FAIL(SW_E_FORMAT, "%s: the file is empty", path);
-    } else if (kind == SW_SOURCE_JSONL) {
-        st = read_lines(path, whole.text, whole.text_len, fn, ctx);
-    } else {
-        st = fn(ctx, &whole);
-    }
-    sw_map_close(&map);
-    return st;
 }
