@@ -212,6 +212,15 @@ uint64_t sw_hash(uint64_t h, const void *data, size_t len);
 /* Includes the NUL, so that fields do not run together. */
 uint64_t sw_hash_str(uint64_t h, const char *text);
 
+/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) under a key that is drawn when
+ * the process starts, so that nobody can make a file whose names all collide. Nothing that is kept, compared
+ * or ordered may depend on it. */
+struct sw_hash_key {
+    uint64_t words[2];
+};
+void sw_hash_key_init(struct sw_hash_key *key);
+uint64_t sw_hash_keyed(const struct sw_hash_key *key, const void *data, size_t len);
+
 /* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
 struct sw_digest; /* streaming state */
 sw_status sw_digest_open(struct sw_digest **out);

@@ -67,6 +67,7 @@ static void cache_put(struct sw_bpe_cache *cache, uint64_t hash, const char *wor
 sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab)
 {
     *bpe = (struct sw_bpe){.vocab = vocab, .unknown = -1};
+    sw_hash_key_init(&bpe->key);
     bpe->cache = sw_alloc_zero("word cache", 1, sizeof(*bpe->cache));
     SW_TRY_ALLOC(bpe->cache, "the cache of words");
     sw_byte_alphabet_init(&bpe->alphabet);
@@ -94,8 +95,8 @@ void sw_bpe_fini(struct sw_bpe *bpe)
 /* The slot of the pair, or the empty one where it would go. */
 static struct sw_bpe_merge *merge_slot(const struct sw_bpe *bpe, int32_t left, int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
-    size_t i = (h >> 32) & (bpe->n_slots - 1);
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t i = ((pair ^ bpe->key.words[0]) * (bpe->key.words[1] | 1)) >> 32 & (bpe->n_slots - 1);
     while (bpe->merges[i].left >= 0 &&
            (bpe->merges[i].left != left || bpe->merges[i].right != right)) {
         i = (i + 1) & (bpe->n_slots - 1);
