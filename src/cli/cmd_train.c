@@ -15,7 +15,7 @@ static void on_signal(int signal_number)
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
-    stop_asked = 1;
+    stop_asked = signal_number;
 }
 
 enum { PATH_CAP = 4096 };
@@ -175,7 +175,11 @@ int sw_cmd_train(int argc, char **argv)
         signal(SIGINT, on_signal);
         signal(SIGTERM, on_signal);
         const sw_status st = sw_train(&o, stdout, &started, &result);
-        status = st >= 0 ? CLI_DONE : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
+        if (st == SW_E_STOP && !started) { /* as a shell has it of a program that a signal ends */
+            status = cli_error(&command, 128 + (int)stop_asked);
+        } else {
+            status = st >= 0 ? CLI_DONE : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
+        }
     }
     cli_free_words(&data);
     cli_free_words(&val_data);

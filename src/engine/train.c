@@ -497,12 +497,27 @@ static sw_status save_tokenizer(const struct job *job)
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
+static bool asked_to_stop(const struct job *job)
+{
+    return job->options->stop && *job->options->stop;
+}
+
+/* Before there is a step to finish and to save. */
+static sw_status go_on(const struct job *job)
+{
+    return asked_to_stop(job) ? SW_FAIL(SW_E_STOP, "stopped before the first step") : SW_OK;
+}
+
 static sw_status set_up(struct job *job)
 {
+    SW_TRY(go_on(job));
     SW_TRY(open_tokenizer(job));
+    SW_TRY(go_on(job));
     SW_TRY(open_engine(job));
+    SW_TRY(go_on(job));
     SW_TRY(open_data(job));
     SW_TRY(check_sample(job));
+    SW_TRY(go_on(job));
     SW_TRY(sw_mkdirs(job->options->output));
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
@@ -512,7 +527,7 @@ static sw_status set_up(struct job *job)
         }
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(save_tokenizer(job));
+    SW_TRY(go_on(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
@@ -604,8 +619,7 @@ static double deadline_of(const struct sw_train_options *options)
 /* All ranks stop after the same step, whoever got the signal. */
 static sw_status agree_to_stop(struct job *job, bool *stopped)
 {
-    const volatile sig_atomic_t *stop = job->options->stop;
-    const sw_status mine = stop && *stop ? SW_E_STOP : SW_OK;
+    const sw_status mine = asked_to_stop(job) ? SW_E_STOP : SW_OK;
     if (job->engine->ranks == 1) {
         *stopped = mine != SW_OK;
         return SW_OK;
@@ -651,6 +665,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
         *started = true;
         job.began_s = sw_now_s();
         sw_executor_queue_times(job.engine->executor, job.began);
+        st = save_tokenizer(&job);
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
         sw_launch_link_at(job.link, job.engine->step + 1, "training");
