@@ -340,6 +340,7 @@ sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct
     }
     const int64_t start = out->len;
     SW_TRY(encode_new(bpe, word, len, out));
-    cache_put(bpe->cache, hash, word, len, out->ptr + start, (size_t)(out->len - start));
+    const int32_t *ids = out->len > start ? out->ptr + start : NULL; /* none yet: nothing to add to */
+    cache_put(bpe->cache, hash, word, len, ids, (size_t)(out->len - start));
     return SW_OK;
 }
