@@ -298,6 +298,9 @@ static sw_status encode_new(struct sw_bpe *bpe, const char *bytes, size_t len, s
     }
     SW_TRY(first_symbols(bpe, bytes, len));
     const size_t n = (size_t)bpe->symbols.len;
+    if (n == 0) { /* no byte of it has a token */
+        return SW_OK;
+    }
     SW_TRY(reserve(bpe, n));
     struct word word = {
         .symbol = bpe->symbols.ptr,
@@ -340,7 +343,8 @@ sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct
     }
     const int64_t start = out->len;
     SW_TRY(encode_new(bpe, word, len, out));
-    const int32_t *ids = out->len > start ? out->ptr + start : NULL; /* none yet: nothing to add to */
+    const int32_t *ids =
+        out->len > start ? out->ptr + start : NULL; /* none yet: nothing to add to */
     cache_put(bpe->cache, hash, word, len, ids, (size_t)(out->len - start));
     return SW_OK;
 }
