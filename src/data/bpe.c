@@ -154,8 +154,9 @@ sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len
     for (int i = 0; i < 3; ++i) {
         ids[i] = sw_vocab_find(bpe->vocab, words[i].text, words[i].len);
         if (ids[i] < 0) {
-            return SW_FAIL(SW_E_FORMAT, "merge %lld: token '%.60s' is not in the vocabulary",
-                           (long long)rank, words[i].text);
+            return SW_FAIL(SW_E_FORMAT, "merge %lld: token '%.*s' is not in the vocabulary",
+                           (long long)rank, (int)sw_min_i64((int64_t)words[i].len, 60),
+                           words[i].text);
         }
     }
     if (rank < 0 || rank > INT32_MAX) {
