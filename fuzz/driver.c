@@ -156,6 +156,9 @@ static void edit(struct input *in, struct dice *dice)
     }
 }
 
+/* A target that keeps something from one execution to the next frees it here. */
+__attribute__((weak)) void fuzz_end(void);
+
 static void execute(uint64_t seed, long long i)
 {
     static uint8_t mutated[INPUT_CAP];
@@ -272,6 +275,9 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < n_seeds; i++) {
         sw_free(seeds[i].bytes);
+    }
+    if (fuzz_end) {
+        fuzz_end();
     }
     struct sw_alloc_stats stats;
     sw_alloc_get_stats(&stats);

@@ -69,10 +69,31 @@ static int64_t read_text(const uint8_t *data, size_t size, enum sw_json_dialect 
     return n;
 }
 
+static sw_status count_events(void *ctx, enum sw_json_event event, const struct sw_json *value,
+                              int depth)
+{
+    SW_ASSERT(depth >= 0 && (event == SW_JSON_CLOSE || (value->key != NULL) <= (depth > 0)));
+    *(int64_t *)ctx += event != SW_JSON_CLOSE;
+    return SW_OK;
+}
+
+/* Without a tree the same texts are read, but that keys may come twice. */
+static void scan_text(const uint8_t *data, size_t size, int64_t n_nodes)
+{
+    int64_t n = 0;
+    if (sw_json_scan("fuzz", (const char *)data, size, count_events, &n) < 0) {
+        check_refusal();
+        SW_ASSERT(n_nodes < 0);
+        return;
+    }
+    SW_ASSERT(n_nodes < 0 || n == n_nodes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const int64_t n = read_text(data, size, SW_JSON_STRICT);
     const int64_t n_tolerant = read_text(data, size, SW_JSON_TOLERANT);
     SW_ASSERT(n < 0 || n == n_tolerant);
+    scan_text(data, size, n);
     return 0;
 }

@@ -108,6 +108,8 @@ static const struct {
     {"train --model unknown.json --steps 2 --output o --data text.txt", 2, "mamba"},
     {"train --model bad.json --steps 2 --output o --data text.txt", 2, "n_head"},
     {"plan --model deep.json", 2, "n_layer is 100000000"},
+    {"plan --model wide.json", 2, "n_embd is 4611686018427387904"},
+    {"plan --model sum.json", 2, "n_embd 536870911, n_inner 2147483644, n_layer 12"},
     {"plan --model epsilon.json", 2, "layer_norm_epsilon is -1"},
     {"train --model gpt2-tiny --steps 2 --output o --data empty.bin", 2,
      "empty.bin: the file is empty"},
@@ -686,6 +688,8 @@ static int set_up(void **state)
         "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1, "
         "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
     put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
+    put_text("wide.json", "{\"model_type\": \"gpt2\", \"n_embd\": 4611686018427387904}");
+    put_text("sum.json", "{\"model_type\": \"gpt2\", \"n_embd\": 536870911, \"n_head\": 1}");
     put_text("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
     put_text("empty.bin", "");
     put_text("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");

@@ -49,15 +49,20 @@ struct sw_nvme_options {
     bool overlap_events;        /* begin transfers while others complete; false: batch by batch */
     enum sw_nvme_direct direct; /* O_DIRECT */
     enum sw_nvme_backend backend;
-    bool reopen;                       /* keep what the files hold; false: new, or emptied */
-    bool read_only;                    /* with reopen */
-    bool preallocate;                  /* reserve the space when opening */
-    int64_t stripe_bytes;              /* bytes on one path before the next one's turn (1 MiB) */
-    int64_t checksum_bytes;            /* a CRC-32C for each block of so many bytes; 0 = none */
-    int64_t max_requests;              /* tickets (256) */
-    int64_t max_extents;               /* separate written ranges that are remembered (65536) */
-    int64_t bounce_bytes;              /* memory for what is not aligned (4 MiB) */
-    double deadline_s;                 /* longest wait (300) */
+    const int *
+        fds; /* [n_paths] NULL = files are opened by their paths. Else new, empty files that the caller
+                     * made, open for both: the store's from the call on, also where it fails. Paths only
+                     * name them then, so the caller may unlink them before: nothing is left of a process
+                     * that is killed */
+    bool reopen;            /* keep what the files hold; false: they must not exist yet */
+    bool read_only;         /* with reopen */
+    bool preallocate;       /* reserve the space when opening */
+    int64_t stripe_bytes;   /* bytes on one path before the next one's turn (1 MiB) */
+    int64_t checksum_bytes; /* a CRC-32C for each block of so many bytes; 0 = none */
+    int64_t max_requests;   /* tickets (256) */
+    int64_t max_extents;    /* separate written ranges that are remembered (65536) */
+    int64_t bounce_bytes;   /* memory for what is not aligned (4 MiB) */
+    double deadline_s;      /* longest wait (300) */
     const struct sw_nvme_fault *fault; /* copied; NULL = none */
 };
 SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
@@ -65,8 +70,8 @@ SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
 /*
  * sw_nvme_open - a range of `bytes` bytes over files.
  *
- * The files are created, or opened where options->reopen says so, locked against a second user, and made
- * as long as needed; their length is rounded up to whole blocks. Nothing but sw_nvme_flush and
+ * The files are created (for their owner alone, mode 0600), or opened where options->reopen says so, locked
+ * against a second user, and made as long as needed; their length is rounded up to whole blocks. Nothing but sw_nvme_flush and
  * sw_nvme_buffer_open allocates afterwards.
  *
  * paths        [n_paths] one file each, best on different disks: bytes go round over them
@@ -74,7 +79,8 @@ SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
  * options      copied; NULL = the defaults
  *
  * SW_E_NOMEM   the disk has too little space: path, what is needed, what is free; or host memory
- * SW_E_IO      path and system's message; also a file that somebody else has open here
+ * SW_E_IO      path and system's message; also a file that somebody else has open here, and one that exists
+ *              where none was to be reopened: it is left as it is
  * SW_E_UNSUP   O_DIRECT or io_uring was insisted on and is not to be had
  * SW_E_FORMAT  reopen with checksums: the side file is missing or not of these files
  */

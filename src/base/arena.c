@@ -30,6 +30,23 @@ void sw_arena_fini(struct sw_arena *arena)
     arena->head = NULL;
 }
 
+void sw_arena_clear(struct sw_arena *arena)
+{
+    struct sw_arena_chunk *kept = NULL, *next;
+    for (struct sw_arena_chunk *chunk = arena->head; chunk; chunk = next) {
+        next = chunk->next;
+        if (!kept && chunk->cap <= FIRST_CHUNK) {
+            kept = chunk;
+            memset(kept->mem, 0, kept->used);
+            kept->used = 0;
+            kept->next = NULL;
+        } else {
+            sw_free(chunk);
+        }
+    }
+    arena->head = kept;
+}
+
 static struct sw_arena_chunk *chunk_open(const char *tag, size_t cap)
 {
     size_t bytes;

@@ -106,6 +106,8 @@ struct sw_arena {
 };
 void sw_arena_init(struct sw_arena *arena, const char *tag);
 void sw_arena_fini(struct sw_arena *arena);
+/* Forgets all blocks and keeps a small chunk, for who fills and empties one in turns. */
+void sw_arena_clear(struct sw_arena *arena);
 void *sw_arena_alloc(struct sw_arena *arena, size_t bytes); /* NULL when out of memory */
 void *sw_arena_array(struct sw_arena *arena, size_t count, size_t bytes);
 char *sw_arena_strdup(struct sw_arena *arena, const char *text);
@@ -139,14 +141,21 @@ const char *sw_nearest(const char *word, const char *const *candidates, size_t n
 /* Formats bytes for people: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
 const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 
-/* ---- whole small files ---- */
+/* ---- files ---- */
 
-/* Reads a regular file; *out is NUL-terminated, the caller's (sw_free). SW_E_IO names path and errno. */
+/* Opens a regular file to be read; *out_bytes is its length now. A folder, FIFO or device is refused at
+ * once: every reader of the library opens its files here. SW_E_IO names path and errno. */
+sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes);
+/* Bytes [at, at + bytes) of it; SW_E_IO also when it ends before: it became shorter meanwhile. */
+sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at);
+/* A whole small file; *out is NUL-terminated, the caller's (sw_free). */
 sw_status sw_file_read(const char *path, char **out, size_t *out_len);
 /* The folder that the file of this path is in, "." where it names none; false: it does not fit. */
 bool sw_folder_of(const char *path, char *out, size_t cap);
 /* Temporary file in the same folder, fsync, rename, fsync of the folder. */
 sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
+/* The same from a regular file, a block at a time. */
+sw_status sw_file_copy(const char *from, const char *to);
 /* mkdir -p. */
 sw_status sw_mkdirs(const char *path);
 
@@ -206,6 +215,15 @@ uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
 uint64_t sw_hash(uint64_t h, const void *data, size_t len);
 /* Includes the NUL, so that fields do not run together. */
 uint64_t sw_hash_str(uint64_t h, const char *text);
+
+/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) under a key that is drawn when
+ * the process starts, so that nobody can make a file whose names all collide. Nothing that is kept, compared
+ * or ordered may depend on it. */
+struct sw_hash_key {
+    uint64_t words[2];
+};
+void sw_hash_key_init(struct sw_hash_key *key);
+uint64_t sw_hash_keyed(const struct sw_hash_key *key, const void *data, size_t len);
 
 /* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
 struct sw_digest; /* streaming state */

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { COPY_BYTES = 1 << 18 };
+
 static sw_status fail_io(const char *what, const char *path)
 {
     return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
@@ -44,7 +46,9 @@ static int open_retry(const char *path, int flags, mode_t mode)
 
 /* ---- reading ---- */
 
-static sw_status read_fd(int fd, const char *path, char **out, size_t *out_len)
+/* O_NONBLOCK: a FIFO that nobody writes to, or a terminal line, must not hold us up before we know what it
+ * is. It is taken back, because requests of an io_uring heed it on regular files, too. */
+static sw_status check_regular(int fd, const char *path, size_t *out_bytes)
 {
     struct stat info;
     if (fstat(fd, &info) != 0) {
@@ -54,40 +58,68 @@ static sw_status read_fd(int fd, const char *path, char **out, size_t *out_len)
         return SW_FAIL(SW_E_IO, "cannot read %s: %s", path,
                        S_ISDIR(info.st_mode) ? "it is a folder" : "it is not a regular file");
     }
-    const size_t len = (size_t)info.st_size;
-    char *text = sw_alloc("file", len + 1);
-    SW_TRY_ALLOC(text, path);
-    size_t done = 0;
-    while (done < len) {
-        const ssize_t n = read(fd, text + done, len - done);
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+        return fail_io("read", path);
+    }
+    *out_bytes = (size_t)info.st_size;
+    return SW_OK;
+}
+
+sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes)
+{
+    const int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0) {
+        return fail_io("read", path);
+    }
+    const sw_status st = check_regular(fd, path, out_bytes);
+    if (st < 0) {
+        close(fd);
+        return st;
+    }
+    *out_fd = fd;
+    return SW_OK;
+}
+
+sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at)
+{
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = pread(fd, (char *)out + done, bytes - done, (off_t)at + (off_t)done);
         if (n < 0 && errno == EINTR) {
             continue;
         }
         if (n < 0) {
-            const sw_status st = fail_io("read", path);
-            sw_free(text);
-            return st;
+            return fail_io("read", path);
         }
         if (n == 0) {
-            break; /* it became shorter while we read */
+            return SW_FAIL(SW_E_IO,
+                           "%s became shorter while it was read: it ends at byte %lld, wanted %zu "
+                           "bytes from %lld on",
+                           path, (long long)(at + (int64_t)done), bytes, (long long)at);
         }
         done += (size_t)n;
     }
-    text[done] = '\0';
-    *out = text;
-    *out_len = done;
     return SW_OK;
 }
 
 sw_status sw_file_read(const char *path, char **out, size_t *out_len)
 {
-    const int fd = open_retry(path, O_RDONLY, 0);
-    if (fd < 0) {
-        return fail_io("read", path);
-    }
-    const sw_status st = read_fd(fd, path, out, out_len);
+    sw_status st;
+    int fd;
+    size_t len;
+    SW_TRY(sw_file_open(path, &fd, &len));
+    char *text = sw_alloc("file", len + 1);
+    st = text ? sw_file_read_at(fd, path, text, len, 0)
+              : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
     close(fd);
-    return st;
+    if (st < 0) {
+        sw_free(text);
+        return st;
+    }
+    text[len] = '\0';
+    *out = text;
+    *out_len = len;
+    return SW_OK;
 }
 
 /* ---- writing ---- */
@@ -164,15 +196,47 @@ static int open_beside(const char *path, char *temp, size_t cap)
     return -1;
 }
 
-sw_status sw_file_write_atomic(const char *path, const void *data, size_t len)
+/* What a new file is to hold: bytes in memory, or those of another file. */
+struct contents {
+    const void *data; /* NULL: from `fd` */
+    size_t len;
+    int fd;
+    const char *path; /* of fd */
+};
+
+static sw_status copy_all(int fd, const char *path, const struct contents *from)
+{
+    char *block = sw_alloc("file", COPY_BYTES);
+    sw_status st = block ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
+    for (size_t at = 0; at < from->len && st >= 0; at += COPY_BYTES) {
+        const size_t n = from->len - at < COPY_BYTES ? from->len - at : COPY_BYTES;
+        st = sw_file_read_at(from->fd, from->path, block, n, (int64_t)at);
+        if (st >= 0 && !write_all(fd, block, n)) {
+            st = fail_io("write", path);
+        }
+    }
+    sw_free(block);
+    return st;
+}
+
+static sw_status fill(int fd, const char *path, const struct contents *contents)
+{
+    if (!contents->data) {
+        SW_TRY(copy_all(fd, path, contents));
+    } else if (!write_all(fd, contents->data, contents->len)) {
+        return fail_io("write", path);
+    }
+    return !fault("fsync") && fsync(fd) == 0 ? SW_OK : fail_io("write", path);
+}
+
+static sw_status write_new(const char *path, const struct contents *contents)
 {
     char temp[PATH_MAX];
     const int fd = open_beside(path, temp, sizeof(temp));
     if (fd < 0) {
         return fail_io("create a file beside", path);
     }
-    const bool written = write_all(fd, data, len) && !fault("fsync") && fsync(fd) == 0;
-    sw_status st = written ? SW_OK : fail_io("write", path);
+    sw_status st = fill(fd, path, contents);
     if (close(fd) != 0 && st == SW_OK) {
         st = fail_io("write", path);
     }
@@ -184,6 +248,20 @@ sw_status sw_file_write_atomic(const char *path, const void *data, size_t len)
         return st;
     }
     return sync_folder_of(path);
+}
+
+sw_status sw_file_write_atomic(const char *path, const void *data, size_t len)
+{
+    return write_new(path, &(struct contents){.data = data, .len = len, .fd = -1});
+}
+
+sw_status sw_file_copy(const char *from, const char *to)
+{
+    struct contents contents = {.path = from};
+    SW_TRY(sw_file_open(from, &contents.fd, &contents.len));
+    const sw_status st = write_new(to, &contents);
+    close(contents.fd);
+    return st;
 }
 
 /* ---- folders ---- */

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #if SW_HAVE_XXHASH
 #define XXH_STATIC_LINKING_ONLY /* the size of the state, so that its memory is counted as ours */
@@ -23,6 +24,67 @@ uint64_t sw_hash(uint64_t h, const void *data, size_t len)
 uint64_t sw_hash_str(uint64_t h, const char *text)
 {
     return sw_hash(h, text, strlen(text) + 1);
+}
+
+/* ---- SipHash-1-3 ---- */
+
+/* The kernel's random bytes for this process: 16 of them, also where there is no /dev. */
+void sw_hash_key_init(struct sw_hash_key *key)
+{
+    const unsigned long at = getauxval(AT_RANDOM);
+    *key = (struct sw_hash_key){{0x736f6d6570736575, 0x646f72616e646f6d}};
+    if (at) {
+        memcpy(key->words, (const void *)(uintptr_t)at, sizeof(key->words));
+    }
+}
+
+static uint64_t rotated(uint64_t x, int bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4])
+{
+    v[0] += v[1];
+    v[1] = rotated(v[1], 13) ^ v[0];
+    v[0] = rotated(v[0], 32);
+    v[2] += v[3];
+    v[3] = rotated(v[3], 16) ^ v[2];
+    v[0] += v[3];
+    v[3] = rotated(v[3], 21) ^ v[0];
+    v[2] += v[1];
+    v[1] = rotated(v[1], 17) ^ v[2];
+    v[2] = rotated(v[2], 32);
+}
+
+static void sip_word(uint64_t v[4], uint64_t word)
+{
+    v[3] ^= word;
+    sip_round(v);
+    v[0] ^= word;
+}
+
+uint64_t sw_hash_keyed(const struct sw_hash_key *key, const void *data, size_t len)
+{
+    const uint64_t k0 = key->words[0], k1 = key->words[1];
+    uint64_t v[4] = {k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261,
+                     k1 ^ 0x7465646279746573};
+    const unsigned char *at = data;
+    uint64_t word;
+    for (size_t left = len; left >= 8; left -= 8, at += 8) {
+        memcpy(&word, at, 8);
+        sip_word(v, word);
+    }
+    word = (uint64_t)len << 56;
+    for (size_t i = 0; i < len % 8; i++) {
+        word |= (uint64_t)at[i] << (8 * i);
+    }
+    sip_word(v, word);
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++) {
+        sip_round(v);
+    }
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 /* ---- CRC-32C (Castagnoli), reflected polynomial 0x82F63B78 ----

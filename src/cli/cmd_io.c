@@ -44,14 +44,17 @@ static int choice(const char *word, const char *const *words, int n)
 
 /* ---- files ---- */
 
-sw_status io_open(const struct io_run *run, sw_nvme **out)
+sw_status io_open(struct io_run *run, sw_nvme **out)
 {
-    return sw_nvme_open(run->paths.items, run->paths.n, run->bytes, &run->options, out);
+    const sw_status st =
+        sw_nvme_open(run->paths.items, run->paths.n, run->bytes, &run->options, out);
+    run->made |= st >= 0;
+    return st;
 }
 
 void io_remove(const struct io_run *run)
 {
-    if (!run->keep && sw_nvme_remove(run->paths.items, run->paths.n) < 0) {
+    if (run->made && !run->keep && sw_nvme_remove(run->paths.items, run->paths.n) < 0) {
         cli_error(run->command, CLI_FAILED);
     }
 }

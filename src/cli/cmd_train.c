@@ -13,7 +13,7 @@ static void on_signal(int signal_number)
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
-    stop_asked = 1;
+    stop_asked = signal_number;
 }
 
 /* Everything that is missing at once. */
@@ -43,9 +43,11 @@ static int train(const struct command *command, struct train_flags *f)
     f->o.stop = &stop_asked;
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
-    return sw_train(&f->o, stdout, &started, &result) >= 0
-               ? CLI_DONE
-               : cli_error(command, started ? CLI_FAILED : CLI_REFUSED);
+    const sw_status st = sw_train(&f->o, stdout, &started, &result);
+    if (st == SW_E_STOP && !started) { /* as a shell has it of a program that a signal ends */
+        return cli_error(command, 128 + (int)stop_asked);
+    }
+    return st >= 0 ? CLI_DONE : cli_error(command, started ? CLI_FAILED : CLI_REFUSED);
 }
 
 int sw_cmd_train(int argc, char **argv)

@@ -12,14 +12,15 @@ struct io_run {
     int64_t bytes, loops;
     struct sw_nvme_options options;
     bool json, keep;
+    bool made; /* the files are ours: only then are they removed */
 };
 
 double io_now_s(void);
 /* "1.0 MiB" and so on; returns buf. */
 const char *io_size(char *buf, size_t cap, int64_t bytes);
-/* Opens anew, empty. */
-sw_status io_open(const struct io_run *run, sw_nvme **out);
-/* Unless they are to be kept. */
+/* New files, but with options.reopen. */
+sw_status io_open(struct io_run *run, sw_nvme **out);
+/* Those that were made, unless they are to be kept. */
 void io_remove(const struct io_run *run);
 
 /* Exit statuses. */

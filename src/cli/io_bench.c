@@ -35,7 +35,7 @@ static void fill(char *memory, int64_t bytes)
     }
 }
 
-static sw_status open_bench(struct bench *b, const struct io_run *run)
+static sw_status open_bench(struct bench *b, struct io_run *run)
 {
     struct sw_nvme_buffer_info info;
     sw_status st = io_open(run, &b->store);
@@ -257,7 +257,7 @@ static sw_status search(const struct io_run *run, struct setting *best, FILE *to
 }
 
 /* Makes the files and writes every block once. */
-static int prepare(const struct io_run *run)
+static int prepare(struct io_run *run)
 {
     struct bench b = {0};
     double seconds;

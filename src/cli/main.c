@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway - the program: a table of commands.
+#include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -36,7 +38,7 @@ static void print_help(FILE *to)
     fputs("\n\"spillway COMMAND --help\" has the options of a command.\n", to);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -62,4 +64,24 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);
     return CLI_REFUSED;
+}
+
+/* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave us. Nobody
+ * misses what was never written, where standard output is closed. */
+static int finish(int status)
+{
+    const bool wrote = __fpending(stdout) != 0, failed = ferror(stdout) != 0;
+    errno = 0;
+    const bool closed = fclose(stdout) == 0;
+    if (!failed && (closed || (errno == EBADF && !wrote))) {
+        return status;
+    }
+    fprintf(stderr, "spillway: cannot write to standard output%s%s\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
+    return status == CLI_DONE ? CLI_FAILED : status;
+}
+
+int main(int argc, char **argv)
+{
+    return finish(run(argc, argv));
 }

@@ -67,6 +67,7 @@ static void cache_put(struct sw_bpe_cache *cache, uint64_t hash, const char *wor
 sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab)
 {
     *bpe = (struct sw_bpe){.vocab = vocab, .unknown = -1};
+    sw_hash_key_init(&bpe->key);
     bpe->cache = sw_alloc_zero("word cache", 1, sizeof(*bpe->cache));
     SW_TRY_ALLOC(bpe->cache, "the cache of words");
     sw_byte_alphabet_init(&bpe->alphabet);
@@ -94,8 +95,8 @@ void sw_bpe_fini(struct sw_bpe *bpe)
 /* The slot of the pair, or the empty one where it would go. */
 static struct sw_bpe_merge *merge_slot(const struct sw_bpe *bpe, int32_t left, int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
-    size_t i = (h >> 32) & (bpe->n_slots - 1);
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t i = ((pair ^ bpe->key.words[0]) * (bpe->key.words[1] | 1)) >> 32 & (bpe->n_slots - 1);
     while (bpe->merges[i].left >= 0 &&
            (bpe->merges[i].left != left || bpe->merges[i].right != right)) {
         i = (i + 1) & (bpe->n_slots - 1);
@@ -153,8 +154,9 @@ sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len
     for (int i = 0; i < 3; ++i) {
         ids[i] = sw_vocab_find(bpe->vocab, words[i].text, words[i].len);
         if (ids[i] < 0) {
-            return SW_FAIL(SW_E_FORMAT, "merge %lld: token '%.60s' is not in the vocabulary",
-                           (long long)rank, words[i].text);
+            return SW_FAIL(SW_E_FORMAT, "merge %lld: token '%.*s' is not in the vocabulary",
+                           (long long)rank, (int)sw_min_i64((int64_t)words[i].len, 60),
+                           words[i].text);
         }
     }
     if (rank < 0 || rank > INT32_MAX) {
@@ -297,6 +299,9 @@ static sw_status encode_new(struct sw_bpe *bpe, const char *bytes, size_t len, s
     }
     SW_TRY(first_symbols(bpe, bytes, len));
     const size_t n = (size_t)bpe->symbols.len;
+    if (n == 0) { /* no byte of it has a token */
+        return SW_OK;
+    }
     SW_TRY(reserve(bpe, n));
     struct word word = {
         .symbol = bpe->symbols.ptr,
@@ -339,6 +344,8 @@ sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct
     }
     const int64_t start = out->len;
     SW_TRY(encode_new(bpe, word, len, out));
-    cache_put(bpe->cache, hash, word, len, out->ptr + start, (size_t)(out->len - start));
+    const int32_t *ids =
+        out->len > start ? out->ptr + start : NULL; /* none yet: nothing to add to */
+    cache_put(bpe->cache, hash, word, len, ids, (size_t)(out->len - start));
     return SW_OK;
 }

@@ -18,6 +18,7 @@ struct sw_bpe {
     bool whole_word_first;       /* a word that is a token is not built by merges (ignore_merges) */
     struct sw_bpe_merge *merges; /* [n_slots] hash table by pair of ids */
     size_t n_slots, n_used;
+    struct sw_hash_key key;     /* of the places in merges */
     struct sw_bpe_cache *cache; /* owned */
     struct sw_ids symbols;      /* scratch of one word */
     struct sw_ids links;

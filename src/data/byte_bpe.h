@@ -45,8 +45,21 @@ sw_status sw_byte_bpe_finish(struct sw_byte_bpe *tokenizer);
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
 sw_status sw_byte_bpe_read_roles(struct sw_byte_bpe *tokenizer, const char *folder);
+/* What one of them says. */
+sw_status sw_byte_bpe_parse_roles(struct sw_byte_bpe *tokenizer, const char *name, const char *text,
+                                  size_t len);
 
 /* The text of a tokenizer.json; name for messages. Nothing beside it is read. */
 sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len,
                                   const struct sw_tokenizer_options *options,
                                   struct sw_byte_bpe **out);
+
+/* A file's text; name for messages. */
+struct sw_named_text {
+    const char *name, *text; /* [len] */
+    size_t len;
+};
+/* The texts of vocab.json, merges.txt and tokenizer_config.json, the last NULL where there is none. */
+sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
+                                          const struct sw_tokenizer_options *options,
+                                          struct sw_byte_bpe **out);

@@ -61,26 +61,29 @@ static void usual_roles(struct sw_tokenizer *tokenizer)
     tokenizer->pad = tokenizer->pad < 0 ? find_usual(tokenizer, pad, SW_LEN(pad)) : tokenizer->pad;
 }
 
+sw_status sw_byte_bpe_parse_roles(struct sw_byte_bpe *tokenizer, const char *name, const char *text,
+                                  size_t len)
+{
+    struct sw_json_doc *doc = NULL;
+    SW_TRY(sw_json_parse(name, text, len, SW_JSON_STRICT, &doc));
+    const sw_status st = read_side_file(tokenizer, sw_json_root(doc));
+    sw_json_close(doc);
+    return st < 0 ? sw_fail_prefix(st, "%s", name) : SW_OK;
+}
+
 /* Reads one file beside the tokenizer, if it is there, and keeps it for saving. */
 static sw_status read_if_there(struct sw_byte_bpe *tokenizer, const char *path, const char *name)
 {
     sw_status st;
-    struct sw_json_doc *doc = NULL;
     char *data = NULL;
     size_t len;
     if (access(path, F_OK) != 0) {
         return SW_OK;
     }
     SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(done, sw_json_parse(path, data, len, SW_JSON_STRICT, &doc));
-    st = read_side_file(tokenizer, sw_json_root(doc));
-    if (st < 0) {
-        sw_fail_prefix(st, "%s", path);
-        goto done;
-    }
+    SW_TRY_OR(done, sw_byte_bpe_parse_roles(tokenizer, path, data, len));
     SW_TRY_OR(done, sw_tokenizer_keep_file(&tokenizer->super, name, data, len));
 done:
-    sw_json_close(doc);
     sw_free(data);
     return st;
 }

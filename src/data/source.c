@@ -3,7 +3,6 @@
 #include "data/source.h"
 
 #include "data/data.h"
-#include "data/map.h"
 #include "json/json.h"
 
 #include <glob.h>
@@ -167,6 +166,7 @@ static sw_status check_is_text(const char *path, const struct structured *by_nam
 
 /* ---- documents ---- */
 
+enum { BLOCK_BYTES = 1 << 16 };
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 static sw_status get_text(const struct sw_json_doc *doc, const struct sw_json *object,
@@ -235,45 +235,114 @@ static bool is_blank(const char *line, size_t len)
     return true;
 }
 
-static sw_status read_lines(const char *path, const char *data, size_t len, sw_document_fn fn,
-                            void *ctx)
+/* JSON lines: one line is in memory at a time, and the block of the file that it ends in. */
+struct lines {
+    const char *path;
+    sw_document_fn fn;
+    void *ctx;
+    struct sw_str line; /* what earlier blocks held of it */
+    int64_t i_line;     /* from 1 */
+};
+
+static sw_status end_line(struct lines *in, const char *rest, size_t len)
 {
-    int64_t i_line = 1;
-    for (size_t at = 0; at < len; ++i_line) {
-        const char *end = memchr(data + at, '\n', len - at);
-        const size_t n = end ? (size_t)(end - (data + at)) : len - at;
-        if (!is_blank(data + at, n)) {
-            SW_TRY(read_line(path, i_line, data + at, n, fn, ctx));
-        }
-        at += n + 1;
+    const char *line = rest;
+    if (in->line.len > 0) {
+        sw_str_append(&in->line, rest, len);
+        line = sw_str_text(&in->line);
+        len = in->line.len;
     }
+    if (in->line.failed) {
+        return SW_FAIL(SW_E_NOMEM, "%s line %lld: out of host memory", in->path,
+                       (long long)in->i_line);
+    }
+    if (!is_blank(line, len)) {
+        SW_TRY(read_line(in->path, in->i_line, line, len, in->fn, in->ctx));
+    }
+    sw_str_clear(&in->line);
+    in->i_line++;
     return SW_OK;
+}
+
+static sw_status take_block(struct lines *in, const char *block, size_t len)
+{
+    for (const char *end; (end = memchr(block, '\n', len)) != NULL;) {
+        const size_t n = (size_t)(end - block);
+        SW_TRY(end_line(in, block, n));
+        block += n + 1;
+        len -= n + 1;
+    }
+    sw_str_append(&in->line, block, len);
+    return SW_OK;
+}
+
+static size_t mark_len(const char *text, size_t len)
+{
+    const size_t n = sizeof(byte_order_mark) - 1;
+    return len >= n && memcmp(text, byte_order_mark, n) == 0 ? n : 0;
+}
+
+static sw_status fail_empty(const char *path)
+{
+    return SW_FAIL(SW_E_FORMAT, "%s: the file is empty", path);
+}
+
+static sw_status read_blocks(int fd, size_t bytes, char *block, struct lines *in)
+{
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        const size_t n = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+        SW_TRY(sw_file_read_at(fd, in->path, block, n, (int64_t)at));
+        const size_t skip = at == 0 ? mark_len(block, n) : 0;
+        if (skip == bytes) {
+            return fail_empty(in->path);
+        }
+        SW_TRY(take_block(in, block + skip, n - skip));
+    }
+    return in->line.len > 0 || in->line.failed ? end_line(in, "", 0) : SW_OK;
+}
+
+static sw_status read_lines(const char *path, sw_document_fn fn, void *ctx)
+{
+    int fd;
+    size_t bytes;
+    struct lines in = {.path = path, .fn = fn, .ctx = ctx, .i_line = 1};
+    SW_TRY(sw_file_open(path, &fd, &bytes));
+    char *block = sw_alloc("data file", BLOCK_BYTES);
+    sw_status st = block ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
+    st = st >= 0 && bytes == 0 ? fail_empty(path) : st;
+    st = st >= 0 ? read_blocks(fd, bytes, block, &in) : st;
+    sw_str_fini(&in.line);
+    sw_free(block);
+    close(fd);
+    return st;
+}
+
+/* A text is one document, so all of it is in memory: a map of it would be a crash where the file becomes
+ * shorter meanwhile. */
+static sw_status read_text(const char *path, bool as_text, sw_document_fn fn, void *ctx)
+{
+    const struct structured *by_name = as_text ? NULL : structure_by_name(path);
+    char *data;
+    size_t len;
+    SW_TRY(sw_file_read(path, &data, &len));
+    const size_t skip = mark_len(data, len);
+    const struct sw_document whole = {
+        .name = path, .text = data + skip, .text_len = len - skip, .completion = ""};
+    sw_status st = whole.text_len == 0 ? fail_empty(path) : SW_OK;
+    st = st < 0 || as_text ? st : check_is_text(path, by_name, whole.text, whole.text_len);
+    st = st < 0 ? st : fn(ctx, &whole);
+    sw_free(data);
+    return st;
 }
 
 sw_status sw_source_read(const char *path, bool as_text, sw_document_fn fn, void *ctx)
 {
-    sw_status st;
-    struct sw_map map;
-    const enum sw_source_kind kind = as_text ? SW_SOURCE_TEXT : sw_source_kind_of(path);
-    const struct structured *by_name =
-        kind == SW_SOURCE_TEXT && !as_text ? structure_by_name(path) : NULL;
-    if (kind == SW_SOURCE_SHARD) {
+    switch (as_text ? SW_SOURCE_TEXT : sw_source_kind_of(path)) {
+    case SW_SOURCE_SHARD:
         return SW_FAIL(SW_E_CONFIG, "%s: holds token ids, wanted text", path);
+    case SW_SOURCE_JSONL:
+        return read_lines(path, fn, ctx);
+    default:
+        return read_text(path, as_text, fn, ctx);
     }
-    SW_TRY(sw_map_open(path, &map));
-    const size_t n_mark = sizeof(byte_order_mark) - 1;
-    const size_t skip =
-        map.len >= n_mark && memcmp(map.data, byte_order_mark, n_mark) == 0 ? n_mark : 0;
-    const struct sw_document whole = {
-        .name = path, .text = map.data + skip, .text_len = map.len - skip, .completion = ""};
-    if (whole.text_len == 0) {
-        st = SW_FAIL(SW_E_FORMAT, "%s: the file is empty", path);
-    } else if (kind == SW_SOURCE_JSONL) {
-        st = read_lines(path, whole.text, whole.text_len, fn, ctx);
-    } else {
-        st = as_text ? SW_OK : check_is_text(path, by_name, whole.text, whole.text_len);
-        st = st < 0 ? st : fn(ctx, &whole);
-    }
-    sw_map_close(&map);
-    return st;
 }

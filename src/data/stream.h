@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long row of token ids: some made here from text, some mapped from files, read as one. Ids are
-// kept in 2 bytes where the vocabulary allows it.
+// A long row of token ids: some made here from text, some read from files when they are asked for, as one.
+// Ids are kept in 2 bytes where the vocabulary allows it.
 #pragma once
 
-#include "data/map.h"
+#include "base/base.h"
+
+/* A file of ids. It is read, not mapped: a map of a file that becomes shorter ends the process. */
+struct sw_shard {
+    int fd;              /* -1: opened for each read, see MOST_OPEN */
+    uint64_t dev, inode; /* which file it was */
+    size_t bytes;
+    size_t header; /* of them, before the ids */
+};
 
 struct sw_segment {
-    char *name;        /* owned; the file */
-    struct sw_map map; /* of a shard; else `owned` holds the ids */
-    void *owned;       /* grows while it is the last segment */
-    const void *ids;   /* [n] u16 or u32, little endian */
-    int width;         /* bytes of an id: 2 or 4 */
-    int64_t first, n;  /* place in the stream, count */
-    int64_t cap;       /* of owned */
+    char *name; /* owned; the file */
+    bool is_shard;
+    struct sw_shard shard; /* of a file; else `owned` holds the ids */
+    void *owned;           /* [n] u16 or u32, little endian; grows while it is the last segment */
+    int width;             /* bytes of an id: 2 or 4 */
+    int64_t first, n;      /* place in the stream, count */
+    int64_t cap;           /* of owned */
 };
 
 struct sw_stream {
     struct sw_segment *segments; /* [n_segments] */
     int n_segments;
+    int n_open;         /* shards with a descriptor */
     int64_t n;          /* ids in all */
     int64_t vocab_size; /* every id is below it, or reading fails */
 };

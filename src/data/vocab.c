@@ -8,6 +8,7 @@ void sw_vocab_init(struct sw_vocab *vocab)
 {
     *vocab = (struct sw_vocab){0};
     sw_arena_init(&vocab->arena, "vocabulary");
+    sw_hash_key_init(&vocab->key);
 }
 
 void sw_vocab_fini(struct sw_vocab *vocab)
@@ -21,7 +22,7 @@ void sw_vocab_fini(struct sw_vocab *vocab)
 /* The slot that holds the text, or the empty one where it would go. */
 static size_t slot_of(const struct sw_vocab *vocab, const char *text, size_t len)
 {
-    size_t i = sw_hash(SW_HASH_INIT, text, len) & (vocab->n_slots - 1);
+    size_t i = sw_hash_keyed(&vocab->key, text, len) & (vocab->n_slots - 1);
     while (vocab->slots[i] >= 0) {
         const struct sw_vocab_token *token = &vocab->tokens[vocab->slots[i]];
         if (token->len == len && memcmp(token->text, text, len) == 0) {

@@ -18,6 +18,7 @@ struct sw_vocab {
     int64_t n_ids, cap;            /* highest id + 1; allocated */
     int32_t *slots;                /* [n_slots] hash table of ids, -1 empty */
     size_t n_slots, n_used;        /* n_slots is 0 or a power of two */
+    struct sw_hash_key key;        /* of the places in slots: ids do not depend on it */
 };
 
 void sw_vocab_init(struct sw_vocab *vocab);

@@ -4,41 +4,40 @@
 // asked, and <|endoftext|> is special where the vocabulary has it.
 #include "data/byte_bpe.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static sw_status read_vocab(const char *path, struct sw_byte_bpe *self)
+static sw_status take_vocab(const struct sw_json_doc *doc, const struct sw_json *root,
+                            struct sw_byte_bpe *self)
 {
-    sw_status st;
-    struct sw_json_doc *doc = NULL;
-    char *data = NULL;
-    size_t len;
-    SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(done, sw_json_parse(path, data, len, SW_JSON_STRICT, &doc));
-    const struct sw_json *root = sw_json_root(doc);
+    const char *path = sw_json_name(doc);
     if (root->type != SW_JSON_OBJECT) {
-        st = SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object of tokens and ids", path,
-                     sw_json_type_name(root->type));
-        goto done;
+        return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object of tokens and ids", path,
+                       sw_json_type_name(root->type));
     }
     for (const struct sw_json *token = root->first; token; token = token->next) {
         if (token->type != SW_JSON_INT) {
-            st = SW_FAIL(SW_E_FORMAT, "%s:%d: the id of '%.40s' is %s, wanted a number", path,
-                         token->line, token->key, sw_json_type_name(token->type));
-            goto done;
+            return SW_FAIL(SW_E_FORMAT, "%s:%d: the id of '%.40s' is %s, wanted a number", path,
+                           token->line, token->key, sw_json_type_name(token->type));
         }
-        st = sw_vocab_add(&self->vocab, token->key, token->key_len, token->integer);
+        const sw_status st = sw_vocab_add(&self->vocab, token->key, token->key_len, token->integer);
         if (st < 0) {
-            sw_fail_prefix(st, "%s", path);
-            goto done;
+            return sw_fail_prefix(st, "%s", path);
         }
     }
-    SW_TRY_OR(done, sw_tokenizer_keep_file(&self->super, "vocab.json", data, len));
-done:
+    return SW_OK;
+}
+
+static sw_status read_vocab(const struct sw_named_text *file, struct sw_byte_bpe *self)
+{
+    struct sw_json_doc *doc = NULL;
+    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
+    const sw_status st = take_vocab(doc, sw_json_root(doc), self);
     sw_json_close(doc);
-    sw_free(data);
-    return st;
+    SW_TRY(st);
+    return sw_tokenizer_keep_file(&self->super, "vocab.json", file->text, file->len);
 }
 
 /* One line "left right"; "#version" lines and empty ones are no merges. */
@@ -63,23 +62,16 @@ static sw_status read_merge_line(const char *path, int64_t i_line, const char *l
     return st < 0 ? sw_fail_prefix(st, "%s:%lld", path, (long long)i_line) : SW_OK;
 }
 
-static sw_status read_merges(const char *path, struct sw_byte_bpe *self)
+static sw_status read_merges(const struct sw_named_text *file, struct sw_byte_bpe *self)
 {
-    sw_status st;
-    char *data = NULL;
-    size_t len;
     int64_t rank = 0, i_line = 1;
-    SW_TRY(sw_file_read(path, &data, &len));
-    for (size_t at = 0; at < len; ++i_line) {
-        const char *end = memchr(data + at, '\n', len - at);
-        const size_t n = end ? (size_t)(end - (data + at)) : len - at;
-        SW_TRY_OR(done, read_merge_line(path, i_line, data + at, n, self, &rank));
+    for (size_t at = 0; at < file->len; ++i_line) {
+        const char *line = file->text + at, *end = memchr(line, '\n', file->len - at);
+        const size_t n = end ? (size_t)(end - line) : file->len - at;
+        SW_TRY(read_merge_line(file->name, i_line, line, n, self, &rank));
         at += n + 1;
     }
-    SW_TRY_OR(done, sw_tokenizer_keep_file(&self->super, "merges.txt", data, len));
-done:
-    sw_free(data);
-    return st;
+    return sw_tokenizer_keep_file(&self->super, "merges.txt", file->text, file->len);
 }
 
 /* "added_tokens_decoder": {"50256": {"content": .., "special": .., ..}} of tokenizer_config.json. */
@@ -87,31 +79,48 @@ static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw
                                   struct sw_byte_bpe *self)
 {
     char *end;
+    errno = 0;
     const long long id = strtoll(entry->key, &end, 10);
-    if (*end != '\0' || end == entry->key) {
+    if (*end != '\0' || end == entry->key || errno != 0 || strlen(entry->key) != entry->key_len) {
         return SW_FAIL(SW_E_FORMAT, "%s:%d: '%.20s' is not an id", sw_json_name(doc),
                        entry->key_line, entry->key);
+    }
+    if (entry->type != SW_JSON_OBJECT) {
+        return SW_FAIL(SW_E_FORMAT, "%s:%d: added token %lld is %s, wanted an object",
+                       sw_json_name(doc), entry->line, id, sw_json_type_name(entry->type));
     }
     const sw_status st = sw_byte_bpe_add_entry(self, doc, entry, id);
     return st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(doc)) : SW_OK;
 }
 
-static sw_status read_settings(const char *path, struct sw_byte_bpe *self)
+static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_json *root,
+                               struct sw_byte_bpe *self)
 {
-    sw_status st = SW_OK;
-    struct sw_json_doc *doc = NULL;
-    if (access(path, F_OK) != 0) {
+    if (root->type != SW_JSON_OBJECT) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
+                       sw_json_type_name(root->type));
+    }
+    SW_TRY(
+        sw_json_get_bool(doc, root, "add_prefix_space", false, &self->pretokenizer.prefix_space));
+    const struct sw_json *list = sw_json_get(root, "added_tokens_decoder");
+    if (!list || list->type == SW_JSON_NULL) {
         return SW_OK;
     }
-    SW_TRY(sw_json_read(path, SW_JSON_STRICT, &doc));
-    const struct sw_json *root = sw_json_root(doc);
-    const struct sw_json *list = sw_json_get(root, "added_tokens_decoder");
-    SW_TRY_OR(done, sw_json_get_bool(doc, root, "add_prefix_space", false,
-                                     &self->pretokenizer.prefix_space));
-    for (const struct sw_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
-        SW_TRY_OR(done, add_listed_token(doc, entry, self));
+    if (list->type != SW_JSON_OBJECT) {
+        return SW_FAIL(SW_E_FORMAT, "%s:%d: added_tokens_decoder is %s, wanted an object of ids",
+                       sw_json_name(doc), list->line, sw_json_type_name(list->type));
     }
-done:
+    for (const struct sw_json *entry = list->first; entry; entry = entry->next) {
+        SW_TRY(add_listed_token(doc, entry, self));
+    }
+    return SW_OK;
+}
+
+static sw_status read_settings(const struct sw_named_text *file, struct sw_byte_bpe *self)
+{
+    struct sw_json_doc *doc = NULL;
+    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
+    const sw_status st = take_settings(doc, sw_json_root(doc), self);
     sw_json_close(doc);
     return st;
 }
@@ -127,27 +136,53 @@ static sw_status add_end_of_text(struct sw_byte_bpe *self)
     return sw_byte_bpe_add_token(self, text, sizeof(text) - 1, id, flags, false);
 }
 
-static sw_status read_all(const char *vocab_path, const char *merges_path, const char *folder,
-                          const struct sw_tokenizer_options *options, struct sw_byte_bpe *self)
+static sw_status parse_all(const struct sw_named_text files[3],
+                           const struct sw_tokenizer_options *options, struct sw_byte_bpe *self)
 {
-    sw_status st;
-    struct sw_str settings = {0};
-    SW_TRY(read_vocab(vocab_path, self));
+    SW_TRY(read_vocab(&files[0], self));
     SW_TRY(sw_bpe_init(&self->bpe, &self->vocab));
-    SW_TRY(read_merges(merges_path, self));
+    SW_TRY(read_merges(&files[1], self));
     SW_TRY(sw_pretokenizer_add(&self->pretokenizer, sw_gpt2_pattern, strlen(sw_gpt2_pattern), false,
                                SW_SPLIT_ISOLATED, false));
-    sw_str_printf(&settings, "%s/tokenizer_config.json", folder);
-    st = settings.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : read_settings(settings.ptr, self);
-    sw_str_fini(&settings);
-    SW_TRY(st);
+    if (files[2].text) {
+        SW_TRY(read_settings(&files[2], self));
+    }
     if (options->prefix_space != SW_PREFIX_AS_FILE) {
         self->pretokenizer.prefix_space = options->prefix_space == SW_PREFIX_ON;
     }
     SW_TRY(add_end_of_text(self));
-    st = sw_byte_bpe_finish(self);
-    return st < 0 ? sw_fail_prefix(st, "%s", vocab_path) : sw_byte_bpe_read_roles(self, folder);
+    const sw_status st = sw_byte_bpe_finish(self);
+    return st < 0 ? sw_fail_prefix(st, "%s", files[0].name) : SW_OK;
+}
+
+sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
+                                          const struct sw_tokenizer_options *options,
+                                          struct sw_byte_bpe **out)
+{
+    struct sw_byte_bpe *self = NULL;
+    SW_TRY(sw_byte_bpe_open(&self));
+    const sw_status st = parse_all(files, options, self);
+    if (st < 0) {
+        sw_tokenizer_close(&self->super);
+        return st;
+    }
+    *out = self;
+    return SW_OK;
+}
+
+/* The third file may be missing. */
+static sw_status read_files(const char *const paths[3], char *texts[3],
+                            struct sw_named_text files[3])
+{
+    for (int i = 0; i < 3; ++i) {
+        if (i == 2 && access(paths[i], F_OK) != 0) {
+            break;
+        }
+        SW_TRY(sw_file_read(paths[i], &texts[i], &files[i].len));
+        files[i].name = paths[i];
+        files[i].text = texts[i];
+    }
+    return SW_OK;
 }
 
 sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
@@ -156,14 +191,27 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
 {
     sw_status st;
     struct sw_byte_bpe *self = NULL;
-    struct sw_str folder = {0};
+    struct sw_str folder = {0}, settings = {0};
+    struct sw_named_text files[3] = {0};
+    char *texts[3] = {0};
     SW_TRY_OR(done, sw_tokenizer_folder_of(vocab_path, &folder));
-    SW_TRY_OR(done, sw_byte_bpe_open(&self));
-    SW_TRY_OR(done, read_all(vocab_path, merges_path, folder.ptr, options, self));
+    sw_str_printf(&settings, "%s/tokenizer_config.json", folder.ptr);
+    if (settings.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
+        goto done;
+    }
+    const char *const paths[3] = {vocab_path, merges_path, settings.ptr};
+    SW_TRY_OR(done, read_files(paths, texts, files));
+    SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, &self));
+    SW_TRY_OR(done, sw_byte_bpe_read_roles(self, folder.ptr));
     *out = &self->super;
     self = NULL;
 done:
     sw_tokenizer_close(self ? &self->super : NULL);
+    for (int i = 0; i < 3; ++i) {
+        sw_free(texts[i]);
+    }
+    sw_str_fini(&settings);
     sw_str_fini(&folder);
     return st;
 }

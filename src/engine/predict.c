@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/engine.h"
 
@@ -102,7 +101,7 @@ static sw_status take_rate(const char *text, double rates[SW_LOAD_COUNT])
                    text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
-enum { CHUNK = 16 << 20, MOST_BYTES = 256 << 20, MOST_FOLDERS = 64 };
+enum { CHUNK = 16 << 20, MOST_BYTES = 256 << 20 };
 static const double disk_s = 2; /* of each direction */
 
 static void fill(uint64_t *words, size_t n)
@@ -131,29 +130,13 @@ static sw_status measure_direction(sw_nvme *store, char *memory, int64_t bytes, 
 static sw_status measure_disk(const struct sw_engine *e, double *read_rate, double *write_rate)
 {
     const struct sw_swap_options swap = sw_engine_swap(e);
-    char *paths[MOST_FOLDERS] = {0};
     sw_nvme *store = NULL;
     sw_nvme_buffer *buffer = NULL;
     struct sw_nvme_buffer_info info;
-    struct sw_arena names;
-    sw_status st = SW_OK;
+    sw_status st;
     const int64_t bytes = sw_min_i64(MOST_BYTES, (int64_t)e->plan->tier_bytes[SW_TIER_DISK]);
     int64_t written = 0, read = 0;
-    sw_arena_init(&names, "predict");
-    if (swap.n_folders < 1 || swap.n_folders > MOST_FOLDERS) {
-        st = SW_FAIL(SW_E_ARG, "the disk tier wants 1 to %d folders (nvme_path)", MOST_FOLDERS);
-        goto done;
-    }
-    for (int i = 0; i < swap.n_folders; i++) {
-        paths[i] = sw_arena_printf(&names, "%s/spillway-%d-rates-%d.swap", swap.folders[i],
-                                   (int)getpid(), i);
-        if (!paths[i]) {
-            st = SW_FAIL(SW_E_NOMEM, "out of host memory for paths");
-            goto done;
-        }
-    }
-    SW_TRY_OR(done,
-              sw_nvme_open((const char *const *)paths, swap.n_folders, bytes, &swap.nvme, &store));
+    SW_TRY(sw_swap_open_files(&swap, bytes, &store));
     SW_TRY_OR(close, sw_nvme_buffer_open(store, CHUNK, &buffer));
     sw_nvme_buffer_get_info(buffer, &info);
     fill(info.data, CHUNK / sizeof(uint64_t));
@@ -162,9 +145,6 @@ static sw_status measure_disk(const struct sw_engine *e, double *read_rate, doub
 close:
     sw_nvme_buffer_close(buffer);
     sw_nvme_close(store);
-    sw_nvme_remove((const char *const *)paths, swap.n_folders);
-done:
-    sw_arena_fini(&names);
     return st;
 }
 

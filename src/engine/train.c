@@ -581,14 +581,29 @@ static sw_status agree(const struct job *job)
     return sw_engine_agree_on_data(job->comm, job->dataset, job->tokens, flags);
 }
 
+static bool asked_to_stop(const struct job *job)
+{
+    return job->options->stop && *job->options->stop;
+}
+
+/* Before there is a step to finish and to save. */
+static sw_status go_on(const struct job *job)
+{
+    return asked_to_stop(job) ? SW_FAIL(SW_E_STOP, "stopped before the first step") : SW_OK;
+}
+
 static sw_status set_up(struct job *job)
 {
+    SW_TRY(go_on(job));
     SW_TRY(sw_model_check_path(job->options->model));
     SW_TRY(open_tokenizer(job));
+    SW_TRY(go_on(job));
     SW_TRY(open_engine(job));
+    SW_TRY(go_on(job));
     SW_TRY(open_data(job));
     SW_TRY(agree(job));
     SW_TRY(check_sample(job));
+    SW_TRY(go_on(job));
     SW_TRY(tell_engine(job));
     if (job->options->resume) {
         const sw_status st = sw_load(job->engine, job->options->output);
@@ -603,7 +618,7 @@ static sw_status set_up(struct job *job)
         SW_TRY(sw_engine_claim_folder(path, job->first_step > 0));
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(save_beside(job));
+    SW_TRY(go_on(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
@@ -810,8 +825,7 @@ static sw_status hold_folder(struct job *job)
 /* All ranks stop after the same step, whoever got the signal. */
 static sw_status agree_to_stop(struct job *job, bool *stopped)
 {
-    const volatile sig_atomic_t *stop = job->options->stop;
-    const sw_status mine = stop && *stop ? SW_E_STOP : SW_OK;
+    const sw_status mine = asked_to_stop(job) ? SW_E_STOP : SW_OK;
     if (job->engine->ranks == 1) {
         *stopped = mine != SW_OK;
         return SW_OK;
@@ -860,6 +874,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
         *started = true;
         job.began_s = sw_now_s();
         sw_executor_queue_times(job.engine->executor, job.began);
+        st = save_beside(&job);
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
         sw_launch_link_at(job.link, job.engine->step + 1, "training");

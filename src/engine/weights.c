@@ -281,6 +281,10 @@ sw_status sw_engine_settle_tie(struct sw_engine *e)
     const struct sw_safetensor *head = sw_hf_folder_find(e->folder, "lm_head.weight");
     const struct sw_safetensor *table = sw_hf_folder_find(e->folder, "transformer.wte.weight");
     table = table ? table : sw_hf_folder_find(e->folder, "wte.weight");
+    if (head && table) {
+        SW_TRY(sw_safetensor_check(head));
+        SW_TRY(sw_safetensor_check(table));
+    }
     if (head && table &&
         (head->bytes != table->bytes || memcmp(head->data, table->data, head->bytes) != 0) &&
         !sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
@@ -307,6 +311,7 @@ static sw_status load_param(struct sw_engine *e, const struct engine_param *para
     const size_t bytes = sw_dtype_bytes(tensor->dtype);
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
         const int64_t n = sw_min_i64(elems - at, SW_PIECE);
+        SW_TRY(sw_safetensor_check(tensor));
         sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
                    n);
         SW_TRY(sw_engine_set_master(e, param, at, n, piece));

@@ -2,8 +2,9 @@
 // hf - Hugging Face model folders: safetensors files, their index, config.json and the files beside
 // them. What the tensors mean is the model room's business. Formats byte by byte: docs/formats.md.
 //
-// Reading maps files: opening costs the header, bytes are read when they are touched. Files must not
-// shrink while they are open (they are never changed in place by this room: a new file replaces them).
+// Reading maps files: opening costs the header, bytes are read when they are touched. A file that becomes
+// shorter while it is open is found by sw_safetensor_check, asked before bytes are touched (this room never
+// changes one in place: a new file replaces it).
 #pragma once
 
 #include "base/base.h"
@@ -12,10 +13,13 @@
 
 /* ---- one safetensors file: reading ---- */
 
+struct sw_safetensors;
+
 /* A tensor of an open file or folder; everything is borrowed from it. */
 struct sw_safetensor {
     const char *name;
-    const char *file;       /* path, for messages */
+    const char *file; /* path, for messages */
+    const struct sw_safetensors *of;
     const char *dtype_name; /* as written: "F32", "BF16", "F8_E4M3" */
     enum sw_dtype dtype; /* SW_DTYPE_COUNT when Spillway has no such element or no such rank: then
                                shape is all zero, and the bytes can only be copied */
@@ -23,8 +27,6 @@ struct sw_safetensor {
     const void *data; /* [bytes] little-endian, row-major, aligned to the element */
     size_t bytes;
 };
-
-struct sw_safetensors;
 
 /*
  * sw_safetensors_open - map a file and check all of its header.
@@ -39,6 +41,8 @@ sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out);
 /* The same of bytes in memory, borrowed until close; name is for messages. */
 sw_status sw_safetensors_parse(const char *name, const void *bytes, size_t len,
                                struct sw_safetensors **out);
+/* SW_E_IO when the file no longer has the bytes of its tensors. */
+sw_status sw_safetensor_check(const struct sw_safetensor *tensor);
 void sw_safetensors_close(struct sw_safetensors *file);
 int64_t sw_safetensors_count(const struct sw_safetensors *file);
 /* i in order of the data, 0 .. count-1. */
@@ -131,7 +135,8 @@ sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
 /* Copies the files of a model folder that are neither weights nor config.json (tokenizer, generation
- * settings, licence, ..) unchanged; subfolders and hidden files are left out. */
+ * settings, licence, ..) unchanged; subfolders and hidden files are left out. So is, with a warning, a link out
+ * of the folder, except to the blobs of the hub cache that the folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 
 /* Whether two paths are one folder; false where one of them is not there. */

@@ -8,7 +8,6 @@
 #include "hf/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,34 +19,65 @@ struct sw_safetensors {
     const char *path;
     void *map; /* NULL when the bytes are borrowed */
     size_t map_bytes;
-    struct sw_json_doc *header;
-    const struct sw_json *metadata;
+    int fd; /* of the map, to ask for its length; -1 */
     int64_t n;
     struct sw_safetensor *tensors;        /* in order of the data */
     const struct sw_safetensor **by_name; /* [n] */
+    char *metadata;                       /* [metadata_bytes] pairs, see put_pair */
+    size_t metadata_bytes;
 };
 
 /* A tensor as the header claims it. */
 struct claim {
-    const struct sw_json *member;
-    const struct sw_json *shape;
+    const char *name;
     const struct sw_hf_dtype *dtype;
+    struct sw_shape shape;
     uint64_t begin, end;
+    uint64_t elems;
+    bool fits;      /* elems is the product of all dims */
+    bool has_shape; /* one that Spillway can hold */
 };
+
+/* Claims become tensors where they stand: a header of many small ones then costs little more than these. */
+union slot {
+    struct claim claim;
+    struct sw_safetensor tensor;
+};
+_Static_assert(sizeof(union slot) == sizeof(struct sw_safetensor), "tensors follow each other");
 
 /* ---- header: from JSON to claims (InvalidHeaderDeserialization) ---- */
 
-static sw_status bad_header(const struct sw_safetensors *f, const struct sw_json *member,
-                            const char *what)
+/*
+ * The header is read twice, as events and never as a tree, which would take fifty times its bytes: first
+ * counted, so that memory is asked for once, by what is really there; then kept.
+ */
+enum field { FIELD_OTHER, FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, N_FIELDS };
+
+struct reading {
+    struct sw_safetensors *f;
+    bool counting, failed; /* failed: the message is ours, and has the path */
+    union slot *slots;     /* [n] */
+    int64_t n, n_pairs;
+    size_t pair_bytes;
+    /* the member of the header that is open */
+    bool in_metadata, metadata_seen;
+    struct claim claim;
+    enum field field;
+    bool seen[N_FIELDS];
+    int n_offsets;
+};
+
+static sw_status bad_header(struct reading *in, const char *name, const char *what)
 {
-    return SW_FAIL(SW_E_FORMAT, "%s: InvalidHeaderDeserialization: %s \"%s\": %s", f->path,
-                   strcmp(member->key, SW_HF_METADATA) == 0 ? "key" : "tensor", member->key, what);
+    in->failed = true;
+    return SW_FAIL(SW_E_FORMAT, "%s: InvalidHeaderDeserialization: %s \"%s\": %s", in->f->path,
+                   strcmp(name, SW_HF_METADATA) == 0 ? "key" : "tensor", name, what);
 }
 
 /* An unsigned 64-bit number in plain digits. */
 static bool read_u64(const struct sw_json *value, uint64_t *out)
 {
-    if (!value || (value->type != SW_JSON_INT && value->type != SW_JSON_FLOAT)) {
+    if (value->type != SW_JSON_INT && value->type != SW_JSON_FLOAT) {
         return false;
     }
     uint64_t sum = 0;
@@ -61,51 +91,222 @@ static bool read_u64(const struct sw_json *value, uint64_t *out)
     return true;
 }
 
-static sw_status check_metadata(const struct sw_safetensors *f, const struct sw_json *metadata)
+/* ---- __metadata__: pairs one behind the other: two lengths, then both texts with their NUL ---- */
+
+static size_t pair_bytes(size_t key_len, size_t value_len)
 {
-    if (metadata->type != SW_JSON_OBJECT) {
-        return bad_header(f, metadata, "must be an object");
+    return 2 * sizeof(uint32_t) + key_len + value_len + 2;
+}
+
+static void put_pair(const struct sw_json *value, char *at)
+{
+    const uint32_t lens[2] = {(uint32_t)value->key_len, (uint32_t)value->string_len};
+    memcpy(at, lens, sizeof(lens));
+    memcpy(at + sizeof(lens), value->key, value->key_len + 1);
+    memcpy(at + sizeof(lens) + value->key_len + 1, value->string, value->string_len + 1);
+}
+
+static const char *pair_key(const char *pair)
+{
+    return pair + 2 * sizeof(uint32_t);
+}
+
+static const char *pair_value(const char *pair)
+{
+    uint32_t key_len;
+    memcpy(&key_len, pair, sizeof(key_len));
+    return pair_key(pair) + key_len + 1;
+}
+
+static const char *pair_next(const char *pair)
+{
+    uint32_t lens[2];
+    memcpy(lens, pair, sizeof(lens));
+    return pair + pair_bytes(lens[0], lens[1]);
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const char *const *x = a;
+    const char *const *y = b;
+    return strcmp(pair_key(*x), pair_key(*y));
+}
+
+static sw_status take_pair(struct reading *in, enum sw_json_event event,
+                           const struct sw_json *value)
+{
+    if (event != SW_JSON_SCALAR || value->type != SW_JSON_STRING) {
+        return bad_header(in, SW_HF_METADATA, "its values must be strings");
     }
-    for (const struct sw_json *m = metadata->first; m; m = m->next) {
-        if (m->type != SW_JSON_STRING) {
-            return bad_header(f, metadata, "its values must be strings");
+    if (strlen(value->key) != value->key_len) {
+        return bad_header(in, SW_HF_METADATA, "a key holds a NUL");
+    }
+    if (!in->counting) {
+        put_pair(value, in->f->metadata + in->pair_bytes);
+    }
+    in->pair_bytes += pair_bytes(value->key_len, value->string_len);
+    in->n_pairs++;
+    return SW_OK;
+}
+
+static sw_status check_pairs(struct reading *in)
+{
+    sw_status st = SW_OK;
+    const char **pairs = sw_alloc_zero("hf", (size_t)in->n_pairs, sizeof(*pairs));
+    SW_TRY_ALLOC(pairs, in->f->path);
+    const char *at = in->f->metadata;
+    for (int64_t i = 0; i < in->n_pairs; i++, at = pair_next(at)) {
+        pairs[i] = at;
+    }
+    qsort(pairs, (size_t)in->n_pairs, sizeof(*pairs), compare_pairs);
+    for (int64_t i = 1; i < in->n_pairs && st >= 0; i++) {
+        if (compare_pairs(&pairs[i - 1], &pairs[i]) == 0) {
+            st = bad_header(in, SW_HF_METADATA, "it has a key twice");
         }
+    }
+    sw_free(pairs);
+    return st;
+}
+
+/* ---- a tensor ---- */
+
+static sw_status open_member(struct reading *in, enum sw_json_event event,
+                             const struct sw_json *value)
+{
+    if (strlen(value->key) != value->key_len) {
+        return bad_header(in, value->key, "the name holds a NUL");
+    }
+    if (event != SW_JSON_OPEN || value->type != SW_JSON_OBJECT) {
+        return bad_header(in, value->key, "must be an object");
+    }
+    in->in_metadata = strcmp(value->key, SW_HF_METADATA) == 0;
+    if (in->in_metadata) {
+        if (in->metadata_seen) {
+            return bad_header(in, SW_HF_METADATA, "it is given twice");
+        }
+        in->metadata_seen = true;
+    } else if (!in->counting) {
+        in->claim = (struct claim){.elems = 1, .fits = true, .has_shape = true};
+        in->claim.name = sw_arena_strndup(&in->f->arena, value->key, value->key_len);
+        SW_TRY_ALLOC(in->claim.name, in->f->path);
+        memset(in->seen, 0, sizeof(in->seen));
+        in->n_offsets = 0;
     }
     return SW_OK;
 }
 
-static sw_status read_claim(const struct sw_safetensors *f, const struct sw_json *member,
-                            struct claim *out)
+static sw_status close_member(struct reading *in)
 {
-    if (strlen(member->key) != member->key_len) {
-        return bad_header(f, member, "the name holds a NUL");
+    const char *name = in->claim.name;
+    if (in->in_metadata) {
+        return SW_OK;
     }
-    if (member->type != SW_JSON_OBJECT) {
-        return bad_header(f, member, "must be an object");
-    }
-    const struct sw_json *dtype = sw_json_get(member, "dtype");
-    const struct sw_json *shape = sw_json_get(member, "shape");
-    const struct sw_json *offsets = sw_json_get(member, "data_offsets");
-    struct claim claim = {.member = member, .shape = shape};
-    if (!dtype || dtype->type != SW_JSON_STRING ||
-        !(claim.dtype = sw_hf_dtype_of_name(dtype->string))) {
-        return bad_header(f, member, "dtype is missing or unknown");
-    }
-    if (!shape || shape->type != SW_JSON_ARRAY) {
-        return bad_header(f, member, "shape must be an array");
-    }
-    for (const struct sw_json *dim = shape->first; dim; dim = dim->next) {
-        uint64_t value = 0;
-        if (!read_u64(dim, &value)) {
-            return bad_header(f, member, "shape must hold unsigned integers");
+    if (!in->counting) {
+        if (!in->seen[FIELD_DTYPE]) {
+            return bad_header(in, name, "dtype is missing or unknown");
         }
+        if (!in->seen[FIELD_SHAPE]) {
+            return bad_header(in, name, "shape must be an array");
+        }
+        if (!in->seen[FIELD_OFFSETS] || in->n_offsets != 2) {
+            return bad_header(in, name, "data_offsets must be two unsigned integers");
+        }
+        in->slots[in->n].claim = in->claim;
     }
-    if (!offsets || offsets->type != SW_JSON_ARRAY || offsets->n_children != 2 ||
-        !read_u64(offsets->first, &claim.begin) || !read_u64(offsets->last, &claim.end)) {
-        return bad_header(f, member, "data_offsets must be two unsigned integers");
-    }
-    *out = claim;
+    in->n++;
     return SW_OK;
+}
+
+static sw_status take_field(struct reading *in, enum sw_json_event event,
+                            const struct sw_json *value)
+{
+    static const char *const names[N_FIELDS] = {"", "dtype", "shape", "data_offsets"};
+    struct claim *claim = &in->claim;
+    in->field = FIELD_OTHER;
+    for (int i = FIELD_DTYPE; i < N_FIELDS; i++) {
+        in->field = strcmp(value->key, names[i]) == 0 ? (enum field)i : in->field;
+    }
+    if (in->field == FIELD_OTHER) {
+        return SW_OK;
+    }
+    if (in->seen[in->field]) {
+        return bad_header(in, claim->name, "a key is given twice");
+    }
+    in->seen[in->field] = true;
+    if (in->field == FIELD_DTYPE) {
+        const bool text = event == SW_JSON_SCALAR && value->type == SW_JSON_STRING;
+        claim->dtype = text ? sw_hf_dtype_of_name(value->string) : NULL;
+        return claim->dtype ? SW_OK : bad_header(in, claim->name, "dtype is missing or unknown");
+    }
+    if (event != SW_JSON_OPEN || value->type != SW_JSON_ARRAY) {
+        return bad_header(in, claim->name,
+                          in->field == FIELD_SHAPE ? "shape must be an array"
+                                                   : "data_offsets must be two unsigned integers");
+    }
+    return SW_OK;
+}
+
+static sw_status take_dim(struct reading *in, enum sw_json_event event, const struct sw_json *value)
+{
+    struct claim *claim = &in->claim;
+    uint64_t dim = 0;
+    if (event != SW_JSON_SCALAR || !read_u64(value, &dim)) {
+        return bad_header(in, claim->name, "shape must hold unsigned integers");
+    }
+    claim->fits = claim->fits && !__builtin_mul_overflow(claim->elems, dim, &claim->elems);
+    /* beyond int64_t: beside a dim of zero */
+    if (claim->shape.rank == SW_MAX_RANK || dim > INT64_MAX) {
+        claim->has_shape = false;
+    } else {
+        claim->shape.dims[claim->shape.rank++] = (int64_t)dim;
+    }
+    return SW_OK;
+}
+
+static sw_status take_offset(struct reading *in, enum sw_json_event event,
+                             const struct sw_json *value)
+{
+    uint64_t *to = in->n_offsets == 0 ? &in->claim.begin : &in->claim.end;
+    if (event != SW_JSON_SCALAR || in->n_offsets++ == 2 || !read_u64(value, to)) {
+        return bad_header(in, in->claim.name, "data_offsets must be two unsigned integers");
+    }
+    return SW_OK;
+}
+
+/* depth 0 is the header, 1 its members, 2 the fields of a tensor, 3 the numbers in a field */
+static sw_status take_event(void *ctx, enum sw_json_event event, const struct sw_json *value,
+                            int depth)
+{
+    struct reading *in = ctx;
+    if (depth == 0 && value->type != SW_JSON_OBJECT) {
+        in->failed = true;
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: InvalidHeaderDeserialization: the header is %s, not an object",
+                       in->f->path, sw_json_type_name(value->type));
+    }
+    if (depth == 1) {
+        return event == SW_JSON_CLOSE ? close_member(in) : open_member(in, event, value);
+    }
+    if (depth == 2 && in->in_metadata) {
+        return take_pair(in, event, value);
+    }
+    if (depth == 0 || event == SW_JSON_CLOSE || in->counting) {
+        return SW_OK;
+    }
+    if (depth == 2) {
+        return take_field(in, event, value);
+    }
+    if (in->field == FIELD_SHAPE) {
+        return take_dim(in, event, value);
+    }
+    return in->field == FIELD_OFFSETS ? take_offset(in, event, value) : SW_OK;
+}
+
+static sw_status scan(struct reading *in, const char *text, size_t len)
+{
+    const sw_status st =
+        sw_json_scan("InvalidHeaderDeserialization: header", text, len, take_event, in);
+    return st < 0 && !in->failed ? sw_fail_prefix(st, "%s", in->f->path) : st;
 }
 
 static int compare_claims(const void *a, const void *b)
@@ -118,31 +319,43 @@ static int compare_claims(const void *a, const void *b)
     if (x->end != y->end) {
         return x->end < y->end ? -1 : 1;
     }
-    return strcmp(x->member->key, y->member->key); /* the same error on every machine */
+    return strcmp(x->name, y->name); /* the same error on every machine */
 }
 
-/* All tensors of the header, sorted by their data. */
-static sw_status read_claims(struct sw_safetensors *f, struct claim **out)
+static int compare_claim_names(const void *a, const void *b)
 {
-    const struct sw_json *root = sw_json_root(f->header);
-    if (root->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: InvalidHeaderDeserialization: the header is %s, not an object", f->path,
-                       sw_json_type_name(root->type));
+    const struct claim *const *x = a;
+    const struct claim *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* All tensors of the header as claims, sorted by their data; their places by name. */
+static sw_status read_claims(struct sw_safetensors *f, const char *text, size_t len,
+                             union slot **out)
+{
+    struct reading counted = {.f = f, .counting = true}, in = {.f = f};
+    SW_TRY(scan(&counted, text, len));
+    const size_t n = (size_t)counted.n;
+    in.slots = sw_arena_array(&f->arena, n + 1, sizeof(*in.slots));
+    f->by_name = sw_arena_array(&f->arena, n + 1, sizeof(*f->by_name));
+    f->metadata = sw_arena_alloc(&f->arena, counted.pair_bytes);
+    SW_TRY_ALLOC(in.slots && f->by_name && f->metadata, f->path);
+    SW_TRY(scan(&in, text, len));
+    f->metadata_bytes = in.pair_bytes;
+    SW_TRY(check_pairs(&in));
+    f->n = in.n;
+    qsort(in.slots, n, sizeof(*in.slots), compare_claims);
+    for (size_t i = 0; i < n; i++) {
+        f->by_name[i] = &in.slots[i].tensor;
     }
-    struct claim *claims = sw_arena_array(&f->arena, (size_t)root->n_children + 1, sizeof(*claims));
-    SW_TRY_ALLOC(claims, f->path);
-    for (const struct sw_json *m = root->first; m; m = m->next) {
-        if (strcmp(m->key, SW_HF_METADATA) == 0) {
-            SW_TRY(check_metadata(f, m));
-            f->metadata = m;
-        } else {
-            SW_TRY(read_claim(f, m, &claims[f->n]));
-            f->n++;
+    qsort(f->by_name, n, sizeof(*f->by_name), compare_claim_names);
+    for (size_t i = 1; i < n; i++) {
+        if (compare_claim_names(&f->by_name[i - 1], &f->by_name[i]) == 0) {
+            return bad_header(&in, ((const union slot *)f->by_name[i])->claim.name,
+                              "it is given twice");
         }
     }
-    qsort(claims, (size_t)f->n, sizeof(*claims), compare_claims);
-    *out = claims;
+    *out = in.slots;
     return SW_OK;
 }
 
@@ -151,7 +364,7 @@ static sw_status read_claims(struct sw_safetensors *f, struct claim **out)
 static sw_status check_claim(const struct sw_safetensors *f, const struct claim *claim,
                              uint64_t expected_begin)
 {
-    const char *name = claim->member->key;
+    const char *name = claim->name;
     if (claim->begin != expected_begin || claim->end < claim->begin) {
         return SW_FAIL(SW_E_FORMAT,
                        "%s: InvalidOffset: tensor \"%s\" has bytes %llu to %llu, expected to start "
@@ -159,14 +372,8 @@ static sw_status check_claim(const struct sw_safetensors *f, const struct claim 
                        f->path, name, (unsigned long long)claim->begin,
                        (unsigned long long)claim->end, (unsigned long long)expected_begin);
     }
-    uint64_t bits = 1;
-    bool fits = true;
-    for (const struct sw_json *dim = claim->shape->first; dim; dim = dim->next) {
-        uint64_t value = 0;
-        read_u64(dim, &value);
-        fits = fits && !__builtin_mul_overflow(bits, value, &bits);
-    }
-    if (!fits || __builtin_mul_overflow(bits, (uint64_t)claim->dtype->bits, &bits)) {
+    uint64_t bits;
+    if (!claim->fits || __builtin_mul_overflow(claim->elems, (uint64_t)claim->dtype->bits, &bits)) {
         return SW_FAIL(SW_E_FORMAT, "%s: ValidationOverflow: tensor \"%s\" has more than 2^64 bits",
                        f->path, name);
     }
@@ -184,21 +391,27 @@ static sw_status check_claim(const struct sw_safetensors *f, const struct claim 
     return SW_OK;
 }
 
-/* False when Spillway's shapes cannot hold it. */
-static bool read_shape(const struct sw_json *dims, struct sw_shape *out)
+/* A map of a file that became shorter since would end the process where it is touched. */
+static sw_status check_length(const struct sw_safetensors *f)
 {
-    if (dims->n_children > SW_MAX_RANK) {
-        return false;
+    struct stat info;
+    if (f->fd < 0) {
+        return SW_OK;
     }
-    struct sw_shape shape = {0};
-    for (const struct sw_json *dim = dims->first; dim; dim = dim->next) {
-        if (dim->type != SW_JSON_INT) { /* beyond int64_t, beside a dim of zero */
-            return false;
-        }
-        shape.dims[shape.rank++] = dim->integer;
+    if (fstat(f->fd, &info) != 0) {
+        return SW_FAIL(SW_E_IO, "cannot read %s: %s", f->path, strerror(errno));
     }
-    *out = shape;
-    return true;
+    if ((uint64_t)info.st_size < f->map_bytes) {
+        return SW_FAIL(SW_E_IO,
+                       "%s became shorter while it was read: it has %lld bytes, wanted %zu",
+                       f->path, (long long)info.st_size, f->map_bytes);
+    }
+    return SW_OK;
+}
+
+sw_status sw_safetensor_check(const struct sw_safetensor *tensor)
+{
+    return check_length(tensor->of);
 }
 
 /* Elements that the file does not align (headers of odd length, small dtypes in between) are copied,
@@ -212,18 +425,19 @@ static sw_status lend_data(struct sw_safetensors *f, struct sw_safetensor *tenso
     }
     void *copy = sw_arena_alloc(&f->arena, tensor->bytes);
     SW_TRY_ALLOC(copy, tensor->name);
+    SW_TRY(check_length(f));
     memcpy(copy, bytes, tensor->bytes);
     tensor->data = copy;
     return SW_OK;
 }
 
-static sw_status make_tensors(struct sw_safetensors *f, const struct claim *claims,
-                              const char *data, size_t data_bytes)
+static sw_status make_tensors(struct sw_safetensors *f, union slot *slots, const char *data,
+                              size_t data_bytes)
 {
     uint64_t end = 0;
     for (int64_t i = 0; i < f->n; i++) {
-        SW_TRY(check_claim(f, &claims[i], end));
-        end = claims[i].end;
+        SW_TRY(check_claim(f, &slots[i].claim, end));
+        end = slots[i].claim.end;
     }
     if (end != data_bytes) {
         return SW_FAIL(SW_E_FORMAT,
@@ -231,27 +445,21 @@ static sw_status make_tensors(struct sw_safetensors *f, const struct claim *clai
                        "file has %zu",
                        f->path, (unsigned long long)end, data_bytes);
     }
-
-    f->tensors = sw_arena_array(&f->arena, (size_t)f->n + 1, sizeof(*f->tensors));
-    f->by_name = sw_arena_array(&f->arena, (size_t)f->n + 1, sizeof(*f->by_name));
-    SW_TRY_ALLOC(f->tensors && f->by_name, f->path);
     for (int64_t i = 0; i < f->n; i++) {
-        const struct claim *claim = &claims[i];
-        struct sw_safetensor *tensor = &f->tensors[i];
-        tensor->name = claim->member->key;
-        tensor->file = f->path;
-        tensor->dtype_name = claim->dtype->name;
-        tensor->dtype =
-            read_shape(claim->shape, &tensor->shape) ? claim->dtype->dtype : SW_DTYPE_COUNT;
-        if (tensor->dtype == SW_DTYPE_COUNT) {
-            tensor->shape = (struct sw_shape){0};
-        }
-        tensor->bytes = (size_t)(claim->end - claim->begin);
-        const size_t align = (size_t)(claim->dtype->bits + 7) / 8;
-        SW_TRY(lend_data(f, tensor, data + claim->begin, align));
-        f->by_name[i] = tensor;
+        const struct claim claim = slots[i].claim;
+        const bool ours = claim.has_shape && claim.dtype->dtype != SW_DTYPE_COUNT;
+        slots[i].tensor =
+            (struct sw_safetensor){.name = claim.name,
+                                   .file = f->path,
+                                   .of = f,
+                                   .dtype_name = claim.dtype->name,
+                                   .dtype = ours ? claim.dtype->dtype : SW_DTYPE_COUNT,
+                                   .shape = ours ? claim.shape : (struct sw_shape){0},
+                                   .bytes = (size_t)(claim.end - claim.begin)};
+        const size_t align = (size_t)(claim.dtype->bits + 7) / 8;
+        SW_TRY(lend_data(f, &slots[i].tensor, data + claim.begin, align));
     }
-    qsort(f->by_name, (size_t)f->n, sizeof(*f->by_name), sw_hf_compare_names);
+    f->tensors = &slots[0].tensor;
     return SW_OK;
 }
 
@@ -283,29 +491,27 @@ static sw_status read_bytes(struct sw_safetensors *f, const char *bytes, size_t 
         return SW_FAIL(SW_E_FORMAT, "%s: InvalidHeader: byte %zu of the header is not UTF-8",
                        f->path, valid);
     }
-    const sw_status st = sw_json_parse("InvalidHeaderDeserialization: header", text, text_len,
-                                       SW_JSON_STRICT, &f->header);
-    if (st < 0) {
-        return sw_fail_prefix(st, "%s", f->path);
-    }
-    struct claim *claims = NULL;
-    SW_TRY(read_claims(f, &claims));
-    SW_TRY(make_tensors(f, claims, text + text_len, len - 8 - text_len));
+    union slot *slots = NULL;
+    SW_TRY(read_claims(f, text, text_len, &slots));
+    SW_TRY(make_tensors(f, slots, text + text_len, len - 8 - text_len));
     return SW_OK;
 }
 
-static sw_status open_bytes(const char *path, const void *bytes, size_t len, bool mapped,
+/* Takes the map and its descriptor; fd -1: borrows the bytes. */
+static sw_status open_bytes(const char *path, const void *bytes, size_t len, int fd,
                             struct sw_safetensors **out)
 {
     struct sw_safetensors *f = sw_alloc_zero("hf", 1, sizeof(*f));
     if (!f) {
-        if (mapped) {
+        if (fd >= 0) {
             munmap((void *)bytes, len);
+            close(fd);
         }
         return SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
     }
     sw_arena_init(&f->arena, "hf");
-    if (mapped) {
+    f->fd = fd;
+    if (fd >= 0) {
         f->map = (void *)bytes;
         f->map_bytes = len;
     }
@@ -323,44 +529,27 @@ static sw_status open_bytes(const char *path, const void *bytes, size_t len, boo
 sw_status sw_safetensors_parse(const char *name, const void *bytes, size_t len,
                                struct sw_safetensors **out)
 {
-    SW_TRY(open_bytes(name, bytes, len, false, out));
-    return SW_OK;
-}
-
-static sw_status map_file(const char *path, int fd, void **out_map, size_t *out_bytes)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return SW_FAIL(SW_E_IO, "cannot read %s: it is not a regular file", path);
-    }
-    const size_t bytes = (size_t)info.st_size;
-    void *map = NULL;
-    if (bytes >= 8) { /* shorter ones have nothing to map: HeaderTooSmall */
-        map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED) {
-            return SW_FAIL(SW_E_IO, "cannot map %s (%zu bytes): %s", path, bytes, strerror(errno));
-        }
-    }
-    *out_map = map;
-    *out_bytes = bytes;
+    SW_TRY(open_bytes(name, bytes, len, -1, out));
     return SW_OK;
 }
 
 sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+    int fd;
+    size_t bytes;
+    SW_TRY(sw_file_open(path, &fd, &bytes));
+    if (bytes < 8) { /* nothing to map: HeaderTooSmall */
+        close(fd);
+        SW_TRY(open_bytes(path, "", bytes, -1, out));
+        return SW_OK;
     }
-    void *map = NULL;
-    size_t bytes = 0;
-    const sw_status st = map_file(path, fd, &map, &bytes);
-    close(fd); /* the mapping stays */
-    SW_TRY(st);
-    SW_TRY(open_bytes(path, map, bytes, map != NULL, out));
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        const int error = errno;
+        close(fd);
+        return SW_FAIL(SW_E_IO, "cannot map %s (%zu bytes): %s", path, bytes, strerror(error));
+    }
+    SW_TRY(open_bytes(path, map, bytes, fd, out));
     return SW_OK;
 }
 
@@ -369,9 +558,9 @@ void sw_safetensors_close(struct sw_safetensors *file)
     if (!file) {
         return;
     }
-    sw_json_close(file->header);
     if (file->map) {
         munmap(file->map, file->map_bytes);
+        close(file->fd);
     }
     sw_arena_fini(&file->arena);
     sw_free(file);
@@ -394,6 +583,11 @@ const struct sw_safetensor *sw_safetensors_find(const struct sw_safetensors *fil
 
 const char *sw_safetensors_metadata(const struct sw_safetensors *file, const char *key)
 {
-    const struct sw_json *value = sw_json_get(file->metadata, key);
-    return value ? value->string : NULL;
+    const char *end = file->metadata + file->metadata_bytes;
+    for (const char *pair = file->metadata; pair < end; pair = pair_next(pair)) {
+        if (strcmp(pair_key(pair), key) == 0) {
+            return pair_value(pair);
+        }
+    }
+    return NULL;
 }

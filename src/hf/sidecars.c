@@ -6,6 +6,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -54,29 +57,65 @@ static bool is_sidecar(const char *name)
     return true;
 }
 
-static sw_status copy_file(const char *src, const char *dst)
+/* ---- where links may lead ---- */
+
+/* The model's folder, links resolved, and the blobs of the hub cache that it is a snapshot of:
+ * models--x/snapshots/<rev>/ has links to models--x/blobs/. A link to anywhere else would publish a file of
+ * the user's under the model's name. */
+struct allowed {
+    char folder[PATH_MAX];
+    char blobs[PATH_MAX]; /* "" = none */
+};
+
+static sw_status find_allowed(const char *src_path, struct allowed *out)
 {
-    char *bytes = NULL;
-    size_t len = 0;
-    SW_TRY(sw_file_read(src, &bytes, &len));
-    const sw_status st = sw_file_write_atomic(dst, bytes, len);
-    sw_free(bytes);
-    SW_TRY(st);
+    static const char snapshots[] = "/snapshots", prefix[] = "models--";
+    char above[PATH_MAX];
+    if (!realpath(src_path, out->folder)) {
+        return SW_FAIL(SW_E_IO, "cannot read %s: %s", src_path, strerror(errno));
+    }
+    out->blobs[0] = '\0';
+    if (!sw_folder_of(out->folder, above, sizeof(above)) || !ends_with(above, snapshots)) {
+        return SW_OK;
+    }
+    above[strlen(above) - (sizeof(snapshots) - 1)] = '\0';
+    const char *slash = strrchr(above, '/');
+    if (slash && strncmp(slash + 1, prefix, sizeof(prefix) - 1) == 0 &&
+        snprintf(out->blobs, sizeof(out->blobs), "%s/blobs", above) >= (int)sizeof(out->blobs)) {
+        out->blobs[0] = '\0';
+    }
     return SW_OK;
 }
 
-static sw_status copy_entry(const char *src_path, const char *dst_path, const char *name)
+static bool lies_in(const char *path, const char *folder)
+{
+    const size_t len = strlen(folder);
+    return len > 0 && strncmp(path, folder, len) == 0 &&
+           (path[len] == '/' || folder[len - 1] == '/');
+}
+
+/* ---- copying ---- */
+
+static sw_status copy_entry(const char *src_path, const char *dst_path, const char *name,
+                            const struct allowed *allowed)
 {
     char *src = sw_hf_join(src_path, name);
     char *dst = sw_hf_join(dst_path, name);
+    char resolved[PATH_MAX];
     sw_status st = SW_OK;
     struct stat info;
     if (!src || !dst) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for %s", dst_path);
-    } else if (stat(src, &info) != 0) { /* follows the links of the hub's cache */
+    } else if (!realpath(src, resolved) || lstat(resolved, &info) != 0) {
         st = SW_FAIL(SW_E_IO, "cannot read %s: %s", src, strerror(errno));
-    } else if (S_ISREG(info.st_mode)) {
-        st = copy_file(src, dst);
+    } else if (!S_ISREG(info.st_mode)) {
+        st = SW_OK;
+    } else if (!lies_in(resolved, allowed->folder) && !lies_in(resolved, allowed->blobs)) {
+        sw_log(SW_LOG_WARN,
+               "%s is a link to %s, out of the model's folder, and is not copied to %s", src,
+               resolved, dst_path);
+    } else {
+        st = sw_file_copy(resolved, dst);
     }
     sw_free(dst);
     sw_free(src);
@@ -95,6 +134,8 @@ sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
     if (sw_hf_is_same_folder(src_path, dst_path)) {
         return SW_OK;
     }
+    struct allowed allowed;
+    SW_TRY(find_allowed(src_path, &allowed));
     DIR *dir = opendir(src_path);
     if (!dir) {
         return SW_FAIL(SW_E_IO, "cannot list %s: %s", src_path, strerror(errno));
@@ -103,7 +144,7 @@ sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
     const struct dirent *entry;
     while (st == SW_OK && (entry = readdir(dir)) != NULL) {
         if (is_sidecar(entry->d_name)) {
-            st = copy_entry(src_path, dst_path, entry->d_name);
+            st = copy_entry(src_path, dst_path, entry->d_name, &allowed);
         }
     }
     closedir(dir);

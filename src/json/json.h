@@ -48,6 +48,22 @@ struct sw_json_doc; /* owns the nodes */
 sw_status sw_json_parse(const char *name, const char *text, size_t len,
                         enum sw_json_dialect dialect, struct sw_json_doc **out);
 sw_status sw_json_read(const char *path, enum sw_json_dialect dialect, struct sw_json_doc **out);
+/*
+ * sw_json_scan - the parts of a strict document in the order of the text, without a tree: memory is that of
+ * the longest string.
+ *
+ * fn           called with each scalar, and where a container opens and closes; `value` has type, key (NULL
+ *              in an array, at the root and on closing) and what a scalar holds, borrowed for the call; `depth`
+ *              counts the containers around it. A failure of fn ends the scan and is returned. Keys that
+ *              come twice are for fn to notice
+ *
+ * SW_E_FORMAT  as sw_json_parse
+ */
+enum sw_json_event { SW_JSON_SCALAR, SW_JSON_OPEN, SW_JSON_CLOSE };
+typedef sw_status (*sw_json_event_fn)(void *ctx, enum sw_json_event event,
+                                      const struct sw_json *value, int depth);
+sw_status sw_json_scan(const char *name, const char *text, size_t len, sw_json_event_fn fn,
+                       void *ctx);
 /* An empty object to build on. */
 sw_status sw_json_new(const char *name, struct sw_json_doc **out);
 void sw_json_close(struct sw_json_doc *doc);

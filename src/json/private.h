@@ -62,7 +62,6 @@ struct sw_json_reader {
     int mark_line, mark_column;
     int depth;
     struct sw_json *braceless; /* root object without braces, closed by the end of the text */
-    char *scratch; /* unescaped text of the string being read; at least end - text + 1 */
     /* the first failure */
     sw_status status;
     const char *fail_at; /* NULL: no place (out of memory) */

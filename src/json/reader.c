@@ -351,6 +351,16 @@ static bool read_text(struct sw_json_reader *r, struct sw_json **out)
     return true;
 }
 
+static sw_status report(const struct sw_json_reader *r, const char *name)
+{
+    if (!r->fail_at) {
+        return SW_FAIL(r->status, "%s: %s", name, r->fail_text);
+    }
+    int line = 1, column = 1;
+    count(r->text, r->fail_at, &line, &column);
+    return SW_FAIL(r->status, "%s:%d:%d: %s", name, line, column, r->fail_text);
+}
+
 sw_status sw_json_parse(const char *name, const char *text, size_t len,
                         enum sw_json_dialect dialect, struct sw_json_doc **out)
 {
@@ -364,23 +374,153 @@ sw_status sw_json_parse(const char *name, const char *text, size_t len,
                                .mark = text,
                                .mark_line = 1,
                                .mark_column = 1};
-    r.scratch = sw_alloc("json", len + 1);
     struct sw_json *root = NULL;
-    const bool done = r.scratch ? read_text(&r, &root) : sw_json_fail_nomem(&r);
-    sw_free(r.scratch);
-    if (done) {
+    if (read_text(&r, &root)) {
         doc->root = root;
         *out = doc;
         return SW_OK;
     }
 
     sw_json_close(doc);
-    if (!r.fail_at) {
-        return SW_FAIL(r.status, "%s: %s", name, r.fail_text);
+    return report(&r, name);
+}
+
+/* ---- without a tree ---- */
+
+struct scan {
+    struct sw_json_reader r;
+    sw_json_event_fn fn;
+    void *ctx;
+    sw_status st;                      /* of fn */
+    char kinds[SW_JSON_MAX_DEPTH + 1]; /* '{' or '[', of the open containers */
+};
+
+/* What the document held of it is forgotten with the event. */
+static bool tell(struct scan *s, enum sw_json_event event, const struct sw_json *value)
+{
+    s->st = s->fn(s->ctx, event, value, s->r.depth);
+    sw_arena_clear(&s->r.doc->arena);
+    return s->st >= 0;
+}
+
+static bool scan_key(struct sw_json_reader *r, struct sw_json *member)
+{
+    char found[32];
+    if (!sw_json_is(r, '"')) {
+        return sw_json_fail(r, r->at, "expected a key in double quotes, found %s",
+                            sw_json_found(r, r->at, found));
     }
-    int line = 1, column = 1;
-    count(r.text, r.fail_at, &line, &column);
-    return SW_FAIL(r.status, "%s:%d:%d: %s", name, line, column, r.fail_text);
+    if (!sw_json_read_quoted(r, &member->key, &member->key_len, NULL) || !skip(r)) {
+        return false;
+    }
+    if (!sw_json_is(r, ':')) {
+        return sw_json_fail(r, r->at, "expected ':' behind the key \"%.200s\", found %s",
+                            member->key, sw_json_found(r, r->at, found));
+    }
+    r->at++;
+    return skip(r);
+}
+
+/* A whole scalar, or the bracket that opens a container. */
+static bool scan_value(struct scan *s, struct sw_json *value, bool *out_entered)
+{
+    struct sw_json_reader *r = &s->r;
+    const char c = *(r->at < r->end ? r->at : "");
+    *out_entered = c == '{' || c == '[';
+    if (!*out_entered) {
+        return sw_json_read_scalar(r, value) && tell(s, SW_JSON_SCALAR, value);
+    }
+    if (r->depth == SW_JSON_MAX_DEPTH) {
+        return sw_json_fail(r, r->at, "nested more than %d deep", SW_JSON_MAX_DEPTH);
+    }
+    value->type = c == '{' ? SW_JSON_OBJECT : SW_JSON_ARRAY;
+    r->at++;
+    if (!tell(s, SW_JSON_OPEN, value)) {
+        return false;
+    }
+    s->kinds[r->depth++] = c;
+    return skip(r);
+}
+
+/* Leaves the containers that end here, each with what separates it from the next member. */
+static bool scan_ends(struct scan *s, bool entered)
+{
+    struct sw_json_reader *r = &s->r;
+    char found[32];
+    while (r->depth > 0) {
+        const bool object = s->kinds[r->depth - 1] == '{';
+        if (sw_json_is(r, object ? '}' : ']')) {
+            r->at++;
+            r->depth--;
+            if (!tell(s, SW_JSON_CLOSE,
+                      &(struct sw_json){.type = object ? SW_JSON_OBJECT : SW_JSON_ARRAY}) ||
+                !skip(r)) {
+                return false;
+            }
+            entered = false;
+            continue;
+        }
+        if (entered) {
+            return true;
+        }
+        if (!sw_json_is(r, ',')) {
+            return sw_json_fail(r, r->at, "expected ',' or '%c', found %s", object ? '}' : ']',
+                                sw_json_found(r, r->at, found));
+        }
+        r->at++;
+        return skip(r);
+    }
+    return true;
+}
+
+static bool scan_text(struct scan *s)
+{
+    struct sw_json_reader *r = &s->r;
+    char found[32];
+    bool entered;
+    const size_t valid = sw_json_utf8_check(r->text, (size_t)(r->end - r->text));
+    if (r->text + valid < r->end) {
+        return sw_json_fail(r, r->text + valid, "byte 0x%02x is not UTF-8",
+                            (unsigned)(unsigned char)r->text[valid]);
+    }
+    if (!skip(r)) {
+        return false;
+    }
+    do {
+        struct sw_json value = {0};
+        if (r->depth > 0 && s->kinds[r->depth - 1] == '{' && !scan_key(r, &value)) {
+            return false;
+        }
+        if (!scan_value(s, &value, &entered) || !skip(r) || !scan_ends(s, entered)) {
+            return false;
+        }
+    } while (r->depth > 0);
+    if (r->at < r->end) {
+        return sw_json_fail(r, r->at, "expected the end of the text, found %s",
+                            sw_json_found(r, r->at, found));
+    }
+    return true;
+}
+
+sw_status sw_json_scan(const char *name, const char *text, size_t len, sw_json_event_fn fn,
+                       void *ctx)
+{
+    struct sw_json_doc doc = {.name = name};
+    sw_arena_init(&doc.arena, "json");
+    struct scan s = {.r = {.doc = &doc,
+                           .text = text,
+                           .end = text + len,
+                           .at = text,
+                           .dialect = SW_JSON_STRICT,
+                           .mark = text},
+                     .fn = fn,
+                     .ctx = ctx};
+    const bool done = scan_text(&s);
+    sw_arena_fini(&doc.arena);
+    if (s.st < 0) {
+        return sw_frame_at(__FILE__, __LINE__, s.st);
+    }
+    return done ? SW_OK : report(&s.r, name);
 }
 
 sw_status sw_json_read(const char *path, enum sw_json_dialect dialect, struct sw_json_doc **out)

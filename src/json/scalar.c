@@ -83,17 +83,31 @@ static size_t plain_len(const struct sw_json_reader *r, char quote)
     return (size_t)(c - r->at);
 }
 
+/* At least the bytes that the string at r->at, behind its quote, has when its escapes are read. */
+static size_t most_len(const struct sw_json_reader *r, char quote)
+{
+    const char *c = r->at;
+    while (c < r->end && *c != quote && (unsigned char)*c >= 0x20) {
+        c += *c == '\\' && r->end - c > 1 ? 2 : 1;
+    }
+    return (size_t)(c - r->at);
+}
+
 bool sw_json_read_quoted(struct sw_json_reader *r, const char **out_text, size_t *out_len,
                          const char **out_raw)
 {
+    struct sw_arena *arena = &r->doc->arena;
     const char *open = r->at;
     const char quote = *r->at++;
-    char *scratch = r->scratch;
+    char *text = sw_arena_alloc(arena, most_len(r, quote) + 1);
+    if (!text) {
+        return sw_json_fail_nomem(r);
+    }
     size_t len = 0;
     bool escaped = false;
     for (;;) {
         const size_t plain = plain_len(r, quote);
-        memcpy(scratch + len, r->at, plain);
+        memcpy(text + len, r->at, plain);
         len += plain;
         r->at += plain;
         if (r->at == r->end) {
@@ -106,7 +120,7 @@ bool sw_json_read_quoted(struct sw_json_reader *r, const char **out_text, size_t
             return sw_json_fail(r, r->at, "control character U+%04X in a string must be escaped",
                                 (unsigned)(unsigned char)*r->at);
         }
-        const size_t n = read_escape(r, scratch + len);
+        const size_t n = read_escape(r, text + len);
         if (n == 0) {
             return false;
         }
@@ -115,17 +129,12 @@ bool sw_json_read_quoted(struct sw_json_reader *r, const char **out_text, size_t
     }
     r->at++;
 
-    struct sw_arena *arena = &r->doc->arena;
-    char *text = sw_arena_alloc(arena, len + 1);
     const char *raw = text;
-    if (text) {
-        memcpy(text, scratch, len);
-    }
     if (escaped && out_raw) {
         raw = sw_arena_strndup(arena, open + 1, (size_t)(r->at - open - 2));
-    }
-    if (!text || !raw) {
-        return sw_json_fail_nomem(r);
+        if (!raw) {
+            return sw_json_fail_nomem(r);
+        }
     }
     *out_text = text;
     *out_len = len;

@@ -219,24 +219,33 @@ static bool read_multiline(struct sw_json_reader *r, struct sw_json *node)
     if (c < r->end && *c == '\n') {
         c = skip_indent(r, c + 1, indent);
     }
+    const char *close = c;
+    while (close < r->end && !starts(r, close, "'''")) {
+        close++;
+    }
+    if (close == r->end) {
+        return sw_json_fail(r, open, "multi-line string does not end");
+    }
+    char *text = sw_arena_alloc(&r->doc->arena, (size_t)(close - c) + 1);
+    if (!text) {
+        return sw_json_fail_nomem(r);
+    }
     size_t len = 0;
-    for (;;) {
-        if (c == r->end) {
-            return sw_json_fail(r, open, "multi-line string does not end");
-        }
-        if (starts(r, c, "'''")) {
-            break;
-        }
+    while (c < close) {
         if (*c != '\r') {
-            r->scratch[len++] = *c;
+            text[len++] = *c;
         }
         c = *c == '\n' ? skip_indent(r, c + 1, indent) : c + 1;
     }
-    r->at = c + 3;
-    if (len > 0 && r->scratch[len - 1] == '\n') {
+    r->at = close + 3;
+    if (len > 0 && text[len - 1] == '\n') {
         len--;
     }
-    return sw_json_set_string(r, node, r->scratch, len);
+    text[len] = '\0';
+    node->type = SW_JSON_STRING;
+    node->string = node->raw = text;
+    node->string_len = len;
+    return true;
 }
 
 bool sw_json_read_tolerant_scalar(struct sw_json_reader *r, struct sw_json *node)

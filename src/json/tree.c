@@ -18,18 +18,13 @@ struct key_slot {
 struct key_index {
     size_t n_slots; /* a power of two */
     size_t n_used;
+    struct sw_hash_key key;
     struct key_slot *slots;
 };
 
 static struct sw_json_node *node_of(struct sw_json *json)
 {
     return SW_CONTAINER(json, struct sw_json_node, json);
-}
-
-static uint64_t key_hash(const char *key, size_t key_len)
-{
-    const uint64_t h = sw_hash(SW_HASH_INIT, key, key_len);
-    return h ^ h >> 32; /* the low bits choose the slot */
 }
 
 static bool key_is(const struct sw_json *member, const char *key, size_t key_len)
@@ -39,7 +34,7 @@ static bool key_is(const struct sw_json *member, const char *key, size_t key_len
 
 static void index_add(struct key_index *index, struct sw_json *member)
 {
-    const uint64_t hash = key_hash(member->key, member->key_len);
+    const uint64_t hash = sw_hash_keyed(&index->key, member->key, member->key_len);
     size_t i = hash & (index->n_slots - 1);
     while (index->slots[i].used) {
         i = (i + 1) & (index->n_slots - 1);
@@ -50,7 +45,7 @@ static void index_add(struct key_index *index, struct sw_json *member)
 
 static struct key_slot *index_find(const struct key_index *index, const char *key, size_t key_len)
 {
-    const uint64_t hash = key_hash(key, key_len);
+    const uint64_t hash = sw_hash_keyed(&index->key, key, key_len);
     size_t i = hash & (index->n_slots - 1);
     for (; index->slots[i].used; i = (i + 1) & (index->n_slots - 1)) {
         struct key_slot *slot = &index->slots[i];
@@ -74,6 +69,7 @@ static bool index_build(struct sw_json_doc *doc, struct sw_json *object)
         return false;
     }
     *index = (struct key_index){.n_slots = n_slots, .slots = slots};
+    sw_hash_key_init(&index->key);
     for (struct sw_json *m = object->first; m; m = m->next) {
         index_add(index, m);
     }

@@ -59,6 +59,33 @@ static sw_status read_head(struct sw_json_doc *doc, const struct sw_json *config
     return SW_OK;
 }
 
+static sw_status check_size(const struct sw_json_doc *doc, const char *key, int64_t value)
+{
+    if (value < 1 || value > INT32_MAX) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted a positive 32-bit number",
+                       sw_json_name(doc), key, (long long)value);
+    }
+    return SW_OK;
+}
+
+/* Sizes that are fine one by one: what is summed over all parameters must still fit 64 bits. */
+static sw_status check_parameters(const struct sw_json_doc *doc, const struct gpt2 *m)
+{
+    const struct sw_model *base = &m->super;
+    const double width = (double)base->width, most = 0x1p56;
+    const double layer = 4 * width * width + 2 * width * (double)m->inner;
+    const double all =
+        layer * (double)base->layers + width * ((double)base->vocab + (double)base->max_tokens);
+    if (all > most) {
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: n_embd %lld, n_inner %lld, n_layer %lld, vocab_size %lld: %.3g parameters; wanted at most %.3g",
+            sw_json_name(doc), (long long)base->width, (long long)m->inner, (long long)base->layers,
+            (long long)base->vocab, all, most);
+    }
+    return SW_OK;
+}
+
 static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *config, struct gpt2 *m)
 {
     struct sw_model *base = &m->super;
@@ -69,6 +96,7 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
     int64_t n_ctx = 0;
     SW_TRY(sw_json_get_i64(doc, config, "n_ctx", 1024, &n_ctx));
     SW_TRY(sw_json_get_i64(doc, config, "n_positions", n_ctx, &base->max_tokens));
+    SW_TRY(check_size(doc, "n_embd", base->width)); /* before it is multiplied */
     const struct sw_json *inner = sw_json_get(config, "n_inner");
     m->inner = 4 * base->width;
     if (inner && inner->type != SW_JSON_NULL) {
@@ -77,14 +105,13 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
     const struct {
         const char *key;
         int64_t value;
-    } sizes[] = {{"n_embd", base->width}, {"n_layer", base->layers},
-                 {"n_head", m->heads},    {"vocab_size", base->vocab},
-                 {"n_inner", m->inner},   {"n_positions", base->max_tokens}};
+    } sizes[] = {{"n_layer", base->layers},
+                 {"n_head", m->heads},
+                 {"vocab_size", base->vocab},
+                 {"n_inner", m->inner},
+                 {"n_positions", base->max_tokens}};
     for (size_t i = 0; i < SW_LEN(sizes); i++) {
-        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX) {
-            return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted a positive 32-bit number",
-                           sw_json_name(doc), sizes[i].key, (long long)sizes[i].value);
-        }
+        SW_TRY(check_size(doc, sizes[i].key, sizes[i].value));
     }
     if (base->layers >
         MOST_LAYERS) { /* a plan grows with them, and takes time before it is refused */
@@ -95,7 +122,7 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
         return SW_FAIL(SW_E_FORMAT, "%s: n_embd %lld does not divide into n_head %lld heads",
                        sw_json_name(doc), (long long)base->width, (long long)m->heads);
     }
-    return SW_OK;
+    return check_parameters(doc, m);
 }
 
 static sw_status read_probability(struct sw_json_doc *doc, const struct sw_json *config,

@@ -9,13 +9,15 @@
 
 struct sw_executor;
 
-/* Where a plan's disk tier lies: a file in each folder, striped. The files belong to this executor alone and are
- * removed when it closes. */
+/* Where a plan's disk tier lies: a file in each folder, striped. The files belong to this executor alone. */
 struct sw_swap_options {
     const char *const *folders; /* [n_folders] borrowed for the call */
     int n_folders, rank;
     struct sw_nvme_options nvme;
 };
+/* A store over a new file in each folder, for the caller's bytes alone (mode 0600). They have no names once
+ * this returns, so nothing is left of a process that is killed. */
+sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t bytes, sw_nvme **out);
 
 struct sw_executor_options {
     struct sw_swap_options swap; /* plans with a disk tier */

@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: named by host, process, rank and number, and made by whoever uses them, so that two jobs in one folder
-// never meet. Those that nobody holds locked and whose process is gone from this host are named in the log and
-// left alone; of other hosts' processes nothing is known here.
+// Swap files: made by whoever uses them under a name of host, process, rank and number, so that two jobs in one folder
+// never meet, and unlinked at once: their bytes are gone with the process, however it ends.
 #include "run/swap.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PATH_CAP = 4096, HOST_CAP = 65, MOST_FOLDERS = 64, ZEROS = 1 << 16, MOST_FILES = 10000 };
-enum { OLD_S = 60 }; /* by then who made a file has locked it */
+enum { HOST_CAP = 65, MOST_FOLDERS = 64, ZEROS = 1 << 16, MOST_FILES = 10000 };
 
 struct sw_swap {
     sw_nvme *nvme;
-    int n_paths;
-    char *paths[MOST_FOLDERS];
     char *zeros;
 };
 
@@ -39,114 +30,72 @@ static void host_name(char *out)
     }
 }
 
-/* The process of this host that made the file; 0: none. */
-static int maker_of(const char *name, const char *host)
-{
-    static const char prefix[] = "spillway-", suffix[] = ".swap";
-    const size_t before = sizeof prefix - 1 + strlen(host), all = strlen(name);
-    int pid = 0, rank, n, length = 0;
-    if (all < before || strncmp(name, prefix, sizeof prefix - 1) != 0 ||
-        strncmp(name + sizeof prefix - 1, host, strlen(host)) != 0 ||
-        sscanf(name + before, "-%d-rank%d-%d%n", &pid, &rank, &n, &length) != 3) {
-        return 0;
-    }
-    return pid > 0 && strcmp(name + before + length, suffix) == 0 ? pid : 0;
-}
-
-/* ---- what others left ---- */
-
-/* The maker is gone, or its number is another process's by now; then nobody holds the file. A young file of a
- * process that lives is not touched: it may be about to be locked. */
-static bool is_left(int folder, const char *name, int pid)
-{
-    struct stat st;
-    const bool gone = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode) ||
-        (!gone && time(NULL) - st.st_mtime < OLD_S)) {
-        return false;
-    }
-    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return gone && errno == EACCES;
-    }
-    const bool free_of_locks = flock(fd, LOCK_SH | LOCK_NB) == 0;
-    const bool no_locks_here = !free_of_locks && errno != EWOULDBLOCK;
-    close(fd);
-    return free_of_locks || (no_locks_here && gone);
-}
-
-static void name_leftovers(const char *folder, const char *host)
-{
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        const int pid = maker_of(entry->d_name, host);
-        if (pid > 0 && is_left(dirfd(dir), entry->d_name, pid)) {
-            sw_log(SW_LOG_WARN, "%s/%s is left of process %d, which is gone; remove it", folder,
-                   entry->d_name, pid);
-        }
-    }
-    if (dir) {
-        closedir(dir);
-    }
-}
-
 /* ---- opening and closing ---- */
 
-/* Makes a file that nobody else has. */
-static sw_status make_file(const char *folder, const char *host, int rank, char **out_path)
+/* A file that nobody else has, and that has no name any more: the name is for messages. */
+static sw_status make_file(const char *folder, const char *host, int rank, struct sw_arena *names,
+                           const char **out_path, int *out_fd)
 {
-    char path[PATH_CAP];
-    int fd = -1;
-    for (int n = 0; n < MOST_FILES && fd < 0; n++) {
-        snprintf(path, sizeof path, "%s/spillway-%s-%d-rank%d-%d.swap", folder, host, (int)getpid(),
-                 rank, n);
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) {
-            break;
+    for (int n = 0;; n++) {
+        const char *path = sw_arena_printf(names, "%s/spillway-%s-%d-rank%d-%d.swap", folder, host,
+                                           (int)getpid(), rank, n);
+        SW_TRY_ALLOC(path, "the disk tier");
+        const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd >= 0 && unlink(path) != 0) {
+            const int error = errno;
+            close(fd);
+            return SW_FAIL(SW_E_IO, "cannot unlink the swap file %s: %s", path, strerror(error));
+        }
+        if (fd >= 0) {
+            *out_path = path;
+            *out_fd = fd;
+            return SW_OK;
+        }
+        if (errno != EEXIST || n == MOST_FILES) {
+            return SW_FAIL(SW_E_IO, "cannot make the swap file %s: %s", path, strerror(errno));
         }
     }
-    if (fd < 0) {
-        return SW_FAIL(SW_E_IO, "cannot make the swap file %s: %s", path, strerror(errno));
-    }
-    close(fd);
-    *out_path = sw_strdup("run", path);
-    if (!*out_path) {
-        unlink(path);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
-    }
-    return SW_OK;
 }
 
-sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out)
+sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t bytes, sw_nvme **out)
 {
-    sw_status st = SW_OK;
     char host[HOST_CAP];
+    const char *paths[MOST_FOLDERS];
+    int fds[MOST_FOLDERS], n = 0;
+    struct sw_nvme_options nvme = options->nvme;
+    struct sw_arena names;
+    sw_status st = SW_OK;
     if (options->n_folders < 1 || options->n_folders > MOST_FOLDERS) {
         return SW_FAIL(SW_E_ARG, "the disk tier wants 1 to %d folders (nvme_path), found %d",
                        MOST_FOLDERS, options->n_folders);
     }
+    sw_arena_init(&names, "run");
+    host_name(host);
+    for (; n < options->n_folders && st >= 0; n += st >= 0) {
+        st = make_file(options->folders[n], host, options->rank, &names, &paths[n], &fds[n]);
+    }
+    while (st < 0 && n > 0) {
+        close(fds[--n]);
+    }
+    nvme.fds = fds;
+    st = st < 0 ? st : sw_nvme_open(paths, n, bytes, &nvme, out);
+    sw_arena_fini(&names);
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
+}
+
+sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out)
+{
     struct sw_swap *swap = sw_alloc_zero("run", 1, sizeof *swap);
     SW_TRY_ALLOC(swap, "the disk tier");
     swap->zeros = sw_alloc_zero("run", 1, ZEROS);
-    if (!swap->zeros) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
-        goto close;
+    const sw_status st = swap->zeros ? sw_swap_open_files(options, (int64_t)bytes, &swap->nvme)
+                                     : SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
+    if (st < 0) {
+        sw_swap_close(swap);
+        return st;
     }
-    host_name(host);
-    for (int i = 0; i < options->n_folders; i++) {
-        if (options->rank == 0) {
-            name_leftovers(options->folders[i], host);
-        }
-        SW_TRY_OR(close, make_file(options->folders[i], host, options->rank, &swap->paths[i]));
-        swap->n_paths++;
-    }
-    SW_TRY_OR(close, sw_nvme_open((const char *const *)swap->paths, swap->n_paths, (int64_t)bytes,
-                                  &options->nvme, &swap->nvme));
     *out = swap;
     return SW_OK;
-close:
-    sw_swap_close(swap);
-    return st;
 }
 
 void sw_swap_close(struct sw_swap *swap)
@@ -155,12 +104,6 @@ void sw_swap_close(struct sw_swap *swap)
         return;
     }
     sw_nvme_close(swap->nvme);
-    if (swap->n_paths > 0) {
-        sw_nvme_remove((const char *const *)swap->paths, swap->n_paths);
-    }
-    for (int i = 0; i < swap->n_paths; i++) {
-        sw_free(swap->paths[i]);
-    }
     sw_free(swap->zeros);
     sw_free(swap);
 }

@@ -13,7 +13,7 @@ struct sw_swap;
  * SW_E_IO      no such folder, and the like
  */
 sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out);
-/* Removes the files. NULL is fine. */
+/* The files are gone with it, or with the process, however that ends. NULL is fine. */
 void sw_swap_close(struct sw_swap *swap);
 sw_status sw_swap_read(struct sw_swap *swap, size_t at, void *data, size_t bytes);
 sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_t bytes);

@@ -48,25 +48,48 @@ static int open_retry(const char *path, int flags)
 {
     int fd;
     do {
-        fd = open(path, flags | O_CLOEXEC, 0666);
+        fd = open(path, flags | O_CLOEXEC, 0600);
     } while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+/* A file that is there is opened when the caller says that it is his; none is ever emptied. O_NONBLOCK, taken
+ * back by then: a FIFO must not hold us up. */
+static sw_status open_path(const struct sw_nvme *store, struct store_file *file)
+{
+    const struct sw_nvme_options *o = &store->options;
+    if (o->reopen) {
+        file->fd = open_retry(file->path, (o->read_only ? O_RDONLY : O_RDWR) | O_NONBLOCK);
+        return file->fd >= 0 ? SW_OK : fail_io("open", file->path);
+    }
+    file->fd = open_retry(file->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
+    file->made = file->fd >= 0;
+    if (file->fd < 0 && errno == EEXIST) {
+        return SW_FAIL(SW_E_IO,
+                       "%s exists, and nobody said that it may be written: reopen it, or remove it",
+                       file->path);
+    }
+    return file->fd >= 0 ? SW_OK : fail_io("open", file->path);
 }
 
 static sw_status open_file(const struct sw_nvme *store, struct store_file *file)
 {
     const struct sw_nvme_options *o = &store->options;
     struct stat info;
-    file->fd = open_retry(file->path, o->read_only ? O_RDONLY : O_RDWR);
-    if (file->fd < 0 && errno == ENOENT && !o->reopen) {
-        file->fd = open_retry(file->path, O_RDWR | O_CREAT | O_EXCL);
-        file->made = file->fd >= 0;
+    if (file->fd < 0) {
+        SW_TRY(open_path(store, file));
     }
-    if (file->fd < 0 || fstat(file->fd, &info) != 0) {
+    const int flags = fcntl(file->fd, F_GETFL);
+    if (flags < 0 || fcntl(file->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+        fstat(file->fd, &info) != 0) {
         return fail_io("open", file->path);
     }
     if (!S_ISREG(info.st_mode)) {
         return SW_FAIL(SW_E_IO, "cannot open %s: it is not a regular file", file->path);
+    }
+    if (!o->reopen && info.st_size > 0) {
+        return SW_FAIL(SW_E_ARG, "%s: the file that was given has %lld bytes, wanted a new one",
+                       file->path, (long long)info.st_size);
     }
     SW_TRY(lock(store, file));
     file->bytes = o->reopen ? info.st_size : 0;
@@ -181,12 +204,6 @@ sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
     store->preallocated = store->options.preallocate;
     for (int i = 0; i < store->n_files && store->options.preallocate; i++) {
         SW_TRY(check_space(store, i, granule));
-    }
-    /* once; what was there is gone from here on, and not where the space refuses */
-    for (int i = 0; i < store->n_files; i++) {
-        if (store->files[i].bytes == 0 && ftruncate(store->files[i].fd, 0) != 0) {
-            return fail_io("empty", store->files[i].path);
-        }
     }
     for (int i = 0; i < store->n_files; i++) {
         const int64_t whole = sw_ceil_div(share(store, i), granule) * granule;

@@ -79,6 +79,9 @@ static sw_status check_options(struct sw_nvme_options *o)
     if (o->read_only && !o->reopen) {
         return SW_FAIL(SW_E_ARG, "read_only goes with reopen");
     }
+    if (o->fds && o->reopen) {
+        return SW_FAIL(SW_E_ARG, "reopen goes with paths, not with files that are open");
+    }
     o->preallocate = o->preallocate && !o->read_only;
     return SW_OK;
 }
@@ -144,8 +147,10 @@ static sw_status take_paths(struct sw_nvme *store, const char *const *paths)
     store->files = sw_alloc_zero("store", (size_t)store->n_files, sizeof *store->files);
     SW_TRY_ALLOC(store->files, "files");
     for (int i = 0; i < store->n_files; i++) {
-        store->files[i].fd = -1;
+        store->files[i].fd = store->options.fds ? store->options.fds[i] : -1;
     }
+    store->nameless = store->options.fds != NULL;
+    store->options.fds = NULL; /* they are the files' now */
     for (int i = 0; i < store->n_files; i++) {
         store->files[i].path = sw_strdup("store", paths[i]);
         SW_TRY_ALLOC(store->files[i].path, "a path");
@@ -228,6 +233,9 @@ static void free_store(struct sw_nvme *store, bool failed)
     if (store->backend) {
         store->backend->ops->close(store->backend);
     }
+    for (int i = 0; store->options.fds && i < store->n_files; i++) {
+        close(store->options.fds[i]); /* that no file has taken */
+    }
     sw_store_sums_close(store);
     sw_store_files_close(store, failed);
     sw_free(store->fds);
@@ -274,8 +282,8 @@ static sw_status open_all(struct sw_nvme *store, const char *const *paths,
     SW_TRY(take_paths(store, paths));
     SW_TRY(open_files(store));
     SW_TRY(take_memory(store));
-    if (!store->options.reopen ||
-        (store->options.checksum_bytes == 0 && !store->options.read_only)) {
+    if (!store->nameless && (!store->options.reopen ||
+                             (store->options.checksum_bytes == 0 && !store->options.read_only))) {
         SW_TRY(drop_side(store));
     }
     if (store->options.checksum_bytes != 0) {
@@ -294,7 +302,12 @@ sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t bytes,
         return SW_FAIL(SW_E_ARG, "%d paths: wanted 1 to %d", n_paths, MAX_PATHS);
     }
     struct sw_nvme *store = new_store();
-    SW_TRY_ALLOC(store, "a store");
+    if (!store) {
+        for (int i = 0; options && options->fds && i < n_paths; i++) {
+            close(options->fds[i]);
+        }
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a store");
+    }
     store->options = options ? *options : defaults;
     store->options.fault = NULL;
     store->n_files = n_paths;

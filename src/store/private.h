@@ -154,6 +154,7 @@ struct sw_nvme {
     struct store_file *files; /* [n_files] */
     int *fds;                 /* [n_files] for the backend */
     int n_files;
+    bool nameless; /* nothing finds the files again: no side file either */
     bool direct, preallocated;
     size_t align, memory_align; /* of O_DIRECT; 1 without */
     size_t granule;             /* align, or the block of the checksums where that is larger */

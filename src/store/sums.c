@@ -144,6 +144,9 @@ static void pack(const struct sw_nvme *store, char *at)
 sw_status sw_store_sums_save(struct sw_nvme *store)
 {
     struct sums *sums = &store->sums;
+    if (store->nameless) {
+        return SW_OK;
+    }
     char *side = sw_alloc("store", side_bytes(store, store->extents.cap));
     SW_TRY_ALLOC(side, sums->path);
     pthread_mutex_lock(&store->lock);

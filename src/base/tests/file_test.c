@@ -99,6 +99,79 @@ static void errors_name_the_path(void **state)
     assert_null(text);
 }
 
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t len = 0;
+    assert_int_equal(mkfifo(target, 0600), 0);
+    alarm(20); /* who waits for a writer waits for ever */
+    assert_int_equal(sw_file_read(target, &text, &len), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), target));
+    assert_non_null(strstr(sw_error_message(), "not a regular file"));
+    assert_int_equal(sw_file_read("/dev/zero", &text, &len), SW_E_IO);
+    char to[160];
+    snprintf(to, sizeof(to), "%s/to", root);
+    assert_int_equal(sw_file_copy(target, to), SW_E_IO);
+    assert_int_equal(sw_file_copy(root, to), SW_E_IO);
+    alarm(0);
+    assert_int_equal(count_entries(), 1);
+    unlink(target);
+}
+
+static void a_file_that_becomes_shorter_is_an_error(void **state)
+{
+    (void)state;
+    char bytes[8];
+    int fd;
+    size_t len;
+    assert_int_equal(sw_file_write_atomic(target, "12345678", 8), SW_OK);
+    assert_int_equal(sw_file_open(target, &fd, &len), SW_OK);
+    assert_int_equal(len, 8);
+    assert_int_equal(sw_file_read_at(fd, target, bytes, 4, 4), SW_OK);
+    assert_memory_equal(bytes, "5678", 4);
+    assert_int_equal(truncate(target, 6), 0);
+    assert_int_equal(sw_file_read_at(fd, target, bytes, 4, 4), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), target));
+    assert_non_null(strstr(sw_error_message(), "shorter"));
+    close(fd);
+}
+
+static void copies_are_whole_or_not_there(void **state)
+{
+    (void)state;
+    enum { LEN = 600001 };
+    char *bytes = malloc(LEN), to[160];
+    assert_non_null(bytes);
+    for (size_t i = 0; i < LEN; i++) {
+        bytes[i] = (char)(i % 251);
+    }
+    snprintf(to, sizeof(to), "%s/to", root);
+    assert_int_equal(sw_file_write_atomic(to, bytes, LEN), SW_OK);
+    struct sw_alloc_stats before, after;
+    sw_alloc_get_stats(&before);
+    assert_int_equal(sw_file_copy(to, target), SW_OK);
+    sw_alloc_get_stats(&after);
+    assert_true(after.peak_bytes - before.live_bytes < LEN); /* not read whole */
+    char *text;
+    size_t len;
+    assert_int_equal(sw_file_read(target, &text, &len), SW_OK);
+    assert_int_equal(len, LEN);
+    assert_memory_equal(text, bytes, LEN);
+    sw_free(text);
+    assert_int_equal(sw_file_write_atomic(target, "old", 3), SW_OK);
+    for (int n = 1; n <= 3; n++) { /* each of its blocks */
+        char spec[32];
+        snprintf(spec, sizeof(spec), "write:%d:enospc", n);
+        assert_int_equal(sw_fault_set(spec), SW_OK);
+        assert_int_equal(sw_file_copy(to, target), SW_E_IO);
+        assert_int_equal(sw_fault_set(NULL), SW_OK);
+        assert_contents("old");
+        assert_int_equal(count_entries(), 2);
+    }
+    free(bytes);
+}
+
 static void folders(void **state)
 {
     (void)state;
@@ -223,6 +296,9 @@ int main(void)
         IN_FOLDER(write_then_read),
         IN_FOLDER(relative_names),
         IN_FOLDER(errors_name_the_path),
+        IN_FOLDER(what_is_no_file_is_refused_at_once),
+        IN_FOLDER(a_file_that_becomes_shorter_is_an_error),
+        IN_FOLDER(copies_are_whole_or_not_there),
         IN_FOLDER(folders),
         IN_FOLDER(each_failing_call_leaves_the_old_file),
         IN_FOLDER(short_writes_are_continued),

@@ -88,6 +88,24 @@ static void streams_differ_in_every_argument(void **state)
     assert_true(sw_philox_normal(3, 4, 5) != sw_philox_normal(3, 5, 4));
 }
 
+/* SipHash-1-3 of 00 01 .. under the key 00 .. 0f: the vectors of its reference and of Rust's library. */
+static void keyed_hash_values(void **state)
+{
+    (void)state;
+    static const uint64_t wanted[] = {UINT64_C(0xabac0158050fc4dc), UINT64_C(0xc9f49bf37d57ca93)};
+    const struct sw_hash_key key = {{UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)}};
+    const unsigned char bytes[] = {0};
+    for (size_t n = 0; n < SW_LEN(wanted); n++) {
+        assert_true(sw_hash_keyed(&key, bytes, n) == wanted[n]);
+    }
+    struct sw_hash_key drawn, again;
+    sw_hash_key_init(&drawn);
+    sw_hash_key_init(&again);
+    assert_memory_equal(&drawn, &again, sizeof drawn);
+    assert_true(sw_hash_keyed(&drawn, "long enough for words", 21) !=
+                sw_hash_keyed(&key, "long enough for words", 21));
+}
+
 static void hash_values(void **state)
 {
     (void)state;
@@ -188,6 +206,7 @@ int main(void)
         cmocka_unit_test(uniform_bits_are_balanced),
         cmocka_unit_test(streams_differ_in_every_argument),
         cmocka_unit_test(hash_values),
+        cmocka_unit_test(keyed_hash_values),
         cmocka_unit_test(crc32c_values),
         cmocka_unit_test(digests),
         cmocka_unit_test(clock_moves_forward),

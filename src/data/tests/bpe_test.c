@@ -164,6 +164,43 @@ static void the_memory_of_words_forgets(void **state)
     drop(&f);
 }
 
+/* 40,000 texts whose FNV-1a ends in the same 17 bits: all in one place of a table by that hash. The last two
+ * letters of each are those that lead there. */
+static void names_made_to_collide_do_not(void **state)
+{
+    (void)state;
+    enum { N = 40000, BITS = 17, MASK = (1 << BITS) - 1 };
+    const uint64_t prime = UINT64_C(0x100000001b3);
+    struct sw_vocab vocab;
+    int32_t id = 0;
+    sw_vocab_init(&vocab);
+    for (unsigned n = 0; id < N; ++n) {
+        char text[16];
+        const int len = snprintf(text, sizeof(text), "%x", n);
+        const uint64_t begun = sw_hash(SW_HASH_INIT, text, (size_t)len);
+        for (int a = 'A'; a <= 'z' && id < N; ++a) {
+            for (int b = 'A'; b <= 'z'; ++b) {
+                if (((((begun ^ (unsigned)a) * prime) ^ (unsigned)b) * prime & MASK) == 0) {
+                    text[len] = (char)a;
+                    text[len + 1] = (char)b;
+                    assert_int_equal(sw_hash(SW_HASH_INIT, text, (size_t)len + 2) & MASK, 0);
+                    assert_int_equal(sw_vocab_add(&vocab, text, (size_t)len + 2, id), SW_OK);
+                    assert_int_equal(sw_vocab_find(&vocab, text, (size_t)len + 2), id);
+                    id++;
+                    break;
+                }
+            }
+        }
+    }
+    size_t run = 0, longest = 0;
+    for (size_t i = 0; i < vocab.n_slots; ++i) {
+        run = vocab.slots[i] >= 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    assert_true(longest < 1000);
+    sw_vocab_fini(&vocab);
+}
+
 static void merges_name_what_is_missing(void **state)
 {
     (void)state;
@@ -182,6 +219,7 @@ int main(void)
         cmocka_unit_test(unknown_bytes),
         cmocka_unit_test(the_memory_of_words_forgets),
         cmocka_unit_test(merges_name_what_is_missing),
+        cmocka_unit_test(names_made_to_collide_do_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,9 @@
 // rows are asked for; every epoch has every window once; what is wrong is named.
 #include "data/data.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "data/tests/helpers.h"
 #include "support/test.h"
 
@@ -146,6 +149,125 @@ static void shards_are_one_stream(void **state)
     sw_dataset_close(dataset);
     options.vocab_size = 70002;
     check_refused(&options, SW_E_FORMAT, "b.bin: token 2 has the id 70002");
+}
+
+/* A map of the file would be a SIGBUS here. */
+static void a_shard_that_becomes_shorter_is_an_error(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    unsigned char *bytes = calloc(N, 2);
+    assert_non_null(bytes);
+    const char *path = sw_test_write(0, "shrinks.bin", bytes, (size_t)N * 2);
+    free(bytes);
+    const struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .vocab_size = 10, .seq_len = T};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[T], labels[T];
+    int n_errors = 0;
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    assert_int_equal(truncate(path, 100), 0);
+    for (int64_t i = 0; i < 100; ++i) {
+        const sw_status st = sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, i, 1, ids, labels, NULL);
+        if (st < 0) {
+            n_errors++;
+            assert_int_equal(st, SW_E_IO);
+            assert_non_null(strstr(sw_error_message(), path));
+            assert_non_null(strstr(sw_error_message(), "became shorter"));
+        }
+    }
+    assert_true(n_errors > 90);
+    sw_dataset_close(dataset);
+}
+
+/* More than have a descriptor for good: the others are opened for each read, and must be the same file. */
+static void more_shards_than_descriptors(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    char *paths[N];
+    for (int i = 0; i < N; ++i) {
+        char name[32];
+        const uint16_t id = (uint16_t)i;
+        snprintf(name, sizeof(name), "many%d.bin", i);
+        paths[i] = sw_strdup("test", sw_test_write(0, name, &id, sizeof(id)));
+        assert_non_null(paths[i]);
+    }
+    const struct sw_dataset_options options = {
+        .files = (const char *const *)paths, .n_files = N, .vocab_size = N, .seq_len = N - 1};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int32_t ids[N], labels[N];
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_OK);
+    for (int i = 0; i < N - 1; ++i) {
+        assert_int_equal(ids[i], i);
+        assert_int_equal(labels[i], i + 1);
+    }
+    const uint16_t other = 1;
+    char beside[1024];
+    snprintf(beside, sizeof(beside), "%s", sw_test_write(0, "beside.bin", &other, sizeof(other)));
+    assert_int_equal(rename(beside, paths[N - 1]), 0);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "many99.bin is another file"));
+    sw_dataset_close(dataset);
+    for (int i = 0; i < N; ++i) {
+        sw_free(paths[i]);
+    }
+}
+
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fifo.bin", "fifo.txt", "fifo.jsonl"};
+    struct sw_tokenizer *tokenizer;
+    assert_int_equal(sw_tokenizer_open_chars("letters", "abc", 3, &tokenizer), SW_OK);
+    alarm(20); /* who waits for a writer waits for ever */
+    for (size_t i = 0; i < SW_LEN(names); ++i) {
+        const char *path = sw_test_write_text(0, names[i], "");
+        const struct sw_dataset_options options = {
+            .files = &path, .n_files = 1, .tokenizer = tokenizer, .seq_len = T};
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        check_refused(&options, SW_E_IO, names[i]);
+        check_refused(&options, SW_E_IO, "not a regular file");
+        struct sw_tokenizer *none;
+        assert_int_equal(sw_tokenizer_open(path, NULL, &none), SW_E_IO);
+    }
+    alarm(0);
+    sw_tokenizer_close(tokenizer);
+}
+
+/* The file is read in blocks of 64 KiB. */
+static void json_lines_across_blocks(void **state)
+{
+    (void)state;
+    enum { N = 5000 };
+    struct sw_str text = {0};
+    sw_str_puts(&text, "\xEF\xBB\xBF");
+    for (int i = 0; i < N; ++i) {
+        sw_str_printf(
+            &text, "{\"text\":\"%.*s\"}%s", i % 97,
+            "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+            i + 1 < N ? "\n" : "");
+    }
+    const char *path = sw_test_write(0, "blocks.jsonl", text.ptr, text.len);
+    struct sw_tokenizer *tokenizer;
+    assert_int_equal(sw_tokenizer_open_chars("letters", "abc", 3, &tokenizer), SW_OK);
+    struct sw_dataset_options options = {
+        .files = &path, .n_files = 1, .tokenizer = tokenizer, .seq_len = T};
+    struct sw_dataset *dataset = dataset_of(&options);
+    int64_t n = 0;
+    for (int i = 0; i < N; ++i) {
+        n += i % 97;
+    }
+    assert_int_equal(sw_dataset_n_tokens(dataset), n);
+    sw_dataset_close(dataset);
+    sw_str_puts(&text, "\n{\"text\":7}");
+    sw_test_write(0, "blocks.jsonl", text.ptr, text.len);
+    check_refused(&options, SW_E_FORMAT, "blocks.jsonl line 5001");
+    sw_test_write_text(0, "blocks.jsonl", "\xEF\xBB\xBF");
+    check_refused(&options, SW_E_FORMAT, "blocks.jsonl: the file is empty");
+    sw_tokenizer_close(tokenizer);
+    sw_str_fini(&text);
 }
 
 static void damaged_shards(void **state)
@@ -422,6 +544,10 @@ int main(void)
         cmocka_unit_test(numbering_is_independent_of_calls),
         cmocka_unit_test(validation_is_the_end_of_the_stream),
         cmocka_unit_test(shards_are_one_stream),
+        cmocka_unit_test(a_shard_that_becomes_shorter_is_an_error),
+        cmocka_unit_test(more_shards_than_descriptors),
+        cmocka_unit_test(what_is_no_file_is_refused_at_once),
+        cmocka_unit_test(json_lines_across_blocks),
         cmocka_unit_test(damaged_shards),
         cmocka_unit_test(text_by_characters),
         cmocka_unit_test(json_lines),

@@ -393,6 +393,41 @@ static void vocab_and_merges(void **state)
     assert_non_null(strstr(sw_error_message(), "vocab.bpe:1"));
 }
 
+/* A list where an object is wanted has no keys, which were read all the same. */
+static void damaged_settings_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *named;
+    } cases[] = {
+        {"{\"added_tokens_decoder\": [1]}", "added_tokens_decoder is an array"},
+        {"{\"added_tokens_decoder\": 7}", "added_tokens_decoder is"},
+        {"{\"added_tokens_decoder\": {\"1\": 2}}", "added token 1 is"},
+        {"{\"added_tokens_decoder\": {\"x\": {}}}", "'x' is not an id"},
+        {"{\"added_tokens_decoder\": {\"99999999999999999999\": {}}}", "is not an id"},
+        {"{\"added_tokens_decoder\": {\"1\": {\"content\": 1}}}", "content is"},
+        {"[]", "wanted an object"},
+    };
+    sw_test_write_text(1, "encoder.json", "{\"a\":0,\"b\":1,\"ab\":2}");
+    const char *path = sw_test_write_text(2, "vocab.bpe", "a b\n");
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        struct sw_tokenizer *tokenizer;
+        sw_test_write_text(3, "tokenizer_config.json", cases[i].settings);
+        const sw_status st = sw_tokenizer_open(path, NULL, &tokenizer);
+        if (st != SW_E_FORMAT || !strstr(sw_error_message(), "tokenizer_config.json") ||
+            !strstr(sw_error_message(), cases[i].named)) {
+            fail_msg("%s: %d %s", cases[i].settings, st, sw_error_message());
+        }
+    }
+    struct sw_tokenizer *tokenizer;
+    const char *settings = sw_test_write_text(
+        3, "tokenizer_config.json", "{\"added_tokens_decoder\": null, \"eos_token\": \"ab\"}");
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_OK);
+    assert_int_equal(sw_tokenizer_eos(tokenizer), 2);
+    sw_tokenizer_close(tokenizer);
+    assert_int_equal(unlink(settings), 0);
+}
+
 static void check_stream(struct sw_tokenize_options options, const char *in, sw_status wanted,
                          const char *text)
 {
@@ -494,6 +529,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_named),
         cmocka_unit_test(saving_and_opening_again),
         cmocka_unit_test(vocab_and_merges),
+        cmocka_unit_test(damaged_settings_are_named),
         cmocka_unit_test(lines_through_a_tokenizer),
         cmocka_unit_test(failing_allocations),
         cmocka_unit_test(folders_without_a_tokenizer),

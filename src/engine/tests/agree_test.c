@@ -139,7 +139,7 @@ static sw_status open_data(void *ctx, sw_comm *comm)
     sw_tokenizer *tokenizer = NULL;
     sw_dataset *dataset = NULL;
     snprintf(path, sizeof path, "%s/%s", folder, is_odd && odd->text ? odd->text : "text.txt");
-    sw_status st = sw_tokenizer_open_chars_of(&file, 1, &tokenizer);
+    sw_status st = sw_tokenizer_open_chars_of(&file, 1, false, &tokenizer);
     const struct sw_dataset_options options = {.files = &file,
                                                .n_files = 1,
                                                .val_fraction = 0.1,

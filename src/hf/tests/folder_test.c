@@ -399,16 +399,63 @@ static void test_sidecars(void **state)
     clear_folder();
 }
 
+static void test_sidecars_of_the_hub_cache(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/spillway-hub-XXXXXX", command[4 * TEST_PATH_CAP];
+    assert_non_null(mkdtemp(root));
+    snprintf(
+        command, sizeof(command),
+        "cd %s && mkdir -p hub/models--a--b/blobs hub/models--a--b/snapshots/1 hub/other plain "
+        "&& echo blob > hub/models--a--b/blobs/0123 && echo secret > hub/other/secret "
+        "&& cd hub/models--a--b/snapshots/1 && ln -s ../../blobs/0123 merges.txt "
+        "&& ln -s ../../../other/secret vocab.json && ln -s %s/hub/other/secret README.md "
+        "&& echo mine > real.txt && ln -s real.txt alias.txt && cd %s/plain "
+        "&& ln -s ../hub/models--a--b/blobs/0123 merges.txt && mkfifo generation.json "
+        "&& echo mine > real.txt",
+        root, root, root);
+    assert_int_equal(system(command), 0);
+    char source[TEST_PATH_CAP];
+    test_join(source, root, "hub/models--a--b/snapshots/1");
+    int n_warnings = 0;
+    sw_log_set_sink(count_warnings, &n_warnings);
+    alarm(20);
+    assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
+    assert_int_equal(n_warnings, 2);
+    assert_true(has("merges.txt"));
+    assert_true(has("real.txt"));
+    assert_true(has("alias.txt"));
+    assert_false(has("vocab.json"));
+    assert_false(has("README.md"));
+    clear_folder();
+    test_join(source, root, "plain"); /* its neighbours are no cache of this model */
+    assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
+    assert_int_equal(n_warnings, 3);
+    alarm(0);
+    sw_log_set_sink(NULL, NULL);
+    assert_true(has("real.txt"));
+    assert_false(has("merges.txt"));
+    assert_false(has("generation.json"));
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    assert_int_equal(system(command), 0);
+    clear_folder();
+}
+
 int main(void)
 {
     if (!test_fixture_folder("gpt2", fixtures)) {
         return TEST_EXIT_SKIPPED;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rewrite_recorded), cmocka_unit_test(test_open_recorded),
-        cmocka_unit_test(test_shard_sizes),      cmocka_unit_test(test_index_text),
-        cmocka_unit_test(test_damaged_index),    cmocka_unit_test(test_unmapped_and_missing),
-        cmocka_unit_test(test_failing_folder),   cmocka_unit_test(test_sidecars),
+        cmocka_unit_test(test_rewrite_recorded),
+        cmocka_unit_test(test_open_recorded),
+        cmocka_unit_test(test_shard_sizes),
+        cmocka_unit_test(test_index_text),
+        cmocka_unit_test(test_damaged_index),
+        cmocka_unit_test(test_unmapped_and_missing),
+        cmocka_unit_test(test_failing_folder),
+        cmocka_unit_test(test_sidecars),
+        cmocka_unit_test(test_sidecars_of_the_hub_cache),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

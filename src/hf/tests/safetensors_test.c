@@ -6,6 +6,7 @@
 #include "support/test.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "hf/hf.h"
@@ -153,6 +154,13 @@ static void test_headers(void **state)
         {"{\"a\":" T("F32", "[1]", "0", "4,4") "}", 4, "InvalidHeaderDeserialization"},
         {"{\"a\":" T("F32", "[1]", "0", "4") ",\"a\":" T("F32", "[1]", "0", "4") "}", 4,
          "InvalidHeaderDeserialization"},
+        {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+         "InvalidHeaderDeserialization"},
+        {"{\"__metadata__\":{\"a\":\"b\",\"c\":\"d\",\"a\":\"e\"}}", 0,
+         "InvalidHeaderDeserialization"},
+        {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "InvalidHeaderDeserialization"},
+        {"{\"a\":" T("F32", "[[1]]", "0", "4") "}", 4, "InvalidHeaderDeserialization"},
+        {"{\"a\":" T("F32", "[1]", "{}", "4") "}", 4, "InvalidHeaderDeserialization"},
         {"{\"a\\u0000b\":" T("F32", "[1]", "0", "4") "}", 4, "InvalidHeaderDeserialization"},
         {"{\"a\":" T("F32", "[1]", "4", "8") "}", 8, "InvalidOffset"},
         {"{\"a\":" T("U8", "[1]", "0", "1") ",\"b\":" T("U8", "[1]", "2", "3") "}", 3,
@@ -417,6 +425,91 @@ static void test_no_memory(void **state)
     unlink(path);
 }
 
+/* What one header repeats. */
+enum { HEADER_MOST = 4 }; /* times its bytes */
+struct large_header {
+    long bytes;
+    const char *begin, *item, *end;
+    bool numbered; /* the item wants a number, in a name */
+    int64_t n_tensors;
+};
+
+/* With stdio, whose memory is not counted. Returns the items. */
+static int64_t write_large(const char *path, const struct large_header *kind)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fwrite("\0\0\0\0\0\0\0\0", 1, 8, file);
+    fputs(kind->begin, file);
+    int64_t n = 0;
+    for (long at = 0; at < kind->bytes; n++) {
+        const char *comma = n > 0 && kind->item[0] != 'x' ? "," : "";
+        at += kind->numbered
+                  ? fprintf(file, "%s\"%llx\"%s", comma, (unsigned long long)n, kind->item)
+                  : fprintf(file, "%s%s", comma, kind->item);
+    }
+    fputs(kind->end, file);
+    const uint64_t bytes = (uint64_t)ftell(file) - 8;
+    rewind(file);
+    fwrite(&bytes, 1, 8, file); /* the machines of these tests are little-endian */
+    assert_int_equal(fclose(file), 0);
+    return n;
+}
+
+/* Read without a tree: no header costs more than a few times its bytes, whatever it holds. */
+static void test_memory_of_a_header(void **state)
+{
+    (void)state;
+    static const struct large_header kinds[] = {
+        {20000000, "{", ":" T("U8", "[0]", "0", "0"), "}", true, -1},
+        {20000000, "{\"__metadata__\":{", ":\"\"", "}}", true, 0},
+        {2000000, "{\"a\":{\"dtype\":\"U8\",\"shape\":[", "0", "],\"data_offsets\":[0,0]}}", false,
+         1},
+        {2000000, "{\"a\":{\"x\":[", "{}",
+         "],\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", false, 1},
+        {2000000, "{\"", "x", "\":" T("U8", "[0]", "0", "0") "}", false, 1},
+    };
+    struct sw_alloc_stats before, after;
+    sw_alloc_get_stats(&before);
+    for (size_t k = SW_LEN(kinds);
+         k-- > 0;) { /* the peak is that of all before: small ones first */
+        char path[TEST_PATH_CAP];
+        path_of(path, "large.safetensors");
+        const int64_t n = write_large(path, &kinds[k]);
+        struct sw_safetensors *file = NULL;
+        if (sw_safetensors_open(path, &file) < 0) {
+            fail_msg("case %zu: %s", k, sw_error_message());
+        }
+        assert_int_equal(sw_safetensors_count(file),
+                         kinds[k].n_tensors < 0 ? n : kinds[k].n_tensors);
+        sw_alloc_get_stats(&after);
+        const int64_t took = after.peak_bytes - before.live_bytes;
+        if (took > (HEADER_MOST - 1) * kinds[k].bytes) { /* and the header itself, mapped */
+            fail_msg("case %zu: a header of %ld bytes took %lld", k, kinds[k].bytes,
+                     (long long)took);
+        }
+        sw_safetensors_close(file);
+        unlink(path);
+    }
+}
+
+static void test_file_that_becomes_shorter(void **state)
+{
+    (void)state;
+    char path[TEST_PATH_CAP];
+    path_of(path, "shrinks.safetensors");
+    assert_int_equal(write_value(path, 1.0f), SW_OK);
+    struct sw_safetensors *file = NULL;
+    assert_int_equal(sw_safetensors_open(path, &file), SW_OK);
+    const struct sw_safetensor *tensor = sw_safetensors_at(file, 0);
+    assert_int_equal(sw_safetensor_check(tensor), SW_OK);
+    assert_int_equal(truncate(path, 10), 0);
+    assert_int_equal(sw_safetensor_check(tensor), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "shrinks.safetensors became shorter"));
+    sw_safetensors_close(file);
+    unlink(path);
+}
+
 static void test_not_a_file(void **state)
 {
     (void)state;
@@ -425,6 +518,11 @@ static void test_not_a_file(void **state)
     assert_int_equal(sw_safetensors_open("/nonexistent/x", &file), SW_E_IO);
     char path[TEST_PATH_CAP];
     path_of(path, "short.safetensors");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20); /* who waits for a writer waits for ever */
+    assert_int_equal(sw_safetensors_open(path, &file), SW_E_IO);
+    alarm(0);
+    unlink(path);
     assert_int_equal(sw_file_write_atomic(path, "abc", 3), SW_OK);
     assert_int_equal(sw_safetensors_open(path, &file), SW_E_FORMAT);
     assert_int_equal(sw_file_write_atomic(path, "", 0), SW_OK);
@@ -436,11 +534,18 @@ static void test_not_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_bytes), cmocka_unit_test(test_header_limit),
-        cmocka_unit_test(test_headers),         cmocka_unit_test(test_every_prefix_fails),
-        cmocka_unit_test(test_lookup),          cmocka_unit_test(test_order_and_header),
-        cmocka_unit_test(test_options),         cmocka_unit_test(test_refused_specs),
-        cmocka_unit_test(test_failing_writes),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_reference_bytes),
+        cmocka_unit_test(test_header_limit),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_every_prefix_fails),
+        cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_order_and_header),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_refused_specs),
+        cmocka_unit_test(test_failing_writes),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_memory_of_a_header),
+        cmocka_unit_test(test_file_that_becomes_shorter),
         cmocka_unit_test(test_not_a_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

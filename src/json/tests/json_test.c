@@ -100,6 +100,62 @@ static void test_refusals(void **state)
     expect_error(SW_JSON_STRICT, "1\0", 2, "t:1:2: ");
 }
 
+/* ---- without a tree ---- */
+
+static sw_status write_event(void *ctx, enum sw_json_event event, const struct sw_json *value,
+                             int depth)
+{
+    static const char *const names[] = {"scalar", "open", "close"};
+    struct sw_str *out = ctx;
+    if (value->key && strcmp(value->key, "stop") == 0) {
+        return SW_FAIL(SW_E_STOP, "stopped at %s", value->key);
+    }
+    sw_str_printf(out, "%d %s %s%s%s", depth, names[event], value->key ? value->key : "",
+                  value->key ? ": " : "", sw_json_type_name(value->type));
+    if (event == SW_JSON_SCALAR && value->type == SW_JSON_STRING) {
+        sw_str_printf(out, " %s", value->string);
+    } else if (event == SW_JSON_SCALAR && value->type == SW_JSON_INT) {
+        sw_str_printf(out, " %lld", (long long)value->integer);
+    }
+    sw_str_putc(out, '\n');
+    return SW_OK;
+}
+
+static void test_scan(void **state)
+{
+    (void)state;
+    static const char text[] = " {\"a\":[1,\"x\\u0041\",{}], \"b\" : {\"c\":null},\"d\":[]} ";
+    struct sw_str out = {0};
+    assert_int_equal(sw_json_scan("t", text, strlen(text), write_event, &out), SW_OK);
+    assert_string_equal(sw_str_text(&out), "0 open an object\n"
+                                           "1 open a: an array\n"
+                                           "2 scalar an integer 1\n"
+                                           "2 scalar a string xA\n"
+                                           "2 open an object\n"
+                                           "2 close an object\n"
+                                           "1 close an array\n"
+                                           "1 open b: an object\n"
+                                           "2 scalar c: null\n"
+                                           "1 close an object\n"
+                                           "1 open d: an array\n"
+                                           "1 close an array\n"
+                                           "0 close an object\n");
+    sw_str_clear(&out);
+    assert_int_equal(sw_json_scan("t", "7", 1, write_event, &out), SW_OK);
+    assert_string_equal(sw_str_text(&out), "0 scalar an integer 7\n");
+    static const char *const bad[] = {
+        "",    "{",     "[1",       "[1,]", "[,1]", "[1 2]", "{\"a\":1,}", "{a:1}", "{\"a\" 1}",
+        "[} ", "[] []", "\"a\nb\"", "\"a",  "nul",  "\xff",  "{\"a\"}",    "]"};
+    for (size_t i = 0; i < SW_LEN(bad); i++) {
+        assert_int_equal(sw_json_scan("t", bad[i], strlen(bad[i]), write_event, &out), SW_E_FORMAT);
+        assert_memory_equal(sw_error_message(), "t:1:", 4);
+    }
+    static const char stop[] = "{\"a\":[{\"stop\":1";
+    assert_int_equal(sw_json_scan("t", stop, strlen(stop), write_event, &out), SW_E_STOP);
+    assert_string_equal(sw_error_message(), "stopped at stop");
+    sw_str_fini(&out);
+}
+
 static void test_tolerant_refusals(void **state)
 {
     (void)state;
@@ -417,7 +473,7 @@ int main(void)
         cmocka_unit_test(test_typed),         cmocka_unit_test(test_building),
         cmocka_unit_test(test_write_numbers), cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_locale),        cmocka_unit_test(test_write_bad_utf8),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_scan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files of several users in one folder: each has its own, they are gone in the end, and a file that somebody
-// was killed with is named, once it is sure that nobody uses it.
+// Swap files of several users in one folder: each has its own, none has a name while it is used, and what others
+// put there is never touched.
 #include "run/swap.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "support/test.h"
@@ -19,15 +14,6 @@
 enum { BYTES = 10000, N_USERS = 16 };
 
 static char folder[64];
-static struct sw_str lines; /* of the log */
-
-static void keep_line(void *ctx, enum sw_log_level level, const char *text)
-{
-    (void)ctx;
-    (void)level;
-    sw_str_printf(&lines, "%s\n", text);
-}
-
 static int n_files(void)
 {
     int n = 0;
@@ -98,83 +84,10 @@ static void each_has_a_file_of_its_own(void **state)
     assert_int_equal(n_files(), 0);
 }
 
-/* ---- leftovers ---- */
+/* ---- who is killed, and what others put in the way ---- */
 
-/* Whether opening a swap names the file, which it leaves alone; the file is removed then. */
-static bool is_named(const char *name)
-{
-    struct sw_swap *swap;
-    char path[320];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    sw_str_fini(&lines);
-    lines = (struct sw_str){0};
-    sw_log_set_sink(keep_line, NULL);
-    assert_int_equal(open_swap(0, &swap), SW_OK);
-    sw_swap_close(swap);
-    sw_log_set_sink(NULL, NULL);
-    assert_int_equal(access(path, F_OK), 0);
-    assert_int_equal(unlink(path), 0);
-    return strstr(sw_str_text(&lines), path) != NULL;
-}
-
-static int make(const char *name, int age_s)
-{
-    char path[320];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
-    const struct timespec times[2] = {{time(NULL) - age_s, 0}, {time(NULL) - age_s, 0}};
-    assert_true(fd >= 0);
-    assert_int_equal(futimens(fd, times), 0);
-    return fd;
-}
-
-static pid_t gone_process(void)
-{
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    return pid;
-}
-
-static void leftovers_are_named(void **state)
-{
-    (void)state;
-    char host[65] = "", name[200];
-    const int gone = (int)gone_process(), own = (int)getpid();
-    gethostname(host, sizeof host - 1);
-    const struct {
-        const char *format, *host;
-        int pid, age_s;
-        bool locked, named;
-    } files[] = {
-        {"spillway-%s-%d-rank0-0.swap", host, gone, 0, false, true},
-        {"spillway-%s-%d-rank12-3.swap", host, gone, 0, false, true},
-        {"spillway-%s-%d-rank0-0.swap", host, gone, 0, true, false}, /* of another container */
-        {"spillway-%s-%d-rank0-7.swap", host, own, 0, false, false}, /* about to be locked */
-        {"spillway-%s-%d-rank0-7.swap", host, own, 3600, true, false},
-        {"spillway-%s-%d-rank0-7.swap", host, own, 3600, false, true}, /* the number is anew */
-        {"spillway-%s-%d-rank0-0.swap", "elsewhere", gone, 3600, false, false},
-        {"spillway-%s-%d-rank0-0.swap.txt", host, gone, 3600, false, false},
-        {"spillway-%s-%d-notes.swap", host, gone, 3600, false, false},
-    };
-    for (size_t i = 0; i < SW_LEN(files); i++) {
-        snprintf(name, sizeof name, files[i].format, files[i].host, files[i].pid);
-        const int fd = make(name, files[i].age_s);
-        if (files[i].locked) {
-            assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-        }
-        if (is_named(name) != files[i].named) {
-            fail_msg("%s (%zu): wanted %s", name, i, files[i].named ? "named" : "not named");
-        }
-        close(fd);
-    }
-}
-
-/* The file of a process that is killed while it has it open. */
-static void a_killed_user_is_named(void **state)
+/* While a process has the tier open its files have no names: nothing is left when it is killed. */
+static void a_killed_user_leaves_nothing(void **state)
 {
     (void)state;
     int ends[2];
@@ -184,35 +97,67 @@ static void a_killed_user_is_named(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         struct sw_swap *swap;
-        const bool opened = open_swap(3, &swap) == SW_OK;
-        if (write(ends[1], "x", 1) == 1 && opened) {
-            pause();
-        }
+        unsigned char data[BYTES] = {1}, back[BYTES];
+        bool fine = open_swap(3, &swap) == SW_OK &&
+                    sw_swap_write(swap, 0, data, sizeof data) == SW_OK &&
+                    sw_swap_read(swap, 0, back, sizeof back) == SW_OK &&
+                    memcmp(data, back, sizeof data) == 0;
+        fine = write(ends[1], fine ? "y" : "n", 1) == 1 && fine;
+        pause();
         _exit(1);
     }
     assert_int_equal(read(ends[0], &byte, 1), 1);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(byte, 'y');
+    assert_int_equal(n_files(), 0);
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    char host[65] = "", name[200];
-    gethostname(host, sizeof host - 1);
-    snprintf(name, sizeof name, "spillway-%s-%d-rank3-0.swap", host, (int)pid);
-    /* the kernel may take a moment to let go of the locks of an io_uring */
-    for (int i = 0; i < 200; i++) {
-        char path[320];
-        snprintf(path, sizeof path, "%s/%s", folder, name);
-        const int fd = open(path, O_RDONLY);
-        assert_true(fd >= 0);
-        const bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
-        close(fd);
-        if (is_free) {
-            break;
-        }
-        nanosleep(&(struct timespec){0, 50000000}, NULL);
-    }
-    assert_true(is_named(name));
+    assert_int_equal(n_files(), 0);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* Names that the process would take, as a file and as a link to one: both stay what they are. */
+static void what_others_made_is_left_alone(void **state)
+{
+    (void)state;
+    char host[65] = "", paths[3][320], *text;
+    size_t len;
+    struct sw_swap *swap;
+    gethostname(host, sizeof host - 1);
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/spillway-%s-%d-rank0-%d.swap", folder, host,
+                 (int)getpid(), i);
+    }
+    snprintf(paths[2], sizeof paths[2], "%s/precious", folder);
+    assert_int_equal(sw_file_write_atomic(paths[0], "theirs", 6), SW_OK);
+    assert_int_equal(sw_file_write_atomic(paths[2], "precious", 8), SW_OK);
+    assert_int_equal(symlink(paths[2], paths[1]), 0);
+    assert_int_equal(open_swap(0, &swap), SW_OK);
+    assert_int_equal(sw_swap_write(swap, 0, "x", 1), SW_OK);
+    assert_int_equal(n_files(), 3);
+    sw_swap_close(swap);
+    assert_int_equal(sw_file_read(paths[0], &text, &len), SW_OK);
+    assert_string_equal(text, "theirs");
+    sw_free(text);
+    assert_int_equal(sw_file_read(paths[2], &text, &len), SW_OK);
+    assert_string_equal(text, "precious");
+    sw_free(text);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(unlink(paths[i]), 0);
+    }
+}
+
+static int n_descriptors(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        n++;
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return n;
 }
 
 static void a_folder_that_is_not_there(void **state)
@@ -222,10 +167,14 @@ static void a_folder_that_is_not_there(void **state)
     struct sw_swap_options options = {.folders = folders, .n_folders = 2};
     struct sw_swap *swap;
     sw_nvme_options_init(&options.nvme);
+    const int before = n_descriptors();
     assert_int_equal(sw_swap_open(&options, BYTES, &swap), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "/no/such/folder"));
     options.n_folders = 1;
     assert_int_equal(sw_swap_open(&options, (size_t)1 << 60, &swap), SW_E_NOMEM);
+    options.nvme.stripe_bytes = 1;
+    assert_int_equal(sw_swap_open(&options, BYTES, &swap), SW_E_ARG);
+    assert_int_equal(n_descriptors(), before);
     assert_int_equal(n_files(), 0);
 }
 
@@ -239,7 +188,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    sw_str_fini(&lines);
     return rmdir(folder);
 }
 
@@ -247,8 +195,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_has_a_file_of_its_own),
-        cmocka_unit_test(leftovers_are_named),
-        cmocka_unit_test(a_killed_user_is_named),
+        cmocka_unit_test(a_killed_user_leaves_nothing),
+        cmocka_unit_test(what_others_made_is_left_alone),
         cmocka_unit_test(a_folder_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

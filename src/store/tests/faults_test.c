@@ -21,7 +21,7 @@ static sw_nvme *open_with(const struct test_variant *v, const struct sw_nvme_fau
     sw_nvme *store;
     test_variant_options(v, &options);
     options.fault = fault;
-    test_fine(sw_nvme_open(test_paths("fault", v->n_paths), v->n_paths, BYTES, &options, &store));
+    test_fine(test_open("fault", v->n_paths, BYTES, &options, &store));
     return store;
 }
 
@@ -193,7 +193,7 @@ static void a_blocking_call_ends_at_its_deadline(void **state)
     sw_nvme_options_init(&options);
     options.fault = &never_ends;
     options.deadline_s = 0.01;
-    test_fine(sw_nvme_open(test_paths("fault", 1), 1, BYTES, &options, &store));
+    test_fine(test_open("fault", 1, BYTES, &options, &store));
     assert_int_equal(sw_nvme_write(store, 0, data, sizeof data), SW_E_IO);
     test_message_has("did not finish within 0.01 s", NULL);
     sw_nvme_close(store);
@@ -210,7 +210,7 @@ static void closing_and_flushing_with_a_request_in_flight(void **state)
     sw_nvme_options_init(&options);
     options.fault = &never_ends;
     options.deadline_s = 0.01;
-    test_fine(sw_nvme_open(test_paths("fault", 1), 1, BYTES, &options, &store));
+    test_fine(test_open("fault", 1, BYTES, &options, &store));
     test_fine(sw_nvme_begin_write(store, 0, &segment, 1, &ticket));
     assert_int_equal(sw_nvme_flush(store), SW_E_IO);
     test_message_has("flush", "1 writes", NULL);
@@ -284,7 +284,7 @@ static void without_io_uring_threads_do_it(void **state)
     sw_nvme_options_init(&options);
     test_fine(sw_fault_set("io_uring:1:eio"));
     sw_log_set_level(SW_LOG_ERROR);
-    test_fine(sw_nvme_open(test_paths("auto", 1), 1, 4096, &options, &store));
+    test_fine(test_open("auto", 1, 4096, &options, &store));
     sw_log_set_level(SW_LOG_WARN);
     test_fine(sw_fault_set(NULL));
     sw_nvme_get_info(store, &info);
@@ -294,7 +294,7 @@ static void without_io_uring_threads_do_it(void **state)
     sw_nvme_close(store);
     options.backend = SW_NVME_BACKEND_URING;
     test_fine(sw_fault_set("io_uring:1:eio"));
-    assert_int_equal(sw_nvme_open(test_paths("auto", 1), 1, 4096, &options, &store), SW_E_UNSUP);
+    assert_int_equal(test_open("auto", 1, 4096, &options, &store), SW_E_UNSUP);
     test_fine(sw_fault_set(NULL));
 }
 

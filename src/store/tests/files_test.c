@@ -129,35 +129,106 @@ static void space_is_asked_for_first(void **state)
     sw_nvme_close(store);
 }
 
-/* A file that is opened anew begins empty, and is what it was where opening is refused for its space. */
-static void opening_anew(void **state)
+static int64_t size_of(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
+}
+
+/* What is there is opened by who says that it may be; nobody else changes a byte of it. */
+static void a_file_that_we_did_not_make(void **state)
 {
     (void)state;
-    struct statvfs fs;
     struct sw_nvme_options options;
-    struct stat file;
     sw_nvme *store;
-    char byte = 1;
+    char link[200], byte = 1;
+    struct stat info;
     sw_nvme_options_init(&options);
-    options.preallocate = true;
-    assert_int_equal(statvfs(test_folder, &fs), 0);
-    const int64_t more = (int64_t)(fs.f_bavail * fs.f_frsize) + (INT64_C(1) << 30);
-    const char *path = test_paths("anew", 1)[0];
+    const char *path = test_paths("theirs", 1)[0], *to = link;
+    snprintf(link, sizeof link, "%s.link", path);
     test_fine(sw_file_write_atomic(path, "eight by", 8));
-    assert_int_equal(sw_nvme_open(&path, 1, more, &options, &store), SW_E_NOMEM);
-    assert_int_equal(stat(path, &file), 0);
-    assert_int_equal(file.st_size, 8);
+    assert_int_equal(symlink(path, link), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sw_nvme_open(i ? &to : &path, 1, BYTES, &options, &store), SW_E_IO);
+        test_message_has("theirs-0", "exists", NULL);
+        assert_int_equal(size_of(path), 8);
+    }
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("/no/such/place", link), 0); /* a link to nothing makes nothing */
+    assert_int_equal(sw_nvme_open(&to, 1, BYTES, &options, &store), SW_E_IO);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    options.reopen = options.read_only = true;
+    alarm(20); /* who waits for a writer waits for ever */
+    assert_int_equal(sw_nvme_open(&to, 1, BYTES, &options, &store), SW_E_IO);
+    alarm(0);
+    options.reopen = options.read_only = false;
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(path), 0);
     for (int i = 0; i < 2; i++) { /* granules of checksums are larger than the first guess */
         options.preallocate = i == 1;
         options.checksum_bytes = 16384;
         test_fine(sw_nvme_open(&path, 1, BYTES, &options, &store));
-        assert_int_equal(stat(path, &file), 0);
-        assert_true(file.st_size >= BYTES);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+        assert_true(info.st_size >= BYTES);
         assert_int_equal(sw_nvme_read(store, 0, &byte, 1), SW_E_ARG); /* never written */
         test_fine(sw_nvme_write(store, BYTES - 1, &byte, 1));
         test_fine(sw_nvme_read(store, BYTES - 1, &byte, 1));
         sw_nvme_close(store);
+        test_fine(sw_nvme_remove(&path, 1));
     }
+}
+
+static int make_file(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* The caller's files without names; with checksums, too, there is no side file that would have one. */
+static void files_that_are_open_already(void **state)
+{
+    (void)state;
+    static unsigned char data[BYTES], back[BYTES];
+    struct sw_nvme_options options;
+    sw_nvme *store;
+    const char *const *paths = test_paths("nameless", 2);
+    char side[200];
+    pattern(data, sizeof data);
+    snprintf(side, sizeof side, "%s.sums", paths[0]);
+    sw_nvme_options_init(&options);
+    for (int i = 0; i < 2; i++) {
+        const int fds[2] = {make_file(paths[0]), make_file(paths[1])};
+        options.fds = fds;
+        options.checksum_bytes = i * 4096;
+        test_fine(sw_file_write_atomic(side, "theirs", 6));
+        assert_int_equal(unlink(paths[0]) + unlink(paths[1]), 0);
+        test_fine(sw_nvme_open(paths, 2, BYTES, &options, &store));
+        test_fine(sw_nvme_write(store, 1, data, BYTES - 1));
+        test_fine(sw_nvme_flush(store));
+        test_fine(sw_nvme_read(store, 1, back, BYTES - 1));
+        assert_memory_equal(back, data, BYTES - 1);
+        sw_nvme_close(store);
+        assert_int_equal(size_of(paths[0]), -1);
+        assert_int_equal(size_of(paths[1]), -1);
+        assert_int_equal(size_of(side), 6);
+        assert_int_equal(fcntl(fds[0], F_GETFD), -1); /* closed with the store */
+    }
+    int fd = make_file(paths[0]);
+    options.fds = &fd;
+    options.checksum_bytes = 0;
+    assert_int_equal(write(fd, "held", 4), 4);
+    assert_int_equal(sw_nvme_open(paths, 1, BYTES, &options, &store), SW_E_ARG);
+    test_message_has("nameless-0", "4 bytes", NULL);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(size_of(paths[0]), 4);
+    assert_int_equal(unlink(paths[0]), 0);
+    fd = make_file(paths[0]);
+    options.reopen = true;
+    assert_int_equal(sw_nvme_open(paths, 1, BYTES, &options, &store), SW_E_ARG);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
 static void one_user_at_a_time(void **state)
@@ -169,7 +240,8 @@ static void one_user_at_a_time(void **state)
     sw_nvme_options_init(&options);
     sw_nvme *store = open_one("locked", 1, 4096, NULL);
     test_fine(sw_nvme_write(store, 9, &byte, 1));
-    assert_int_equal(sw_nvme_open(test_paths("locked", 1), 1, 4096, NULL, &other), SW_E_IO);
+    options.reopen = true;
+    assert_int_equal(sw_nvme_open(test_paths("locked", 1), 1, 4096, &options, &other), SW_E_IO);
     test_message_has("locked-0", "another store", NULL);
     test_fine(sw_nvme_read(store, 9, &byte, 1));
     assert_int_equal(byte, 3);
@@ -396,7 +468,8 @@ int main(void)
         cmocka_unit_test(requests_that_break_the_contract),
         cmocka_unit_test(nothing_to_move_is_fine),
         cmocka_unit_test(space_is_asked_for_first),
-        cmocka_unit_test(opening_anew),
+        cmocka_unit_test(a_file_that_we_did_not_make),
+        cmocka_unit_test(files_that_are_open_already),
         cmocka_unit_test(one_user_at_a_time),
         cmocka_unit_test(a_file_of_others),
         cmocka_unit_test(stripes_lie_where_they_should),

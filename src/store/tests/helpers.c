@@ -63,6 +63,15 @@ const char *const *test_paths(const char *name, int n)
     return pointers;
 }
 
+sw_status test_open(const char *name, int n, int64_t bytes, const struct sw_nvme_options *options,
+                    sw_nvme **out)
+{
+    if (!options || !options->reopen) {
+        test_fine(sw_nvme_remove(test_paths(name, n), n));
+    }
+    return sw_nvme_open(test_paths(name, n), n, bytes, options, out);
+}
+
 int test_backends(enum sw_nvme_backend out[2])
 {
     struct sw_nvme_options options;
@@ -71,7 +80,7 @@ int test_backends(enum sw_nvme_backend out[2])
     options.backend = SW_NVME_BACKEND_URING;
     out[0] = SW_NVME_BACKEND_THREADS;
     out[1] = SW_NVME_BACKEND_URING;
-    if (sw_nvme_open(test_paths("probe", 1), 1, 4096, &options, &store) != SW_OK) {
+    if (test_open("probe", 1, 4096, &options, &store) != SW_OK) {
         print_message("without io_uring: %s\n", sw_error_message());
         return 1;
     }

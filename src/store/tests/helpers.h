@@ -27,6 +27,9 @@ struct test_variant {
 void test_variant_options(const struct test_variant *variant, struct sw_nvme_options *out);
 /* Paths FOLDER/NAME-0 .. ; all of `n` live until the next call. */
 const char *const *test_paths(const char *name, int n);
+/* sw_nvme_open on these paths; what an earlier test left there is removed, but to be reopened. */
+sw_status test_open(const char *name, int n, int64_t bytes, const struct sw_nvme_options *options,
+                    sw_nvme **out);
 /* Both, for tests that run over both: io_uring only where this machine has it. */
 int test_backends(enum sw_nvme_backend out[2]);
 /* SW_OK, or fails with the message. */

@@ -179,8 +179,7 @@ static void run_variant(const struct test_variant *v, uint64_t seed)
     struct sw_alloc_stats before, after;
     test_variant_options(v, &options);
     w->random.seed = seed;
-    test_fine(
-        sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options, &w->store));
+    test_fine(test_open("model", v->n_paths, BYTES, &options, &w->store));
     const size_t room = 200000 + MOST_SEGMENTS * 600;
     for (int i = 0; i < MOST_FLIGHTS; i++) {
         w->flights[i].memory = sw_alloc_aligned("test", 4096, room);
@@ -203,8 +202,7 @@ static void run_variant(const struct test_variant *v, uint64_t seed)
         test_fine(sw_nvme_flush(w->store));
         sw_nvme_close(w->store);
         options.reopen = true;
-        test_fine(
-            sw_nvme_open(test_paths("model", v->n_paths), v->n_paths, BYTES, &options, &w->store));
+        test_fine(test_open("model", v->n_paths, BYTES, &options, &w->store));
         test_fine(sw_nvme_verify(w->store, NULL));
         check_everything(w, all);
     }
@@ -297,7 +295,7 @@ static void run_neighbours(enum sw_nvme_backend backend, int64_t floats, int64_t
     unsigned char row[449 * 4];
     const int64_t row_bytes = floats * 4;
     test_variant_options(&v, &options);
-    test_fine(sw_nvme_open(test_paths("rows", 2), 2, ROWS * row_bytes, &options, &store));
+    test_fine(test_open("rows", 2, ROWS * row_bytes, &options, &store));
     for (int i = 0; i < THREADS; i++) {
         writers[i] = (struct writer){.store = store, .i_thread = i, .row_bytes = row_bytes};
         assert_int_equal(pthread_create(&writers[i].thread, NULL, write_rows, &writers[i]), 0);
@@ -360,7 +358,7 @@ static void requests_outlive_their_thread(void **state)
         struct sw_nvme_options options;
         sw_nvme *store;
         test_variant_options(&v, &options);
-        test_fine(sw_nvme_open(test_paths("ends", 1), 1, THREADS << 20, &options, &store));
+        test_fine(test_open("ends", 1, THREADS << 20, &options, &store));
         for (int i = 0; i < THREADS; i++) {
             writers[i] = (struct writer){.store = store, .i_thread = i};
             assert_int_equal(pthread_create(&writers[i].thread, NULL, begin_and_end, &writers[i]),
