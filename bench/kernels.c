@@ -272,11 +272,11 @@ static void build_update(struct bench_case *c, const struct size *s)
     c->name = "adam";
     c->op.kind = SW_OP_UPDATE;
     c->op.attrs.update.rule = (struct sw_update_attrs){.kind = SW_UPDATE_ADAM,
-                                                  .decoupled = true,
-                                                  .bias_correction = true,
-                                                  .eps = 1e-8,
-                                                  .weight_decay = 0.1,
-                                                  .n_states = s->dtype == SW_F32 ? 2 : 3};
+                                                       .decoupled = true,
+                                                       .bias_correction = true,
+                                                       .eps = 1e-8,
+                                                       .weight_decay = 0.1,
+                                                       .n_states = s->dtype == SW_F32 ? 2 : 3};
     in(c, s->dtype, shape);
     if (s->dtype != SW_F32) {
         in(c, s->dtype == SW_BF16 ? SW_I16 : SW_F32, shape);
@@ -322,7 +322,8 @@ static void fill(const struct bench_case *c, int i_in, void *data)
 {
     const struct sw_view *view = &c->desc.in[i_in];
     const int64_t n = sw_shape_elems(&view->shape);
-    const bool is_second_moment = c->op.kind == SW_OP_UPDATE && i_in == c->op.attrs.update.rule.n_states;
+    const bool is_second_moment =
+        c->op.kind == SW_OP_UPDATE && i_in == c->op.attrs.update.rule.n_states;
     for (int64_t i = 0; i < n; i++) {
         const uint32_t random = (uint32_t)i * UINT32_C(2654435761) + (uint32_t)i_in * 97;
         const double x = (double)(random >> 8) * 0x1p-24 - (is_second_moment ? 0.0 : 0.5);

@@ -499,8 +499,7 @@ static bool is_counted(const struct sw_graph *g, const struct sw_op *op, sw_valu
     if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.first == 0) {
         return true;
     }
-    const struct sw_shape *piece =
-        &g->values[op->in[op->attrs.update.rule.n_states > 0]].shape;
+    const struct sw_shape *piece = &g->values[op->in[op->attrs.update.rule.n_states > 0]].shape;
     return !rows && sw_shape_elems(&g->values[v].shape) == sw_shape_elems(piece);
 }
 

@@ -168,9 +168,12 @@ static void words_for_a_terminal_are_plain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appends_grow),     cmocka_unit_test(failure_keeps_the_contents),
-        cmocka_unit_test(edit_distances),   cmocka_unit_test(nearest_word),
-        cmocka_unit_test(bytes_for_people), cmocka_unit_test(bytes_of_people),
+        cmocka_unit_test(appends_grow),
+        cmocka_unit_test(failure_keeps_the_contents),
+        cmocka_unit_test(edit_distances),
+        cmocka_unit_test(nearest_word),
+        cmocka_unit_test(bytes_for_people),
+        cmocka_unit_test(bytes_of_people),
         cmocka_unit_test(words_for_a_terminal_are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,8 @@
 // pieces are joined in the order of the vocabulary afterwards (two-term online softmax).
 //
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
-// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run.
+// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run. A library may choose how it
+// multiplies by the stride of an operand, and so the bits: d has the same one in every tile of a table.
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ enum { IGNORED = -100 }; /* a label that takes no part */
 struct loss_shape {
     enum sw_dtype dtype;
     int64_t rows, vocab, width, chunk, n_chunks;
-    int64_t first; /* row of the whole table that is row 0 of this tile */
+    int64_t stride; /* of the slope d: the chunk of the whole table, whatever rows a tile has */
+    int64_t first;  /* row of the whole table that is row 0 of this tile */
     bool continues, partial;
 };
 
@@ -31,7 +33,7 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
 static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
 {
     const int64_t vocab = desc->in[i_h + 1].shape.dims[0];
-    const int64_t chunk = sw_min_i64(desc->op->attrs.linear_ce.chunk, vocab);
+    const int64_t stride = desc->op->attrs.linear_ce.chunk, chunk = sw_min_i64(stride, vocab);
     return (struct loss_shape){
         .dtype = desc->in[i_h].dtype,
         .rows = sw_shape_rows(&desc->in[i_h].shape),
@@ -39,6 +41,7 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .width = sw_shape_last(&desc->in[i_h].shape),
         .chunk = chunk,
         .n_chunks = sw_ceil_div(vocab, chunk),
+        .stride = stride,
         .first = desc->op->attrs.linear_ce.tile.first,
         .continues = desc->op->attrs.linear_ce.tile.continues,
         .partial = desc->op->attrs.linear_ce.tile.partial,
@@ -316,7 +319,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .m = s->rows,
                                        .n = s->width,
                                        .k = chunk_rows(s, c),
-                                       .lda = s->chunk,
+                                       .lda = s->stride,
                                        .ldb = s->width};
         SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dh));
         need_worker(b, &out->dh);
@@ -328,7 +331,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .m = chunk_rows(s, c),
                                        .n = s->width,
                                        .k = s->rows,
-                                       .lda = s->chunk,
+                                       .lda = s->stride,
                                        .ldb = s->width};
         SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dw));
         need_worker(b, &out->dw);
@@ -358,10 +361,10 @@ close:
     return st;
 }
 
-/* The workspace: d [rows, chunk] in h's dtype, dh [rows, width] in fp32, the workers' scratch. */
+/* The workspace: d [rows, stride] in h's dtype, dh [rows, width] in fp32, the workers' scratch. */
 static size_t d_bytes(const struct backward *b)
 {
-    return sw_round_up((size_t)(b->s.rows * b->s.chunk) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
+    return sw_round_up((size_t)(b->s.rows * b->s.stride) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
 }
 
 static size_t dh_bytes(const struct backward *b)
@@ -431,7 +434,7 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
         s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
         (const int32_t *)job->call->in[3] + block.i, s->first + first + block.j,
         *(const float *)job->call->in[0],
-        job->d + (size_t)(block.i * s->chunk + block.j) * sw_dtype_bytes(s->dtype), s->chunk);
+        job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype), s->stride);
 }
 
 static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker)

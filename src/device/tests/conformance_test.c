@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
-// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads for each
-// instruction set, the fast kernels near the plain C reference (equal where the op is exact), the mock equal
+// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and wherever operands
+// begin, for each instruction set, the fast kernels near the plain C reference (equal where the op is exact), the mock equal
 // to it. A new fast row is covered the moment it takes an op.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
@@ -122,6 +122,14 @@ static void check_fast(struct devices *all, const struct op_case *c, const struc
     for (int t = 1; t < N_THREADS; t++) {
         run(all->fast[i_limit][t], c, &other);
         same_bits(&other, &first, "on more threads", set);
+        case_fini(&other);
+    }
+    static const int64_t shifts[] = {1, 8}; /* a row of a tile begins anywhere */
+    for (size_t i = 0; i < SW_LEN(shifts); i++) {
+        struct op_case shifted = *c;
+        shifted.shift = shifts[i];
+        run(all->fast[i_limit][0], &shifted, &other);
+        same_bits(&other, &first, "elsewhere in memory", set);
         case_fini(&other);
     }
     if (c->exact) {

@@ -199,14 +199,15 @@ sw_status case_to_host(struct sw_device *dev, struct sw_stream_queue *on, void *
 
 /* Device memory of a run: inputs, outputs, workspace, scalars, each followed by a guard. */
 struct place {
-    void *mem;
-    size_t bytes; /* without the guard; 0 = none */
+    void *all, *mem; /* mem: where the operand begins */
+    size_t bytes;    /* of it, without the guard; 0 = none */
 };
 
-static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, size_t bytes,
-                            const void *data, struct place *out)
+static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, size_t shift,
+                            size_t bytes, const void *data, struct place *out)
 {
-    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, bytes + GUARD, &out->mem));
+    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, shift + bytes + GUARD, &out->all));
+    out->mem = (char *)out->all + shift;
     out->bytes = bytes;
     if (data) {
         SW_TRY(case_to_device(dev, on, out->mem, data, bytes));
@@ -219,11 +220,12 @@ static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, s
 static sw_status place_close(struct sw_device *dev, struct sw_stream_queue *on, struct place *p)
 {
     unsigned char guard[GUARD];
-    if (!p->mem) {
+    if (!p->all) {
         return SW_OK;
     }
     SW_TRY(case_to_host(dev, on, guard, (char *)p->mem + p->bytes, GUARD));
-    sw_device_free(dev, SW_MEM_DEVICE, p->mem, p->bytes + GUARD);
+    sw_device_free(dev, SW_MEM_DEVICE, p->all,
+                   (size_t)((char *)p->mem - (char *)p->all) + p->bytes + GUARD);
     for (int i = 0; i < GUARD; i++) {
         if (guard[i] != GUARD_BYTE) {
             return SW_FAIL(SW_E_ARG, "a kernel wrote past the end of an operand");
@@ -238,6 +240,11 @@ struct run {
     struct sw_kernel *kernel;
     struct place in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS], workspace, scalars;
 };
+
+static size_t shift_of(const struct op_case *c, const struct case_tensor *t)
+{
+    return (size_t)c->shift * sw_dtype_bytes(t->view.dtype);
+}
 
 static sw_status run_steps(struct run *r, const struct op_case *c, struct op_case *result)
 {
@@ -258,19 +265,21 @@ static sw_status run_steps(struct run *r, const struct op_case *c, struct op_cas
     }
     SW_TRY(sw_device_prepare(r->dev, &desc, &r->kernel));
     for (int i = 0; i < c->op.n_in; i++) {
-        SW_TRY(place_open(r->dev, r->on, c->in[i].bytes, c->in[i].view.data, &r->in[i]));
+        SW_TRY(place_open(r->dev, r->on, shift_of(c, &c->in[i]), c->in[i].bytes, c->in[i].view.data,
+                          &r->in[i]));
         in[i] = r->in[i].mem;
     }
     for (int i = 0; i < c->op.n_out; i++) {
         if (c->out[i].alias >= 0) {
             out[i] = in[c->out[i].alias];
         } else if (!is_absent(&c->out[i])) {
-            SW_TRY(place_open(r->dev, r->on, c->out[i].bytes, NULL, &r->out[i]));
+            SW_TRY(place_open(r->dev, r->on, shift_of(c, &c->out[i]), c->out[i].bytes, NULL,
+                              &r->out[i]));
             out[i] = r->out[i].mem;
         }
     }
-    SW_TRY(place_open(r->dev, r->on, info.workspace_bytes, NULL, &r->workspace));
-    SW_TRY(place_open(r->dev, r->on, sizeof c->scalars, c->scalars, &r->scalars));
+    SW_TRY(place_open(r->dev, r->on, 0, info.workspace_bytes, NULL, &r->workspace));
+    SW_TRY(place_open(r->dev, r->on, 0, sizeof c->scalars, c->scalars, &r->scalars));
     SW_TRY(sw_device_launch(r->dev, r->on, r->kernel, in, out, r->workspace.mem, r->scalars.mem));
     for (int i = 0; i < c->op.n_out; i++) {
         if (!is_absent(&c->out[i])) {

@@ -19,6 +19,7 @@ struct op_case {
     double scalars[SW_SCALAR_COUNT];
     bool exact;      /* every kernel gives the same bits */
     double slack;    /* multiplies the tolerance; long sums have more rounding */
+    int64_t shift;   /* operands begin so many elements behind where device memory does */
     uint64_t n_made; /* operands so far: the stream of random numbers */
 };
 

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products and losses by tiles have the bits of the whole: for odd and tiny shapes, each dtype and instruction set,
+// with tiles that begin anywhere in memory. And what a library may choose by, the stride of an operand, is the
+// same for a tile as for the whole.
+#include "device/tests/op_case.h"
+#include "support/test.h"
+
+enum { MOST_TILES = 8 };
+
+static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+/* Above what this processor has, a limit changes nothing. */
+static const char *const limits[] = {NULL, "portable", "avx2", "avx512", "avx512_bf16"};
+enum { N_LIMITS = 5 };
+
+static int open_devices(void **state)
+{
+    static struct sw_device *all[N_LIMITS];
+    for (int i = 0; i < N_LIMITS; i++) {
+        const struct sw_cpu_options options = {.n_threads = 2, .max_isa = limits[i]};
+        if (sw_device_open_cpu(&options, &all[i]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+    }
+    *state = all;
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    for (int i = 0; i < N_LIMITS; i++) {
+        sw_device_close(((struct sw_device **)*state)[i]);
+    }
+    return 0;
+}
+
+static void run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    if (case_run(dev, c, result) < 0) {
+        fail_msg("%s on %s: %s", c->name, sw_device_kernel_set(dev), sw_error_message());
+    }
+}
+
+/* An input that has bytes of another tensor, from row `first` of it on. */
+static void copy_in(struct op_case *c, const struct case_tensor *from, int64_t first,
+                    struct sw_shape shape)
+{
+    const int i = case_in_zero(c, from->view.dtype, shape);
+    const size_t row = (size_t)sw_shape_last(&shape) * sw_dtype_bytes(from->view.dtype);
+    memcpy(c->in[i].view.data, (char *)from->view.data + (size_t)first * row, c->in[i].bytes);
+}
+
+static void assert_same(const struct op_case *tile, const char *set, const struct case_tensor *have,
+                        const struct case_tensor *whole, int64_t first)
+{
+    const size_t row =
+        (size_t)sw_shape_last(&whole->view.shape) * sw_dtype_bytes(whole->view.dtype);
+    if (memcmp(have->view.data, (char *)whole->view.data + (size_t)first * row, have->bytes) != 0) {
+        fail_msg("%s on %s: other bits than the whole", tile->name, set);
+    }
+}
+
+/* Rows of a parameter [rows, width], tiles of it, and so many rows of activations. */
+struct shape {
+    int64_t rows, width, tile, n_tokens;
+    int64_t
+        unit; /* rows of a piece of a product, or of a chunk of the loss; a tile is whole ones */
+};
+
+static int64_t n_tiles(const struct shape *s)
+{
+    return sw_ceil_div(s->rows, s->tile);
+}
+
+static int64_t rows_of(const struct shape *s, int64_t t)
+{
+    return sw_min_i64(s->tile, s->rows - t * s->tile);
+}
+
+/* ---- the loss ---- */
+
+static const struct shape losses[] = {
+    {5003, 8, 4096, 10, 4096}, {5003, 8, 4096, 907, 4096},
+    {601, 33, 200, 7, 100},    {4097, 3, 4096, 33, 4096},
+    {7, 1, 2, 1, 2},           {9, 5, 4, 3, 4},
+    {130, 16, 64, 1031, 64},
+};
+
+static void put_loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct shape *s)
+{
+    c->op.attrs.linear_ce.chunk = s->unit;
+    if (c->op.kind == SW_OP_LINEAR_CE_GRAD) {
+        case_in(c, SW_F32, SW_SHAPE(1), 0.1, 2);
+    }
+    case_in(c, dtype, SW_SHAPE(s->n_tokens, s->width), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s->rows, s->width), -0.5, 0.5);
+    case_in_ints(c, SW_SHAPE(s->n_tokens), 0, s->rows);
+    if (c->op.kind == SW_OP_LINEAR_CE_GRAD) {
+        case_in(c, SW_F32, SW_SHAPE(s->n_tokens), 4.5, 6);
+    }
+}
+
+/* Tile t of it; sum: what the tiles before have made, or NULL. */
+static void put_loss_tile(struct op_case *c, const struct op_case *whole, const struct shape *s,
+                          int64_t t, const struct case_tensor *sum)
+{
+    const bool is_grad = whole->op.kind == SW_OP_LINEAR_CE_GRAD, last = t == n_tiles(s) - 1;
+    const enum sw_dtype dtype = whole->in[is_grad].view.dtype;
+    case_init(c, whole->op.kind, "%s, tile %d", whole->name, (int)t);
+    c->shift = t;
+    c->op.attrs.linear_ce =
+        (struct sw_linear_ce_attrs){.chunk = s->unit, .tile = {t * s->tile, t > 0, !last}};
+    for (int i = 0; i < whole->op.n_in; i++) {
+        const bool is_param = i == 1 + is_grad;
+        copy_in(c, &whole->in[i], is_param ? t * s->tile : 0,
+                is_param ? SW_SHAPE(rows_of(s, t), s->width) : whole->in[i].view.shape);
+    }
+    const struct sw_shape sums =
+        is_grad ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(3, s->n_tokens);
+    if (sum) {
+        copy_in(c, sum, 0, sums);
+    }
+    if (sum && !last) {
+        case_out_in_place(c, c->op.n_in - 1);
+    } else if (!last) {
+        case_out(c, SW_F32, sums);
+    } else if (is_grad) {
+        case_out(c, dtype, sums);
+    } else {
+        case_out(c, SW_F32, SW_SHAPE(1));
+        case_out(c, SW_F32, SW_SHAPE(1));
+        case_out(c, SW_F32, SW_SHAPE(s->n_tokens));
+    }
+    if (is_grad) {
+        case_out(c, dtype, SW_SHAPE(rows_of(s, t), s->width));
+    }
+}
+
+static void check_loss(struct sw_device *dev, enum sw_op_kind kind, enum sw_dtype dtype,
+                       const struct shape *s)
+{
+    const bool is_grad = kind == SW_OP_LINEAR_CE_GRAD;
+    const char *set = sw_device_kernel_set(dev);
+    struct op_case c, whole, tile, results[MOST_TILES];
+    case_init(&c, kind, "loss %d of %dx%d %s", (int)kind, (int)s->rows, (int)s->width,
+              sw_dtype_name(dtype));
+    put_loss_inputs(&c, dtype, s);
+    case_out(&c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(1));
+    case_out(&c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->rows, s->width) : SW_SHAPE(1));
+    if (!is_grad) {
+        case_out(&c, SW_F32, SW_SHAPE(s->n_tokens));
+    }
+    run(dev, &c, &whole);
+    const int64_t n = n_tiles(s);
+    assert_true(n > 1 && n <= MOST_TILES);
+    for (int64_t t = 0; t < n; t++) {
+        put_loss_tile(&tile, &c, s, t, t > 0 ? &results[t - 1].out[0] : NULL);
+        run(dev, &tile, &results[t]);
+        if (is_grad) {
+            assert_same(&tile, set, &results[t].out[1], &whole.out[1], t * s->tile);
+        }
+        for (int i = 0; t == n - 1 && i < (is_grad ? 1 : 3); i++) {
+            assert_same(&tile, set, &results[t].out[i], &whole.out[i], 0);
+        }
+        case_fini(&tile);
+    }
+    for (int64_t t = 0; t < n; t++) {
+        case_fini(&results[t]);
+    }
+    case_fini(&whole);
+    case_fini(&c);
+}
+
+static void a_loss_by_tiles_has_the_bits_of_the_whole(void **state)
+{
+    struct sw_device **devices = *state;
+    for (int l = 0; l < N_LIMITS; l++) {
+        for (size_t i = 0; i < SW_LEN(losses) * SW_LEN(dtypes); i++) {
+            const enum sw_dtype dtype = dtypes[i % SW_LEN(dtypes)];
+            const struct shape *s = &losses[i / SW_LEN(dtypes)];
+            check_loss(devices[l], SW_OP_LINEAR_CE, dtype, s);
+            check_loss(devices[l], SW_OP_LINEAR_CE_GRAD, dtype, s);
+        }
+    }
+}
+
+/* The slope lies in the workspace: tokens times the stride, also where the tile has few rows. */
+static void the_slope_of_a_short_tile_has_the_stride_of_the_whole(void **state)
+{
+    static const struct shape s = {4097, 8, 4096, 4000, 4096};
+    struct sw_device **devices = *state;
+    for (size_t i = 0; i < SW_LEN(dtypes); i++) {
+        struct op_case c, tile;
+        case_init(&c, SW_OP_LINEAR_CE_GRAD, "stride %s", sw_dtype_name(dtypes[i]));
+        put_loss_inputs(&c, dtypes[i], &s);
+        put_loss_tile(&tile, &c, &s, 1, NULL);
+        struct sw_op_desc desc = {.op = &tile.op};
+        struct sw_kernel_info info;
+        for (int k = 0; k < tile.op.n_in; k++) {
+            desc.in[k] = tile.in[k].view;
+        }
+        for (int k = 0; k < tile.op.n_out; k++) {
+            desc.out[k] = tile.out[k].view;
+        }
+        sw_device_query(devices[0], &desc, &info);
+        assert_true(info.supported);
+        assert_true(info.workspace_bytes >=
+                    (size_t)(s.n_tokens * s.unit) * sw_dtype_bytes(dtypes[i]));
+        case_fini(&tile);
+        case_fini(&c);
+    }
+}
+
+/* ---- products ---- */
+
+enum form { BY_COLUMNS, BY_DEPTH, BY_ROWS, N_FORMS }; /* what rows of the parameter are */
+
+static const struct shape products[] = {{700, 67, 256, 65, 256},  {513, 8, 256, 10, 256},
+                                        {257, 1, 256, 1, 256},    {600, 33, 256, 1, 256},
+                                        {1025, 5, 512, 907, 512}, {2049, 17, 1024, 3, 1024}};
+
+static void put_product(struct op_case *c, enum form form, enum sw_dtype dtype,
+                        const struct shape *s, const struct op_case *whole, int64_t t,
+                        const struct case_tensor *before)
+{
+    const int64_t rows = whole ? rows_of(s, t) : s->rows, n = n_tiles(s);
+    const bool last = !whole || t == n - 1;
+    case_init(c, SW_OP_MATMUL, "product %d of %dx%d by %d %s, tile %d", (int)form, (int)s->rows,
+              (int)s->width, (int)s->n_tokens, sw_dtype_name(dtype), whole ? (int)t : -1);
+    c->shift = whole ? t + 1 : 0;
+    const struct sw_tile_attrs tile = {whole ? t * s->tile : 0, whole && t > 0 && form != BY_ROWS,
+                                       form == BY_DEPTH && !last};
+    c->op.attrs.matmul = (struct sw_matmul_attrs){
+        .ta = form == BY_ROWS, .tb = form == BY_COLUMNS, .piece = s->unit, .tile = tile};
+    const struct sw_shape shapes[2] = {
+        form == BY_COLUMNS ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(s->n_tokens, s->rows),
+        form == BY_ROWS ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(rows, s->width)};
+    for (int i = 0; i < 2; i++) {
+        if (whole) {
+            copy_in(c, &whole->in[i], i == 1 && form != BY_ROWS ? t * s->tile : 0, shapes[i]);
+        } else {
+            case_in(c, dtype, shapes[i], -1, 1);
+        }
+    }
+    const struct sw_shape out = form == BY_COLUMNS ? SW_SHAPE(s->n_tokens, s->rows)
+                                : form == BY_DEPTH ? SW_SHAPE(s->n_tokens, s->width)
+                                                   : SW_SHAPE(rows, s->width);
+    if (tile.continues) {
+        copy_in(c, before, 0, out);
+    }
+    if (tile.continues && (form == BY_COLUMNS || !last)) {
+        case_out_in_place(c, 2);
+    } else {
+        case_out(c, tile.partial ? SW_F32 : dtype, out);
+    }
+}
+
+static void check_product(struct sw_device *dev, enum form form, enum sw_dtype dtype,
+                          const struct shape *s)
+{
+    const char *set = sw_device_kernel_set(dev);
+    struct op_case c, whole, tile, results[MOST_TILES];
+    put_product(&c, form, dtype, s, NULL, 0, NULL);
+    run(dev, &c, &whole);
+    const int64_t n = n_tiles(s);
+    assert_true(n > 1 && n <= MOST_TILES);
+    for (int64_t t = 0; t < n; t++) {
+        put_product(&tile, form, dtype, s, &c, t, t > 0 ? &results[t - 1].out[0] : NULL);
+        run(dev, &tile, &results[t]);
+        if (form == BY_ROWS || t == n - 1) {
+            assert_same(&tile, set, &results[t].out[0], &whole.out[0],
+                        form == BY_ROWS ? t * s->tile : 0);
+        }
+        case_fini(&tile);
+    }
+    for (int64_t t = 0; t < n; t++) {
+        case_fini(&results[t]);
+    }
+    case_fini(&whole);
+    case_fini(&c);
+}
+
+static void a_product_by_tiles_has_the_bits_of_the_whole(void **state)
+{
+    struct sw_device **devices = *state;
+    for (int l = 0; l < N_LIMITS; l++) {
+        for (size_t i = 0; i < SW_LEN(products) * SW_LEN(dtypes); i++) {
+            for (int form = 0; form < N_FORMS; form++) {
+                check_product(devices[l], (enum form)form, dtypes[i % SW_LEN(dtypes)],
+                              &products[i / SW_LEN(dtypes)]);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loss_by_tiles_has_the_bits_of_the_whole),
+        cmocka_unit_test(the_slope_of_a_short_tile_has_the_stride_of_the_whole),
+        cmocka_unit_test(a_product_by_tiles_has_the_bits_of_the_whole),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The math fingerprints of tests/fingerprints.txt are those of this version: each line is planned with the plain C
+// kernels, alone and as one of two ranks, and nothing is trained. Every kind of op is in some of the plans.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+enum { T = 8, N_COLUMNS = 5 };
+enum column { NAME, PROGRAM, MODEL, CONFIG, FINGERPRINT };
+
+static bool met[SW_N_OP_KINDS];
+static char model_path[64];
+
+/* ---- a model of what the families leave out ---- */
+
+static sw_status infer(const struct sw_user_op *op, const struct sw_view *in, struct sw_view *out)
+{
+    (void)op;
+    out[0] = in[0];
+    return SW_OK;
+}
+
+static void gradient(sw_graph *g, const struct sw_user_op *op, const sw_value *in,
+                     const sw_value *out, const sw_value *d_out, sw_value *d_in)
+{
+    (void)in;
+    (void)out;
+    d_in[0] = sw_scale(g, d_out[0], op->param[0]);
+}
+
+static void kernel(const struct sw_user_op *op, const struct sw_view *in, const struct sw_view *out)
+{
+    (void)op;
+    memcpy(out[0].data, in[0].data,
+           (size_t)sw_shape_elems(&in[0].shape) * sw_dtype_bytes(in[0].dtype));
+}
+
+static const struct sw_user_op same = {"same", 1, 1, {1, 2}, infer, gradient, kernel};
+
+static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    enum { C = 16 };
+    const struct sw_init init = {SW_INIT_NORMAL, 0.02};
+    const struct sw_attention_spec attention = {
+        .heads = 2, .scale = 0.5, .window = 3, .mask = SW_NO_VALUE, .position = SW_NO_VALUE};
+    (void)ctx;
+    const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch));
+    sw_value h = sw_embedding(g, sw_param(g, "table", SW_SHAPE(40, C), init), ids, 0), user;
+    h = sw_act(g, sw_scale(g, h, 3), SW_ACT_SILU);
+    h = sw_add(g, h,
+               sw_attention(g, h, sw_slice(g, sw_slice(g, h, 2, 0, C), 2, 0, C), h, &attention));
+    h = sw_reshape(g, sw_transpose(g, h, 1, 2), SW_SHAPE(batch, T, C));
+    sw_user(g, &same, &h, &user);
+    h = sw_linear(g, user, sw_param(g, "w", SW_SHAPE(C, C), init), SW_NO_VALUE, false);
+    h = sw_slice(g, sw_dropout(g, h, 0.2), 1, 1, T - 1);
+    h = sw_select_rows(g, h, sw_last_index(g, sw_slice(g, ids, 1, 1, T - 1), -1));
+    return sw_cross_entropy(
+        g, sw_matmul(g, h, false, sw_param(g, "head", SW_SHAPE(C, 5), init), false), labels);
+}
+
+/* ---- one line ---- */
+
+static uint64_t plan(char *const *columns, int n_ranks)
+{
+    char model[1024], config[2048];
+    const char *optimizer = "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, ";
+    const bool own = strcmp(columns[MODEL], "own") == 0;
+    const bool trains =
+        strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
+    snprintf(config, sizeof config, "{%s%s}",
+             strstr(columns[CONFIG], "\"optimizer\"") ? "" : optimizer, columns[CONFIG]);
+    snprintf(model, sizeof model,
+             "{\"model_type\": \"gpt2\", \"vocab_size\": 37, \"n_positions\": 11, \"n_embd\": 24, "
+             "\"n_layer\": 2, \"n_head\": 3%s%s}",
+             *columns[MODEL] ? ", " : "", columns[MODEL]);
+    if (sw_file_write_atomic(model_path, model, strlen(model)) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    static const char *const kernels[] = {"spillway.kernels=reference"};
+    sw_comm *comm = NULL;
+    sw_engine *e = NULL;
+    if (n_ranks > 1) {
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = n_ranks}, &comm), SW_OK);
+    }
+    const struct sw_engine_options options = {
+        .config_text = config,
+        .sets = kernels,
+        .n_sets = 1,
+        .model = own ? NULL : model_path,
+        .forward = own ? own_forward : NULL,
+        .seq_len = own ? 0 : T,
+        .seed = 5,
+        .comm = comm,
+        .batch_ranks = 1,
+        .no_train = !trains,
+        .want_eval = strcmp(columns[PROGRAM], "evaluate") == 0,
+        .want_mask = strcmp(columns[PROGRAM], "mask") == 0,
+        .generate_tokens = strcmp(columns[PROGRAM], "generate") == 0 ? T : 0,
+        .plan_only = true,
+    };
+    if (sw_initialize(&options, &e) < 0) {
+        fail_msg("%s: %s", columns[NAME], sw_error_message());
+    }
+    for (int i = 0; i < e->plan->n_programs; i++) {
+        const struct sw_graph *g = e->plan->programs[i].graph;
+        for (int32_t k = 0; k < g->n_ops; k++) {
+            met[g->ops[k].kind] |= !g->ops[k].removed;
+        }
+    }
+    const uint64_t fingerprint = e->plan->fingerprint;
+    sw_close(e);
+    sw_comm_close(comm, true); /* it never had a transport */
+    return fingerprint;
+}
+
+static char *trimmed(char *text)
+{
+    text += strspn(text, " ");
+    for (size_t n = strlen(text); n > 0 && text[n - 1] == ' '; n--) {
+        text[n - 1] = '\0';
+    }
+    return text;
+}
+
+static void fingerprints_are_those_on_file(void **state)
+{
+    char *text = NULL, *rest = NULL;
+    size_t len = 0;
+    int n = 0, bad = 0;
+    (void)state;
+    if (sw_file_read("tests/fingerprints.txt", &text, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *columns[N_COLUMNS];
+        if (*line == '#') {
+            continue;
+        }
+        for (int i = 0; i < N_COLUMNS; i++) {
+            char *end = strchr(line, '|');
+            if (!end && i < N_COLUMNS - 1) {
+                fail_msg("\"%s\": wanted %d columns", line, N_COLUMNS);
+            }
+            if (end) {
+                *end = '\0';
+            }
+            columns[i] = trimmed(line);
+            line = end + 1;
+        }
+        for (int n_ranks = 1; n_ranks <= 2; n_ranks++) {
+            char found[32];
+            snprintf(found, sizeof found, "%016llx", (unsigned long long)plan(columns, n_ranks));
+            if (strcmp(found, columns[FINGERPRINT]) != 0) {
+                print_error("%s, %d ranks: %s; the file has \"%s\"\n", columns[NAME], n_ranks,
+                            found, columns[FINGERPRINT]);
+                bad++;
+            }
+        }
+        n++;
+    }
+    sw_free(text);
+    print_message("%d lines\n", n);
+    assert_true(n > 20);
+    assert_int_equal(bad, 0);
+}
+
+static void every_kind_of_op_is_in_some_plan(void **state)
+{
+    (void)state;
+    int n_missing = 0;
+    for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
+        if (!met[kind]) {
+            print_error("no line of tests/fingerprints.txt has the op %s\n",
+                        sw_op_name(&(struct sw_op){.kind = (enum sw_op_kind)kind}));
+            n_missing++;
+        }
+    }
+    assert_int_equal(n_missing, 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(model_path, sizeof model_path, "/tmp/spillway-model-XXXXXX");
+    const int fd = mkstemp(model_path);
+    return fd < 0 || close(fd) != 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return remove(model_path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fingerprints_are_those_on_file),
+        cmocka_unit_test(every_kind_of_op_is_in_some_plan),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
