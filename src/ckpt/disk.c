@@ -265,40 +265,99 @@ sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***
     return SW_OK;
 }
 
-static sw_status remove_contents(const char *path, struct sw_arena *arena)
+static sw_status unlink_or_rmdir(const char *path, bool is_folder)
 {
-    char child[PATH_MAX];
-    SW_TRY(sw_ckpt_join(path, CKPT_MANIFEST, child));
-    if (sw_ckpt_exists(child)) {
-        SW_TRY(sw_ckpt_unlink(child));
+    if (!is_folder) {
+        return sw_ckpt_unlink(path);
     }
+    if (fault("unlink") || rmdir(path) != 0) {
+        return fail_io("remove", path);
+    }
+    return SW_OK;
+}
+
+static sw_status is_folder(const char *path, bool *out)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return fail_io("remove", path);
+    }
+    *out = S_ISDIR(info.st_mode);
+    return SW_OK;
+}
+
+/* Folders inside `path` are lifted to be beside it, in `top`, so that however deep a tree is, its names
+ * stay short and nothing here calls itself. n_lifted: so many were, which names them. */
+static sw_status flatten(const char *top, const char *path, struct sw_arena *arena,
+                         int64_t *n_lifted)
+{
+    char inner[PATH_MAX], lifted[PATH_MAX], name[32];
     const char **names;
     int64_t n;
     SW_TRY(sw_ckpt_names(path, arena, &names, &n));
     for (int64_t i = 0; i < n; i++) {
-        SW_TRY(sw_ckpt_join(path, names[i], child));
-        SW_TRY(sw_ckpt_remove(child));
+        bool folder;
+        SW_TRY(sw_ckpt_join(path, names[i], inner));
+        SW_TRY(is_folder(inner, &folder));
+        if (!folder) {
+            SW_TRY(sw_ckpt_unlink(inner));
+            continue;
+        }
+        do {
+            snprintf(name, sizeof(name), ".lifted-%lld", (long long)(*n_lifted)++);
+            SW_TRY(sw_ckpt_join(top, name, lifted));
+        } while (sw_ckpt_exists(lifted));
+        SW_TRY(sw_ckpt_rename(inner, lifted));
+    }
+    return SW_OK;
+}
+
+/* One turn: files go, and of folders the outermost level. */
+static sw_status remove_level(const char *top, struct sw_arena *arena, int64_t *n_lifted,
+                              int64_t *out_n)
+{
+    char child[PATH_MAX];
+    const char **names;
+    SW_TRY(sw_ckpt_names(top, arena, &names, out_n));
+    for (int64_t i = 0; i < *out_n; i++) {
+        bool folder;
+        SW_TRY(sw_ckpt_join(top, names[i], child));
+        SW_TRY(is_folder(child, &folder));
+        if (folder) {
+            SW_TRY(flatten(top, child, arena, n_lifted));
+        }
+        SW_TRY(unlink_or_rmdir(child, folder));
+    }
+    return SW_OK;
+}
+
+/* The manifest first: what is half removed must not look whole. */
+static sw_status remove_contents(const char *path)
+{
+    char manifest[PATH_MAX];
+    SW_TRY(sw_ckpt_join(path, CKPT_MANIFEST, manifest));
+    bool folder = false;
+    if (sw_ckpt_exists(manifest)) {
+        SW_TRY(is_folder(manifest, &folder));
+        SW_TRY(folder ? SW_OK : sw_ckpt_unlink(manifest));
+    }
+    int64_t n_lifted = 0, n = 1;
+    while (n > 0) {
+        struct sw_arena arena;
+        sw_arena_init(&arena, "checkpoint");
+        const sw_status st = remove_level(path, &arena, &n_lifted, &n);
+        sw_arena_fini(&arena);
+        SW_TRY(st);
     }
     return SW_OK;
 }
 
 sw_status sw_ckpt_remove(const char *path)
 {
-    struct stat info;
-    if (lstat(path, &info) != 0) {
-        return fail_io("remove", path);
+    bool folder;
+    SW_TRY(is_folder(path, &folder));
+    if (folder) {
+        SW_TRY(remove_contents(path));
     }
-    if (!S_ISDIR(info.st_mode)) {
-        SW_TRY(sw_ckpt_unlink(path));
-        return SW_OK;
-    }
-    struct sw_arena arena;
-    sw_arena_init(&arena, "checkpoint");
-    const sw_status st = remove_contents(path, &arena);
-    sw_arena_fini(&arena);
-    SW_TRY(st);
-    if (fault("unlink") || rmdir(path) != 0) {
-        return fail_io("remove", path);
-    }
-    return SW_OK;
+    return unlink_or_rmdir(path, folder);
 }

@@ -22,6 +22,7 @@ enum { POLL_MS = 20 };
 struct sw_ckpt_lock {
     int fd;
     char *dir;
+    bool made_dir; /* the folder was not there before */
 };
 
 const char *sw_ckpt_lock_dir(const struct sw_ckpt_lock *lock)
@@ -123,6 +124,15 @@ static sw_status try_lock(const struct sw_ckpt_lock *lock)
     return SW_FAIL(SW_E_IO, "cannot lock %s/" LOCK_NAME ": %s", lock->dir, strerror(error));
 }
 
+/* Whoever made the folder and leaves nothing in it removes the file, too: then it is another one's name, or nobody's. */
+static bool is_current(const struct sw_ckpt_lock *lock)
+{
+    char path[PATH_MAX];
+    struct stat mine, named;
+    return sw_ckpt_join(lock->dir, LOCK_NAME, path) >= 0 && fstat(lock->fd, &mine) == 0 &&
+           lstat(path, &named) == 0 && mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
+}
+
 static sw_status take(struct sw_ckpt_lock *lock, double wait_s)
 {
     char holder[384];
@@ -132,8 +142,15 @@ static sw_status take(struct sw_ckpt_lock *lock, double wait_s)
     for (;;) {
         const sw_status st = try_lock(lock);
         SW_TRY(st);
-        if (st == SW_OK) {
+        if (st == SW_OK && is_current(lock)) {
             return write_holder(lock);
+        }
+        if (st == SW_OK) {
+            close(lock->fd);
+            lock->fd = -1;
+            SW_TRY(sw_ckpt_make_folders(lock->dir));
+            SW_TRY(open_lock(lock));
+            continue;
         }
         const double waited_s = sw_now_s() - begin_s;
         if (waited_s >= SETTLE_S && waited_s >= wait_s) {
@@ -153,10 +170,12 @@ static sw_status take(struct sw_ckpt_lock *lock, double wait_s)
 
 sw_status sw_ckpt_acquire(const char *dir, double wait_s, struct sw_ckpt_lock **out)
 {
+    const bool made_dir = !sw_ckpt_exists(dir);
     SW_TRY(sw_ckpt_make_folders(dir));
     struct sw_ckpt_lock *lock = sw_alloc_zero("checkpoint", 1, sizeof(*lock));
     SW_TRY_ALLOC(lock, "the lock of a folder");
     lock->fd = -1;
+    lock->made_dir = made_dir;
     lock->dir = sw_strdup("checkpoint", dir);
     const sw_status st = lock->dir
                              ? take(lock, wait_s)
@@ -173,10 +192,30 @@ sw_status sw_ckpt_acquire(const char *dir, double wait_s, struct sw_ckpt_lock **
     return SW_OK;
 }
 
+/* A job that was refused before it wrote anything leaves nothing. */
+static void remove_if_empty(const struct sw_ckpt_lock *lock)
+{
+    char path[PATH_MAX];
+    const char **names = NULL;
+    int64_t n = 0;
+    struct sw_arena arena;
+    sw_arena_init(&arena, "checkpoint");
+    const bool alone = sw_ckpt_names(lock->dir, &arena, &names, &n) >= 0 && n == 1 &&
+                       strcmp(names[0], LOCK_NAME) == 0 && is_current(lock) &&
+                       sw_ckpt_join(lock->dir, LOCK_NAME, path) >= 0;
+    sw_arena_fini(&arena);
+    if (alone && (unlink(path) != 0 || rmdir(lock->dir) != 0)) {
+        sw_log(SW_LOG_DEBUG, "%s: %s", lock->dir, strerror(errno));
+    }
+}
+
 void sw_ckpt_release(struct sw_ckpt_lock *lock)
 {
     if (!lock) {
         return;
+    }
+    if (lock->made_dir) {
+        remove_if_empty(lock);
     }
     if (ftruncate(lock->fd, 0) !=
         0) { /* it is for people: a name that is out of date harms nobody */

@@ -177,7 +177,9 @@ const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
 
 /* ---- export.c ---- */
-/* Makes the folder, and leaves a mark in it. SW_E_ARG: it holds something, and no mark; owned: it is ours all the same. */
+/* SW_E_ARG: it holds something, and no mark of an export; owned: it is ours all the same. */
+sw_status sw_engine_check_folder(const char *folder, bool owned);
+/* The same; then makes it, and leaves a mark in it. */
 sw_status sw_engine_claim_folder(const char *folder, bool owned);
 /* sw_export without the files beside the weights. */
 sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);

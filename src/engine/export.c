@@ -4,6 +4,7 @@
 // left its mark: a model that somebody keeps is never replaced.
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,17 +35,18 @@ static sw_status is_empty(const char *folder, bool *out)
     return SW_OK;
 }
 
-sw_status sw_engine_claim_folder(const char *folder, bool owned)
+static sw_status mark_path(const char *folder, char *path, size_t cap)
 {
-    static const char text[] = "An export of spillway: the next one may replace what is here.\n";
+    const int n = snprintf(path, cap, "%s/%s", folder, mark);
+    return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "%s: the path is too long", folder);
+}
+
+sw_status sw_engine_check_folder(const char *folder, bool owned)
+{
     char path[4096];
-    bool empty = false;
-    const int n = snprintf(path, sizeof path, "%s/%s", folder, mark);
-    if (n < 0 || (size_t)n >= sizeof path) {
-        return SW_FAIL(SW_E_ARG, "%s: the path is too long", folder);
-    }
-    SW_TRY(sw_mkdirs(folder));
-    if (access(path, F_OK) == 0) {
+    bool empty = true;
+    SW_TRY(mark_path(folder, path, sizeof path));
+    if (access(folder, F_OK) != 0 || access(path, F_OK) == 0) {
         return SW_OK;
     }
     SW_TRY(is_empty(folder, &empty));
@@ -55,7 +57,24 @@ sw_status sw_engine_claim_folder(const char *folder, bool owned)
             "empty this one",
             folder);
     }
-    return sw_file_write_atomic(path, text, sizeof text - 1);
+    return SW_OK;
+}
+
+/* The mark is there at once or not at all: what it says is for people. */
+sw_status sw_engine_claim_folder(const char *folder, bool owned)
+{
+    static const char text[] = "An export of spillway: the next one may replace what is here.\n";
+    char path[4096];
+    SW_TRY(sw_engine_check_folder(folder, owned));
+    SW_TRY(mark_path(folder, path, sizeof path));
+    SW_TRY(sw_mkdirs(folder));
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const bool good = fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1;
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good ? SW_OK : SW_FAIL(SW_E_IO, "cannot write %s: %s", path, strerror(error));
 }
 
 /* ---- weights ---- */

@@ -22,28 +22,15 @@ struct engine_bound {
 /* The place of what op indexes with among its operands, -1 where it does not. */
 static int index_of(const struct sw_graph *g, const struct sw_op *op, struct engine_bound *out)
 {
-    const struct sw_shape *shape[2];
-    for (int i = 0; i < 2; i++) {
-        shape[i] = i < op->n_in ? &g->values[op->in[i]].shape : NULL;
-    }
-    switch (op->kind) {
-    case SW_OP_EMBEDDING:
-        out->limit = shape[0]->dims[0];
-        return 1;
-    case SW_OP_SELECT_ROWS:
-        out->limit = shape[0]->dims[1];
-        return 1;
-    case SW_OP_CROSS_ENTROPY:
-        out->limit = sw_shape_last(shape[0]);
-        out->may_ignore = true;
-        return 1;
-    case SW_OP_LINEAR_CE:
-        out->limit = shape[1]->dims[0];
-        out->may_ignore = true;
-        return 2;
-    default:
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    struct sw_op_desc desc;
+    if (!info->n_indexed) {
         return -1;
     }
+    sw_graph_describe(g, op, &desc);
+    out->limit = info->n_indexed(&desc);
+    out->may_ignore = sw_op_has(op, SW_TRAIT_LABELS);
+    return info->index_input;
 }
 
 /* The input that v shows elements of, through views and row-major copies; NULL: it is computed. A part of a copy of a part
@@ -53,7 +40,7 @@ static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_
     sw_value root = sw_graph_root(g, v);
     while (g->values[root].role != SW_ROLE_INPUT) {
         const int32_t producer = g->values[root].producer;
-        if (producer < 0 || g->ops[producer].kind != SW_OP_CONTIGUOUS) {
+        if (producer < 0 || !sw_op_has(&g->ops[producer], SW_TRAIT_COPY)) {
             return NULL;
         }
         v = g->ops[producer].in[0];

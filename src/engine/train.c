@@ -518,6 +518,16 @@ static sw_status save_beside(const struct job *job)
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
+/* OUTPUT/model is this run's from the first step on, whenever it ends. */
+static sw_status claim_model(const struct job *job)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model", job->options->output);
+    return job->options->no_export || !job->leads
+               ? SW_OK
+               : sw_engine_claim_folder(path, job->first_step > 0);
+}
+
 /* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a checkpoint, too. */
 static sw_status export_model(struct job *job)
 {
@@ -615,7 +625,7 @@ static sw_status set_up(struct job *job)
     if (!job->options->no_export && job->leads) {
         char path[4096];
         snprintf(path, sizeof path, "%s/model", job->options->output);
-        SW_TRY(sw_engine_claim_folder(path, job->first_step > 0));
+        SW_TRY(sw_engine_check_folder(path, job->first_step > 0));
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
     SW_TRY(go_on(job));
@@ -669,7 +679,7 @@ static void print_head(const struct job *job)
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
-    fprintf(job->out, "plan%s: device %s, host %s, disk %s; kernels %s\n",
+    fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
             job->engine->ranks > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
             format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
@@ -874,7 +884,8 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
         *started = true;
         job.began_s = sw_now_s();
         sw_executor_queue_times(job.engine->executor, job.began);
-        st = save_beside(&job);
+        st = claim_model(&job);
+        st = st < 0 ? st : save_beside(&job);
     }
     while (st >= 0 && job.engine->step < options->steps && !stopped) {
         sw_launch_link_at(job.link, job.engine->step + 1, "training");

@@ -179,6 +179,28 @@ static void shapes_moments(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], SW_I64, SW_SHAPE(SW_LAMB_WORDS));
 }
 
+/* ---- indices ---- */
+
+static int64_t rows_of_first(const struct sw_op_desc *d)
+{
+    return d->in[0].shape.dims[0];
+}
+
+static int64_t tokens_of_first(const struct sw_op_desc *d)
+{
+    return d->in[0].shape.dims[1];
+}
+
+static int64_t classes_of_first(const struct sw_op_desc *d)
+{
+    return sw_shape_last(&d->in[0].shape);
+}
+
+static int64_t rows_of_second(const struct sw_op_desc *d)
+{
+    return d->in[1].shape.dims[0];
+}
+
 /* ---- cost ---- */
 
 static int64_t flops_matmul(const struct sw_op_desc *d)
@@ -301,11 +323,12 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .alias = in_first, .gradient = sw_grad_view, .flops_per_elem = -1,
         .takes_no_matrix = "a parameter with a view stays whole"},
     [SW_OP_CONTIGUOUS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_pass,
-        .flops_per_elem = -1, .takes_no_matrix = elementwise},
+        .flops_per_elem = -1, .takes_no_matrix = elementwise, .traits = SW_TRAIT_COPY},
     [SW_OP_CAST] = {.n_out = 1, .gradient = sw_grad_cast, .takes_no_matrix = elementwise},
     [SW_OP_EMBEDDING] = {.attrs = SW_ATTRS_EMBEDDING, .traits = SW_TRAIT_LOOKUP, .n_out = 1,
         .shapes = shapes_embedding, .gradient = sw_grad_embedding, .flops_per_elem = -1,
-        .cut = cut_embedding},
+        .cut = cut_embedding, .index_input = 1,
+        .n_indexed = rows_of_first},
     [SW_OP_EMBEDDING_GRAD] = {.attrs = SW_ATTRS_EMBEDDING, .n_out = 2,
         .shapes = shapes_embedding_grad, .grad_cut = SW_GRAD_CUT_SELECT,
         .grad_unit = grad_unit_embedding, .takes_no_matrix = made},
@@ -338,18 +361,21 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LAST_INDEX] = {.attrs = SW_ATTRS_LAST_INDEX, .n_out = 1, .shapes = shapes_last_index,
         .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_SELECT_ROWS] = {.traits = SW_TRAIT_LOOKUP, .n_out = 1, .shapes = shapes_select_rows,
-        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made},
+        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made, .index_input = 1,
+        .n_indexed = tokens_of_first},
     [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
         .takes_no_matrix = made},
     [SW_OP_CROSS_ENTROPY] = {.n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
-        .takes_no_matrix = made},
+        .takes_no_matrix = made, .traits = SW_TRAIT_LABELS,
+        .index_input = 1, .n_indexed = classes_of_first},
     [SW_OP_CROSS_ENTROPY_GRAD] = {.n_out = 1, .shapes = shapes_second_like_first,
         .takes_no_matrix = made},
-    [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
+    [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
+        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3,
         .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops = flops_linear_ce,
-        .cut_input = 1, .cut = cut_linear_ce},
+        .cut_input = 1, .cut = cut_linear_ce, .index_input = 2, .n_indexed = rows_of_second},
     [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS,
         .n_out = 2, .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
         .cut_input = 2, .cut = cut_linear_ce_grad, .grad_cut = SW_GRAD_CUT_ROWS, .grad_output = 1,

@@ -269,6 +269,8 @@ enum sw_op_trait {
     SW_TRAIT_STATES = 512,    /* .. with its gradients and states; the first op of its update */
     SW_TRAIT_ELEMENTS = 1024, /* of its operands any run of elements may be done by itself */
     SW_TRAIT_DENSE = 2048,    /* makes a sparse gradient dense */
+    SW_TRAIT_COPY = 4096,     /* the elements of input 0 as they are, elsewhere */
+    SW_TRAIT_LABELS = 8192,   /* its indices are labels: -100 is none */
 };
 
 enum sw_access {
@@ -317,7 +319,10 @@ struct sw_op_info {
     /* Floating-point operations of one launch; NULL = one for each element of the largest input. */
     int64_t (*flops)(const struct sw_op_desc *desc);
     int flops_per_elem; /* instead of `flops`: of input 0; -1 = it computes nothing */
-    int factor;         /* PRODUCTS: the input whose dtype decides how they are computed */
+    /* The input that holds indices (never the first; 0 = there is none), and how many rows they index. */
+    int index_input;
+    int64_t (*n_indexed)(const struct sw_op_desc *desc);
+    int factor; /* PRODUCTS: the input whose dtype decides how they are computed */
     /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut = none may. */
     int cut_input;
     void (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);

@@ -512,6 +512,32 @@ static void markers_are_not_believed(void **test_state)
     assert_int_equal(newest_step(root), 15);
 }
 
+/* Longer than any name may be, and deeper than a function should call itself. */
+static void leftovers_may_be_deep(void **test_state)
+{
+    (void)test_state;
+    enum { DEPTH = 2000 };
+    static const char *const inside[] = {"manifest.json", "a-folder-of-a-dead-job"};
+    assert_int_equal(mkdir(in_root("checkpoint-5.tmp"), 0777), 0);
+    for (size_t i = 0; i < SW_LEN(inside); i++) {
+        int fd = open(in_root("checkpoint-5.tmp"), O_RDONLY | O_DIRECTORY);
+        for (int depth = 0; depth < DEPTH; depth++) {
+            assert_int_equal(mkdirat(fd, inside[i], 0777), 0);
+            const int next = openat(fd, inside[i], O_RDONLY | O_DIRECTORY);
+            const int file = openat(fd, "file", O_WRONLY | O_CREAT, 0666);
+            assert_true(next >= 0 && file >= 0);
+            close(file);
+            close(fd);
+            fd = next;
+        }
+        close(fd);
+    }
+    assert_int_equal(count_leftovers(root), 1);
+    assert_int_equal(save_state(root, 7, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(count_leftovers(root), 0);
+    assert_int_equal(newest_step(root), 7);
+}
+
 static bool is_there(int64_t step)
 {
     char name[64];
@@ -652,6 +678,7 @@ int main(void)
         CASE(an_open_checkpoint_is_never_two),
         CASE(ranks_can_tell_checkpoints_apart),
         CASE(markers_are_not_believed),
+        CASE(leftovers_may_be_deep),
         CASE(the_last_and_the_best_stay),
         CASE(listed_newest_first),
         CASE(differences_are_counted),
