@@ -3,12 +3,14 @@
 // spin, and beside the same neighbours two controls. Everything is run in turns, round by round; the figures are
 // medians, slowdowns and ratios medians of the rounds'.
 //
-//     bench_neighbour [--rounds 7] [--steps 8] [--threads 0] [--only step]
+//     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--other FILE] [--session 0]
 //
-// Controls: "one" is the same step on one thread; "apart" is as many programs of one thread as the step has
-// threads, each with a step of its own, which wait for nobody. A scheduler that is fair to threads slows a program of T threads
-// beside N neighbours on P processors by (T + N) / P where that is above 1: "apart" shows what it does in fact,
-// and the step over it is what the step loses by its threads waiting for one another.
+// "other" is the step of another build, of which FILE is the bench_neighbour. Two controls: "one" is the same
+// step on one thread, "apart" as many programs of one thread as the step has threads, which wait for nobody.
+// Where threads share fairly, T of them beside N neighbours on P processors take (T + N) / P times as long, if
+// that is above 1: "apart" is what the scheduler makes of it, and the step over it what the step loses because its threads wait
+// for one another. With --session 1 each neighbour has a session of its own, as from another terminal: schedulers that group by
+// session then share among programs, not threads.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +23,13 @@
 #include "spillway/engine.h"
 
 enum { MAX_ROUNDS = 100, NEIGHBOURS = 3, MAX_THREADS = 64, BATCH = 8, TOKENS = 256, VOCAB = 256 };
-enum way { STEP, ONE, APART, WAYS };
+enum way { STEP, OTHER, ONE, APART, WAYS };
 
-static const char *const way_names[WAYS] = {"step", "one", "apart"};
+static const char *const way_names[WAYS] = {"step", "other", "one", "apart"};
 
 struct args {
-    int64_t rounds, steps, threads;
-    const char *only; /* the name of a way; NULL: all */
+    int64_t rounds, steps, threads, session;
+    const char *other; /* NULL = none */
 };
 
 struct runner { /* a process that trains when it is told to */
@@ -37,7 +39,7 @@ struct runner { /* a process that trains when it is told to */
 
 struct bench {
     struct args args;
-    struct runner step, apart[MAX_THREADS]; /* [0] is also "one" */
+    struct runner step, other, apart[MAX_THREADS]; /* apart[0] is also "one" */
     double seconds[WAYS][NEIGHBOURS][MAX_ROUNDS];
 };
 
@@ -51,8 +53,10 @@ static bool parse(int argc, char **argv, struct args *args)
             args->steps = atoll(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
             args->threads = atoll(value);
-        } else if (strcmp(argv[i], "--only") == 0) {
-            args->only = value;
+        } else if (strcmp(argv[i], "--other") == 0) {
+            args->other = value;
+        } else if (strcmp(argv[i], "--session") == 0) {
+            args->session = atoll(value);
         } else {
             return false;
         }
@@ -114,8 +118,7 @@ static sw_status serve(int order, int answer, int64_t threads)
     const struct sw_engine_options options = {
         .config_text = config, .model = "gpt2-tiny", .seq_len = TOKENS};
     sw_engine *e = NULL;
-    SW_TRY(sw_initialize(&options, &e));
-    sw_status st = SW_OK;
+    sw_status st = sw_initialize(&options, &e);
     int64_t n = 0;
     while (st >= 0 && read(order, &n, sizeof n) == (ssize_t)sizeof n) {
         const double begin = sw_now_s();
@@ -125,12 +128,19 @@ static sw_status serve(int order, int answer, int64_t threads)
             break;
         }
     }
+    if (st < 0) {
+        fprintf(stderr, "bench_neighbour: %s\n", sw_error_message());
+    }
     sw_close(e);
     return st;
 }
 
-static bool start(struct runner *r, int64_t threads)
+/* program: the bench of another build, NULL = this one. */
+static bool start(struct runner *r, int64_t threads, const char *program)
 {
+    char count[32];
+    snprintf(count, sizeof count, "%lld", (long long)threads);
+    fflush(NULL);
     if (pipe(r->order) != 0 || pipe(r->answer) != 0) {
         return false;
     }
@@ -139,11 +149,13 @@ static bool start(struct runner *r, int64_t threads)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(r->order[1]);
         close(r->answer[0]);
-        const sw_status st = serve(r->order[0], r->answer[1], threads);
-        if (st < 0) {
-            fprintf(stderr, "bench_neighbour: %s\n", sw_error_message());
+        if (program) {
+            dup2(r->order[0], STDIN_FILENO);
+            dup2(r->answer[1], STDOUT_FILENO);
+            execl(program, program, "--serve", count, (char *)NULL);
+            _exit(1);
         }
-        _exit(st < 0);
+        _exit(serve(r->order[0], r->answer[1], threads) < 0);
     }
     close(r->order[0]);
     close(r->answer[1]);
@@ -165,11 +177,14 @@ static double run(const struct runner *runners, int64_t n, int64_t steps)
     return ok ? sum / (double)n : -1;
 }
 
-static pid_t start_neighbour(void)
+static pid_t start_neighbour(bool own_session)
 {
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (own_session) {
+            setsid();
+        }
         for (volatile unsigned i = 0;; i++) {
         }
     }
@@ -188,15 +203,16 @@ static void stop(pid_t pid)
 
 static bool wants(const struct args *args, int way)
 {
-    return !args->only || strcmp(args->only, way_names[way]) == 0;
+    return way != OTHER || args->other;
 }
 
 static double run_way(const struct bench *b, int way)
 {
     const int64_t n = b->args.steps;
-    return way == STEP  ? run(&b->step, 1, n)
-           : way == ONE ? run(b->apart, 1, n)
-                        : run(b->apart, b->args.threads, n);
+    return way == STEP    ? run(&b->step, 1, n)
+           : way == OTHER ? run(&b->other, 1, n)
+           : way == ONE   ? run(b->apart, 1, n)
+                          : run(b->apart, b->args.threads, n);
 }
 
 static bool run_round(struct bench *b, int64_t round)
@@ -206,7 +222,7 @@ static bool run_round(struct bench *b, int64_t round)
         pid_t neighbours[NEIGHBOURS] = {0};
         bool ok = true;
         for (int i = 0; i < n; i++) {
-            neighbours[i] = start_neighbour();
+            neighbours[i] = start_neighbour(b->args.session != 0);
         }
         usleep(50000); /* they have found their processors */
         for (int w = 0; ok && w < WAYS; w++) {
@@ -231,45 +247,50 @@ static bool run_round(struct bench *b, int64_t round)
 static void print(const struct bench *b)
 {
     const int64_t n = b->args.rounds;
-    printf("%lld threads on %d processors, %lld rounds of %lld steps\n",
-           (long long)b->args.threads, sw_cpu_count(), (long long)n, (long long)b->args.steps);
-    printf("%-11s %-6s %8s %9s %9s\n", "neighbours", "way", "step ms", "slowdown", "step's /");
+    printf("%lld threads on %d processors, %lld rounds of %lld steps\n", (long long)b->args.threads,
+           sw_cpu_count(), (long long)n, (long long)b->args.steps);
+    printf("%-11s %-6s %8s %9s %6s %8s\n", "neighbours", "way", "step ms", "slowdown", "/ one",
+           "/ apart");
     for (int k = 0; k < NEIGHBOURS; k++) {
         double slower[WAYS][MAX_ROUNDS];
         for (int w = 0; w < WAYS; w++) {
-            if (!wants(&b->args, w)) {
-                continue;
-            }
             for (int64_t i = 0; i < n; i++) {
                 slower[w][i] = b->seconds[w][k][i] / b->seconds[w][0][i];
             }
-            printf("%-11d %-6s %8.1f %9.2f", k, way_names[w],
-                   median(b->seconds[w][k], NULL, n) * 1e3 / (double)b->args.steps,
-                   median(slower[w], NULL, n));
-            if (w != STEP && !b->args.only) {
-                printf(" %9.2f", median(slower[STEP], slower[w], n));
+        }
+        for (int w = 0; w < WAYS; w++) {
+            if (wants(&b->args, w)) {
+                printf("%-11d %-6s %8.1f %9.2f %6.2f %8.2f\n", k, way_names[w],
+                       median(b->seconds[w][k], NULL, n) * 1e3 / (double)b->args.steps,
+                       median(slower[w], NULL, n), median(slower[w], slower[ONE], n),
+                       median(slower[w], slower[APART], n));
             }
-            printf("\n");
         }
     }
 }
 
 int main(int argc, char **argv)
 {
-    static struct bench b = {.args = {.rounds = 7, .steps = 8}};
+    static struct bench b = {.args = {.rounds = 7, .steps = 4}};
+    if (argc == 3 && strcmp(argv[1], "--serve") == 0) {
+        return serve(STDIN_FILENO, STDOUT_FILENO, atoll(argv[2])) < 0;
+    }
     if (!parse(argc, argv, &b.args)) {
-        fprintf(stderr, "usage: %s [--rounds 7] [--steps 8] [--threads 0] [--only step|one|apart]\n",
+        fprintf(stderr,
+                "usage: %s [--rounds 7] [--steps 4] [--threads 0] [--other FILE] [--session 0]\n",
                 argv[0]);
         return 2;
     }
-    bool ok = start(&b.step, b.args.threads);
+    bool ok = start(&b.step, b.args.threads, NULL) &&
+              (!b.args.other || start(&b.other, b.args.threads, b.args.other));
     for (int64_t i = 0; i < b.args.threads; i++) {
-        ok = start(&b.apart[i], 1) && ok;
+        ok = start(&b.apart[i], 1, NULL) && ok;
     }
     for (int64_t round = -1; ok && round < b.args.rounds; round++) {
         ok = run_round(&b, round);
     }
     stop(b.step.pid);
+    stop(b.other.pid);
     for (int64_t i = 0; i < b.args.threads; i++) {
         stop(b.apart[i].pid);
     }
