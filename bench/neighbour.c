@@ -3,7 +3,7 @@
 // spin, and beside the same neighbours two controls. Everything is run in turns, round by round; the figures are
 // medians, slowdowns and ratios medians of the rounds'.
 //
-//     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--other FILE] [--session 0]
+//     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--neighbours 2] [--other FILE] [--session 0]
 //
 // "other" is the step of another build, of which FILE is the bench_neighbour. Two controls: "one" is the same
 // step on one thread, "apart" as many programs of one thread as the step has threads, which wait for nobody.
@@ -22,13 +22,20 @@
 #include "base/base.h"
 #include "spillway/engine.h"
 
-enum { MAX_ROUNDS = 100, NEIGHBOURS = 3, MAX_THREADS = 64, BATCH = 8, TOKENS = 256, VOCAB = 256 };
+enum {
+    MAX_ROUNDS = 100,
+    MAX_NEIGHBOURS = 8,
+    MAX_THREADS = 64,
+    BATCH = 8,
+    TOKENS = 256,
+    VOCAB = 256
+};
 enum way { STEP, OTHER, ONE, APART, WAYS };
 
 static const char *const way_names[WAYS] = {"step", "other", "one", "apart"};
 
 struct args {
-    int64_t rounds, steps, threads, session;
+    int64_t rounds, steps, threads, neighbours, session;
     const char *other; /* NULL = none */
 };
 
@@ -40,7 +47,7 @@ struct runner { /* a process that trains when it is told to */
 struct bench {
     struct args args;
     struct runner step, other, apart[MAX_THREADS]; /* apart[0] is also "one" */
-    double seconds[WAYS][NEIGHBOURS][MAX_ROUNDS];
+    double seconds[WAYS][MAX_NEIGHBOURS + 1][MAX_ROUNDS];
 };
 
 static bool parse(int argc, char **argv, struct args *args)
@@ -53,6 +60,8 @@ static bool parse(int argc, char **argv, struct args *args)
             args->steps = atoll(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
             args->threads = atoll(value);
+        } else if (strcmp(argv[i], "--neighbours") == 0) {
+            args->neighbours = atoll(value);
         } else if (strcmp(argv[i], "--other") == 0) {
             args->other = value;
         } else if (strcmp(argv[i], "--session") == 0) {
@@ -65,7 +74,8 @@ static bool parse(int argc, char **argv, struct args *args)
         args->threads = sw_cpu_count();
     }
     return argc % 2 == 1 && args->rounds > 0 && args->rounds <= MAX_ROUNDS && args->steps > 0 &&
-           args->threads > 0 && args->threads <= MAX_THREADS;
+           args->threads > 0 && args->threads <= MAX_THREADS && args->neighbours >= 0 &&
+           args->neighbours <= MAX_NEIGHBOURS;
 }
 
 static int by_value(const void *a, const void *b)
@@ -217,9 +227,10 @@ static double run_way(const struct bench *b, int way)
 
 static bool run_round(struct bench *b, int64_t round)
 {
-    for (int turn = 0; turn < NEIGHBOURS; turn++) {
-        const int n = (int)((turn + round + 1) % NEIGHBOURS);
-        pid_t neighbours[NEIGHBOURS] = {0};
+    const int64_t counts = b->args.neighbours + 1;
+    for (int64_t turn = 0; turn < counts; turn++) {
+        const int n = (int)((turn + round + 1) % counts);
+        pid_t neighbours[MAX_NEIGHBOURS] = {0};
         bool ok = true;
         for (int i = 0; i < n; i++) {
             neighbours[i] = start_neighbour(b->args.session != 0);
@@ -251,7 +262,7 @@ static void print(const struct bench *b)
            sw_cpu_count(), (long long)n, (long long)b->args.steps);
     printf("%-11s %-6s %8s %9s %6s %8s\n", "neighbours", "way", "step ms", "slowdown", "/ one",
            "/ apart");
-    for (int k = 0; k < NEIGHBOURS; k++) {
+    for (int k = 0; k <= b->args.neighbours; k++) {
         double slower[WAYS][MAX_ROUNDS];
         for (int w = 0; w < WAYS; w++) {
             for (int64_t i = 0; i < n; i++) {
@@ -271,13 +282,14 @@ static void print(const struct bench *b)
 
 int main(int argc, char **argv)
 {
-    static struct bench b = {.args = {.rounds = 7, .steps = 4}};
+    static struct bench b = {.args = {.rounds = 7, .steps = 4, .neighbours = 2}};
     if (argc == 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(STDIN_FILENO, STDOUT_FILENO, atoll(argv[2])) < 0;
     }
     if (!parse(argc, argv, &b.args)) {
         fprintf(stderr,
-                "usage: %s [--rounds 7] [--steps 4] [--threads 0] [--other FILE] [--session 0]\n",
+                "usage: %s [--rounds 7] [--steps 4] [--threads 0] [--neighbours 2] [--other FILE] "
+                "[--session 0]\n",
                 argv[0]);
         return 2;
     }
