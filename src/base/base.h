@@ -297,7 +297,8 @@ double sw_now_s(void);
 
 struct sw_pool;
 typedef void (*sw_pool_fn)(void *ctx, int64_t i_item, int i_worker);
-/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. */
+/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. The pool's own threads
+ * keep off the processor that the caller is on; the caller's affinity stays what it is. */
 sw_status sw_pool_open(int n_threads, struct sw_pool **out);
 int sw_pool_threads(const struct sw_pool *pool);
 /* Runs fn(ctx, i, worker) for i in 0 .. n_items-1, each once, in any order; returns when all are

@@ -17,9 +17,16 @@
 // Sleeping: whoever wants to sleep first announces it and then looks at the gate once more; whoever
 // changes the gate looks for announcements afterwards. Both are sequentially consistent, so one of
 // the two sees the other and no wake-up is lost.
+//
+// Neighbours: who is woken is put near who woke it, and where every processor has something to do that is often the
+// same one: the threads of a job take turns on one processor while another program has the next one for
+// itself. So workers keep off the processor that the driver is on. While the driver sleeps for some who were kept
+// from running, these may have its processor, too. Only the affinity of workers is changed: to that of the driver,
+// which is the caller's, less one processor.
 #include "base/base.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -33,7 +40,9 @@ enum { SPIN_NS = 30000, PAUSES_PER_LOOK = 32 };
 struct worker {
     struct sw_pool *pool;
     pthread_t thread;
-    int i_worker; /* 1 .. n_threads-1; the driver is 0 */
+    int i_worker;        /* 1 .. n_threads-1; the driver is 0 */
+    atomic_bool working; /* joined, and has not left */
+    int keeps_off;       /* a processor, -1 = none; the driver's */
 };
 
 struct sw_pool {
@@ -45,6 +54,7 @@ struct sw_pool {
     int64_t n_items;
 
     int64_t spin_ns;
+    bool apart; /* there are enough processors for workers to keep off the driver's */
     _Atomic bool stop;
     _Atomic int n_sleeping;     /* workers on `work` */
     _Atomic bool driver_sleeps; /* the driver is on `done` */
@@ -146,7 +156,9 @@ static void *worker_main(void *arg)
     uint32_t seen = 0;
     while (!atomic_load(&pool->stop)) {
         if (join(pool, &seen)) {
+            atomic_store_explicit(&self->working, true, memory_order_relaxed);
             do_items(pool, self->i_worker);
+            atomic_store_explicit(&self->working, false, memory_order_relaxed);
             leave(pool);
         } else {
             wait_for_news(pool, seen);
@@ -156,6 +168,39 @@ static void *worker_main(void *arg)
 }
 
 /* ---- driver ---- */
+
+/* -1 = no processor. What fails here costs time and nothing else. */
+static void keep_off(struct worker *worker, int processor)
+{
+    cpu_set_t set;
+    if (worker->keeps_off == processor) {
+        return;
+    }
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        if (processor >= 0 && CPU_COUNT(&set) >= worker->pool->n_threads) {
+            CPU_CLR(processor, &set);
+        }
+        pthread_setaffinity_np(worker->thread, sizeof set, &set);
+    }
+    worker->keeps_off = processor;
+}
+
+static void leave_the_driver_its_processor(struct sw_pool *pool)
+{
+    const int processor = pool->apart ? sched_getcpu() : -1;
+    for (int i = 0; i < pool->n_started; i++) {
+        keep_off(&pool->workers[i], processor);
+    }
+}
+
+static void lend_the_processor(struct sw_pool *pool)
+{
+    for (int i = 0; i < pool->n_started; i++) {
+        if (atomic_load_explicit(&pool->workers[i].working, memory_order_relaxed)) {
+            keep_off(&pool->workers[i], -1);
+        }
+    }
+}
 
 static bool all_left(struct sw_pool *pool)
 {
@@ -173,6 +218,7 @@ static void wait_until_all_left(struct sw_pool *pool)
             pause_briefly();
         }
     } while (sw_now_ns() < until);
+    lend_the_processor(pool);
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->driver_sleeps, true);
     while (!all_left(pool)) {
@@ -215,6 +261,7 @@ void sw_pool_run(struct sw_pool *pool, int64_t n_items, sw_pool_fn fn, void *ctx
     atomic_store_explicit(&pool->next_item, 0, memory_order_relaxed);
     const uint64_t serial = (uint64_t)GATE_SERIAL(atomic_load(&pool->gate)) + 1;
     atomic_store(&pool->gate, serial << 32 | GATE_OPEN);
+    leave_the_driver_its_processor(pool);
     wake_workers(pool, n_items - 1);
 
     do_items(pool, 0);
@@ -271,13 +318,14 @@ sw_status sw_pool_open(int n_threads, struct sw_pool **out)
     memset(pool, 0, bytes);
     pool->n_threads = n_threads;
     /* With more threads than processors, who spins keeps another from working. */
-    pool->spin_ns = n_threads <= n_cpus ? SPIN_NS : 0;
+    pool->apart = n_threads <= n_cpus;
+    pool->spin_ns = pool->apart ? SPIN_NS : 0;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
     for (size_t i = 0; i < n_workers; i++) {
         struct worker *worker = &pool->workers[i];
-        *worker = (struct worker){.pool = pool, .i_worker = (int)i + 1};
+        *worker = (struct worker){.pool = pool, .i_worker = (int)i + 1, .keeps_off = -1};
         const int error = start_worker(worker);
         if (error != 0) {
             sw_pool_close(pool);

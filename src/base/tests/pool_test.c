@@ -4,6 +4,7 @@
 // handed over correctly: items write and the driver reads without any atomic.
 #include "base/base.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -183,6 +184,71 @@ static void runs_allocate_nothing(void **state)
     sw_pool_close(job.pool);
 }
 
+/* Where the two threads of a pool may run, asked by each in an item that waits for the other. */
+struct masks {
+    atomic_int n_inside;
+    cpu_set_t of[2];
+};
+
+static void note_mask(void *ctx, int64_t i_item, int i_worker)
+{
+    struct masks *masks = ctx;
+    (void)i_item;
+    sched_getaffinity(0, sizeof(cpu_set_t), &masks->of[i_worker]);
+    atomic_fetch_add(&masks->n_inside, 1);
+    while (atomic_load(&masks->n_inside) < 2) {
+        sched_yield();
+    }
+}
+
+static void a_worker_keeps_off_the_processor_of_the_driver_that_woke_it(void **state)
+{
+    (void)state;
+    cpu_set_t own;
+    sched_getaffinity(0, sizeof own, &own);
+    if (CPU_COUNT(&own) < 2) {
+        skip();
+    }
+    struct sw_pool *pool = NULL;
+    assert_int_equal(sw_pool_open(2, &pool), SW_OK);
+    bool kept_off = false;
+    for (int i = 0; i < 2000 && !kept_off; i++) {
+        usleep(500); /* until the worker was asleep when it was wanted */
+        struct masks masks = {0};
+        const int before = sched_getcpu();
+        sw_pool_run(pool, 2, note_mask, &masks);
+        const int after = sched_getcpu();
+        assert_true(CPU_EQUAL(&masks.of[0], &own)); /* the caller's thread is left alone */
+        cpu_set_t without;
+        CPU_XOR(&without, &own, &masks.of[1]);
+        assert_true(CPU_COUNT(&without) <= 1);
+        kept_off = before == after && CPU_COUNT(&without) == 1 && CPU_ISSET(before, &without);
+    }
+    assert_true(kept_off);
+    sw_pool_close(pool);
+}
+
+static void with_too_few_processors_workers_go_where_the_driver_goes(void **state)
+{
+    (void)state;
+    cpu_set_t own, one;
+    sched_getaffinity(0, sizeof own, &own);
+    const int processor = sched_getcpu();
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    struct sw_pool *pool = NULL;
+    assert_int_equal(sw_pool_open(2, &pool), SW_OK);
+    for (int i = 0; i < 10; i++) {
+        usleep(500);
+        struct masks masks = {0};
+        sw_pool_run(pool, 2, note_mask, &masks);
+        assert_true(CPU_EQUAL(&masks.of[1], &one));
+    }
+    sw_pool_close(pool);
+    assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +259,8 @@ int main(void)
         cmocka_unit_test(no_pool_runs_inline),
         cmocka_unit_test(opening),
         cmocka_unit_test(runs_allocate_nothing),
+        cmocka_unit_test(a_worker_keeps_off_the_processor_of_the_driver_that_woke_it),
+        cmocka_unit_test(with_too_few_processors_workers_go_where_the_driver_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
