@@ -265,9 +265,9 @@ sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***
     return SW_OK;
 }
 
-static sw_status unlink_or_rmdir(const char *path, bool is_folder)
+static sw_status unlink_or_rmdir(const char *path, bool folder)
 {
-    if (!is_folder) {
+    if (!folder) {
         return sw_ckpt_unlink(path);
     }
     if (fault("unlink") || rmdir(path) != 0) {

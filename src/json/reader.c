@@ -84,6 +84,18 @@ static bool skip(struct sw_json_reader *r)
     return true;
 }
 
+/* Behind a key: the colon, and what may be skipped after it. */
+static bool read_colon(struct sw_json_reader *r, const struct sw_json *member)
+{
+    char found[32];
+    if (!sw_json_is(r, ':')) {
+        return sw_json_fail(r, r->at, "expected ':' behind the key \"%.200s\", found %s",
+                            member->key, sw_json_found(r, r->at, found));
+    }
+    r->at++;
+    return skip(r);
+}
+
 static bool read_key(struct sw_json_reader *r, struct sw_json *object, struct sw_json *member)
 {
     char found[32];
@@ -112,12 +124,7 @@ static bool read_key(struct sw_json_reader *r, struct sw_json *object, struct sw
     if (!skip(r)) {
         return false;
     }
-    if (!sw_json_is(r, ':')) {
-        return sw_json_fail(r, r->at, "expected ':' behind the key \"%.200s\", found %s",
-                            member->key, sw_json_found(r, r->at, found));
-    }
-    r->at++;
-    return skip(r);
+    return read_colon(r, member);
 }
 
 /* Opens a container or reads a whole scalar. */
@@ -413,12 +420,7 @@ static bool scan_key(struct sw_json_reader *r, struct sw_json *member)
     if (!sw_json_read_quoted(r, &member->key, &member->key_len, NULL) || !skip(r)) {
         return false;
     }
-    if (!sw_json_is(r, ':')) {
-        return sw_json_fail(r, r->at, "expected ':' behind the key \"%.200s\", found %s",
-                            member->key, sw_json_found(r, r->at, found));
-    }
-    r->at++;
-    return skip(r);
+    return read_colon(r, member);
 }
 
 /* A whole scalar, or the bracket that opens a container. */
