@@ -191,18 +191,22 @@ static sw_status open_tiny(struct sw_device *dev, const struct sw_model *model, 
                                             .micro_batches = 1,
                                             .clip = 1,
                                             .rule = &adam};
-    for (int round = 0; round < ROUNDS; round++) {
-        struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    struct sw_graph *g = NULL;
+    sw_status st = tiny_graph(model, &g);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    for (int round = 0; round < ROUNDS && st >= 0; round++) {
         struct sw_plan *p = NULL;
-        SW_TRY(tiny_graph(model, &spec.graph));
         const double begin = sw_now_s();
-        SW_TRY(sw_plan_open(&spec, 1, &options, &p));
+        st = sw_plan_open(&spec, 1, &options, &p);
         const double seconds = sw_now_s() - begin;
-        out->seconds = round == 0 || seconds < out->seconds ? seconds : out->seconds;
-        out->n_instrs = p->programs[0].n_instrs;
-        sw_plan_close(p);
+        if (st >= 0) {
+            out->seconds = round == 0 || seconds < out->seconds ? seconds : out->seconds;
+            out->n_instrs = p->programs[0].n_instrs;
+            sw_plan_close(p);
+        }
     }
-    return SW_OK;
+    sw_graph_close(g);
+    return st;
 }
 
 static sw_status plan_tiny(const struct args *args, const void *of, int layers, struct result *out)

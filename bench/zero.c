@@ -171,7 +171,7 @@ static double serial_ns(const sw_engine *e)
     double ns = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (sw_op_is_collective(program->graph->ops[instr->op].kind) && !instr->blocking) {
+        if (instr->queue == SW_QUEUE_COMM && !instr->blocking) {
             ns += (double)sw_executor_profile(e->executor, e->programs.train, i);
         }
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "plan/ir.h"
 #include "support/test.h"
 
 enum { T = 8, N_COLUMNS = 5 };
@@ -107,9 +108,11 @@ static uint64_t plan(char *const *columns, int n_ranks)
         fail_msg("%s: %s", columns[NAME], sw_error_message());
     }
     for (int i = 0; i < e->plan->n_programs; i++) {
-        const struct sw_graph *g = e->plan->programs[i].graph;
-        for (int32_t k = 0; k < g->n_ops; k++) {
-            met[g->ops[k].kind] |= !g->ops[k].removed;
+        const struct sw_ir *ir = e->plan->programs[i].ir;
+        for (int32_t k = 0; k < ir->n_ops; k++) {
+            if (ir->ops[k].move == SW_MOVE_NONE) {
+                met[ir->ops[k].kind] = true;
+            }
         }
     }
     const uint64_t fingerprint = e->plan->fingerprint;

@@ -92,15 +92,14 @@ static sw_status check_output(struct check *c, sw_engine *e, const char *output,
                               const struct sw_safetensor *ref, double tolerance)
 {
     const int i_program = e->programs.logits;
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    const sw_value v = sw_graph_find_output(g, output);
-    if (v < 0 || sw_shape_elems(&g->values[v].shape) != sw_check_elems(ref)) {
-        sw_check_fail(c, ref->name, v < 0 ? "the model has no such output" : "another shape");
+    const struct sw_port *port = sw_program_output(&e->plan->programs[i_program], output, 0);
+    if (!port || sw_shape_elems(&port->shape) != sw_check_elems(ref)) {
+        sw_check_fail(c, ref->name, !port ? "the model has no such output" : "another shape");
         return SW_OK;
     }
     float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
     SW_TRY_ALLOC(ours, "outputs");
-    const sw_status st = sw_engine_read_output(e, i_program, v, ours);
+    const sw_status st = sw_engine_read_output(e, port, ours);
     if (st >= 0) {
         sw_check_row(c, ref->name, largest(ours, ref, sw_check_tensor(c, "input.attention_mask")),
                      tolerance, NULL);

@@ -108,12 +108,15 @@ static sw_status open_trace(struct trace *t)
                                        .reference =
                                            t->config->spillway.kernels == SW_KERNELS_REFERENCE};
     SW_TRY(sw_device_open_cpu(&cpu, &t->device));
-    struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
-    SW_TRY(build(t, &spec.graph));
+    struct sw_graph *g = NULL;
+    SW_TRY(build(t, &g));
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {
         .query = query, .query_ctx = t->device, .micro_batches = 1, .rule = &t->rule};
     const struct sw_executor_options ex = {0};
-    SW_TRY(sw_plan_open(&spec, 1, &options, &t->plan));
+    const sw_status st = sw_plan_open(&spec, 1, &options, &t->plan);
+    sw_graph_close(g);
+    SW_TRY(st);
     return sw_executor_open(t->plan, t->device, &ex, &t->executor);
 }
 
@@ -137,18 +140,18 @@ static sw_status set_start(struct trace *t)
 
 static sw_status one_step(struct trace *t, int64_t s, double lr)
 {
-    const struct sw_graph *g = t->plan->programs[0].graph;
+    const struct sw_program *program = &t->plan->programs[0];
     const struct sw_rates rates = sw_schedule_at(&t->schedule, 0, s);
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        const struct sw_value_info *info = &g->values[g->streams[i].grad];
-        const struct sw_safetensor *grads = sw_safetensors_find(t->inputs, info->name);
-        const size_t bytes = sw_value_bytes(info);
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        const struct sw_port *port = &program->inputs[i];
+        const struct sw_safetensor *grads = sw_safetensors_find(t->inputs, port->name);
+        const size_t bytes = sw_port_bytes(port);
         if (!grads || grads->dtype != SW_F32 || grads->bytes < (size_t)(s + 1) * bytes) {
-            return SW_FAIL(SW_E_FORMAT, "%s: %s has no step %lld", t->c->path, info->name,
+            return SW_FAIL(SW_E_FORMAT, "%s: %s has no step %lld", t->c->path, port->name,
                            (long long)s);
         }
-        SW_TRY(sw_executor_write(t->executor, 0, g->streams[i].grad,
-                                 (const char *)grads->data + (size_t)s * bytes, bytes));
+        SW_TRY(sw_executor_write(t->executor, port, (const char *)grads->data + (size_t)s * bytes,
+                                 bytes));
     }
     sw_executor_set(t->executor, SW_SCALAR_GRAD_FACTOR, 1);
     sw_executor_set(t->executor, SW_SCALAR_OVERFLOW_FACTOR, 1);

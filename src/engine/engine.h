@@ -22,7 +22,7 @@ struct engine_programs {
     int train, eval, logits;
     int prefill, decode; /* prompt chunks of SW_PREFILL_TOKENS, and one token at a time */
 };
-enum { SW_PREFILL_TOKENS = 32 };
+enum { SW_PREFILL_TOKENS = 32, SW_MOST_PROGRAMS = 5 };
 
 /* A trained or frozen parameter with where its parts lie. */
 struct engine_param {
@@ -75,9 +75,14 @@ struct sw_engine {
     struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
     int n_bounds;
     bool vertical; /* all micro-batches of a block before the next block */
-    sw_value *
-        loss_outputs; /* [rounds, 2] sum and count in the training program; one round where it holds one */
-    sw_value eval_sum, eval_count;
+    /* [rounds, 2] sum and count in the training program; one round where it holds one */
+    const struct sw_port **loss_outputs;
+    const struct sw_port *eval_sum, *eval_count;
+    double loss_weight; /* see attrs.loss_mean */
+    struct engine_graphs {
+        struct sw_program_spec specs[SW_MOST_PROGRAMS];
+        int n;
+    } graphs;       /* while a plan is looked for */
     float *scratch; /* [SW_SCRATCH_ELEMS] for conversions */
 
     /* the run */
@@ -114,7 +119,7 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
 
 /* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
-sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out);
+sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
 /* ---- fit.c ---- */
 /* One disk tier holds states and parameters, over the folders of the optimizer's and those of the parameters' that are not
@@ -147,7 +152,7 @@ int64_t sw_engine_largest_layer(const sw_engine *e);
 
 /* ---- step.c ---- */
 /* Any float output, widened to f32. */
-sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out);
+sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 
 /* A step that fails while it updates leaves the disk neither as it was nor as it would be. */
 bool sw_engine_writes_in_place(const struct sw_engine *e);

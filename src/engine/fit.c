@@ -56,6 +56,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
             st = SW_FAIL(SW_E_ARG, "the loss must come from sw_cross_entropy or "
                                    "sw_linear_cross_entropy");
         } else {
+            e->loss_weight = r->backward ? op->attrs.loss_mean.weight : e->loss_weight;
             sw_output(g, "loss.sum", op->in[0]);
             sw_output(g, "loss.count", op->in[1]);
         }
@@ -148,11 +149,12 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     return swap;
 }
 
-/* Plans all programs that the engine is asked for. */
-static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *options)
+/* The graphs of all programs that the engine is asked for. */
+static sw_status build_all(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
+    struct engine_graphs *graphs = &e->graphs;
     const bool train = !o->no_train;
     const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
@@ -160,7 +162,7 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
     const struct {
         bool wanted;
         struct recipe recipe;
-    } all[] = {
+    } all[SW_MOST_PROGRAMS] = {
         {train,
          {SW_PROGRAM_TRAIN, &p->train, e->batch, e->tokens, .backward = true, .labels = true}},
         {o->want_eval, {SW_PROGRAM_EVAL, &p->eval, e->batch, e->tokens, .labels = true}},
@@ -172,25 +174,26 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
         {generate,
          {SW_PROGRAM_DECODE, &p->decode, 1, 1, .cache = o->generate_tokens, .logits = true}},
     };
-    struct sw_program_spec specs[SW_LEN(all)];
-    int n = 0;
     for (size_t i = 0; i < SW_LEN(all); i++) {
-        if (!all[i].wanted) {
-            continue;
+        if (all[i].wanted) {
+            SW_TRY(build(e, &all[i].recipe, &graphs->specs[graphs->n]));
+            *all[i].recipe.i_program = graphs->n++;
         }
-        const sw_status st = build(e, &all[i].recipe, &specs[n]);
-        if (st < 0) {
-            for (int k = 0; k < n; k++) {
-                sw_graph_close(specs[k].graph);
-            }
-            return st;
-        }
-        *all[i].recipe.i_program = n++;
     }
-    if (n == 0) {
-        return SW_FAIL(SW_E_ARG, "the engine is asked for no program");
+    return graphs->n > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "the engine is asked for no program");
+}
+
+static void close_graphs(struct sw_engine *e)
+{
+    for (int i = 0; i < e->graphs.n; i++) {
+        sw_graph_close((struct sw_graph *)(uintptr_t)e->graphs.specs[i].graph);
     }
-    return sw_plan_open(specs, n, options, &e->plan);
+    e->graphs.n = 0;
+}
+
+static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *options)
+{
+    return sw_plan_open(e->graphs.specs, e->graphs.n, options, &e->plan);
 }
 
 /* Second places in host memory, of what is cached there, are room that a cache of more would have. What they would spare
@@ -515,10 +518,28 @@ static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *
     return st;
 }
 
+/* The outputs that the parts of a step read. */
+static void find_losses(struct sw_engine *e)
+{
+    const struct engine_programs *p = &e->programs;
+    if (p->train >= 0) {
+        const struct sw_program *program = &e->plan->programs[p->train];
+        for (int micro = 0; micro < program->micro_batches; micro++) {
+            const struct sw_port **loss = &e->loss_outputs[2 * micro];
+            loss[0] = sw_program_output(program, "loss.sum", micro);
+            loss[1] = sw_program_output(program, "loss.count", micro);
+        }
+    }
+    if (p->eval >= 0) {
+        const struct sw_program *program = &e->plan->programs[p->eval];
+        e->eval_sum = sw_program_output(program, "loss.sum", 0);
+        e->eval_count = sw_program_output(program, "loss.count", 0);
+    }
+}
+
 sw_status sw_engine_make_plan(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
-    const struct engine_programs *p = &e->programs;
     const struct sw_config *c = e->config;
     struct sw_plan_options options = {
         .query = query,
@@ -559,22 +580,13 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
                        "zero_optimization.offload_optimizer with a ratio of 1");
     }
     struct sw_plan_refusal refusal;
-    const sw_status st = open_plan_in_tiles(e, &options, &refusal);
-    if (st < 0) {
-        return st == SW_E_NOMEM ? name_remedy(e, &options, &refusal, st) : st;
+    sw_status st = build_all(e);
+    if (st >= 0) {
+        st = open_plan_in_tiles(e, &options, &refusal);
+        st = st == SW_E_NOMEM ? name_remedy(e, &options, &refusal, st) : st;
     }
-    if (p->train >= 0) {
-        const struct sw_program *program = &e->plan->programs[p->train];
-        for (int micro = 0; micro < program->micro_batches; micro++) {
-            sw_value *loss = &e->loss_outputs[2 * micro];
-            loss[0] = sw_graph_find_output_of(program->graph, "loss.sum", micro);
-            loss[1] = sw_graph_find_output_of(program->graph, "loss.count", micro);
-        }
-    }
-    if (p->eval >= 0) {
-        const struct sw_graph *g = e->plan->programs[p->eval].graph;
-        e->eval_sum = sw_graph_find_output(g, "loss.sum");
-        e->eval_count = sw_graph_find_output(g, "loss.count");
-    }
+    close_graphs(e);
+    SW_TRY(st);
+    find_losses(e);
     return SW_OK;
 }

@@ -68,9 +68,8 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
 static sw_status give(struct sw_engine *e, int i_program, const char *name, const int32_t *ids,
                       int64_t n)
 {
-    const sw_value v = sw_graph_find(e->plan->programs[i_program].graph, SW_ROLE_INPUT, name);
-    return v < 0 ? SW_OK
-                 : sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
+    const struct sw_port *port = sw_program_input(&e->plan->programs[i_program], name, 0);
+    return port ? sw_executor_write(e->executor, port, ids, (size_t)n * sizeof *ids) : SW_OK;
 }
 
 /* Runs n tokens that begin at place `at`; n is the program's. */
@@ -137,9 +136,8 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
         at += whole ? chunk : 1;
     }
     while (n < n_new) {
-        const struct sw_graph *g = e->plan->programs[last_program].graph;
-        SW_TRY_OR(done, sw_engine_read_output(e, last_program, sw_graph_find_output(g, "logits"),
-                                              logits));
+        const struct sw_program *program = &e->plan->programs[last_program];
+        SW_TRY_OR(done, sw_engine_read_output(e, sw_program_output(program, "logits", 0), logits));
         if (out_logits) {
             memcpy(out_logits + n * vocab, logits, (size_t)vocab * sizeof *logits);
         }

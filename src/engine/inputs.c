@@ -155,33 +155,28 @@ static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const c
     return NULL;
 }
 
-/* Whether the batch has to bring value v of the program; positions may be left out, and are 0, 1, .. then. */
-static bool is_wanted(const struct sw_value_info *info, int micro)
+/* Positions may be left out, and are 0, 1, .. then. */
+static bool is_optional(const struct sw_engine *e, const struct sw_port *port)
 {
-    return info->role == SW_ROLE_INPUT && info->producer < 0 && info->micro == micro;
+    return e->model && strcmp(port->name, "positions") == 0;
 }
 
-static bool is_optional(const struct sw_engine *e, const struct sw_value_info *info)
-{
-    return e->model && strcmp(info->name, "positions") == 0;
-}
-
-static sw_status check_tensor(const struct sw_engine *e, const struct sw_value_info *info,
+static sw_status check_tensor(const struct sw_engine *e, const struct sw_port *port,
                               const struct sw_tensor *tensor)
 {
     const struct sw_view *view = &tensor->view;
-    if (view->dtype != info->dtype || !sw_shape_equal(&view->shape, &info->shape)) {
+    if (view->dtype != port->dtype || !sw_shape_equal(&view->shape, &port->shape)) {
         char have[96], want[96];
-        return SW_FAIL(SW_E_ARG, "%s: wanted %s%s, got %s%s", info->name,
-                       sw_dtype_name(info->dtype), sw_shape_format(&info->shape, want, sizeof want),
+        return SW_FAIL(SW_E_ARG, "%s: wanted %s%s, got %s%s", port->name,
+                       sw_dtype_name(port->dtype), sw_shape_format(&port->shape, want, sizeof want),
                        sw_dtype_name(view->dtype),
                        sw_shape_format(&view->shape, have, sizeof have));
     }
     if (!view->data) {
-        return SW_FAIL(SW_E_ARG, "%s: it has no data", info->name);
+        return SW_FAIL(SW_E_ARG, "%s: it has no data", port->name);
     }
     for (int i = 0; i < e->n_bounds; i++) {
-        if (strcmp(e->bounds[i].name, info->name) == 0) {
+        if (strcmp(e->bounds[i].name, port->name) == 0) {
             SW_TRY(check_bound(&e->bounds[i], view));
         }
     }
@@ -191,17 +186,15 @@ static sw_status check_tensor(const struct sw_engine *e, const struct sw_value_i
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch)
 {
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        const struct sw_value_info *info = &g->values[v];
-        if (!is_wanted(info, micro)) {
-            continue;
-        }
-        const struct sw_tensor *tensor = find_tensor(batch, info->name);
+    const struct sw_program *program = &e->plan->programs[i_program];
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        const struct sw_port *port = &program->inputs[i];
+        const struct sw_tensor *tensor =
+            port->micro == micro ? find_tensor(batch, port->name) : NULL;
         if (tensor) {
-            SW_TRY(check_tensor(e, info, tensor));
-        } else if (!is_optional(e, info)) {
-            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", info->name);
+            SW_TRY(check_tensor(e, port, tensor));
+        } else if (port->micro == micro && !is_optional(e, port)) {
+            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", port->name);
         }
     }
     return SW_OK;
@@ -209,34 +202,29 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
 
 /* ---- giving ---- */
 
-static sw_status give_positions(struct sw_engine *e, int i_program, sw_value v)
+static sw_status give_positions(struct sw_engine *e, const struct sw_port *port)
 {
-    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
-    const int64_t n = sw_shape_elems(&info->shape);
+    const int64_t n = sw_shape_elems(&port->shape);
     SW_ASSERT(n <= SW_SCRATCH_ELEMS);
     int32_t *ids = (int32_t *)e->scratch;
     for (int64_t i = 0; i < n; i++) {
         ids[i] = (int32_t)i;
     }
-    return sw_executor_write(e->executor, i_program, v, ids, (size_t)n * sizeof *ids);
+    return sw_executor_write(e->executor, port, ids, (size_t)n * sizeof *ids);
 }
 
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
                                 const struct sw_batch *batch)
 {
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        const struct sw_value_info *info = &g->values[v];
-        if (!is_wanted(info, micro)) {
+    const struct sw_program *program = &e->plan->programs[i_program];
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        const struct sw_port *port = &program->inputs[i];
+        if (port->micro != micro) {
             continue;
         }
-        const struct sw_tensor *tensor = find_tensor(batch, info->name);
-        if (tensor) {
-            SW_TRY(sw_executor_write(e->executor, i_program, v, tensor->view.data,
-                                     sw_value_bytes(info)));
-        } else {
-            SW_TRY(give_positions(e, i_program, v));
-        }
+        const struct sw_tensor *tensor = find_tensor(batch, port->name);
+        SW_TRY(tensor ? sw_executor_write(e->executor, port, tensor->view.data, sw_port_bytes(port))
+                      : give_positions(e, port));
     }
     return SW_OK;
 }

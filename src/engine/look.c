@@ -49,37 +49,41 @@ static void add_rows(float *out, const float *rows, const int32_t *index, int64_
     }
 }
 
-/* Adds one stream to out. */
-static sw_status add_stream(struct sw_engine *e, const struct sw_stream *stream, float *out)
+/* Adds the gradient of one use to out; of a table that is looked up its rows, by their index. */
+static sw_status add_use(struct sw_engine *e, const struct sw_port *grad,
+                         const struct sw_port *index_port, float *out)
 {
-    const int i_program = e->programs.train;
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    const struct sw_value_info *info = &g->values[stream->grad];
-    const int64_t n = sw_shape_elems(&info->shape);
+    const int64_t n = sw_shape_elems(&grad->shape);
     sw_status st = SW_OK;
     int32_t *index = NULL;
     float *values = sw_alloc("engine", (size_t)n * sizeof *values);
     SW_TRY_ALLOC(values, "a gradient");
-    SW_TRY_OR(done, sw_engine_read_output(e, i_program, stream->grad, values));
-    if (info->sparse_index < 0) {
+    SW_TRY_OR(done, sw_engine_read_output(e, grad, values));
+    if (!index_port) {
         for (int64_t i = 0; i < n; i++) {
             out[i] += values[i];
         }
         goto done;
     }
-    const int64_t rows = sw_shape_rows(&info->shape);
-    index = sw_alloc("engine", (size_t)rows * sizeof *index);
+    index = sw_alloc("engine", sw_port_bytes(index_port));
     if (!index) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a gradient");
         goto done;
     }
-    SW_TRY_OR(done, sw_executor_read(e->executor, i_program, info->sparse_index, index,
-                                     (size_t)rows * sizeof *index));
-    add_rows(out, values, index, rows, sw_shape_last(&info->shape));
+    SW_TRY_OR(done, sw_executor_read(e->executor, index_port, index, sw_port_bytes(index_port)));
+    add_rows(out, values, index, sw_shape_rows(&grad->shape), sw_shape_last(&grad->shape));
 done:
     sw_free(values);
     sw_free(index);
     return st;
+}
+
+static const struct sw_port *kept_output(const struct sw_engine *e, const char *what, int use,
+                                         const char *name)
+{
+    char output[512];
+    snprintf(output, sizeof output, "%s.%d/%s", what, use, name);
+    return sw_program_output(&e->plan->programs[e->programs.train], output, 0);
 }
 
 sw_status sw_gradient(sw_engine *e, const char *name, float *out)
@@ -93,11 +97,12 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     }
     const int64_t n = sw_shape_elems(&param->work->layout.whole);
     memset(out, 0, (size_t)n * sizeof *out);
-    const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        if (strcmp(g->values[g->streams[i].param].name, name) == 0) {
-            SW_TRY(add_stream(e, &g->streams[i], out));
+    for (int use = 0;; use++) {
+        const struct sw_port *grad = kept_output(e, "grad", use, name);
+        if (!grad) {
+            break;
         }
+        SW_TRY(add_use(e, grad, kept_output(e, "grad_index", use, name), out));
     }
     const float factor = (float)(1 / e->scaler.scale);
     for (int64_t i = 0; i < n; i++) {
@@ -124,21 +129,20 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
     int64_t total = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const struct sw_op *op = &program->graph->ops[instr->op];
         const char *path = instr->kernel.path ? instr->kernel.path : "";
         int r = 0;
         while (r < n &&
-               (strcmp(rows[r].name, sw_op_name(op)) != 0 || strcmp(rows[r].path, path) != 0)) {
+               (strcmp(rows[r].name, instr->name) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
         if (r == (int)SW_LEN(rows)) {
             continue;
         }
         n = r == n ? n + 1 : n;
-        rows[r].name = sw_op_name(op);
+        rows[r].name = instr->name;
         rows[r].path = path;
         rows[r].ns += sw_executor_profile(e->executor, e->programs.train, i);
-        rows[r].flops += sw_op_flops(program->graph, op);
+        rows[r].flops += instr->flops;
         rows[r].count++;
     }
     for (int r = 0; r < n; r++) {

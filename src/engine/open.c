@@ -307,10 +307,10 @@ void sw_close(sw_engine *e)
 
 /* ---- what it is ---- */
 
-sw_status sw_engine_read_scalar(struct sw_engine *e, int i_program, sw_value v, double *out)
+sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out)
 {
     float value = 0;
-    SW_TRY(sw_executor_read(e->executor, i_program, v, &value, sizeof value));
+    SW_TRY(sw_executor_read(e->executor, port, &value, sizeof value));
     *out = value;
     return SW_OK;
 }
@@ -373,13 +373,13 @@ double sw_engine_step_flops(const sw_engine *e)
         return 0;
     }
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    double flops[SW_SEGMENT_COUNT] = {0};
+    double each = 0, once = 0; /* micro-batch, step */
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-        if (!sw_op_is_collective(op->kind) && !sw_op_is_transfer(op->kind)) {
-            flops[op->phase] += (double)sw_op_flops(program->graph, op);
+        const struct sw_instr *instr = &program->instrs[i];
+        const bool updates = instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
+        if (instr->verb == SW_VERB_KERNEL) {
+            *(updates ? &once : &each) += (double)instr->flops;
         }
     }
-    const double once = flops[SW_SEGMENT_FORWARD] + flops[SW_SEGMENT_BACKWARD];
-    return once / program->micro_batches * (double)e->micro_batches + flops[SW_SEGMENT_UPDATE];
+    return each / program->micro_batches * (double)e->micro_batches + once;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums is
-// architecture 5a: each micro-batch's gradient is computed alone and added in the order of k.
+// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums:
+// each micro-batch's gradient is computed alone and added in the order of k.
 //
 // A step that fails is given up, and the engine is as it was before it, where nothing that counts has changed: before
 // anything is updated, and where updates are written to a second place (plan->two_places) up to the last segment. On several
@@ -117,10 +117,10 @@ static bool is_last(const struct sw_engine *e, int64_t round)
 
 static sw_status read_loss(struct sw_engine *e, int64_t j)
 {
-    const sw_value *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
+    const struct sw_port *const *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
     double *loss = &e->losses[2 * j];
-    SW_TRY(sw_engine_read_scalar(e, e->programs.train, from[0], &loss[0]));
-    return sw_engine_read_scalar(e, e->programs.train, from[1], &loss[1]);
+    SW_TRY(sw_engine_read_scalar(e, from[0], &loss[0]));
+    return sw_engine_read_scalar(e, from[1], &loss[1]);
 }
 
 static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, double *out_loss)
@@ -187,9 +187,7 @@ static void set_boundary(struct sw_engine *e)
     const double targets = e->totals.count;
     double share = 1.0 / (double)e->micro_batches;
     if (e->token_mean) {
-        const struct sw_graph *g = e->plan->programs[e->programs.train].graph;
-        const struct sw_op *mean = &g->ops[g->values[sw_graph_find_output(g, "loss")].producer];
-        share = targets > 0 ? 1 / (mean->attrs.loss_mean.weight * targets) : 0;
+        share = targets > 0 ? 1 / (e->loss_weight * targets) : 0;
     }
     e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
     if (!isnan(e->lr_override)) {
@@ -433,29 +431,32 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
     double sum = 0, count = 0;
-    SW_TRY(sw_engine_read_scalar(e, e->programs.eval, e->eval_sum, &sum));
-    SW_TRY(sw_engine_read_scalar(e, e->programs.eval, e->eval_count, &count));
+    SW_TRY(sw_engine_read_scalar(e, e->eval_sum, &sum));
+    SW_TRY(sw_engine_read_scalar(e, e->eval_count, &count));
     *out_sum = sum;
     *out_count = count;
     return SW_OK;
 }
 
-sw_status sw_engine_read_output(struct sw_engine *e, int i_program, sw_value v, float *out)
+sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out)
 {
-    const struct sw_value_info *info = &e->plan->programs[i_program].graph->values[v];
-    const int64_t n = sw_shape_elems(&info->shape);
-    if (info->dtype == SW_F32) {
-        return sw_executor_read(e->executor, i_program, v, out, (size_t)n * sizeof *out);
+    const int64_t n = sw_shape_elems(&port->shape);
+    if (port->dtype == SW_F32) {
+        return sw_executor_read(e->executor, port, out, (size_t)n * sizeof *out);
     }
     /* The narrow values are read into the tail of out and widened from the front. */
-    char *narrow = (char *)out + (size_t)n * (sizeof *out - sw_dtype_bytes(info->dtype));
-    SW_TRY(sw_executor_read(e->executor, i_program, v, narrow,
-                            (size_t)n * sw_dtype_bytes(info->dtype)));
+    char *narrow = (char *)out + (size_t)n * (sizeof *out - sw_dtype_bytes(port->dtype));
+    SW_TRY(sw_executor_read(e->executor, port, narrow, sw_port_bytes(port)));
     for (int64_t i = 0; i < n; i++) {
-        const double value = sw_load_f64(info->dtype, narrow, i);
+        const double value = sw_load_f64(port->dtype, narrow, i);
         out[i] = (float)value;
     }
     return SW_OK;
+}
+
+static const struct sw_port *logits_of(const struct sw_engine *e)
+{
+    return sw_program_output(&e->plan->programs[e->programs.logits], "logits", 0);
 }
 
 int64_t sw_logits_elems(const sw_engine *e)
@@ -463,8 +464,7 @@ int64_t sw_logits_elems(const sw_engine *e)
     if (e->programs.logits < 0) {
         return 0;
     }
-    const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
-    return sw_shape_elems(&g->values[sw_graph_find_output(g, "logits")].shape);
+    return sw_shape_elems(&logits_of(e)->shape);
 }
 
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
@@ -473,6 +473,5 @@ sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
-    const struct sw_graph *g = e->plan->programs[e->programs.logits].graph;
-    return sw_engine_read_output(e, e->programs.logits, sw_graph_find_output(g, "logits"), out);
+    return sw_engine_read_output(e, logits_of(e), out);
 }

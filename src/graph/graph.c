@@ -46,6 +46,43 @@ sw_status sw_graph_open(const struct sw_graph_options *options, struct sw_graph 
     return SW_OK;
 }
 
+static void *copied(const void *array, int32_t n, size_t elem_bytes)
+{
+    void *copy = sw_alloc("graph", ((size_t)n + 1) * elem_bytes);
+    if (copy && n > 0) {
+        memcpy(copy, array, (size_t)n * elem_bytes);
+    }
+    return copy;
+}
+
+sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
+{
+    struct sw_graph *copy = sw_alloc("graph", sizeof *copy);
+    SW_TRY_ALLOC(copy, "a copy of the graph");
+    *copy = *g;
+    sw_arena_init(&copy->arena, "graph");
+    copy->values = copied(g->values, g->n_values, sizeof *g->values);
+    copy->ops = copied(g->ops, g->n_ops, sizeof *g->ops);
+    copy->scopes = copied(g->scopes, g->n_scopes, sizeof *g->scopes);
+    copy->streams = copied(g->streams, g->n_streams, sizeof *g->streams);
+    copy->outputs = copied(g->outputs, g->n_outputs, sizeof *g->outputs);
+    copy->params = copied(g->params, g->n_params, sizeof *g->params);
+    copy->states = copied(g->states, g->cap_states, sizeof *g->states);
+    copy->cap_values = g->n_values;
+    copy->cap_ops = g->n_ops;
+    copy->cap_scopes = g->n_scopes;
+    copy->cap_streams = g->n_streams;
+    copy->cap_outputs = g->n_outputs;
+    copy->cap_params = g->n_params;
+    if (!copy->values || !copy->ops || !copy->scopes || !copy->streams || !copy->outputs ||
+        !copy->params || !copy->states) {
+        sw_graph_close(copy);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a copy of the graph");
+    }
+    *out = copy;
+    return SW_OK;
+}
+
 void sw_graph_close(struct sw_graph *g)
 {
     if (!g) {
@@ -132,8 +169,6 @@ static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype d
     info->base = SW_NO_VALUE;
     info->sparse_index = SW_NO_VALUE;
     info->param = SW_NO_VALUE;
-    info->whole.rank = -1;
-    info->micro = g->micro;
     row_major(info);
     return g->n_values++;
 }
@@ -175,27 +210,10 @@ size_t sw_value_bytes(const struct sw_value_info *info)
     return (size_t)sw_shape_elems(&info->shape) * sw_dtype_bytes(info->dtype);
 }
 
-size_t sw_value_storage_bytes(const struct sw_value_info *info)
-{
-    const int64_t elems = sw_shape_elems(&info->shape);
-    return (size_t)(info->padded_elems > elems ? info->padded_elems : elems) *
-           sw_dtype_bytes(info->dtype);
-}
-
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                             struct sw_shape shape)
 {
     return new_value(g, role, dtype, &shape);
-}
-
-sw_value sw_graph_copy_value(struct sw_graph *g, sw_value v)
-{
-    if (g->status < 0 ||
-        !grow(g, (void **)&g->values, &g->cap_values, g->n_values + 1, sizeof *g->values)) {
-        return SW_NO_VALUE;
-    }
-    g->values[g->n_values] = g->values[v];
-    return g->n_values++;
 }
 
 /* ---- leaves ---- */
@@ -383,20 +401,14 @@ void sw_output(sw_graph *g, const char *name, sw_value value)
     g->outputs[g->n_outputs++] = (struct sw_named){copy, value};
 }
 
-sw_value sw_graph_find_output_of(const struct sw_graph *g, const char *name, int micro)
+sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
 {
     for (int32_t i = 0; i < g->n_outputs; i++) {
-        const sw_value v = g->outputs[i].value;
-        if (g->values[v].micro == micro && strcmp(g->outputs[i].name, name) == 0) {
-            return v;
+        if (strcmp(g->outputs[i].name, name) == 0) {
+            return g->outputs[i].value;
         }
     }
     return SW_NO_VALUE;
-}
-
-sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
-{
-    return sw_graph_find_output_of(g, name, 0);
 }
 
 /* ---- scopes ---- */
@@ -488,7 +500,6 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
     memset(op, 0, sizeof *op);
     op->kind = kind;
     op->phase = g->phase;
-    op->micro = g->micro;
     op->n_in = n_in;
     if (n_in > 0) {
         memcpy(op->in, in, (size_t)n_in * sizeof *in);
@@ -555,8 +566,6 @@ sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of
         info->base_offset = src.base_offset;
         memcpy(info->strides, src.strides, sizeof info->strides);
         info->contiguous = src.contiguous;
-        info->whole = src.whole;
-        info->first = src.first;
     }
     return v;
 }

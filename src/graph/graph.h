@@ -64,43 +64,24 @@ struct sw_value_info {
     sw_value param;        /* STATE and GRAD: of which parameter, else SW_NO_VALUE */
     struct sw_init init;   /* PARAM */
     struct sw_tensor_split split; /* PARAM */
-    /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`;
-     * what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
-    struct sw_shape whole;
-    int64_t first;
-    int64_t
-        padded_elems; /* storage beyond the shape, so that equal slices of it can travel; 0 = none */
     bool contiguous;
-    bool needs_grad;         /* a parameter, or computed from one */
-    bool is_optimizer_state; /* STATE: moments, masters, rests of masters */
-    bool is_gradient_sum;    /* STATE: of one stream, over micro-batches or ranks */
-    bool
-        out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone; not on the device */
-    bool is_tiled; /* PARAM: ops see values inside it, whole rows, and never all of it */
-    bool is_pack;  /* PARAM, STATE: bytes in which several of them lie */
-    /* 0 = on the device, else the tier that it lies in (plan.h, enum sw_tier), and ops other than LOAD and STORE never
-     * see it. */
-    int tier;
+    bool needs_grad; /* a parameter, or computed from one */
     bool is_output;
-    int micro; /* see struct sw_op; shared by all: 0 */
 };
 
+/* The fields of struct sw_op; a plan has ops with the same ones, and more (plan/ir.h). */
+#define SW_FIELDS_OF_OP                                                                            \
+    enum sw_op_kind kind;                                                                          \
+    enum sw_phase phase;                                                                           \
+    int n_in, n_out;                                                                               \
+    sw_value in[SW_MAX_INPUTS];                                                                    \
+    sw_value out[SW_MAX_OUTPUTS]; /* SW_NO_VALUE: an optional output that nobody wants */          \
+    struct sw_attrs attrs;                                                                         \
+    const struct sw_user_op *user;                                                                 \
+    int32_t scope;                                                                                 \
+    uint64_t path; /* names this op for its randomness; a clone keeps it */
 struct sw_op {
-    enum sw_op_kind kind;
-    enum sw_phase phase;
-    int n_in, n_out;
-    sw_value in[SW_MAX_INPUTS];
-    sw_value out[SW_MAX_OUTPUTS]; /* SW_NO_VALUE: an optional output that nobody wants */
-    struct sw_attrs attrs;
-    const struct sw_user_op *user;
-    int32_t scope;
-    int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
-    uint64_t path;       /* names this op for its randomness; a clone keeps it */
-    bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
-    bool in_backward;    /* of the update, and runs within the step's last backward */
-    bool settles;        /* of the update, and runs behind all of it that may fail */
-    bool is_clone;       /* made by recomputation */
-    bool removed;        /* by a pass; kept so that indices stay */
+    SW_FIELDS_OF_OP
 };
 
 struct sw_scope {
@@ -114,7 +95,6 @@ struct sw_scope {
 struct sw_stream {
     sw_value param;
     sw_value grad; /* comm dtype; row-sparse where its sparse_index says so */
-    int micro;     /* above 0: continues the use of the stream before */
 };
 
 struct sw_named {
@@ -131,8 +111,7 @@ struct sw_graph {
     bool training;
     bool token_mean;     /* losses are weighted by 1/(rows) in a micro-batch; see LOSS_MEAN_GRAD */
     int64_t loss_chunk;  /* rows of the vocabulary matrix per chunk of LINEAR_CE */
-    enum sw_phase phase; /* of ops added now, */
-    int micro;           /* and their micro-batch, as of values */
+    enum sw_phase phase; /* of ops added now */
     struct sw_value_info *values;
     struct sw_op *ops;
     struct sw_scope *scopes;
@@ -188,45 +167,21 @@ sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtyp
                         struct sw_shape shape, sw_value param);
 sw_value sw_graph_find(const struct sw_graph *g, enum sw_role role, const char *name);
 sw_value sw_graph_find_output(const struct sw_graph *g, const char *name);
-/* Of one micro-batch, where the graph holds several. */
-sw_value sw_graph_find_output_of(const struct sw_graph *g, const char *name, int micro);
 /* The value whose storage v lives in (v itself for most). */
 sw_value sw_graph_root(const struct sw_graph *g, sw_value v);
 size_t sw_value_bytes(const struct sw_value_info *info); /* of its elements, without strides */
-size_t sw_value_storage_bytes(const struct sw_value_info *info); /* with padding */
-static inline bool sw_value_is_slice(const struct sw_value_info *info)
-{
-    return info->whole.rank >= 0;
-}
-/* Runs on all ranks together, by the executor and no device. */
-static inline bool sw_op_is_collective(enum sw_op_kind kind)
-{
-    return sw_kind_has(kind, SW_TRAIT_COLLECTIVE);
-}
-/* Moves bytes between tiers; by the executor and no kernel. */
-static inline bool sw_op_is_transfer(enum sw_op_kind kind)
-{
-    return sw_kind_has(kind, SW_TRAIT_TRANSFER);
-}
-/* A value without a name or a producer; passes add it to ops themselves. */
+/* The same graph again, for a pass that changes ops; names and scopes stay those of `g`, which must outlive it. */
+sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out);
+/* A value without a name or a producer. */
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                             struct sw_shape shape);
-/* Another value like v, also in where it lies. */
-sw_value sw_graph_copy_value(struct sw_graph *g, sw_value v);
 void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);
 
-/* What a message about an op calls its place: its scope; outside of all scopes that of what it works
- * on, or the parameter, or the phase. Never empty. */
-const char *sw_op_where(const struct sw_graph *g, const struct sw_op *op);
-/* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */
-int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op);
-/* Bytes that one launch reads and writes; of a table that is looked up, the rows alone. */
-double sw_op_bytes(const struct sw_graph *g, const struct sw_op *op);
 /* "%12 = matmul(%10, %3) f32[2, 64, 768]  h.0.attn" lines. */
 void sw_graph_print(const struct sw_graph *g, struct sw_str *out);
-/* Hash of everything that may change a bit of the training in this graph (architecture 5a). */
+/* Hash of everything that may change a bit of the training in this graph. */
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 
 /* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how it
@@ -252,6 +207,7 @@ struct sw_kernel_info {
 /* The op with the dtypes, shapes and strides of its operands; no data. Filled from the graph. */
 struct sw_op_desc {
     const struct sw_op *op;
+    bool is_predicated; /* not run where the scalar SKIP is set; an op with TRAIT_UPDATE never is */
     struct sw_view in[SW_MAX_INPUTS];
     struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
 };
@@ -259,3 +215,7 @@ void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct 
 /* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them. */
 int64_t sw_update_elems(const struct sw_op_desc *desc);
 int64_t sw_update_first(const struct sw_op_desc *desc, int i);
+/* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */
+int64_t sw_op_flops(const struct sw_op_desc *desc);
+/* Bytes that one launch reads and writes; of a table that is looked up, the rows alone. */
+double sw_op_bytes(const struct sw_op_desc *desc);

@@ -396,15 +396,6 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_DENSIFY] = {.traits = SW_TRAIT_DENSE, .n_out = 1, .takes_no_matrix = made},
     [SW_OP_SELECT_INDEX] = {.attrs = SW_ATTRS_SELECT_INDEX, .n_out = 2,
         .shapes = shapes_select_index, .flops_per_elem = -1, .takes_no_matrix = moved},
-    [SW_OP_REDUCE] = {.attrs = SW_ATTRS_REDUCE, .traits = SW_TRAIT_COLLECTIVE | SW_TRAIT_SUM,
-        .n_out = 1, .alias = in_first, .takes_no_matrix = moved},
-    [SW_OP_GATHER] = {.traits = SW_TRAIT_COLLECTIVE, .n_out = 1, .takes_no_matrix = moved},
-    [SW_OP_STATS_MERGE] = {.traits = SW_TRAIT_COLLECTIVE, .n_out = 1, .alias = in_first,
-        .takes_no_matrix = moved},
-    [SW_OP_LOAD] = {.attrs = SW_ATTRS_TRANSFER, .traits = SW_TRAIT_TRANSFER, .n_out = 1,
-        .takes_no_matrix = moved},
-    [SW_OP_STORE] = {.attrs = SW_ATTRS_TRANSFER, .traits = SW_TRAIT_TRANSFER, .n_out = 1,
-        .alias = in_first, .takes_no_matrix = moved},
     [SW_OP_UPDATE] = {.attrs = SW_ATTRS_UPDATE, .alias = in_same,
         .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES | SW_TRAIT_ELEMENTS,
         .flops = flops_update, .takes_no_matrix = moved},
@@ -493,69 +484,71 @@ static int64_t elems(const struct sw_view *view)
     return view->shape.rank < 0 ? 0 : sw_shape_elems(&view->shape);
 }
 
-int64_t sw_op_flops(const struct sw_graph *g, const struct sw_op *op)
+int64_t sw_op_flops(const struct sw_op_desc *desc)
 {
-    const struct sw_op_info *info = sw_op_info(op->kind);
-    struct sw_op_desc desc;
+    const struct sw_op_info *info = sw_op_info(desc->op->kind);
     if (info->flops_per_elem < 0) {
         return 0;
     }
-    sw_graph_describe(g, op, &desc);
     if (info->flops) {
-        return info->flops(&desc);
+        return info->flops(desc);
     }
     if (info->flops_per_elem > 0) {
-        return info->flops_per_elem * elems(&desc.in[0]);
+        return info->flops_per_elem * elems(&desc->in[0]);
     }
     int64_t most = 0;
-    for (int i = 0; i < op->n_in; i++) {
-        most = sw_max_i64(most, elems(&desc.in[i]));
+    for (int i = 0; i < desc->op->n_in; i++) {
+        most = sw_max_i64(most, elems(&desc->in[i]));
     }
     return most;
 }
 
-static bool is_rows(const struct sw_graph *g, const struct sw_op *op, int k)
+static double view_bytes(const struct sw_view *view)
 {
-    return k + 1 < op->n_in && g->values[op->in[k + 1]].dtype == SW_I32;
+    return (double)elems(view) * (double)sw_dtype_bytes(view->dtype);
+}
+
+static bool is_rows(const struct sw_op_desc *desc, int k)
+{
+    return k + 1 < desc->op->n_in && desc->in[k + 1].dtype == SW_I32;
 }
 
 /* Of an update in pieces the first one stands for all where it is given what is there as a whole. */
-static bool is_counted(const struct sw_graph *g, const struct sw_op *op, sw_value v, bool rows)
+static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view, bool rows)
 {
+    const struct sw_op *op = desc->op;
+    if (view->shape.rank < 0) {
+        return false;
+    }
     if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.first == 0) {
         return true;
     }
-    const struct sw_shape *piece = &g->values[op->in[op->attrs.update.rule.n_states > 0]].shape;
-    return !rows && sw_shape_elems(&g->values[v].shape) == sw_shape_elems(piece);
+    return !rows && elems(view) == sw_update_elems(desc);
 }
 
 /* Rows that are put into a cache, or added to a sum, which is read, too. */
-static double bytes_of_rows(const struct sw_graph *g, const struct sw_op *op)
+static double bytes_of_rows(const struct sw_op_desc *desc)
 {
-    const struct sw_value_info *rows = &g->values[op->in[1]], *to = &g->values[op->in[0]];
-    const int touched = op->kind == SW_OP_KV_APPEND ? 1 : 2;
-    return (double)sw_value_bytes(rows) +
-           touched * (double)sw_shape_elems(&rows->shape) * (double)sw_dtype_bytes(to->dtype);
+    const struct sw_view *rows = &desc->in[1], *to = &desc->in[0];
+    const int touched = desc->op->kind == SW_OP_KV_APPEND ? 1 : 2;
+    return view_bytes(rows) + touched * (double)elems(rows) * (double)sw_dtype_bytes(to->dtype);
 }
 
-double sw_op_bytes(const struct sw_graph *g, const struct sw_op *op)
+double sw_op_bytes(const struct sw_op_desc *desc)
 {
+    const struct sw_op *op = desc->op;
     double sum = 0;
-    if (op->kind == SW_OP_KV_APPEND || (op->kind == SW_OP_ACCUMULATE && is_rows(g, op, 1))) {
-        return bytes_of_rows(g, op);
+    if (op->kind == SW_OP_KV_APPEND || (op->kind == SW_OP_ACCUMULATE && is_rows(desc, 1))) {
+        return bytes_of_rows(desc);
     }
     for (int k = 0; k < op->n_out; k++) {
-        sum += op->out[k] >= 0 && is_counted(g, op, op->out[k], false)
-                   ? (double)sw_value_bytes(&g->values[op->out[k]])
-                   : 0;
+        sum += is_counted(desc, &desc->out[k], false) ? view_bytes(&desc->out[k]) : 0;
     }
     if (sw_op_has(op, SW_TRAIT_LOOKUP)) {
         return 2 * sum;
     }
     for (int k = 0; k < op->n_in; k++) {
-        sum += is_counted(g, op, op->in[k], is_rows(g, op, k))
-                   ? (double)sw_value_bytes(&g->values[op->in[k]])
-                   : 0;
+        sum += is_counted(desc, &desc->in[k], is_rows(desc, k)) ? view_bytes(&desc->in[k]) : 0;
     }
     return sum;
 }

@@ -85,19 +85,6 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs first .. \
                                                    first + n - 1 of the whole alone:              \
                                                    rows [M,C], index [M] from attrs first on */    \
-    X(REDUCE,             "reduce")             /* collective: acc f32 [S] (in place), g -> acc:  \
-                                                   the owner of slice r of g adds the ranks'      \
-                                                   slices in rank order; where the scalar FIRST   \
-                                                   is set, or attrs whole_step, the first one is  \
-                                                   taken as it is; whole_step: also from ranks    \
-                                                   that have no micro-batch now */                 \
-    X(GATHER,             "gather")             /* collective: slice [S] of each rank -> whole    */ \
-    X(STATS_MERGE,        "stats_merge")        /* collective: stats (in place), summed over ranks */ \
-    X(LOAD,               "load")               /* transfer: x in another tier -> its elements     \
-                                                   attrs first, first + 1, .. here;               \
-                                                   with ids i32: its rows of these ids */          \
-    X(STORE,              "store")              /* transfer: s in another tier (in place), x -> s, \
-                                                   from element attrs first of s on */             \
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not \
                                                    run where SKIP is set; states shorter than     \
                                                    param: of its elements attrs first, first + 1, \
@@ -197,8 +184,6 @@ enum sw_attrs_kind {
     SW_ATTRS_LOSS_MEAN,
     SW_ATTRS_STATS,
     SW_ATTRS_SELECT_INDEX,
-    SW_ATTRS_REDUCE,
-    SW_ATTRS_TRANSFER,
     SW_ATTRS_UPDATE,
     SW_N_ATTRS_KINDS
 };
@@ -241,12 +226,6 @@ struct sw_attrs {
             int64_t first, n;
         } select_index;
         struct {
-            bool whole_step;
-        } reduce;
-        struct {
-            int64_t first;
-        } transfer;
-        struct {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */
             int64_t n_elems; /* LAMB: elements that are no padding */
@@ -258,8 +237,6 @@ struct sw_attrs {
 
 enum sw_op_trait {
     SW_TRAIT_VIEW = 1,        /* another look at the bytes of input 0: no kernel */
-    SW_TRAIT_COLLECTIVE = 2,  /* runs on all ranks together, by the executor and no device */
-    SW_TRAIT_TRANSFER = 4,    /* moves bytes between tiers, by the executor and no kernel */
     SW_TRAIT_PRODUCTS = 8,    /* its FLOPs are products of matrices; see `factor` */
     SW_TRAIT_LOOKUP = 16,     /* of input 0 only the rows are read that input 1 names */
     SW_TRAIT_FRESH = 32,      /* what is in place is written and not read: always, .. */

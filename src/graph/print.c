@@ -4,23 +4,6 @@
 
 #include "graph/graph.h"
 
-const char *sw_op_where(const struct sw_graph *g, const struct sw_op *op)
-{
-    static const char *const phases[] = {"forward", "backward", "update"};
-    const struct sw_op *at = op;
-    while (at->n_in > 0 && !*g->scopes[at->scope].name) {
-        const bool sums = sw_op_has(at, SW_TRAIT_SUM);
-        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
-        const struct sw_value_info *info = &g->values[v];
-        const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
-        if (info->producer < 0) {
-            return param >= 0 && g->values[param].name ? g->values[param].name : phases[op->phase];
-        }
-        at = &g->ops[info->producer];
-    }
-    return *g->scopes[at->scope].name ? g->scopes[at->scope].name : phases[op->phase];
-}
-
 static void print_value(const struct sw_graph *g, sw_value v, struct sw_str *out)
 {
     if (v < 0) {
@@ -36,9 +19,6 @@ void sw_graph_print(const struct sw_graph *g, struct sw_str *out)
 {
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
-        if (op->removed) {
-            continue;
-        }
         for (int k = 0; k < op->n_out; k++) {
             sw_str_puts(out, k ? ", " : "");
             print_value(g, op->out[k], out);
@@ -55,7 +35,7 @@ void sw_graph_print(const struct sw_graph *g, struct sw_str *out)
             sw_str_printf(out, " %s%s", sw_dtype_name(info->dtype),
                           sw_shape_format(&info->shape, text, sizeof text));
         }
-        sw_str_printf(out, "  %s%s\n", g->scopes[op->scope].name, op->is_clone ? " (again)" : "");
+        sw_str_printf(out, "  %s\n", g->scopes[op->scope].name);
     }
 }
 
@@ -135,8 +115,6 @@ static struct words words_of(const struct sw_op *op)
     case SW_ATTRS_NONE:
     case SW_ATTRS_STATS: /* what follows is made behind the fingerprint, by passes */
     case SW_ATTRS_SELECT_INDEX:
-    case SW_ATTRS_REDUCE:
-    case SW_ATTRS_TRANSFER:
     case SW_ATTRS_UPDATE:
     case SW_N_ATTRS_KINDS:
         break;
@@ -168,9 +146,6 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
-        if (op->removed) {
-            continue;
-        }
         h = sw_hash_str(h, sw_op_name(op));
         h = hash_attrs(h, op);
         for (int k = 0; k < op->n_in; k++) {

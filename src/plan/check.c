@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 struct check {
     const struct sw_plan *plan;
@@ -13,33 +13,34 @@ struct check {
     sw_value *newest; /* [n_values] by root: the version its bytes hold now */
 };
 
-static const char *value_name(const struct sw_graph *g, sw_value v)
+static const char *value_name(const struct sw_ir *ir, sw_value v)
 {
-    return g->values[v].name ? g->values[v].name : "a transient";
+    return ir->values[v].name ? ir->values[v].name : "a transient";
 }
 
 /* The version of its storage that v is a view of. */
-static sw_value version_of(const struct sw_graph *g, sw_value v)
+static sw_value version_of(const struct sw_ir *ir, sw_value v)
 {
-    while (g->values[v].producer >= 0 && sw_op_has(&g->ops[g->values[v].producer], SW_TRAIT_VIEW)) {
-        v = g->ops[g->values[v].producer].in[0];
+    while (ir->values[v].producer >= 0 &&
+           sw_ir_has(&ir->ops[ir->values[v].producer], SW_TRAIT_VIEW)) {
+        v = ir->ops[ir->values[v].producer].in[0];
     }
     return v;
 }
 
 static sw_status check_read(const struct check *c, int32_t i, sw_value v)
 {
-    const struct sw_graph *g = c->program->graph;
-    const sw_value version = version_of(g, v);
-    const sw_value root = sw_graph_root(g, version);
-    const bool leaf = g->values[version].producer < 0;
+    const struct sw_ir *ir = c->program->ir;
+    const sw_value version = version_of(ir, v);
+    const sw_value root = sw_ir_root(ir, version);
+    const bool leaf = ir->values[version].producer < 0;
     if (!leaf && c->written[version] < 0) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) reads %%%d before it is written", i,
-                       sw_op_name(&g->ops[c->program->instrs[i].op]), version);
+                       sw_ir_op_name(&ir->ops[c->program->instrs[i].op]), version);
     }
     if (c->newest[root] != version) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) reads %s after it was overwritten", i,
-                       sw_op_name(&g->ops[c->program->instrs[i].op]), value_name(g, version));
+                       sw_ir_op_name(&ir->ops[c->program->instrs[i].op]), value_name(ir, version));
     }
     const struct sw_instr *reader = &c->program->instrs[i];
     const struct sw_instr *writer = leaf ? NULL : &c->program->instrs[c->written[version]];
@@ -49,7 +50,7 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
             SW_E_ARG,
             "plan: instruction %d (%s) runs in every micro-step and reads %%%d, which is "
             "written in the last one",
-            i, sw_op_name(&g->ops[reader->op]), version);
+            i, sw_ir_op_name(&ir->ops[reader->op]), version);
     }
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[root]];
     if (!buffer->persistent && (i < buffer->first || i > buffer->last)) {
@@ -64,39 +65,39 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
 static sw_status check_when(const struct check *c, int32_t i, bool *finished)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
-    const struct sw_op *op = &c->program->graph->ops[instr->op];
+    const struct sw_ir_op *op = &c->program->ir->ops[instr->op];
     const bool early = op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE;
     if ((early || op->in_backward) && !instr->last_only) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d (%s) is of the update and runs in every micro-step", i,
-                       sw_op_name(op));
+                       sw_ir_op_name(op));
     }
-    if (op->unless_skipped && !instr->unless_skipped && op->kind != SW_OP_LOAD) {
+    if (op->unless_skipped && !instr->unless_skipped && op->move != SW_MOVE_LOAD) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) runs in a skipped step, too", i,
-                       sw_op_name(op));
+                       sw_ir_op_name(op));
     }
     if (instr->unless_skipped && !instr->last_only && !*finished) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d (%s) asks whether the step is skipped before it is "
                        "known",
-                       i, sw_op_name(op));
+                       i, sw_ir_op_name(op));
     }
-    *finished = *finished || sw_op_has(op, SW_TRAIT_SKIP);
+    *finished = *finished || sw_ir_has(op, SW_TRAIT_SKIP);
     return SW_OK;
 }
 
 static sw_status check_order(struct check *c)
 {
     const struct sw_program *program = c->program;
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     bool finished = false;
-    for (sw_value v = 0; v < g->n_values; v++) {
+    for (sw_value v = 0; v < ir->n_values; v++) {
         c->written[v] = -1;
         c->newest[v] = v;
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &g->ops[program->instrs[i].op];
-        for (int k = sw_op_is_transfer(op->kind); k < op->n_in; k++) { /* ranges: check_transfer */
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
         }
         for (int k = 0; k < op->n_out; k++) {
@@ -104,7 +105,7 @@ static sw_status check_order(struct check *c)
                 continue;
             }
             c->written[op->out[k]] = i;
-            c->newest[sw_graph_root(g, op->out[k])] = op->out[k];
+            c->newest[sw_ir_root(ir, op->out[k])] = op->out[k];
         }
         if (i > 0 && program->instrs[i].segment < program->instrs[i - 1].segment) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
@@ -136,12 +137,12 @@ static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t
 static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
-    const struct sw_graph *g = c->program->graph;
-    const struct sw_op *op = &g->ops[instr->op];
+    const struct sw_ir *ir = c->program->ir;
+    const struct sw_ir_op *op = &ir->ops[instr->op];
     for (int k = 0; k < op->n_in + op->n_out; k++) {
         const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
         if (v >= 0) {
-            SW_TRY(check_held(c, i, c->program->buffer_of[sw_graph_root(g, v)], last));
+            SW_TRY(check_held(c, i, c->program->buffer_of[sw_ir_root(ir, v)], last));
         }
     }
     return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
@@ -165,15 +166,15 @@ struct beside {
 static sw_status check_latest(const struct check *c, const struct beside *b, int32_t i,
                               const int32_t latest[SW_QUEUE_COUNT], sw_value root)
 {
-    const struct sw_graph *g = c->program->graph;
+    const struct sw_ir *ir = c->program->ir;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (latest[q] > b->found[q]) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s) does not wait for instruction %d (%s), "
                            "which is under way with %s",
-                           i, sw_op_name(&g->ops[c->program->instrs[i].op]), latest[q],
-                           sw_op_name(&g->ops[c->program->instrs[latest[q]].op]),
-                           value_name(g, root));
+                           i, sw_ir_op_name(&ir->ops[c->program->instrs[i].op]), latest[q],
+                           sw_ir_op_name(&ir->ops[c->program->instrs[latest[q]].op]),
+                           value_name(ir, root));
         }
     }
     return SW_OK;
@@ -184,7 +185,7 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
 static int32_t find_known(const struct check *c, const struct beside *b, int32_t i, sw_value home)
 {
     const struct sw_program *program = c->program;
-    const int32_t known = sw_clocks_known(&b->clocks, program->graph->values[home].tier);
+    const int32_t known = sw_clocks_known(&b->clocks, program->ir->values[home].tier);
     int32_t *next = &b->next_known[home], *latest = &b->latest_op[home];
     for (; *next >= 0 && *next <= known; *next = b->behind[*next]) {
         *latest = program->instrs[*next].op > *latest ? program->instrs[*next].op : *latest;
@@ -210,23 +211,23 @@ static void note_transfer(const struct beside *b, int32_t i, sw_value home)
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
     const struct sw_program *program = c->program;
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
-    const sw_value home = sw_graph_root(g, op->in[0]);
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+    const sw_value home = sw_ir_root(ir, op->in[0]);
     const int32_t known = find_known(c, b, i, home);
     note_transfer(b, i, home);
     for (int32_t j = b->before[i]; j > known; j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
-        const struct sw_op *before = &g->ops[other->op];
-        if ((op->kind == SW_OP_LOAD && before->kind == SW_OP_LOAD) ||
-            !sw_transfers_overlap(g, op, before)) {
+        const struct sw_ir_op *before = &ir->ops[other->op];
+        if ((op->move == SW_MOVE_LOAD && before->move == SW_MOVE_LOAD) ||
+            !sw_transfers_overlap(ir, op, before)) {
             continue;
         }
         if (other->op > program->instrs[i].op || j > b->found[other->queue]) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s of %s) %s instruction %d (%s)", i,
-                           sw_op_name(op), value_name(g, sw_graph_root(g, op->in[0])),
+                           sw_ir_op_name(op), value_name(ir, sw_ir_root(ir, op->in[0])),
                            j > b->found[other->queue] ? "does not wait for" : "comes after", j,
-                           sw_op_name(before));
+                           sw_ir_op_name(before));
         }
     }
     return SW_OK;
@@ -234,27 +235,27 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
 
 static sw_status check_operands(const struct check *c, struct beside *b, int32_t i)
 {
-    const struct sw_graph *g = c->program->graph;
-    const struct sw_op *op = &g->ops[c->program->instrs[i].op];
+    const struct sw_ir *ir = c->program->ir;
+    const struct sw_ir_op *op = &ir->ops[c->program->instrs[i].op];
     const enum sw_queue q = sw_instr_queue(&c->program->instrs[i]);
-    const bool moves = sw_op_is_transfer(op->kind);
+    const bool moves = sw_ir_is_transfer(op);
     for (int k = moves; k < op->n_in; k++) {
-        const sw_value root = sw_graph_root(g, op->in[k]);
+        const sw_value root = sw_ir_root(ir, op->in[k]);
         SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
     }
-    for (int k = 0; k < op->n_out && op->kind != SW_OP_STORE; k++) {
-        const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_graph_root(g, op->out[k]);
+    for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
+        const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(ir, op->out[k]);
         if (root >= 0) {
             SW_TRY(check_latest(c, b, i, b->touched[root].read, root));
             SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
         }
     }
     for (int k = moves; k < op->n_in; k++) {
-        b->touched[sw_graph_root(g, op->in[k])].read[q] = i;
+        b->touched[sw_ir_root(ir, op->in[k])].read[q] = i;
     }
-    for (int k = 0; k < op->n_out && op->kind != SW_OP_STORE; k++) {
+    for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
         if (op->out[k] >= 0) {
-            b->touched[sw_graph_root(g, op->out[k])].wrote[q] = i;
+            b->touched[sw_ir_root(ir, op->out[k])].wrote[q] = i;
         }
     }
     return SW_OK;
@@ -265,7 +266,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     const struct sw_program *program = c->program;
     const int32_t end = program->n_instrs;
     int32_t known[SW_QUEUE_COUNT];
-    for (sw_value v = 0; v < program->graph->n_values; v++) {
+    for (sw_value v = 0; v < program->ir->n_values; v++) {
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = -1;
         }
@@ -279,7 +280,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
             b->found[SW_QUEUE_COMM] = i - 1; /* together with the first of its group */
         }
         SW_TRY(check_operands(c, b, i));
-        if (sw_op_is_transfer(program->graph->ops[instr->op].kind)) {
+        if (sw_ir_is_transfer(&program->ir->ops[instr->op])) {
             SW_TRY(check_transfer(c, b, i));
         }
         sw_clocks_step(&b->clocks, i);
@@ -305,7 +306,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
 /* Nobody reads what another queue may still be writing, or writes what it may still touch. */
 static sw_status check_overlap(const struct check *c)
 {
-    const size_t n = (size_t)c->program->graph->n_values + 1;
+    const size_t n = (size_t)c->program->ir->n_values + 1;
     const size_t n_instrs = (size_t)c->program->n_instrs + 1;
     struct beside b = {.touched = sw_alloc("plan", n * sizeof *b.touched),
                        .last_transfer = sw_alloc("plan", n * sizeof *b.last_transfer),
@@ -332,26 +333,26 @@ static sw_status check_overlap(const struct check *c)
 static sw_status check_disk(const struct check *c, int32_t i)
 {
     const struct sw_program *program = c->program;
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
-    const sw_value ends[] = {op->in[0], op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]};
-    const bool rows = op->kind == SW_OP_LOAD && op->n_in > 1;
-    if (!sw_op_is_transfer(op->kind) || rows ||
-        g->values[sw_graph_root(g, op->in[0])].tier != SW_TIER_DISK) {
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+    const sw_value ends[] = {op->in[0], op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]};
+    const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
+    if (!sw_ir_is_transfer(op) || rows ||
+        ir->values[sw_ir_root(ir, op->in[0])].tier != SW_TIER_DISK) {
         return SW_OK;
     }
     for (int k = 0; k < 2; k++) {
-        const struct sw_value_info *info = &g->values[ends[k]];
+        const struct sw_ir_value *info = &ir->values[ends[k]];
         const struct sw_buffer *buffer =
-            &program->buffers[program->buffer_of[sw_graph_root(g, ends[k])]];
-        const size_t first = (size_t)(k == 0 ? op->attrs.transfer.first : info->base_offset);
-        const size_t end = first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(g, op);
+            &program->buffers[program->buffer_of[sw_ir_root(ir, ends[k])]];
+        const size_t first = (size_t)(k == 0 ? op->first : info->base_offset);
+        const size_t end = first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(ir, op);
         if (!(k > 0 && buffer->persistent) &&
             (buffer->offset % SW_PLAN_DISK_ALIGN != 0 || end > buffer->bytes)) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s) moves blocks of the disk up to byte %zu of a "
                            "buffer of %zu bytes at %zu",
-                           i, sw_op_name(op), end, buffer->bytes, buffer->offset);
+                           i, sw_ir_op_name(op), end, buffer->bytes, buffer->offset);
         }
     }
     return SW_OK;
@@ -360,21 +361,21 @@ static sw_status check_disk(const struct check *c, int32_t i)
 static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
 {
     const struct sw_program *program = c->program;
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
         if (buffer->value < 0) {
             continue;
         }
-        const size_t need = sw_value_storage_bytes(&g->values[buffer->value]);
+        const size_t need = sw_ir_storage_bytes(&ir->values[buffer->value]);
         if (buffer->bytes < need) {
             return SW_FAIL(SW_E_ARG, "plan: %s (%%%d) has %zu bytes and needs %zu",
-                           value_name(g, buffer->value), buffer->value, buffer->bytes, need);
+                           value_name(ir, buffer->value), buffer->value, buffer->bytes, need);
         }
         if (buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
             buffer->offset + need > c->plan->persistent_bytes) {
             return SW_FAIL(SW_E_ARG, "plan: %s lies outside of the persistent part",
-                           value_name(g, buffer->value));
+                           value_name(ir, buffer->value));
         }
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
@@ -382,19 +383,20 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
         SW_TRY(check_disk(c, i));
-        if (sw_op_is_transfer(g->ops[instr->op].kind)) {
+        if (sw_ir_is_transfer(&ir->ops[instr->op])) {
             kernel.workspace_bytes = 0;
-        } else if (sw_op_is_collective(g->ops[instr->op].kind)) {
-            kernel.workspace_bytes = sw_collective_workspace(g, &g->ops[instr->op], options->ranks);
+        } else if (sw_ir_is_collective(&ir->ops[instr->op])) {
+            kernel.workspace_bytes =
+                sw_collective_workspace(ir, &ir->ops[instr->op], options->ranks);
         } else {
-            sw_graph_describe(g, &g->ops[instr->op], &desc);
+            sw_ir_describe(ir, &ir->ops[instr->op], &desc);
             options->query(options->query_ctx, &desc, &kernel);
         }
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
         if (have < kernel.workspace_bytes) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s) has %zu bytes of workspace and needs %zu", i,
-                           sw_op_name(&g->ops[instr->op]), have, kernel.workspace_bytes);
+                           sw_ir_op_name(&ir->ops[instr->op]), have, kernel.workspace_bytes);
         }
     }
     return SW_OK;
@@ -539,7 +541,7 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
     for (int p = 0; p < plan->n_programs; p++) {
         struct check c = {
             .plan = plan, .program = &plan->programs[p], .one_round = sw_has_one_round(options)};
-        const size_t n = (size_t)c.program->graph->n_values + 1;
+        const size_t n = (size_t)c.program->ir->n_values + 1;
         c.written = sw_alloc("plan", n * sizeof *c.written);
         c.newest = sw_alloc("plan", n * sizeof *c.newest);
         sw_status st = SW_OK;

@@ -3,12 +3,12 @@
 // member and nothing else, and that nothing which was written to one is lost, or read from the disk before it is there.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
-    const struct sw_graph *g;
+    const struct sw_ir *ir;
     struct copy *copies;     /* [n_values] by root on the device */
     struct on_disk *on_disk; /* [n_values] by pack */
 };
@@ -24,7 +24,7 @@ struct on_disk {
     int32_t stored; /* by the latest of these instructions; -1 = none */
 };
 
-static size_t byte_of(const struct sw_value_info *info)
+static size_t byte_of(const struct sw_ir_value *info)
 {
     return (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
 }
@@ -33,22 +33,22 @@ static size_t byte_of(const struct sw_value_info *info)
 
 static sw_status check_member(const struct check *c, sw_value v)
 {
-    const struct sw_value_info *info = &c->g->values[v], *pack = &c->g->values[info->base];
+    const struct sw_ir_value *info = &c->ir->values[v], *pack = &c->ir->values[info->base];
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[info->base]];
     const struct sw_persistent *item = sw_plan_find(c->plan, info->name);
-    const size_t at = byte_of(info), bytes = sw_value_storage_bytes(info);
+    const size_t at = byte_of(info), bytes = sw_ir_storage_bytes(info);
     if (!item || item->tier != SW_TIER_DISK || item->offset != buffer->offset + at ||
         item->slot_bytes != buffer->slot_bytes || at % SW_PLAN_ALIGN != 0 ||
         item->packed_bytes < bytes || at + item->packed_bytes > buffer->bytes ||
-        at + bytes > sw_value_storage_bytes(pack) || pack->role != info->role) {
+        at + bytes > sw_ir_storage_bytes(pack) || pack->role != info->role) {
         return SW_FAIL(SW_E_ARG, "plan: %s is not where %s has it, at byte %zu", info->name,
                        pack->name, at);
     }
     for (sw_value w = 0; w < v; w++) {
-        const struct sw_value_info *other = &c->g->values[w];
-        if (other->base == info->base && sw_value_is_packed(c->g, w) &&
+        const struct sw_ir_value *other = &c->ir->values[w];
+        if (other->base == info->base && sw_ir_is_packed(c->ir, w) &&
             byte_of(other) < at + item->packed_bytes &&
-            at < byte_of(other) + sw_round_up(sw_value_storage_bytes(other), SW_PLAN_ALIGN)) {
+            at < byte_of(other) + sw_round_up(sw_ir_storage_bytes(other), SW_PLAN_ALIGN)) {
             return SW_FAIL(SW_E_ARG, "plan: %s and %s share bytes of %s", other->name, info->name,
                            pack->name);
         }
@@ -63,14 +63,14 @@ static sw_status check_place(const struct check *c, sw_value pack)
     if (buffer->tier != SW_TIER_DISK || buffer->offset % SW_PLAN_DISK_ALIGN != 0 ||
         (buffer->slot_bytes > 0 && buffer->slot_bytes < buffer->bytes) ||
         buffer->slot_bytes % SW_PLAN_DISK_ALIGN != 0 || end > c->plan->tier_bytes[SW_TIER_DISK]) {
-        return SW_FAIL(SW_E_ARG, "plan: %s has no place on the disk", c->g->values[pack].name);
+        return SW_FAIL(SW_E_ARG, "plan: %s has no place on the disk", c->ir->values[pack].name);
     }
     for (int32_t b = 0; b < c->program->n_buffers; b++) {
         const struct sw_buffer *other = &c->program->buffers[b];
         if (other != buffer && other->tier == SW_TIER_DISK && other->offset < end &&
             buffer->offset < other->offset + other->slot_bytes + other->bytes) {
             return SW_FAIL(SW_E_ARG, "plan: %s and buffer %d share bytes of the disk",
-                           c->g->values[pack].name, b);
+                           c->ir->values[pack].name, b);
         }
     }
     return SW_OK;
@@ -81,10 +81,11 @@ static sw_status check_place(const struct check *c, sw_value pack)
 static sw_status fail(const struct check *c, int32_t i, sw_value pack, const char *why)
 {
     return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s of %s) %s", i,
-                   sw_op_name(&c->g->ops[c->program->instrs[i].op]), c->g->values[pack].name, why);
+                   sw_ir_op_name(&c->ir->ops[c->program->instrs[i].op]), c->ir->values[pack].name,
+                   why);
 }
 
-static bool is_same_part(const struct sw_value_info *a, const struct sw_value_info *b)
+static bool is_same_part(const struct sw_ir_value *a, const struct sw_ir_value *b)
 {
     return a->dtype == b->dtype && a->base_offset == b->base_offset &&
            sw_shape_equal(&a->shape, &b->shape);
@@ -94,10 +95,10 @@ static bool is_same_part(const struct sw_value_info *a, const struct sw_value_in
 static bool is_written(const struct check *c, sw_value copy, sw_value member, int32_t end)
 {
     for (int32_t i = 0; i < end; i++) {
-        const struct sw_op *op = &c->g->ops[c->program->instrs[i].op];
+        const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
         for (int k = 0; k < op->n_out; k++) {
-            if (op->out[k] >= 0 && c->g->values[op->out[k]].base == copy &&
-                is_same_part(&c->g->values[op->out[k]], &c->g->values[member])) {
+            if (op->out[k] >= 0 && c->ir->values[op->out[k]].base == copy &&
+                is_same_part(&c->ir->values[op->out[k]], &c->ir->values[member])) {
                 return true;
             }
         }
@@ -108,8 +109,8 @@ static bool is_written(const struct check *c, sw_value copy, sw_value member, in
 /* What was loaded is whole; room has to be filled. */
 static bool is_whole(const struct check *c, sw_value copy, int32_t end)
 {
-    for (sw_value v = 0; c->copies[copy].loaded < 0 && v < c->g->n_values; v++) {
-        if (c->g->values[v].base == c->copies[copy].pack && sw_value_is_packed(c->g, v) &&
+    for (sw_value v = 0; c->copies[copy].loaded < 0 && v < c->ir->n_values; v++) {
+        if (c->ir->values[v].base == c->copies[copy].pack && sw_ir_is_packed(c->ir, v) &&
             !is_written(c, copy, v, end)) {
             return false;
         }
@@ -119,21 +120,21 @@ static bool is_whole(const struct check *c, sw_value copy, int32_t end)
 
 static sw_status check_transfer(const struct check *c, int32_t i)
 {
-    const struct sw_op *op = &c->g->ops[c->program->instrs[i].op];
-    const sw_value pack = sw_graph_root(c->g, op->in[0]);
-    const sw_value here = op->kind == SW_OP_LOAD ? op->out[0] : op->in[1];
-    const sw_value root = sw_graph_root(c->g, here);
+    const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
+    const sw_value pack = sw_ir_root(c->ir, op->in[0]);
+    const sw_value here = op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1];
+    const sw_value root = sw_ir_root(c->ir, here);
     struct copy *copy = &c->copies[root];
-    if (!c->g->values[pack].is_pack) {
+    if (!c->ir->values[pack].is_pack) {
         return copy->pack < 0 ? SW_OK : fail(c, i, copy->pack, "moves it to another place");
     }
     struct on_disk *there = &c->on_disk[pack];
-    if (op->in[0] != pack || op->attrs.transfer.first != 0 || c->g->values[here].base_offset != 0 ||
-        (op->kind == SW_OP_LOAD && (op->n_in > 1 || here != root)) ||
-        sw_transfer_bytes(c->g, op) != sw_value_storage_bytes(&c->g->values[pack])) {
+    if (op->in[0] != pack || op->first != 0 || c->ir->values[here].base_offset != 0 ||
+        (op->move == SW_MOVE_LOAD && (op->n_in > 1 || here != root)) ||
+        sw_transfer_bytes(c->ir, op) != sw_ir_storage_bytes(&c->ir->values[pack])) {
         return fail(c, i, pack, "does not move all of it");
     }
-    if (op->kind == SW_OP_LOAD) {
+    if (op->move == SW_MOVE_LOAD) {
         *copy = (struct copy){pack, i, i};
         return there->newer < 0 ? SW_OK : fail(c, i, pack, "comes before what was written");
     }
@@ -148,10 +149,10 @@ static sw_status check_transfer(const struct check *c, int32_t i)
 /* v is a member of the pack, or stands for one. */
 static bool is_member(const struct check *c, sw_value pack, sw_value v)
 {
-    const struct sw_value_info *info = &c->g->values[v];
-    for (sw_value w = 0; w < c->g->n_values; w++) {
-        const struct sw_value_info *member = &c->g->values[w];
-        if (member->base == pack && sw_value_is_packed(c->g, w) && is_same_part(member, info)) {
+    const struct sw_ir_value *info = &c->ir->values[v];
+    for (sw_value w = 0; w < c->ir->n_values; w++) {
+        const struct sw_ir_value *member = &c->ir->values[w];
+        if (member->base == pack && sw_ir_is_packed(c->ir, w) && is_same_part(member, info)) {
             return info->param < 0 || info->param == w || info->param == member->param;
         }
     }
@@ -162,16 +163,16 @@ static bool is_member(const struct check *c, sw_value pack, sw_value v)
  * not the last. */
 static bool may_run_without(const struct check *c, int32_t i, const struct copy *copy)
 {
-    const struct sw_op *op = &c->g->ops[c->program->instrs[i].op];
-    const struct sw_op *load =
-        copy->loaded < 0 ? op : &c->g->ops[c->program->instrs[copy->loaded].op];
+    const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
+    const struct sw_ir_op *load =
+        copy->loaded < 0 ? op : &c->ir->ops[c->program->instrs[copy->loaded].op];
     return (load->unless_skipped && !op->unless_skipped) || (load->in_backward && !op->in_backward);
 }
 
 static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool written)
 {
-    const sw_value root = sw_graph_root(c->g, v), pack = c->copies[root].pack;
-    if (c->g->values[root].is_pack) {
+    const sw_value root = sw_ir_root(c->ir, v), pack = c->copies[root].pack;
+    if (c->ir->values[root].is_pack) {
         return fail(c, i, root, "uses what lies on the disk");
     }
     if (pack < 0) {
@@ -197,11 +198,11 @@ static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool wr
 /* What the update writes whole it does not read, so there may be nothing yet. */
 static sw_status check_uses(const struct check *c, int32_t i)
 {
-    const struct sw_op *op = &c->g->ops[c->program->instrs[i].op];
+    const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
     for (int k = 0; k < op->n_in; k++) {
-        const struct copy *copy = &c->copies[sw_graph_root(c->g, op->in[k])];
+        const struct copy *copy = &c->copies[sw_ir_root(c->ir, op->in[k])];
         const bool writes_whole =
-            sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0 && c->g->values[op->in[k]].dtype == SW_F16;
+            sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && c->ir->values[op->in[k]].dtype == SW_F16;
         SW_TRY(check_use(c, i, op->in[k], false));
         if (copy->pack >= 0 && copy->loaded < 0 && !writes_whole) {
             return fail(c, i, copy->pack, "reads what was not loaded");
@@ -218,25 +219,25 @@ static sw_status check_uses(const struct check *c, int32_t i)
 static sw_status check_moves(const struct check *c)
 {
     const struct sw_program *program = c->program;
-    for (sw_value v = 0; v < c->g->n_values; v++) {
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
         c->copies[v] = (struct copy){SW_NO_VALUE, -1, -1};
         c->on_disk[v] = (struct on_disk){SW_NO_VALUE, -1};
     }
     for (int32_t i = 0; i < program->n_instrs; i++) { /* room is known by where it goes */
-        const struct sw_op *op = &c->g->ops[program->instrs[i].op];
-        const sw_value to = op->kind == SW_OP_STORE ? sw_graph_root(c->g, op->in[0]) : SW_NO_VALUE;
-        if (to >= 0 && c->g->values[to].is_pack) {
-            c->copies[sw_graph_root(c->g, op->in[1])].pack = to;
+        const struct sw_ir_op *op = &c->ir->ops[program->instrs[i].op];
+        const sw_value to = op->move == SW_MOVE_STORE ? sw_ir_root(c->ir, op->in[0]) : SW_NO_VALUE;
+        if (to >= 0 && c->ir->values[to].is_pack) {
+            c->copies[sw_ir_root(c->ir, op->in[1])].pack = to;
         }
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const bool moves = sw_op_is_transfer(c->g->ops[program->instrs[i].op].kind);
+        const bool moves = sw_ir_is_transfer(&c->ir->ops[program->instrs[i].op]);
         SW_TRY(moves ? check_transfer(c, i) : check_uses(c, i));
     }
-    for (sw_value v = 0; v < c->g->n_values; v++) {
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
         if (c->on_disk[v].newer >= 0) {
             return SW_FAIL(SW_E_ARG, "plan: what is written to %s is never stored",
-                           c->g->values[v].name);
+                           c->ir->values[v].name);
         }
     }
     return SW_OK;
@@ -244,21 +245,21 @@ static sw_status check_moves(const struct check *c)
 
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program)
 {
-    struct check c = {.plan = plan, .program = program, .g = program->graph};
+    struct check c = {.plan = plan, .program = program, .ir = program->ir};
     sw_status st = SW_OK;
     bool any = false;
-    for (sw_value v = 0; v < c.g->n_values; v++) {
-        any |= c.g->values[v].is_pack;
-        SW_TRY(c.g->values[v].is_pack ? check_place(&c, v) : SW_OK);
+    for (sw_value v = 0; v < c.ir->n_values; v++) {
+        any |= c.ir->values[v].is_pack;
+        SW_TRY(c.ir->values[v].is_pack ? check_place(&c, v) : SW_OK);
     }
-    for (sw_value v = 0; any && v < c.g->n_values; v++) {
-        SW_TRY(sw_value_is_packed(c.g, v) ? check_member(&c, v) : SW_OK);
+    for (sw_value v = 0; any && v < c.ir->n_values; v++) {
+        SW_TRY(sw_ir_is_packed(c.ir, v) ? check_member(&c, v) : SW_OK);
     }
     if (!any) {
         return SW_OK;
     }
-    c.copies = sw_alloc("plan", (size_t)c.g->n_values * sizeof *c.copies);
-    c.on_disk = sw_alloc("plan", (size_t)c.g->n_values * sizeof *c.on_disk);
+    c.copies = sw_alloc("plan", (size_t)c.ir->n_values * sizeof *c.copies);
+    c.on_disk = sw_alloc("plan", (size_t)c.ir->n_values * sizeof *c.on_disk);
     if (!c.copies || !c.on_disk) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
         goto done;

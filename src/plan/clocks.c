@@ -4,7 +4,7 @@
 // that was complete when that one was. This is the rule by which waits are chosen and by which a finished plan is checked.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 enum sw_queue sw_instr_queue(const struct sw_instr *instr)
 {

@@ -3,33 +3,37 @@
 // every other pass: what it leaves is the arithmetic of the training.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
-/* How many operands read v. */
-static int32_t *count_uses(const struct sw_graph *g)
+struct pass {
+    struct sw_graph *g;
+    const struct sw_plan_options *options;
+    int32_t *uses; /* [n_values] how many operands read it */
+    bool *gone;    /* [n_ops] joined with another */
+};
+
+static void count_uses(const struct pass *p)
 {
-    int32_t *uses = sw_alloc_zero("plan", (size_t)g->n_values, sizeof *uses);
-    for (int32_t i = 0; uses && i < g->n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            uses[g->ops[i].in[k]]++;
+    const struct sw_graph *g = p->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        for (int k = 0; k < g->ops[i].n_in; k++) {
+            p->uses[g->ops[i].in[k]]++;
         }
     }
-    for (int32_t i = 0; uses && i < g->n_streams; i++) {
-        uses[g->streams[i].grad]++;
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        p->uses[g->streams[i].grad]++;
     }
-    return uses;
 }
 
-/* The live op that makes v, when v is read once only and is no output. */
-static struct sw_op *sole_producer(struct sw_graph *g, const int32_t *uses, sw_value v,
-                                   enum sw_op_kind kind)
+/* The op that makes v, when v is read once only and is no output. */
+static struct sw_op *sole_producer(const struct pass *p, sw_value v, enum sw_op_kind kind)
 {
-    const struct sw_value_info *info = &g->values[v];
-    if (uses[v] != 1 || info->is_output || info->producer < 0) {
+    const struct sw_value_info *info = &p->g->values[v];
+    if (p->uses[v] != 1 || info->is_output || info->producer < 0) {
         return NULL;
     }
-    struct sw_op *op = &g->ops[info->producer];
-    return op->kind == kind && !op->removed ? op : NULL;
+    struct sw_op *op = &p->g->ops[info->producer];
+    return op->kind == kind && !p->gone[info->producer] ? op : NULL;
 }
 
 /* The innermost block around a scope, -1 outside of blocks. */
@@ -47,50 +51,54 @@ static void take_output(struct sw_graph *g, struct sw_op *to, int i_out, sw_valu
     g->values[v].producer = (int32_t)(to - g->ops);
 }
 
-static void fuse_bias(struct sw_graph *g, const int32_t *uses, struct sw_op *add)
+static void fuse_bias(const struct pass *p, int32_t i)
 {
-    const struct sw_value_info *bias = &g->values[add->in[1]];
-    struct sw_op *product = sole_producer(g, uses, add->in[0], SW_OP_MATMUL);
+    const struct sw_op *add = &p->g->ops[i];
+    const struct sw_value_info *bias = &p->g->values[add->in[1]];
+    struct sw_op *product = sole_producer(p, add->in[0], SW_OP_MATMUL);
     if (!product || product->attrs.matmul.has_bias || product->phase != add->phase ||
         bias->shape.rank != 1 || bias->producer >= 0) {
         return; /* the bias must exist before the product: a leaf does */
     }
     product->attrs.matmul.has_bias = true;
     product->in[product->n_in++] = add->in[1];
-    take_output(g, product, 0, add->out[0]);
-    add->removed = true;
+    take_output(p->g, product, 0, add->out[0]);
+    p->gone[i] = true;
 }
 
-static void fuse_act(struct sw_graph *g, const int32_t *uses, struct sw_op *act)
+static void fuse_act(const struct pass *p, int32_t i)
 {
+    const struct sw_op *act = &p->g->ops[i];
     const sw_value pre = act->in[0];
-    const struct sw_value_info *info = &g->values[pre];
+    const struct sw_value_info *info = &p->g->values[pre];
     if (info->producer < 0 || info->is_output || info->base >= 0) {
         return;
     }
-    struct sw_op *product = &g->ops[info->producer];
-    if (product->kind != SW_OP_MATMUL || product->removed ||
+    struct sw_op *product = &p->g->ops[info->producer];
+    if (product->kind != SW_OP_MATMUL || p->gone[info->producer] ||
         product->attrs.matmul.act != SW_ACT_NONE || product->out[0] != pre ||
         product->phase != act->phase) {
         return;
     }
     product->attrs.matmul.act = act->attrs.act.act;
-    take_output(g, product, 0, act->out[0]);
-    if (uses[pre] > 1) { /* backward reads what the activation was given */
+    take_output(p->g, product, 0, act->out[0]);
+    if (p->uses[pre] > 1) { /* backward reads what the activation was given */
         product->n_out = 2;
-        take_output(g, product, 1, pre);
+        take_output(p->g, product, 1, pre);
     }
-    act->removed = true;
+    p->gone[i] = true;
 }
 
-static void fuse_norm(struct sw_graph *g, struct sw_op *norm, const struct sw_plan_options *options)
+static void fuse_norm(const struct pass *p, int32_t i)
 {
+    struct sw_graph *g = p->g;
+    const struct sw_op *norm = &g->ops[i];
     const struct sw_value_info *info = &g->values[norm->in[0]];
     if (info->producer < 0 || info->base >= 0) {
         return;
     }
     struct sw_op *add = &g->ops[info->producer];
-    if (add->kind != SW_OP_ADD || add->removed || add->phase != norm->phase ||
+    if (add->kind != SW_OP_ADD || p->gone[info->producer] || add->phase != norm->phase ||
         !sw_shape_equal(&g->values[add->in[0]].shape, &g->values[add->in[1]].shape) ||
         g->values[norm->in[1]].producer >= 0 || g->values[norm->in[2]].producer >= 0) {
         return;
@@ -112,7 +120,7 @@ static void fuse_norm(struct sw_graph *g, struct sw_op *norm, const struct sw_pl
     struct sw_op_desc desc;
     struct sw_kernel_info kernel = {0};
     sw_graph_describe(g, &joined, &desc);
-    options->query(options->query_ctx, &desc, &kernel);
+    p->options->query(p->options->query_ctx, &desc, &kernel);
     if (!kernel.supported) {
         return;
     }
@@ -120,17 +128,18 @@ static void fuse_norm(struct sw_graph *g, struct sw_op *norm, const struct sw_pl
     for (int k = 0; k < 4; k++) {
         take_output(g, add, k, joined.out[k]);
     }
-    norm->removed = true;
+    p->gone[i] = true;
 }
 
 /* How products of large parameters are cut. */
-static void cut_products(struct sw_graph *g)
+static void cut_products(const struct pass *p)
 {
+    struct sw_graph *g = p->g;
     for (int32_t i = 0; i < g->n_ops; i++) {
         struct sw_op *op = &g->ops[i];
         const struct sw_value_info *b = &g->values[op->kind == SW_OP_MATMUL ? op->in[1] : 0];
-        if (op->kind == SW_OP_MATMUL && !op->removed && b->role == SW_ROLE_PARAM &&
-            b->producer < 0 && !op->attrs.matmul.ta) {
+        if (op->kind == SW_OP_MATMUL && b->role == SW_ROLE_PARAM && b->producer < 0 &&
+            !op->attrs.matmul.ta) {
             op->attrs.matmul.piece = sw_piece_rows(&b->shape);
         }
     }
@@ -143,26 +152,66 @@ static void cut_products(struct sw_graph *g)
     }
 }
 
-void sw_pass_fuse(struct sw_graph *g, const struct sw_plan_options *options)
+/* Ops that are gone leave the list; values keep their numbers, and what nobody makes any more has no producer. */
+static void drop_gone(const struct pass *p)
 {
-    int32_t *uses = count_uses(g);
-    if (!uses) {
-        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the plan");
-        return;
+    struct sw_graph *g = p->g;
+    int32_t n = 0;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        g->values[v].producer = -1;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
-        struct sw_op *op = &g->ops[i];
-        if (op->removed) {
+        if (p->gone[i]) {
             continue;
         }
-        if (op->kind == SW_OP_ADD) {
-            fuse_bias(g, uses, op);
-        } else if (op->kind == SW_OP_ACT) {
-            fuse_act(g, uses, op);
-        } else if (op->kind == SW_OP_LAYER_NORM) {
-            fuse_norm(g, op, options);
+        for (int k = 0; k < g->ops[i].n_out; k++) {
+            if (g->ops[i].out[k] >= 0) {
+                g->values[g->ops[i].out[k]].producer = n;
+            }
+        }
+        g->ops[n++] = g->ops[i];
+    }
+    g->n_ops = n;
+}
+
+static void run(const struct pass *p)
+{
+    count_uses(p);
+    for (int32_t i = 0; i < p->g->n_ops; i++) {
+        switch (p->gone[i] ? SW_N_OP_KINDS : p->g->ops[i].kind) {
+        case SW_OP_ADD:
+            fuse_bias(p, i);
+            break;
+        case SW_OP_ACT:
+            fuse_act(p, i);
+            break;
+        case SW_OP_LAYER_NORM:
+            fuse_norm(p, i);
+            break;
+        default:
+            break;
         }
     }
-    cut_products(g);
-    sw_free(uses);
+    cut_products(p);
+    drop_gone(p);
+}
+
+sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *options,
+                       struct sw_graph **out)
+{
+    struct pass p = {.options = options};
+    SW_TRY(sw_graph_status(g));
+    SW_TRY(sw_graph_copy(g, &p.g));
+    p.uses = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *p.uses);
+    p.gone = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *p.gone);
+    const bool good = p.uses && p.gone;
+    if (good) {
+        run(&p);
+        *out = p.g;
+    } else {
+        sw_graph_close(p.g);
+    }
+    sw_free(p.uses);
+    sw_free(p.gone);
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }

@@ -4,11 +4,11 @@
 // whole life. No fragmentation at run time, because nothing is allocated then.
 #include <stdlib.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 static void touch(struct sw_program *program, sw_value v, int32_t at)
 {
-    const sw_value root = sw_graph_root(program->graph, v);
+    const sw_value root = sw_ir_root(program->ir, v);
     const int32_t i = program->buffer_of[root];
     if (i < 0) {
         return;
@@ -24,17 +24,17 @@ static void touch(struct sw_program *program, sw_value v, int32_t at)
 /* Adds a buffer for the root of v unless it has one; it is in use from `at` to `until`. */
 static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t until)
 {
-    const struct sw_graph *g = program->graph;
-    const sw_value root = sw_graph_root(g, v);
+    const struct sw_ir *ir = program->ir;
+    const sw_value root = sw_ir_root(ir, v);
     if (program->buffer_of[root] < 0) {
-        const enum sw_tier tier = (enum sw_tier)g->values[root].tier;
+        const enum sw_tier tier = (enum sw_tier)ir->values[root].tier;
         program->buffer_of[root] = program->n_buffers;
         program->buffers[program->n_buffers++] = (struct sw_buffer){
             .value = root,
             .tier = tier,
             .align = sw_tier_align(tier),
-            .bytes = sw_round_up(sw_value_storage_bytes(&g->values[root]), sw_tier_align(tier)),
-            .first = g->values[root].role == SW_ROLE_INPUT ? 0 : at,
+            .bytes = sw_round_up(sw_ir_storage_bytes(&ir->values[root]), sw_tier_align(tier)),
+            .first = ir->values[root].role == SW_ROLE_INPUT ? 0 : at,
             .last = at,
         };
     }
@@ -43,15 +43,14 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
 }
 
 /* What lies here and moves from or to the disk goes there in whole blocks, past any copy. */
-static void align_for_disk(struct sw_program *program, const struct sw_op *op)
+static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op)
 {
-    const struct sw_graph *g = program->graph;
-    if (!sw_op_is_transfer(op->kind) ||
-        g->values[sw_graph_root(g, op->in[0])].tier != SW_TIER_DISK) {
+    const struct sw_ir *ir = program->ir;
+    if (!sw_ir_is_transfer(op) || ir->values[sw_ir_root(ir, op->in[0])].tier != SW_TIER_DISK) {
         return;
     }
-    const sw_value here = op->kind == SW_OP_LOAD ? op->out[0] : op->in[1];
-    struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_graph_root(g, here)]];
+    const sw_value here = op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1];
+    struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_ir_root(ir, here)]];
     if (!buffer->persistent) {
         buffer->align = SW_PLAN_DISK_ALIGN;
         buffer->bytes = sw_round_up(buffer->bytes, SW_PLAN_DISK_ALIGN);
@@ -60,10 +59,10 @@ static void align_for_disk(struct sw_program *program, const struct sw_op *op)
 
 static void find_lives(struct sw_program *program)
 {
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
-        const struct sw_op *op = &g->ops[instr->op];
+        const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = sw_program_issued(program, i);
         const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
@@ -86,11 +85,11 @@ static void find_lives(struct sw_program *program)
             };
         }
     }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        touch(program, g->outputs[i].value, program->n_instrs);
+    for (int32_t i = 0; i < ir->n_outputs; i++) {
+        touch(program, ir->outputs[i].value, program->n_instrs);
     }
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].is_output) {
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (ir->values[v].is_output) {
             touch(program, v, program->n_instrs);
         }
     }
@@ -243,7 +242,7 @@ static int32_t rank_buffers(const struct sw_program *program, struct rank *order
 sw_status sw_pass_memory(struct sw_program *program)
 {
     sw_status st = SW_OK;
-    const size_t most = (size_t)program->n_instrs + (size_t)program->graph->n_values + 1;
+    const size_t most = (size_t)program->n_instrs + (size_t)program->ir->n_values + 1;
     struct rank *order = sw_alloc("plan", most * sizeof *order);
     struct placed *placed = sw_alloc_zero("plan", 1, sizeof *placed);
     if (!order || !placed) {

@@ -9,7 +9,7 @@
 // follow. Nothing here changes an operand or the order of an addition.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 /* Groups of updated parameters are this large where allgather_bucket_size allows: a few milliseconds
  * on the wire, so that the first leave while most updates are still to come. */
@@ -17,7 +17,7 @@ enum { UPDATE_GROUP_ELEMS = 1 << 22 };
 
 struct pass {
     struct sw_program *program;
-    const struct sw_graph *g;
+    const struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
@@ -33,44 +33,44 @@ struct pass {
     int64_t held_elems, held_place;
 };
 
-static const struct sw_op *op_of(const struct pass *p, int32_t i)
+static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 {
-    return &p->g->ops[p->program->instrs[i].op];
+    return &p->ir->ops[p->program->instrs[i].op];
 }
 
 /* Elements that the collective moves, all ranks together. */
-static int64_t moved_elems(const struct pass *p, const struct sw_op *op)
+static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
-    return sw_shape_elems(&p->g->values[op->in[0]].shape) * p->options->ranks;
+    return sw_shape_elems(&p->ir->values[op->in[0]].shape) * p->options->ranks;
 }
 
 /* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two have no room. */
-static bool moves_a_tile(const struct pass *p, const struct sw_op *op)
+static bool moves_a_tile(const struct pass *p, const struct sw_ir_op *op)
 {
-    const sw_value param = p->g->values[sw_graph_root(p->g, op->in[0])].param;
-    return param >= 0 && sw_value_is_part(p->g, param);
+    const sw_value param = p->ir->values[sw_ir_root(p->ir, op->in[0])].param;
+    return param >= 0 && sw_ir_is_part(p->ir, param);
 }
 
 /* Gradients of one block and one micro-batch leave together. */
-static int64_t place_of_grads(const struct pass *p, const struct sw_op *op)
+static int64_t place_of_grads(const struct pass *p, const struct sw_ir_op *op)
 {
-    return sw_shard_place(p->g, op) * p->program->micro_batches + op->micro;
+    return sw_shard_place(p->ir, op) * p->program->micro_batches + op->micro;
 }
 
-static bool writes(const struct pass *p, const struct sw_op *op, sw_value root)
+static bool writes(const struct pass *p, const struct sw_ir_op *op, sw_value root)
 {
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && sw_graph_root(p->g, op->out[k]) == root) {
+        if (op->out[k] >= 0 && sw_ir_root(p->ir, op->out[k]) == root) {
             return true;
         }
     }
     return false;
 }
 
-static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
+static bool reads(const struct pass *p, const struct sw_ir_op *op, sw_value root)
 {
     for (int k = 0; k < op->n_in; k++) {
-        if (sw_graph_root(p->g, op->in[k]) == root) {
+        if (sw_ir_root(p->ir, op->in[k]) == root) {
             return true;
         }
     }
@@ -80,12 +80,12 @@ static bool reads(const struct pass *p, const struct sw_op *op, sw_value root)
 /* Instruction i writes: `written` has, by root, what something wrote that cannot start early itself. */
 static void note_writes(struct pass *p, int32_t i)
 {
-    const struct sw_op *op = op_of(p, i);
+    const struct sw_ir_op *op = op_of(p, i);
     const bool late =
-        op->kind != SW_OP_LOAD || op->unless_skipped || p->written[sw_graph_root(p->g, op->in[0])];
+        op->move != SW_MOVE_LOAD || op->unless_skipped || p->written[sw_ir_root(p->ir, op->in[0])];
     for (int k = 0; late && k < op->n_out; k++) {
         if (op->out[k] >= 0) {
-            p->written[sw_graph_root(p->g, op->out[k])] = true;
+            p->written[sw_ir_root(p->ir, op->out[k])] = true;
         }
     }
 }
@@ -93,13 +93,13 @@ static void note_writes(struct pass *p, int32_t i)
 /* A gather into bytes of its own, of something that its segment does not write before. */
 static bool may_start_early(const struct pass *p, int32_t i)
 {
-    const struct sw_op *op = op_of(p, i);
-    if (op->kind != SW_OP_GATHER || op->unless_skipped) {
+    const struct sw_ir_op *op = op_of(p, i);
+    if (op->move != SW_MOVE_GATHER || op->unless_skipped) {
         return false;
     }
-    const enum sw_role role = p->g->values[sw_graph_root(p->g, op->out[0])].role;
+    const enum sw_role role = p->ir->values[sw_ir_root(p->ir, op->out[0])].role;
     return role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
-           !p->written[sw_graph_root(p->g, op->in[0])];
+           !p->written[sw_ir_root(p->ir, op->in[0])];
 }
 
 /* ---- the new order ---- */
@@ -113,10 +113,10 @@ static void emit(struct pass *p, int32_t i)
 /* What a gather that starts early reads has to be loaded before it. */
 static void emit_loads_of(struct pass *p, int32_t i)
 {
-    const sw_value root = sw_graph_root(p->g, op_of(p, i)->in[0]);
+    const sw_value root = sw_ir_root(p->ir, op_of(p, i)->in[0]);
     for (int32_t j = i - 1; j >= 0 && p->ahead[i]; j--) {
-        const struct sw_op *op = op_of(p, j);
-        if (op->kind == SW_OP_LOAD && writes(p, op, root)) {
+        const struct sw_ir_op *op = op_of(p, j);
+        if (op->move == SW_MOVE_LOAD && writes(p, op, root)) {
             if (!p->emitted[j]) {
                 emit(p, j);
             }
@@ -171,7 +171,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         if (i == end) {
             break;
         }
-        const int64_t place = sw_shard_place(p->g, op_of(p, i));
+        const int64_t place = sw_shard_place(p->ir, op_of(p, i));
         const int32_t n_before = n;
         int64_t sum = 0;
         int32_t j = i;
@@ -180,7 +180,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
                 continue;
             }
             const int64_t more = moved_elems(p, op_of(p, j));
-            if (sw_shard_place(p->g, op_of(p, j)) != place ||
+            if (sw_shard_place(p->ir, op_of(p, j)) != place ||
                 (sum > 0 && (moves_a_tile(p, op_of(p, i)) || moves_a_tile(p, op_of(p, j)))) ||
                 (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
                  sum + more > update_limit(p))) {
@@ -207,27 +207,27 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
 }
 
 /* Its readers have what was gathered ahead for them: there is room for more. */
-static void note_reads(struct pass *p, const struct sw_op *op)
+static void note_reads(struct pass *p, const struct sw_ir_op *op)
 {
     for (int k = 0; k < op->n_in; k++) {
-        const sw_value root = sw_graph_root(p->g, op->in[k]);
+        const sw_value root = sw_ir_root(p->ir, op->in[k]);
         if (p->unread[root]) {
             p->unread[root] = 0;
-            p->outstanding -= moved_elems(p, &p->g->ops[p->g->values[root].producer]);
+            p->outstanding -= moved_elems(p, &p->ir->ops[p->ir->values[root].producer]);
         }
     }
 }
 
-static int64_t group_limit(const struct pass *p, const struct sw_op *op)
+static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
 {
-    return op->kind == SW_OP_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
+    return op->move == SW_MOVE_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
 }
 
 /* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete. */
 static void hold(struct pass *p, int32_t i)
 {
-    const struct sw_op *op = op_of(p, i);
-    const int64_t place = op->kind == SW_OP_REDUCE ? p->held_place : -1;
+    const struct sw_ir_op *op = op_of(p, i);
+    const int64_t place = op->move == SW_MOVE_REDUCE ? p->held_place : -1;
     const bool alone = moves_a_tile(p, op);
     if (p->n_held > 0 && (alone || op_of(p, p->held[0])->kind != op->kind ||
                           p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
@@ -243,18 +243,18 @@ static void hold(struct pass *p, int32_t i)
 
 static bool is_held(const struct pass *p, int32_t i)
 {
-    const struct sw_op *op = op_of(p, i);
-    return op->kind == SW_OP_REDUCE || (op->kind == SW_OP_GATHER && op->unless_skipped);
+    const struct sw_ir_op *op = op_of(p, i);
+    return op->move == SW_MOVE_REDUCE || (op->move == SW_MOVE_GATHER && op->unless_skipped);
 }
 
 /* Instructions that read what is held back to be written, or write what it touches, must not overtake it. */
-static bool touches_held(const struct pass *p, const struct sw_op *op)
+static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
 {
     for (int32_t h = 0; h < p->n_held; h++) {
-        const struct sw_op *waiting = op_of(p, p->held[h]);
+        const struct sw_ir_op *waiting = op_of(p, p->held[h]);
         for (int a = 0; a < waiting->n_in + waiting->n_out; a++) {
             const sw_value v = a < waiting->n_in ? waiting->in[a] : waiting->out[a - waiting->n_in];
-            const sw_value root = v < 0 ? SW_NO_VALUE : sw_graph_root(p->g, v);
+            const sw_value root = v < 0 ? SW_NO_VALUE : sw_ir_root(p->ir, v);
             if (root >= 0 && (writes(p, op, root) || (a >= waiting->n_in && reads(p, op, root)))) {
                 return true;
             }
@@ -270,13 +270,13 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                              : 0;
     p->outstanding = 0;
     p->next = begin;
-    memset(p->written, 0, (size_t)p->g->n_values * sizeof *p->written);
+    memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
         p->ahead[i] = may_start_early(p, i);
         note_writes(p, i);
     }
     for (int32_t i = begin; i < end; i++) {
-        const struct sw_op *op = op_of(p, i);
+        const struct sw_ir_op *op = op_of(p, i);
         if (p->emitted[i]) {
             continue;
         }
@@ -289,14 +289,14 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
             continue;
         }
         const int64_t place = place_of_grads(p, op);
-        if (sw_op_is_collective(op->kind) || touches_held(p, op) ||
+        if (sw_ir_is_collective(op) || touches_held(p, op) ||
             (p->n_held > 0 && place != p->held_place &&
-             op_of(p, p->held[0])->kind == SW_OP_REDUCE)) {
+             op_of(p, p->held[0])->move == SW_MOVE_REDUCE)) {
             flush_held(p);
         }
         p->held_place = place;
         emit(p, i);
-        p->out[p->n_out - 1].group = sw_op_is_collective(op->kind);
+        p->out[p->n_out - 1].group = sw_ir_is_collective(op);
         note_reads(p, op);
         if (p->outstanding <= room / 2) {
             start_gathers(p, i + 1, end, room, false);
@@ -319,8 +319,8 @@ static sw_status run(struct pass *p)
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options)
 {
     const size_t n = (size_t)program->n_instrs + 1;
-    const size_t n_values = (size_t)program->graph->n_values + 1;
-    struct pass p = {.program = program, .g = program->graph, .options = options};
+    const size_t n_values = (size_t)program->ir->n_values + 1;
+    struct pass p = {.program = program, .ir = program->ir, .options = options};
     sw_status st = SW_OK;
     if (options->ranks <= 1) {
         return SW_OK;

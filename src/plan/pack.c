@@ -5,7 +5,7 @@
 // member lies at an offset of its own. What is loaded and stored is the pack; ops see views of it.
 #include <stdio.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 enum {
     SMALL = 64 << 10,    /* bytes: from here on a transfer takes as long as its bytes do */
@@ -29,7 +29,7 @@ struct pack {
 };
 
 struct pass {
-    struct sw_graph *g;
+    struct sw_ir *ir;
     const struct sw_plan_options *options;
     sw_value n_values; /* without packs */
     int64_t *readers;  /* [n_values] by parameter */
@@ -40,29 +40,23 @@ struct pass {
     int32_t n_packs;
 };
 
-bool sw_value_is_packed(const struct sw_graph *g, sw_value v)
-{
-    const struct sw_value_info *info = &g->values[v];
-    return info->producer < 0 && info->base >= 0 && g->values[info->base].is_pack;
-}
-
 static void meet(int64_t *places, sw_value v, int64_t place)
 {
     places[v] = places[v] == NOWHERE || places[v] == place ? place : SEVERAL_PLACES;
 }
 
 /* The rows of a table are loaded as they are, without the rest of it. */
-static void note_op(const struct pass *p, const struct sw_op *op)
+static void note_op(const struct pass *p, const struct sw_ir_op *op)
 {
-    const int64_t place = sw_shard_place(p->g, op);
+    const int64_t place = sw_shard_place(p->ir, op);
     for (int k = 0; k < op->n_in && op->phase != SW_PHASE_UPDATE; k++) {
-        const sw_value root = sw_graph_root(p->g, op->in[k]);
+        const sw_value root = sw_ir_root(p->ir, op->in[k]);
         meet(p->readers, root,
-             sw_op_has(op, SW_TRAIT_LOOKUP) ? SEVERAL_PLACES : place / SW_SEGMENT_COUNT);
+             sw_ir_has(op, SW_TRAIT_LOOKUP) ? SEVERAL_PLACES : place / SW_SEGMENT_COUNT);
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {
-            meet(p->updated, sw_graph_root(p->g, op->out[k]), place);
+            meet(p->updated, sw_ir_root(p->ir, op->out[k]), place);
         }
     }
 }
@@ -70,21 +64,22 @@ static void note_op(const struct pass *p, const struct sw_op *op)
 /* What is updated in pieces comes in pieces. */
 static bool is_small(const struct pass *p, sw_value v)
 {
-    const struct sw_value_info *info = &p->g->values[v];
+    const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
     const int64_t most = p->options->update_elems;
-    const bool known = info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->is_optimizer_state;
+    const bool known =
+        info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
-           param >= 0 && !p->g->values[param].is_tiled && sw_value_storage_bytes(info) < SMALL &&
+           param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
            (most == 0 || sw_shape_elems(&info->shape) <= most);
 }
 
 static void join(struct pass *p, sw_value v)
 {
-    const struct sw_value_info *info = &p->g->values[v];
+    const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
     const struct key key = {p->readers[param], p->updated[v], info->role, info->out_of_place};
-    const size_t bytes = sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
     int32_t i = p->n_packs - 1; /* the latest of its kind has room, or none has */
     while (i >= 0 &&
            (p->packs[i].key.readers != key.readers || p->packs[i].key.updated != key.updated ||
@@ -101,16 +96,14 @@ static void join(struct pass *p, sw_value v)
     p->packs[i].n_members++;
 }
 
-static sw_value add_pack(struct sw_graph *g, const char *name, enum sw_role role, int64_t bytes,
+static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, int64_t bytes,
                          bool out_of_place)
 {
-    const sw_value home = sw_graph_new_value(g, role, SW_U8, SW_SHAPE(bytes));
-    const char *copy = home < 0 ? NULL : sw_arena_strdup(&g->arena, name);
-    if (!copy) {
+    const sw_value home = sw_ir_new_value(ir, role, SW_U8, SW_SHAPE(bytes));
+    if (home < 0 || !sw_ir_name_value(ir, home, name)) {
         return SW_NO_VALUE;
     }
-    struct sw_value_info *info = &g->values[home];
-    info->name = copy;
+    struct sw_ir_value *info = &ir->values[home];
     info->tier = SW_TIER_DISK;
     info->is_pack = true;
     info->out_of_place = out_of_place;
@@ -126,13 +119,13 @@ static bool make_homes(struct pass *p)
             continue;
         }
         char name[512];
-        const int64_t place = pack->key.readers, n_scopes = p->g->n_scopes;
+        const int64_t place = pack->key.readers, n_scopes = p->ir->n_scopes;
         const char *scope =
-            place < 0 ? "" : p->g->scopes[place < n_scopes ? place : place - n_scopes].name;
+            place < 0 ? "" : p->ir->scopes[place < n_scopes ? place : place - n_scopes].name;
         snprintf(name, sizeof name, "pack.%d/%s%s%s", i, scope, *scope ? "." : "",
                  pack->key.role == SW_ROLE_PARAM ? "parameters" : "states");
         pack->home =
-            add_pack(p->g, name, pack->key.role, (int64_t)pack->bytes, pack->key.out_of_place);
+            add_pack(p->ir, name, pack->key.role, (int64_t)pack->bytes, pack->key.out_of_place);
         if (pack->home < 0) {
             return false;
         }
@@ -141,9 +134,9 @@ static bool make_homes(struct pass *p)
 }
 
 /* Members, and what is called a version of one. */
-static void settle(struct sw_graph *g, sw_value v, sw_value home, size_t at)
+static void settle(struct sw_ir *ir, sw_value v, sw_value home, size_t at)
 {
-    struct sw_value_info *info = &g->values[v];
+    struct sw_ir_value *info = &ir->values[v];
     info->base = home;
     info->base_offset += (int64_t)(at / sw_dtype_bytes(info->dtype));
 }
@@ -151,10 +144,10 @@ static void settle(struct sw_graph *g, sw_value v, sw_value home, size_t at)
 static void settle_members(const struct pass *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
-        const sw_value root = sw_graph_root(p->g, v);
+        const sw_value root = sw_ir_root(p->ir, v);
         const int32_t i = root < p->n_values ? p->pack_of[root] : -1;
         if (i >= 0 && p->packs[i].home >= 0) {
-            settle(p->g, v, p->packs[i].home, p->at[root]);
+            settle(p->ir, v, p->packs[i].home, p->at[root]);
         }
     }
 }
@@ -174,10 +167,8 @@ static bool form(struct pass *p)
         p->readers[v] = p->updated[v] = NOWHERE;
         p->pack_of[v] = -1;
     }
-    for (int32_t i = 0; i < p->g->n_ops; i++) {
-        if (!p->g->ops[i].removed) {
-            note_op(p, &p->g->ops[i]);
-        }
+    for (int32_t i = 0; i < p->ir->n_ops; i++) {
+        note_op(p, &p->ir->ops[i]);
     }
     for (sw_value v = 0; v < p->n_values; v++) {
         if (is_small(p, v)) {
@@ -192,20 +183,20 @@ static bool form(struct pass *p)
 }
 
 /* As the plan's first program has them. */
-static bool follow(struct pass *p, const struct sw_graph *first)
+static bool follow(struct pass *p, const struct sw_ir *first)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     for (sw_value v = 0; v < p->n_values; v++) {
-        const struct sw_value_info info = g->values[v];
+        const struct sw_ir_value info = ir->values[v];
         const bool lies_there = info.tier == SW_TIER_DISK && info.base < 0 && info.producer < 0;
-        const sw_value known = lies_there ? sw_graph_find(first, info.role, info.name) : -1;
-        if (known < 0 || !sw_value_is_packed(first, known)) {
+        const sw_value known = lies_there ? sw_ir_find(first, info.role, info.name) : -1;
+        if (known < 0 || !sw_ir_is_packed(first, known)) {
             continue;
         }
-        const struct sw_value_info *pack = &first->values[first->values[known].base];
-        sw_value home = sw_graph_find(g, pack->role, pack->name);
+        const struct sw_ir_value *pack = &first->values[first->values[known].base];
+        sw_value home = sw_ir_find(ir, pack->role, pack->name);
         if (home < 0) {
-            home = add_pack(g, pack->name, pack->role, sw_shape_elems(&pack->shape),
+            home = add_pack(ir, pack->name, pack->role, sw_shape_elems(&pack->shape),
                             pack->out_of_place);
         }
         if (home < 0) {
@@ -213,19 +204,19 @@ static bool follow(struct pass *p, const struct sw_graph *first)
         }
         const size_t at = (size_t)first->values[known].base_offset * sw_dtype_bytes(info.dtype);
         for (sw_value w = 0; w < p->n_values; w++) {
-            if (w != v && g->values[w].base == v) {
-                settle(g, w, home, at);
+            if (w != v && ir->values[w].base == v) {
+                settle(ir, w, home, at);
             }
         }
-        settle(g, v, home, at);
+        settle(ir, v, home, at);
     }
     return true;
 }
 
-bool sw_pack_small(struct sw_graph *g, const struct sw_graph *first,
+bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
                    const struct sw_plan_options *options)
 {
-    struct pass p = {.g = g, .options = options, .n_values = g->n_values};
+    struct pass p = {.ir = ir, .options = options, .n_values = ir->n_values};
     const bool good = first ? follow(&p, first) : form(&p);
     sw_free(p.readers);
     sw_free(p.updated);

@@ -8,13 +8,13 @@
 // use or write their parts. No operand changes its value, so no bit of the training does.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 enum { HAS_TO_STAY = -1 };
 
 struct pass {
-    struct sw_graph *g;
-    const struct sw_graph *first;
+    struct sw_ir *ir;
+    const struct sw_ir *first;
     const struct sw_plan_options *options;
     sw_value *here; /* [n_values] what stands for it on the device now; SW_NO_VALUE = not loaded */
     int64_t *place; /* [n_values] where it was loaded: see sw_shard_place; */
@@ -37,29 +37,33 @@ struct pass {
 
 /* ---- tiers ---- */
 
-/* Parameters that the threshold keeps whole on each rank stay here, too. */
-bool sw_param_leaves(const struct sw_graph *g, const struct sw_plan_options *options,
-                     sw_value param)
+static bool is_sum_state(const struct sw_ir_value *value)
 {
-    const struct sw_value_info *info = &g->values[param];
-    return options->ranks > 1 ? sw_value_is_slice(info)
-                              : sw_shape_elems(&info->shape) > options->persistence_elems &&
-                                    !sw_param_has_view(g, param);
+    return value->state == SW_STATE_SUM || value->state == SW_STATE_FURTHER_SUM;
 }
 
-static size_t bytes_of(const struct sw_value_info *info)
+/* Parameters that the threshold keeps whole on each rank stay here, too. */
+bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
-    return sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    const struct sw_ir_value *info = &ir->values[param];
+    return options->ranks > 1 ? sw_ir_is_slice(info)
+                              : sw_shape_elems(&info->shape) > options->persistence_elems &&
+                                    !sw_param_has_view(ir, param);
+}
+
+static size_t bytes_of(const struct sw_ir_value *info)
+{
+    return sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
 }
 
 /* What is written beside itself takes two places. */
-static size_t places_of(const struct sw_value_info *info)
+static size_t places_of(const struct sw_ir_value *info)
 {
     return bytes_of(info) * (info->out_of_place ? 2 : 1);
 }
 
 /* Host memory is a cache of the disk: what fits stays there. */
-static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_value_info *info)
+static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_ir_value *info)
 {
     const size_t bytes = places_of(info);
     if (tier != SW_TIER_DISK || bytes > p->host_left) {
@@ -71,28 +75,28 @@ static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_va
 
 static enum sw_tier tier_of(struct pass *p, sw_value v)
 {
-    const struct sw_value_info *info = &p->g->values[v];
+    const struct sw_ir_value *info = &p->ir->values[v];
     const size_t bytes = bytes_of(info);
     if (info->base >= 0) {
         return SW_TIER_DEVICE;
     }
     if (p->first && info->role == SW_ROLE_PARAM) {
-        const sw_value known = sw_graph_find(p->first, SW_ROLE_PARAM, info->name);
+        const sw_value known = sw_ir_find(p->first, SW_ROLE_PARAM, info->name);
         return known >= 0 ? (enum sw_tier)p->first->values[known].tier : SW_TIER_DEVICE;
     }
-    if (info->is_optimizer_state) {
-        const bool in_tiles = info->param >= 0 && p->g->values[info->param].is_tiled;
+    if (info->state == SW_STATE_OPTIMIZER) {
+        const bool in_tiles = info->param >= 0 && p->ir->values[info->param].is_tiled;
         if (p->states_left < (int64_t)bytes && !in_tiles) {
             return SW_TIER_DEVICE;
         }
         p->states_left -= (int64_t)bytes;
         return cached(p, p->options->states_tier, info);
     }
-    if (info->is_gradient_sum) {
+    if (is_sum_state(info)) {
         return p->grads_tier;
     }
     if (info->role != SW_ROLE_PARAM || info->producer >= 0 ||
-        !sw_param_leaves(p->g, p->options, v)) {
+        !sw_param_leaves(p->ir, p->options, v)) {
         return SW_TIER_DEVICE;
     }
     const int64_t elems = sw_shape_elems(&info->shape);
@@ -106,8 +110,8 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
 /* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the bytes. */
 static bool reads_late(const struct pass *p, int32_t i, sw_value v)
 {
-    const struct sw_value_info *info = &p->g->values[v];
-    return info->role == SW_ROLE_GRAD && info->param >= 0 && sw_value_is_part(p->g, info->param) &&
+    const struct sw_ir_value *info = &p->ir->values[v];
+    return info->role == SW_ROLE_GRAD && info->param >= 0 && sw_ir_is_part(p->ir, info->param) &&
            p->n_before[i] > p->n_before[info->producer + 1];
 }
 
@@ -115,13 +119,13 @@ static bool reads_late(const struct pass *p, int32_t i, sw_value v)
 static enum sw_tier waits_on(const struct pass *p, sw_value v)
 {
     enum { SMALL = 256 }; /* bytes that are not worth a transfer */
-    const struct sw_value_info *info = &p->g->values[v];
+    const struct sw_ir_value *info = &p->ir->values[v];
     if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
     if (info->base >= 0 || info->producer < 0 || info->is_output || info->padded_elems > 0 ||
         (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
-        sw_value_bytes(info) < SMALL || !info->contiguous) {
+        sw_ir_bytes(info) < SMALL || !info->contiguous) {
         return SW_TIER_DEVICE;
     }
     return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
@@ -132,18 +136,18 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
 /* What others lie in, or what a later segment reads as something else than it is, does not wait elsewhere. */
 static void find_readers(struct pass *p)
 {
-    const struct sw_graph *g = p->g;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct sw_op *op = &g->ops[i];
-        for (int k = 0; !op->removed && k < op->n_in; k++) {
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        for (int k = 0; k < op->n_in; k++) {
             const sw_value v = op->in[k];
-            const int32_t producer = v < 0 ? -1 : g->values[v].producer;
+            const int32_t producer = v < 0 ? -1 : ir->values[v].producer;
             if (producer < 0 || p->read_in[v] == HAS_TO_STAY) {
                 continue;
             }
-            const bool later = sw_op_segment(op) > sw_op_segment(&g->ops[producer]);
-            const bool view = sw_op_has(op, SW_TRAIT_VIEW);
-            if (later && (view || sw_op_is_collective(op->kind))) {
+            const bool later = sw_op_segment(op) > sw_op_segment(&ir->ops[producer]);
+            const bool view = sw_ir_has(op, SW_TRAIT_VIEW);
+            if (later && (view || sw_ir_is_collective(op))) {
                 p->read_in[v] = HAS_TO_STAY;
             } else if (!view && reads_late(p, i, v)) {
                 p->read_in[v] = SW_SEGMENT_UPDATE;
@@ -153,8 +157,8 @@ static void find_readers(struct pass *p)
         }
     }
     for (sw_value v = 0; v < p->n_values; v++) {
-        if (g->values[v].base >= 0) {
-            p->read_in[g->values[v].base] = HAS_TO_STAY;
+        if (ir->values[v].base >= 0) {
+            p->read_in[ir->values[v].base] = HAS_TO_STAY;
         }
     }
 }
@@ -162,16 +166,16 @@ static void find_readers(struct pass *p)
 /* A place for it elsewhere; the value's version there, once it is stored. */
 static bool make_away(struct pass *p, sw_value v, enum sw_tier tier)
 {
-    const struct sw_value_info info = p->g->values[v];
-    const sw_value home = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
-    const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    const struct sw_ir_value info = p->ir->values[v];
+    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
     if (home < 0 || version < 0) {
         return false;
     }
-    p->g->values[home].tier = (int)tier;
-    p->g->values[home].param = info.param;
-    p->g->values[version].base = home;
-    p->g->values[version].param = info.param;
+    p->ir->values[home].tier = (int)tier;
+    p->ir->values[home].param = info.param;
+    p->ir->values[version].base = home;
+    p->ir->values[version].param = info.param;
     p->away[v] = version;
     return true;
 }
@@ -181,8 +185,8 @@ static size_t waiting_in_host(const struct pass *p)
 {
     size_t sum = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
-        const struct sw_value_info *info = &p->g->values[v];
-        const bool is_sum = info->is_gradient_sum && info->base < 0;
+        const struct sw_ir_value *info = &p->ir->values[v];
+        const bool is_sum = is_sum_state(info) && info->base < 0;
         if (is_sum ? p->grads_tier == SW_TIER_HOST : waits_on(p, v) == SW_TIER_HOST) {
             sum += bytes_of(info);
         }
@@ -199,9 +203,9 @@ static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
     p->host_left = host_left;
     p->host_param_elems_left = p->options->host_param_elems;
     for (sw_value v = 0; v < p->n_values; v++) {
-        struct sw_value_info *info = &p->g->values[v];
+        struct sw_ir_value *info = &p->ir->values[v];
         info->tier = (int)tier_of(p, v);
-        in_host += info->tier == SW_TIER_HOST && !info->is_gradient_sum ? places_of(info) : 0;
+        in_host += info->tier == SW_TIER_HOST && !is_sum_state(info) ? places_of(info) : 0;
     }
     return in_host;
 }
@@ -209,12 +213,12 @@ static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 /* First what has to be in host memory, then what may stay there instead of going to the disk. */
 static void choose_tiers(struct pass *p)
 {
-    const struct sw_graph *g = p->g;
+    const struct sw_ir *ir = p->ir;
     const size_t budget = p->options->budget[SW_TIER_HOST];
     int64_t states = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
-        const struct sw_value_info *info = &g->values[v];
-        states += info->is_optimizer_state && info->base < 0 ? (int64_t)bytes_of(info) : 0;
+        const struct sw_ir_value *info = &ir->values[v];
+        states += info->state == SW_STATE_OPTIMIZER && info->base < 0 ? (int64_t)bytes_of(info) : 0;
     }
     const size_t has_to = choose_with(p, 0, states);
     if (budget == 0) {
@@ -242,52 +246,57 @@ static bool make_aways(struct pass *p)
 static bool choose_places(struct pass *p)
 {
     choose_tiers(p);
-    if (!sw_pack_small(p->g, p->first, p->options)) {
+    if (!sw_pack_small(p->ir, p->first, p->options)) {
         return false;
     }
-    p->n_values = p->g->n_values;
+    p->n_values = p->ir->n_values;
     return make_aways(p);
 }
 
 /* ---- transfers ---- */
 
-static struct sw_op transfer(enum sw_op_kind kind, const struct sw_op *of)
+/* An op with one output beside another. */
+static struct sw_ir_op beside(enum sw_op_kind kind, const struct sw_ir_op *of)
 {
-    struct sw_op op = {.kind = kind,
-                       .phase = of->phase,
-                       .scope = of->scope,
-                       .n_out = 1,
-                       .unless_skipped = of->unless_skipped,
-                       .in_backward = of->in_backward};
+    struct sw_ir_op op = {
+        .math = {.kind = kind, .phase = of->phase, .scope = of->scope, .n_out = 1},
+        .unless_skipped = of->unless_skipped,
+        .in_backward = of->in_backward};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = SW_NO_VALUE;
     }
     return op;
 }
 
+static struct sw_ir_op transfer(enum sw_move move, const struct sw_ir_op *of)
+{
+    struct sw_ir_op op = beside(SW_N_OP_KINDS, of);
+    op.move = move;
+    return op;
+}
+
 /* What lies elsewhere and v is a version of; SW_NO_VALUE when v lies here. */
 static sw_value home_of(const struct pass *p, sw_value v)
 {
-    const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_graph_root(p->g, v);
-    return root >= 0 && p->g->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
+    const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_ir_root(p->ir, v);
+    return root >= 0 && p->ir->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
 /* What a block shares stays for all of its ops; a tile's sum makes room for those of other tiles. */
-static bool is_still_here(const struct pass *p, const struct sw_op *op, sw_value what)
+static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
-    const struct sw_value_info *info = &p->g->values[what];
-    const bool is_sum =
-        info->is_gradient_sum && info->param >= 0 && sw_value_is_part(p->g, info->param);
-    return p->here[what] >= 0 && p->place[what] == sw_shard_place(p->g, op) &&
+    const struct sw_ir_value *info = &p->ir->values[what];
+    const bool is_sum = is_sum_state(info) && info->param >= 0 && sw_ir_is_part(p->ir, info->param);
+    return p->here[what] >= 0 && p->place[what] == sw_shard_place(p->ir, op) &&
            (!is_sum || p->when[what] == p->n_before[p->i_op]);
 }
 
 /* Likewise, for operand k of op: also a transient of an earlier segment. */
-static sw_value elsewhere(const struct pass *p, const struct sw_op *op, int k)
+static sw_value elsewhere(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value v = op->in[k];
     if (v >= 0 && v < p->n_values && p->away[v] >= 0 &&
-        (sw_op_segment(op) > sw_op_segment(&p->g->ops[p->g->values[v].producer]) ||
+        (sw_op_segment(op) > sw_op_segment(&p->ir->ops[p->ir->values[v].producer]) ||
          reads_late(p, p->i_op, v))) {
         return v;
     }
@@ -296,51 +305,51 @@ static sw_value elsewhere(const struct pass *p, const struct sw_op *op, int k)
 }
 
 /* Elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
-static sw_value load_part(struct pass *p, const struct sw_op *reader, sw_value what, int64_t first,
-                          struct sw_shape shape)
+static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_value what,
+                          int64_t first, struct sw_shape shape)
 {
-    const struct sw_value_info info = p->g->values[what];
-    const sw_value here = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, shape);
+    const struct sw_ir_value info = p->ir->values[what];
+    const sw_value here = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, shape);
     if (here < 0) {
         return SW_NO_VALUE;
     }
-    p->g->values[here].needs_grad = info.needs_grad;
-    p->g->values[here].param = info.role == SW_ROLE_PARAM && !info.is_pack ? what : info.param;
-    struct sw_op op = transfer(SW_OP_LOAD, reader);
-    op.attrs.transfer.first = first;
+    p->ir->values[here].needs_grad = info.needs_grad;
+    p->ir->values[here].param = info.role == SW_ROLE_PARAM && !info.is_pack ? what : info.param;
+    struct sw_ir_op op = transfer(SW_MOVE_LOAD, reader);
+    op.first = first;
     op.n_in = 1;
     op.in[0] = p->away[what] >= 0 ? p->away[what] : what;
     op.out[0] = here;
     return sw_op_order_add(&p->order, &op) ? here : SW_NO_VALUE;
 }
 
-static bool load(struct pass *p, const struct sw_op *reader, sw_value what)
+static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 {
-    p->here[what] = load_part(p, reader, what, 0, p->g->values[what].shape);
-    p->place[what] = sw_shard_place(p->g, reader);
+    p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].shape);
+    p->place[what] = sw_shard_place(p->ir, reader);
     p->when[what] = p->n_before[p->i_op];
     return p->here[what] >= 0;
 }
 
 /* For what is all written before it is read: an fp16 working copy, which comes from its master. */
-static bool make_room(struct pass *p, const struct sw_op *writer, sw_value what)
+static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value what)
 {
-    const struct sw_value_info info = p->g->values[what];
-    p->here[what] = sw_graph_new_value(p->g, SW_ROLE_TRANSIENT, info.dtype, info.shape);
-    p->place[what] = sw_shard_place(p->g, writer);
+    const struct sw_ir_value info = p->ir->values[what];
+    p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.shape);
+    p->place[what] = sw_shard_place(p->ir, writer);
     p->when[what] = p->n_before[p->i_op];
     if (p->here[what] >= 0 && !info.is_pack) {
-        p->g->values[p->here[what]].param = what;
+        p->ir->values[p->here[what]].param = what;
     }
     return p->here[what] >= 0;
 }
 
 /* `version`: what `home` is called behind it. */
-static bool store_as(struct pass *p, const struct sw_op *writer, sw_value home, int64_t first,
+static bool store_as(struct pass *p, const struct sw_ir_op *writer, sw_value home, int64_t first,
                      sw_value here, sw_value version)
 {
-    struct sw_op op = transfer(SW_OP_STORE, writer);
-    op.attrs.transfer.first = first;
+    struct sw_ir_op op = transfer(SW_MOVE_STORE, writer);
+    op.first = first;
     op.n_in = 2;
     op.in[0] = home;
     op.in[1] = here;
@@ -349,39 +358,39 @@ static bool store_as(struct pass *p, const struct sw_op *writer, sw_value home, 
 }
 
 /* `here` is a version of what was loaded from element `first` on. */
-static bool store(struct pass *p, const struct sw_op *writer, sw_value state, int64_t first,
+static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state, int64_t first,
                   sw_value here)
 {
-    const struct sw_value_info info = p->g->values[state];
-    const sw_value version = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    const struct sw_ir_value info = p->ir->values[state];
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
     if (version < 0) {
         return false;
     }
-    p->g->values[version].base = state;
-    p->g->values[version].param = info.param;
+    p->ir->values[version].base = state;
+    p->ir->values[version].param = info.param;
     return store_as(p, writer, state, first, here, version);
 }
 
 /* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less. Only where every
  * backward of it ends in an update, and not of small ones: their masters come with other states. */
-static bool comes_from_master(const struct pass *p, const struct sw_op *op, sw_value what)
+static bool comes_from_master(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
-    const struct sw_value_info *info = &p->g->values[what];
+    const struct sw_ir_value *info = &p->ir->values[what];
     const int32_t update = p->update_of[what];
-    const sw_value master = update >= 0 ? home_of(p, p->g->ops[update].in[1]) : SW_NO_VALUE;
+    const sw_value master = update >= 0 ? home_of(p, p->ir->ops[update].in[1]) : SW_NO_VALUE;
     return info->dtype == SW_F16 && info->out_of_place && master >= 0 &&
-           sw_has_one_round(p->options) && !p->g->values[master].is_pack &&
-           p->g->ops[update].in_backward && sw_op_segment(op) == SW_SEGMENT_BACKWARD &&
-           sw_shard_place(p->g, op) == sw_shard_place(p->g, &p->g->ops[update]);
+           sw_has_one_round(p->options) && !p->ir->values[master].is_pack &&
+           p->ir->ops[update].in_backward && sw_op_segment(op) == SW_SEGMENT_BACKWARD &&
+           sw_shard_place(p->ir, op) == sw_shard_place(p->ir, &p->ir->ops[update]);
 }
 
-static bool load_from_master(struct pass *p, const struct sw_op *reader, sw_value what)
+static bool load_from_master(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 {
-    const sw_value master = home_of(p, p->g->ops[p->update_of[what]].in[1]);
+    const sw_value master = home_of(p, p->ir->ops[p->update_of[what]].in[1]);
     if (!load(p, reader, master) || !make_room(p, reader, what)) {
         return false;
     }
-    struct sw_op op = transfer(SW_OP_CAST, reader);
+    struct sw_ir_op op = beside(SW_OP_CAST, reader);
     op.n_in = 1;
     op.in[0] = p->here[master];
     op.out[0] = p->here[what];
@@ -392,23 +401,23 @@ static bool load_from_master(struct pass *p, const struct sw_op *reader, sw_valu
 /* Where in what lies elsewhere an operand begins. */
 static int64_t part_first(const struct pass *p, sw_value v)
 {
-    return sw_value_is_part(p->g, v) ? p->g->values[v].base_offset : 0;
+    return sw_ir_is_part(p->ir, v) ? p->ir->values[v].base_offset : 0;
 }
 
 /* A part of what is here; `version`: what the whole is called now. */
-static sw_value view_part(struct pass *p, const struct sw_op *reader, sw_value version,
+static sw_value view_part(struct pass *p, const struct sw_ir_op *reader, sw_value version,
                           int64_t first, enum sw_dtype dtype, struct sw_shape shape)
 {
-    struct sw_graph *g = p->g;
-    const sw_value root = sw_graph_root(g, version);
-    const sw_value v = sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
+    struct sw_ir *ir = p->ir;
+    const sw_value root = sw_ir_root(ir, version);
+    const sw_value v = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
     if (v < 0) {
         return SW_NO_VALUE;
     }
-    g->values[v].base = root;
-    g->values[v].base_offset = first;
-    g->values[v].param = g->values[root].param;
-    struct sw_op op = transfer(SW_OP_VIEW, reader);
+    ir->values[v].base = root;
+    ir->values[v].base_offset = first;
+    ir->values[v].param = ir->values[root].param;
+    struct sw_ir_op op = beside(SW_OP_VIEW, reader);
     op.attrs.view.kind = SW_VIEW_SLICE;
     op.attrs.view.start = first;
     op.n_in = 1;
@@ -420,14 +429,15 @@ static sw_value view_part(struct pass *p, const struct sw_op *reader, sw_value v
 /* ---- packs ---- */
 
 /* Member v, or a version of it, of a pack that is here. */
-static sw_value view_member(struct pass *p, const struct sw_op *reader, sw_value pack, sw_value v)
+static sw_value view_member(struct pass *p, const struct sw_ir_op *reader, sw_value pack,
+                            sw_value v)
 {
-    const struct sw_value_info info = p->g->values[v];
+    const struct sw_ir_value info = p->ir->values[v];
     const sw_value member =
         view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.shape);
     if (member >= 0) {
-        p->g->values[member].needs_grad = info.needs_grad;
-        p->g->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
+        p->ir->values[member].needs_grad = info.needs_grad;
+        p->ir->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
     }
     return member;
 }
@@ -442,31 +452,31 @@ struct touch {
     bool other_place, reads, updates, writes; /* updates: writes a parameter whole, unread */
 };
 
-static struct touch touch_of(const struct pass *p, const struct sw_op *op, sw_value pack,
+static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw_value pack,
                              int64_t place)
 {
     struct touch touch = {0};
-    for (int k = 0; k < op->n_in && !op->removed; k++) {
-        const bool updates = sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0;
+    for (int k = 0; k < op->n_in; k++) {
+        const bool updates = sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0;
         if (lies_in(p, op->in[k], pack)) {
             touch.reads |= !updates;
             touch.updates |= updates;
         }
     }
-    for (int k = 0; k < op->n_out && !op->removed; k++) {
+    for (int k = 0; k < op->n_out; k++) {
         touch.writes |= lies_in(p, op->out[k], pack);
     }
     touch.other_place =
-        (touch.reads || touch.updates || touch.writes) && sw_shard_place(p->g, op) != place;
+        (touch.reads || touch.updates || touch.writes) && sw_shard_place(p->ir, op) != place;
     return touch;
 }
 
 /* Is a member written behind the present op before the pack leaves? */
-static bool is_written_later(const struct pass *p, const struct sw_op *op, sw_value pack)
+static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
-    const int64_t place = sw_shard_place(p->g, op);
+    const int64_t place = sw_shard_place(p->ir, op);
     for (int32_t i = p->i_op + 1; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->g->ops[i], pack, place);
+        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
         if (touch.other_place || touch.writes) {
             return !touch.other_place;
         }
@@ -475,15 +485,15 @@ static bool is_written_later(const struct pass *p, const struct sw_op *op, sw_va
 }
 
 /* Is every member written before it is read, from the present op on? */
-static bool is_written_whole(const struct pass *p, const struct sw_op *op, sw_value pack)
+static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
-    const int64_t place = sw_shard_place(p->g, op);
+    const int64_t place = sw_shard_place(p->ir, op);
     int32_t n_members = 0, n_written = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
-        n_members += p->g->values[v].base == pack && sw_value_is_packed(p->g, v);
+        n_members += p->ir->values[v].base == pack && sw_ir_is_packed(p->ir, v);
     }
     for (int32_t i = p->i_op; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->g->ops[i], pack, place);
+        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
         if (touch.other_place || touch.reads) {
             break;
         }
@@ -493,12 +503,12 @@ static bool is_written_whole(const struct pass *p, const struct sw_op *op, sw_va
 }
 
 /* What the ops of a place have written goes back as one. */
-static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack)
+static bool store_pack(struct pass *p, const struct sw_ir_op *writer, sw_value pack)
 {
     if (is_written_later(p, writer, pack)) {
         return true;
     }
-    const struct sw_value_info info = p->g->values[pack];
+    const struct sw_ir_value info = p->ir->values[pack];
     const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.shape);
     return all >= 0 && store(p, writer, pack, 0, all);
 }
@@ -506,35 +516,33 @@ static bool store_pack(struct pass *p, const struct sw_op *writer, sw_value pack
 /* ---- operands ---- */
 
 /* The first term of a sum over micro-batches is written over what was there. */
-static bool begins_sum(const struct pass *p, const struct sw_op *op, int k)
+static bool begins_sum(const struct pass *p, const struct sw_ir_op *op, int k)
 {
-    const bool whole_step =
-        sw_op_info(op->kind)->attrs == SW_ATTRS_REDUCE && op->attrs.reduce.whole_step;
-    return sw_op_has(op, SW_TRAIT_SUM) && k == 0 &&
-           (whole_step || (op->micro == 0 && sw_has_one_round(p->options)));
+    return sw_ir_has(op, SW_TRAIT_SUM) && k == 0 &&
+           (op->whole_step || (op->micro == 0 && sw_has_one_round(p->options)));
 }
 
 /* So is an fp16 copy by its update: it comes from its master. */
-static bool is_all_written(const struct pass *p, const struct sw_op *op, int k, sw_value what)
+static bool is_all_written(const struct pass *p, const struct sw_ir_op *op, int k, sw_value what)
 {
     if (begins_sum(p, op, k)) {
         return true;
     }
-    return sw_op_has(op, SW_TRAIT_ELEMENTS) && k == 0 && p->g->values[op->in[k]].dtype == SW_F16 &&
-           (!p->g->values[what].is_pack || is_written_whole(p, op, what));
+    return sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && p->ir->values[op->in[k]].dtype == SW_F16 &&
+           (!p->ir->values[what].is_pack || is_written_whole(p, op, what));
 }
 
 /* Puts what stands for operand k in its place. A tile is here for one op. */
-static bool fetch(struct pass *p, struct sw_op *op, int k)
+static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
 {
     const sw_value what = elsewhere(p, op, k), v = op->in[k];
     if (what < 0) {
         return true;
     }
-    if (sw_value_is_part(p->g, v)) {
-        op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->g->values[v].shape);
-        if (op->in[k] >= 0 && p->g->values[what].role == SW_ROLE_PARAM) {
-            p->g->values[op->in[k]].param = v;
+    if (sw_ir_is_part(p->ir, v)) {
+        op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->ir->values[v].shape);
+        if (op->in[k] >= 0 && p->ir->values[what].role == SW_ROLE_PARAM) {
+            p->ir->values[op->in[k]].param = v;
         }
         return op->in[k] >= 0;
     }
@@ -544,21 +552,21 @@ static bool fetch(struct pass *p, struct sw_op *op, int k)
                                                       : load(p, op, what))) {
         return false;
     }
-    op->in[k] = p->g->values[what].is_pack ? view_member(p, op, what, v) : p->here[what];
+    op->in[k] = p->ir->values[what].is_pack ? view_member(p, op, what, v) : p->here[what];
     return op->in[k] >= 0;
 }
 
 /* Output v lies in what was loaded: a member of a pack where it lies in the pack. */
 static void settle_on(struct pass *p, sw_value v, sw_value here)
 {
-    struct sw_value_info *info = &p->g->values[v];
+    struct sw_ir_value *info = &p->ir->values[v];
     const sw_value home = home_of(p, v);
-    if (!sw_value_is_part(p->g, v)) {
+    if (!sw_ir_is_part(p->ir, v)) {
         p->home[v] = home;
         p->here[home] = v;
     }
-    info->base = sw_graph_root(p->g, here);
-    info->base_offset = p->g->values[home].is_pack ? info->base_offset : 0;
+    info->base = sw_ir_root(p->ir, here);
+    info->base_offset = p->ir->values[home].is_pack ? info->base_offset : 0;
     info->role = SW_ROLE_TRANSIENT;
 }
 
@@ -567,10 +575,10 @@ static void settle_on(struct pass *p, sw_value v, sw_value here)
 /* A new version of `of`, in its bytes. */
 static sw_value new_version(struct pass *p, sw_value of)
 {
-    const struct sw_value_info info = p->g->values[of];
-    const sw_value v = sw_graph_new_value(p->g, info.role, info.dtype, info.shape);
+    const struct sw_ir_value info = p->ir->values[of];
+    const sw_value v = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
     if (v >= 0) {
-        struct sw_value_info *copy = &p->g->values[v];
+        struct sw_ir_value *copy = &p->ir->values[v];
         memcpy(copy->strides, info.strides, sizeof copy->strides);
         copy->base = info.base >= 0 ? info.base : of;
         copy->base_offset = info.base_offset;
@@ -583,28 +591,28 @@ static sw_value new_version(struct pass *p, sw_value of)
 }
 
 /* A dense stream comes in the same pieces as the states; of a sparse one the rows stay. */
-static bool comes_in_pieces(const struct pass *p, const struct sw_op *op, int k)
+static bool comes_in_pieces(const struct pass *p, const struct sw_ir_op *op, int k)
 {
-    const bool index = p->g->values[op->in[k]].dtype == SW_I32;
-    const bool sparse = k + 1 < op->n_in && p->g->values[op->in[k + 1]].dtype == SW_I32;
+    const bool index = p->ir->values[op->in[k]].dtype == SW_I32;
+    const bool sparse = k + 1 < op->n_in && p->ir->values[op->in[k + 1]].dtype == SW_I32;
     const sw_value what = elsewhere(p, op, k);
     return !index && !sparse && what >= 0 && !is_still_here(p, op, what);
 }
 
 /* Elements [first, first + n) of a state that is here as a whole; `version`: what it is called. */
-static sw_value view_piece(struct pass *p, const struct sw_op *reader, sw_value version,
+static sw_value view_piece(struct pass *p, const struct sw_ir_op *reader, sw_value version,
                            int64_t first, int64_t n)
 {
-    return view_part(p, reader, version, first, p->g->values[version].dtype, SW_SHAPE(n));
+    return view_part(p, reader, version, first, p->ir->values[version].dtype, SW_SHAPE(n));
 }
 
 /* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile of it comes and goes
  * with them (param: SW_NO_VALUE). out: what the parameter is called behind it. master: what that is called where it is
  * here, else SW_NO_VALUE. */
-static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value param, int64_t first,
-                         int64_t n, sw_value out, sw_value *master)
+static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value param,
+                         int64_t first, int64_t n, sw_value out, sw_value *master)
 {
-    struct sw_op op = *whole;
+    struct sw_ir_op op = *whole;
     const int n_states = op.attrs.update.rule.n_states, first_moved = param >= 0;
     op.attrs.update.first = first;
     op.in[0] = param;
@@ -638,9 +646,9 @@ static bool update_piece(struct pass *p, const struct sw_op *whole, sw_value par
     return true;
 }
 
-static bool goes_in_pieces(const struct pass *p, const struct sw_op *op)
+static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
 {
-    if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.rule.n_states == 0) {
+    if (!sw_ir_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.rule.n_states == 0) {
         return false;
     }
     for (int k = 1; k <= op->attrs.update.rule.n_states; k++) {
@@ -649,13 +657,13 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_op *op)
         }
     }
     return p->options->update_elems > 0 &&
-           sw_shape_elems(&p->g->values[op->in[1]].shape) > p->options->update_elems;
+           sw_shape_elems(&p->ir->values[op->in[1]].shape) > p->options->update_elems;
 }
 
 /* Nobody is given the parameter as a whole behind it. */
-static bool update_tile(struct pass *p, struct sw_op *op, int64_t n)
+static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 {
-    p->g->values[op->out[0]].producer = -1;
+    p->ir->values[op->out[0]].producer = -1;
     for (int64_t first = 0; first < n; first += p->options->update_elems) {
         const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
         sw_value none = SW_NO_VALUE;
@@ -666,16 +674,16 @@ static bool update_tile(struct pass *p, struct sw_op *op, int64_t n)
     return true;
 }
 
-static bool update_in_pieces(struct pass *p, struct sw_op *op)
+static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
-    const int64_t n = sw_shape_elems(&p->g->values[op->in[1]].shape);
+    const int64_t n = sw_shape_elems(&p->ir->values[op->in[1]].shape);
     for (int k = 1 + op->attrs.update.rule.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
     }
-    if (sw_value_is_part(p->g, op->in[0])) {
+    if (sw_ir_is_part(p->ir, op->in[0])) {
         return update_tile(p, op, n);
     }
     if (!fetch(p, op, 0)) {
@@ -686,7 +694,7 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
     }
     const sw_value first_state = home_of(p, op->in[1]);
     const bool here =
-        p->here[first_state] >= 0 && p->place[first_state] == sw_shard_place(p->g, op);
+        p->here[first_state] >= 0 && p->place[first_state] == sw_shard_place(p->ir, op);
     sw_value param = op->in[0], master = here ? p->here[first_state] : SW_NO_VALUE;
     for (int64_t first = 0; first < n; first += p->options->update_elems) {
         const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
@@ -702,15 +710,15 @@ static bool update_in_pieces(struct pass *p, struct sw_op *op)
 /* ---- the pass ---- */
 
 /* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as they are. */
-static bool reads_rows(const struct pass *p, const struct sw_op *op)
+static bool reads_rows(const struct pass *p, const struct sw_ir_op *op)
 {
-    const sw_value table = sw_op_has(op, SW_TRAIT_LOOKUP) ? home_of(p, op->in[0]) : SW_NO_VALUE;
+    const sw_value table = sw_ir_has(op, SW_TRAIT_LOOKUP) ? home_of(p, op->in[0]) : SW_NO_VALUE;
     return table >= 0 && table == op->in[0] && !is_still_here(p, op, table);
 }
 
-static void become_rows(struct sw_op *op)
+static void become_rows(struct sw_ir_op *op)
 {
-    struct sw_op rows = transfer(SW_OP_LOAD, op);
+    struct sw_ir_op rows = transfer(SW_MOVE_LOAD, op);
     rows.n_in = 2;
     rows.in[0] = op->in[0];
     rows.in[1] = op->in[1];
@@ -719,10 +727,10 @@ static void become_rows(struct sw_op *op)
 }
 
 /* What was loaded for the operand that op writes as `out`. */
-static sw_value loaded_for(const struct pass *p, const struct sw_op *op, sw_value out,
+static sw_value loaded_for(const struct pass *p, const struct sw_ir_op *op, sw_value out,
                            sw_value home)
 {
-    for (int k = 0; sw_value_is_part(p->g, out) && k < op->n_in; k++) {
+    for (int k = 0; sw_ir_is_part(p->ir, out) && k < op->n_in; k++) {
         if (home_of(p, op->in[k]) == home && part_first(p, op->in[k]) == part_first(p, out)) {
             return p->here[op->in[k]];
         }
@@ -731,10 +739,10 @@ static sw_value loaded_for(const struct pass *p, const struct sw_op *op, sw_valu
 }
 
 /* Output k, or the pack that it is the last one of. written: [by output] where they lie. */
-static bool store_written(struct pass *p, const struct sw_op *op, int k, const sw_value *written,
+static bool store_written(struct pass *p, const struct sw_ir_op *op, int k, const sw_value *written,
                           int64_t first)
 {
-    if (!p->g->values[written[k]].is_pack) {
+    if (!p->ir->values[written[k]].is_pack) {
         return store(p, op, written[k], first, op->out[k]);
     }
     for (int later = k + 1; later < op->n_out; later++) {
@@ -745,7 +753,7 @@ static bool store_written(struct pass *p, const struct sw_op *op, int k, const s
     return store_pack(p, op, written[k]);
 }
 
-static bool rewrite(struct pass *p, struct sw_op *op)
+static bool rewrite(struct pass *p, struct sw_ir_op *op)
 {
     if (goes_in_pieces(p, op)) {
         return update_in_pieces(p, op);
@@ -754,7 +762,7 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     if (rows) {
         become_rows(op);
     }
-    const struct sw_op before = *op;
+    const struct sw_ir_op before = *op;
     for (int k = rows; k < op->n_in; k++) {
         if (!fetch(p, op, k)) {
             return false;
@@ -776,28 +784,28 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     for (int k = 0; k < op->n_out; k++) {
         const sw_value out = op->out[k], away = out < 0 ? SW_NO_VALUE : p->away[out];
         if ((written[k] >= 0 && !store_written(p, op, k, written, at[k])) ||
-            (away >= 0 && !store_as(p, op, sw_graph_root(p->g, away), 0, out, away))) {
+            (away >= 0 && !store_as(p, op, sw_ir_root(p->ir, away), 0, out, away))) {
             return false;
         }
     }
     return true;
 }
 
-sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
+sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options)
 {
     if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE &&
         options->grads_tier == SW_TIER_DEVICE && options->activations_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
-    struct pass p = {.g = g,
+    struct pass p = {.ir = ir,
                      .first = first,
                      .options = options,
                      .grads_tier = options->grads_tier,
-                     .n_ops = g->n_ops,
-                     .n_values = g->n_values};
-    const int32_t n_ops = g->n_ops;
-    const size_t n = (size_t)g->n_values * 2; /* with packs, each of which has two members */
+                     .n_ops = ir->n_ops,
+                     .n_values = ir->n_values};
+    const int32_t n_ops = ir->n_ops;
+    const size_t n = (size_t)ir->n_values * 2; /* with packs, each of which has two members */
     p.here = sw_alloc("plan", n * sizeof *p.here);
     p.place = sw_alloc("plan", n * sizeof *p.place);
     p.away = sw_alloc("plan", n * sizeof *p.away);
@@ -806,7 +814,7 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
     p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
     p.read_in = sw_alloc("plan", n * sizeof *p.read_in);
-    bool good = sw_op_order_open(&p.order, g) >= 0 && p.here && p.place && p.away && p.home &&
+    bool good = sw_op_order_open(&p.order, ir) >= 0 && p.here && p.place && p.away && p.home &&
                 p.when && p.n_before && p.update_of && p.read_in;
     for (size_t v = 0; good && v < n; v++) {
         p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
@@ -814,12 +822,11 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
         p.read_in[v] = SW_SEGMENT_FORWARD;
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
-        const struct sw_op *op = &g->ops[i];
-        const bool is_plain =
-            !op->removed && op->phase != SW_PHASE_UPDATE && !sw_op_has(op, SW_TRAIT_SUM);
+        const struct sw_ir_op *op = &ir->ops[i];
+        const bool is_plain = op->phase != SW_PHASE_UPDATE && !sw_ir_has(op, SW_TRAIT_SUM);
         p.n_before[i + 1] = p.n_before[i] + is_plain;
-        if (!op->removed && sw_op_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
-            p.update_of[sw_graph_root(g, op->in[0])] = i;
+        if (sw_ir_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
+            p.update_of[sw_ir_root(ir, op->in[0])] = i;
         }
     }
     if (good) {
@@ -827,12 +834,12 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     }
     good = good && choose_places(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
-        struct sw_op op = g->ops[i];
+        struct sw_ir_op op = ir->ops[i];
         p.i_op = i;
-        good = op.removed || rewrite(&p, &op);
+        good = rewrite(&p, &op);
     }
     if (good) {
-        sw_op_order_install(&p.order, g);
+        sw_op_order_install(&p.order, ir);
     }
     sw_op_order_close(&p.order);
     sw_free(p.here);
@@ -843,22 +850,22 @@ sw_status sw_pass_place(struct sw_graph *g, const struct sw_graph *first,
     sw_free(p.home);
     sw_free(p.when);
     sw_free(p.n_before);
-    return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    return good ? sw_ir_status(ir) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds)
 {
     const struct sw_program *program = &plan->programs[0];
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     struct sw_transfers sum = {0};
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &g->ops[program->instrs[i].op];
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1;
         const int64_t times = once ? 1 : rounds;
-        if (sw_op_is_transfer(op->kind)) {
-            const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-            (op->kind == SW_OP_LOAD ? sum.in : sum.out)[home->tier] +=
-                times * (int64_t)sw_transfer_bytes(g, op);
+        if (sw_ir_is_transfer(op)) {
+            const struct sw_ir_value *home = &ir->values[sw_ir_root(ir, op->in[0])];
+            (op->move == SW_MOVE_LOAD ? sum.in : sum.out)[home->tier] +=
+                times * (int64_t)sw_transfer_bytes(ir, op);
         }
     }
     return sum;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building a plan: the passes in their order, one place for every parameter and state, the budgets.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,23 +42,23 @@ size_t sw_persistent_taken(const struct sw_persistent *item)
 
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
-    const struct sw_value_info *info = &program->graph->values[v];
-    const int32_t buffer = program->buffer_of[sw_graph_root(program->graph, v)];
+    const struct sw_ir_value *info = &program->ir->values[v];
+    const int32_t buffer = program->buffer_of[sw_ir_root(program->ir, v)];
     SW_ASSERT(buffer >= 0);
     return program->buffers[buffer].offset +
            (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
 }
 
 /* Has a place of its own. */
-static bool is_placed(const struct sw_value_info *info)
+static bool is_placed(const struct sw_ir_value *info)
 {
     return info->producer < 0 && info->base < 0 &&
            (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
 }
 
-static bool is_persistent(const struct sw_graph *g, sw_value v)
+static bool is_persistent(const struct sw_ir *ir, sw_value v)
 {
-    return (is_placed(&g->values[v]) && !g->values[v].is_pack) || sw_value_is_packed(g, v);
+    return (is_placed(&ir->values[v]) && !ir->values[v].is_pack) || sw_ir_is_packed(ir, v);
 }
 
 static struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
@@ -72,9 +72,9 @@ static struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
 }
 
 /* On the disk, behind what has a place of its own; once for all programs that know the name. */
-static sw_status place_pack(struct sw_plan *plan, const struct sw_value_info *info)
+static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info)
 {
-    const size_t bytes = sw_round_up(sw_value_storage_bytes(info), SW_PLAN_DISK_ALIGN);
+    const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_DISK_ALIGN);
     const struct sw_packed *known = find_pack(plan, info->name);
     if (known) {
         return known->bytes == bytes && (known->slot_bytes > 0) == info->out_of_place
@@ -93,18 +93,18 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_value_info *in
 }
 
 /* A member's place is inside its pack's; the last one has what rounds that up. */
-static void place_member(struct sw_plan *plan, const struct sw_graph *g, sw_value v)
+static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value v)
 {
-    const struct sw_value_info *info = &g->values[v], *root = &g->values[info->base];
+    const struct sw_ir_value *info = &ir->values[v], *root = &ir->values[info->base];
     const struct sw_packed *pack = find_pack(plan, root->name);
     const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
-    const size_t next = at + sw_round_up(sw_value_storage_bytes(info), SW_PLAN_ALIGN);
+    const size_t next = at + sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         struct sw_persistent *item = &plan->persistent[i];
         if (strcmp(item->name, info->name) == 0) {
             item->offset = pack->offset + at;
             item->slot_bytes = pack->slot_bytes;
-            item->packed_bytes = (next == sw_value_storage_bytes(root) ? pack->bytes : next) - at;
+            item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
             return;
         }
     }
@@ -114,12 +114,12 @@ static sw_status place_packs(struct sw_plan *plan)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < plan->n_programs; i++) {
-            const struct sw_graph *g = plan->programs[i].graph;
-            for (sw_value v = 0; v < g->n_values; v++) {
-                if (pass == 0 && g->values[v].is_pack) {
-                    SW_TRY(place_pack(plan, &g->values[v]));
-                } else if (pass == 1 && sw_value_is_packed(g, v)) {
-                    place_member(plan, g, v);
+            const struct sw_ir *ir = plan->programs[i].ir;
+            for (sw_value v = 0; v < ir->n_values; v++) {
+                if (pass == 0 && ir->values[v].is_pack) {
+                    SW_TRY(place_pack(plan, &ir->values[v]));
+                } else if (pass == 1 && sw_ir_is_packed(ir, v)) {
+                    place_member(plan, ir, v);
                 }
             }
         }
@@ -128,11 +128,11 @@ static sw_status place_packs(struct sw_plan *plan)
 }
 
 /* Elements of a tile of what ranks hold by slices of tiles; 0 = it is not held so. */
-static int64_t tile_elems(const struct sw_plan *plan, const struct sw_graph *g,
-                          const struct sw_value_info *info)
+static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
+                          const struct sw_ir_value *info)
 {
-    const struct sw_value_info *param = info->param >= 0 ? &g->values[info->param] : info;
-    if (!param->is_tiled || !sw_value_is_slice(info)) {
+    const struct sw_ir_value *param = info->param >= 0 ? &ir->values[info->param] : info;
+    if (!param->is_tiled || !sw_ir_is_slice(info)) {
         return 0;
     }
     int32_t i = 0;
@@ -144,10 +144,10 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_graph *g,
 
 /* Lists v, once for all programs that know the name. */
 static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
-                      const struct sw_graph *g, sw_value v)
+                      const struct sw_ir *ir, sw_value v)
 {
-    const struct sw_value_info *info = &g->values[v];
-    const bool packed = sw_value_is_packed(g, v);
+    const struct sw_ir_value *info = &ir->values[v];
+    const bool packed = sw_ir_is_packed(ir, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
         if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
@@ -166,15 +166,15 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .dtype = info->dtype,
         .shape = info->shape,
         .init = info->init,
-        .param = info->param >= 0 ? g->values[info->param].name : NULL,
-        .layout = {.whole = sw_value_is_slice(info) ? info->whole : info->shape,
+        .param = info->param >= 0 ? ir->values[info->param].name : NULL,
+        .layout = {.whole = sw_ir_is_slice(info) ? info->whole : info->shape,
                    .data = {options->rank, options->ranks},
-                   .is_sliced = sw_value_is_slice(info),
-                   .tile_elems = tile_elems(plan, g, info)},
+                   .is_sliced = sw_ir_is_slice(info),
+                   .tile_elems = tile_elems(plan, ir, info)},
         .tier = (enum sw_tier)info->tier,
-        .bytes = sw_value_storage_bytes(info),
-        .is_gradient_sum = info->is_gradient_sum,
-        .packed_bytes = packed ? sw_value_storage_bytes(info) : 0, /* until it is placed */
+        .bytes = sw_ir_storage_bytes(info),
+        .state = info->state,
+        .packed_bytes = packed ? sw_ir_storage_bytes(info) : 0, /* until it is placed */
     };
     item->slot_bytes =
         info->out_of_place && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
@@ -198,11 +198,11 @@ static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_opt
 {
     size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
     for (int i = 0; i < plan->n_programs; i++) {
-        const struct sw_graph *g = plan->programs[i].graph;
-        for (sw_value v = 0; v < g->n_values; v++) {
-            most += is_persistent(g, v);
-            most_packs += g->values[v].is_pack;
-            align = g->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
+        const struct sw_ir *ir = plan->programs[i].ir;
+        for (sw_value v = 0; v < ir->n_values; v++) {
+            most += is_persistent(ir, v);
+            most_packs += ir->values[v].is_pack;
+            align = ir->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
         }
     }
     plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
@@ -212,11 +212,11 @@ static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_opt
     /* Parameters first: the part that every program of this model shares stays together. */
     for (int role = 0; role < 2; role++) {
         for (int i = 0; i < plan->n_programs; i++) {
-            const struct sw_graph *g = plan->programs[i].graph;
-            for (sw_value v = 0; v < g->n_values; v++) {
-                const bool is_param = g->values[v].role == SW_ROLE_PARAM;
-                if (is_persistent(g, v) && is_param == (role == 0)) {
-                    SW_TRY(list(plan, options, g, v));
+            const struct sw_ir *ir = plan->programs[i].ir;
+            for (sw_value v = 0; v < ir->n_values; v++) {
+                const bool is_param = ir->values[v].role == SW_ROLE_PARAM;
+                if (is_persistent(ir, v) && is_param == (role == 0)) {
+                    SW_TRY(list(plan, options, ir, v));
                 }
             }
         }
@@ -237,7 +237,7 @@ static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
 }
 
 /* Of a parameter, a state or a pack. */
-static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_value_info *info)
+static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_ir_value *info)
 {
     if (info->is_pack) {
         const struct sw_packed *pack = find_pack(plan, info->name);
@@ -257,17 +257,17 @@ static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct s
 
 static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
 {
-    const struct sw_graph *g = program->graph;
-    const size_t most = (size_t)g->n_values + (size_t)program->n_instrs + 1;
+    const struct sw_ir *ir = program->ir;
+    const size_t most = (size_t)ir->n_values + (size_t)program->n_instrs + 1;
     program->buffers = sw_alloc_zero("plan", most, sizeof *program->buffers);
-    program->buffer_of = sw_alloc("plan", ((size_t)g->n_values + 1) * sizeof *program->buffer_of);
+    program->buffer_of = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *program->buffer_of);
     SW_TRY_ALLOC(program->buffers, "the plan");
     SW_TRY_ALLOC(program->buffer_of, "the plan");
-    for (sw_value v = 0; v < g->n_values; v++) {
+    for (sw_value v = 0; v < ir->n_values; v++) {
         program->buffer_of[v] = -1;
-        if (is_placed(&g->values[v])) {
+        if (is_placed(&ir->values[v])) {
             program->buffer_of[v] = program->n_buffers;
-            program->buffers[program->n_buffers] = placed_buffer(plan, &g->values[v]);
+            program->buffers[program->n_buffers] = placed_buffer(plan, &ir->values[v]);
             program->buffers[program->n_buffers].value = v;
             program->buffers[program->n_buffers++].last = program->n_instrs;
         }
@@ -287,25 +287,26 @@ static sw_status settle_program(struct sw_plan *plan, struct sw_program *program
 static void describe_buffer(const struct sw_program *program, const struct sw_buffer *buffer,
                             struct sw_str *out)
 {
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     char bytes[32], shape[96];
     sw_format_bytes(bytes, sizeof bytes, (double)buffer->bytes);
     if (buffer->value < 0) {
-        const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
-        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_op_name(op), sw_op_where(g, op));
+        const struct sw_ir_op *op = &ir->ops[program->instrs[buffer->first].op];
+        sw_str_printf(out, "%s workspace of %s in %s", bytes, sw_ir_op_name(op),
+                      sw_ir_where(ir, op));
         return;
     }
-    const struct sw_value_info *info = &g->values[buffer->value];
+    const struct sw_ir_value *info = &ir->values[buffer->value];
     const char *role = info->role == SW_ROLE_GRAD ? " gradient" : "";
     sw_shape_format(&info->shape, shape, sizeof shape);
     if (info->name) {
         sw_str_printf(out, "%s %s", bytes, info->name);
     } else if (info->producer >= 0) {
-        const struct sw_op *op = &g->ops[info->producer];
+        const struct sw_ir_op *op = &ir->ops[info->producer];
         sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape, role,
-                      sw_op_name(op), sw_op_where(g, op));
+                      sw_ir_op_name(op), sw_ir_where(ir, op));
     } else { /* a sum in the making, or what waits elsewhere */
-        const char *of = info->param >= 0 ? g->values[info->param].name : NULL;
+        const char *of = info->param >= 0 ? ir->values[info->param].name : NULL;
         sw_str_printf(out, "%s %s%s%s%s%s", bytes, sw_dtype_name(info->dtype), shape, role,
                       of ? " of " : "", of ? of : "");
     }
@@ -407,8 +408,7 @@ static void largest_in(const struct sw_plan *plan, const struct sw_program *wait
 static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 {
     const struct sw_buffer *buffer = &program->buffers[b];
-    const struct sw_value_info *info =
-        buffer->value < 0 ? NULL : &program->graph->values[buffer->value];
+    const struct sw_ir_value *info = buffer->value < 0 ? NULL : &program->ir->values[buffer->value];
     const bool known = info && info->param >= 0 && info->param < program->n_least;
     const int64_t least = known ? program->least_tiles[info->param] : 0;
     const size_t bytes = least > 0 ? (size_t)least * sw_dtype_bytes(info->dtype) : 0;
@@ -420,13 +420,13 @@ static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 /* Operands of an instruction that tiles change: such a tile is here for its op alone. */
 static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
 {
-    const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
+    const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
     int32_t seen[SW_MAX_INPUTS + SW_MAX_OUTPUTS];
     size_t sum = 0;
     int n = 0;
     for (int k = 0; k < op->n_in + op->n_out; k++) {
         const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        const int32_t b = v < 0 ? -1 : program->buffer_of[sw_graph_root(program->graph, v)];
+        const int32_t b = v < 0 ? -1 : program->buffer_of[sw_ir_root(program->ir, v)];
         bool known = b < 0;
         for (int j = 0; j < n && !known; j++) {
             known = seen[j] == b;
@@ -508,7 +508,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
                     (double)(plan->tier_bytes[tier] - plan->tier_budget[tier]));
     sw_format_bytes(fixed, sizeof fixed, (double)plan->persistent_bytes);
     sw_format_bytes(live, sizeof live, (double)program->transient_bytes);
-    const struct sw_op *op = &program->graph->ops[program->instrs[program->peak_instr].op];
+    const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
@@ -517,7 +517,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         "--seq-len%s",
         sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
         plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
-        sw_op_name(op), sw_op_where(program->graph, op), sw_str_text(&largest),
+        sw_ir_op_name(op), sw_ir_where(program->ir, op), sw_str_text(&largest),
         options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
         program->micro_batches > 1 ? "spillway.schedule \"horizontal\", " : "",
         options->rule && options->states_tier == SW_TIER_DEVICE
@@ -532,7 +532,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
             ? "a smaller zero_optimization.sub_group_size, "
             : "",
         largest_is_workspace(program) ? "fewer spillway.threads, " : "",
-        sw_op_info(op->kind)->attrs == SW_ATTRS_LINEAR_CE ? "a smaller spillway.loss_chunk, " : "",
+        sw_ir_attrs(op) == SW_ATTRS_LINEAR_CE ? "a smaller spillway.loss_chunk, " : "",
         plan->persistent_bytes > plan->tier_budget[tier] &&
                 (options->states_tier != SW_TIER_DEVICE || !options->rule)
             ? " (not enough alone: parameters and states by themselves exceed the budget)"
@@ -547,11 +547,14 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 static void clear_program(struct sw_program *program)
 {
     sw_free(program->instrs);
+    sw_free(program->operands);
+    sw_free(program->inputs);
+    sw_free(program->outputs);
     sw_free(program->buffers);
     sw_free(program->buffer_of);
     *program = (struct sw_program){
         .kind = program->kind,
-        .graph = program->graph,
+        .ir = program->ir,
         .micro_batches = program->micro_batches,
         .scheduled = program->scheduled,
         .least_tiles = program->least_tiles,
@@ -668,10 +671,10 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
     }
     size_t moved = 0;
     for (int i = 0; i < plan->n_programs; i++) {
-        const struct sw_graph *g = plan->programs[i].graph;
+        const struct sw_ir *ir = plan->programs[i].ir;
         size_t sum = 0;
-        for (int32_t k = 0; k < g->n_ops; k++) {
-            sum += sw_op_is_transfer(g->ops[k].kind) ? sw_transfer_bytes(g, &g->ops[k]) : 0;
+        for (int32_t k = 0; k < ir->n_ops; k++) {
+            sum += sw_ir_is_transfer(&ir->ops[k]) ? sw_transfer_bytes(ir, &ir->ops[k]) : 0;
         }
         moved = sum > moved ? sum : moved;
     }
@@ -713,11 +716,11 @@ static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan
 /* What stays on the device has a copy until it is settled. */
 static size_t copies(const struct sw_plan *plan)
 {
-    const struct sw_graph *g = plan->programs[0].graph;
+    const struct sw_ir *ir = plan->programs[0].ir;
     size_t sum = 0;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].settles) {
-            sum += sw_round_up(sw_value_bytes(&g->values[g->ops[i].in[0]]), SW_PLAN_DISK_ALIGN);
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (ir->ops[i].settles) {
+            sum += sw_round_up(sw_ir_bytes(&ir->values[ir->ops[i].in[0]]), SW_PLAN_DISK_ALIGN);
         }
     }
     return sum;
@@ -734,7 +737,7 @@ static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *
         }
     }
     for (int i = 0; i < plan->n_programs; i++) {
-        out->n_instrs += plan->programs[i].graph->n_ops;
+        out->n_instrs += plan->programs[i].ir->n_ops;
     }
     out->transients = plan->tier_bytes[SW_TIER_DEVICE] - plan->persistent_bytes;
 }
@@ -775,36 +778,42 @@ static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_
     return SW_OK;
 }
 
+/* After the graph's own pass all is done on the list that is made of it. */
+static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *g,
+                            const struct sw_plan_options *options)
+{
+    struct sw_graph *fused = NULL;
+    SW_TRY(sw_pass_fuse(g, options, &fused));
+    if (i == 0) {
+        plan->fingerprint = fingerprint(fused, options);
+    }
+    const sw_status st = sw_ir_open(fused, &plan->programs[i].ir);
+    sw_graph_close(fused);
+    return st;
+}
+
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
-    for (int i = 0; i < plan->n_programs; i++) {
-        struct sw_program *program = &plan->programs[i];
-        sw_pass_fuse(program->graph, options);
-        SW_TRY(sw_graph_status(program->graph));
-        if (i == 0) {
-            plan->fingerprint = fingerprint(program->graph, options);
-        }
-    }
     if (options->refusal && options->tile_bytes == 0 && options->ranks <= 1 &&
         options->budget[SW_TIER_DEVICE] > 0) {
-        plan->programs[0].n_least = plan->programs[0].graph->n_values;
-        plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].graph, options);
+        plan->programs[0].n_least = plan->programs[0].ir->n_values;
+        plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
         SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
     }
     SW_TRY(sw_pass_tile(plan, options));
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(sw_pass_recompute(program->graph, options->recompute_every));
+            SW_TRY(sw_pass_recompute(program->ir, options->recompute_every));
             program->micro_batches = sw_vertical_micro_batches(options);
-            SW_TRY(sw_pass_vertical(program->graph, program->micro_batches));
+            SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));
         }
-        SW_TRY(sw_pass_shard(program->graph, options));
+        SW_TRY(sw_pass_shard(program->ir, options));
         if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(sw_pass_update(program->graph, options));
+            SW_TRY(sw_pass_update(program->ir, options));
         }
-        SW_TRY(sw_pass_place(program->graph, i > 0 ? plan->programs[0].graph : NULL, options));
+        SW_TRY(sw_pass_place(program->ir, i > 0 ? plan->programs[0].ir : NULL, options));
     }
     plan->two_places = options->two_places;
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
@@ -824,6 +833,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
             return refuse(plan, options, (enum sw_tier)t);
         }
     }
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(sw_pass_lower(&plan->programs[i]));
+    }
     return sw_plan_check(plan, options);
 }
 
@@ -836,19 +848,19 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
     if (!plan || !programs) {
         sw_free(plan);
         sw_free(programs);
-        for (int i = 0; i < n_specs; i++) {
-            sw_graph_close(specs[i].graph);
-        }
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     }
     plan->programs = programs;
     plan->n_programs = n_specs;
     for (int i = 0; i < n_specs; i++) {
         programs[i].kind = specs[i].kind;
-        programs[i].graph = specs[i].graph;
         programs[i].micro_batches = 1;
     }
-    const sw_status st = run_passes(plan, options);
+    sw_status st = SW_OK;
+    for (int i = 0; i < n_specs && st >= 0; i++) {
+        st = take_graph(plan, i, specs[i].graph, options);
+    }
+    st = st < 0 ? st : run_passes(plan, options);
     if (st < 0) {
         sw_plan_close(plan);
         return st;
@@ -866,7 +878,7 @@ void sw_plan_close(struct sw_plan *plan)
         sw_free(plan->programs[i].scheduled);
         sw_free(plan->programs[i].least_tiles);
         clear_program(&plan->programs[i]);
-        sw_graph_close(plan->programs[i].graph);
+        sw_ir_close(plan->programs[i].ir);
     }
     sw_free(plan->programs);
     sw_free(plan->persistent);

@@ -2,7 +2,7 @@
 // How long a step would take: the work of a finished plan by kind, divided by rates that somebody measured. Pure.
 #include <math.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 const char *sw_load_name(enum sw_load kind)
 {
@@ -25,24 +25,24 @@ enum sw_queue sw_load_queue(enum sw_load kind)
 void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT])
 {
     const struct sw_program *program = &plan->programs[0];
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
         out[k] = 0;
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &g->ops[program->instrs[i].op];
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         const double times = op->phase == SW_PHASE_UPDATE ? 1 : (double)rounds;
-        if (sw_op_is_transfer(op->kind) || sw_op_is_collective(op->kind)) {
+        if (sw_ir_is_transfer(op) || sw_ir_is_collective(op)) {
             continue;
         }
-        if (sw_op_has(op, SW_TRAIT_PRODUCTS)) {
+        if (sw_ir_has(op, SW_TRAIT_PRODUCTS)) {
             const sw_value factor = op->in[sw_op_info(op->kind)->factor];
-            const enum sw_dtype dtype = g->values[factor].dtype;
+            const enum sw_dtype dtype = ir->values[factor].dtype;
             out[dtype == SW_BF16  ? SW_LOAD_PRODUCTS_BF16
                 : dtype == SW_F16 ? SW_LOAD_PRODUCTS_F16
-                                  : SW_LOAD_PRODUCTS_F32] += times * (double)sw_op_flops(g, op);
+                                  : SW_LOAD_PRODUCTS_F32] += times * (double)sw_ir_flops(ir, op);
         } else {
-            out[SW_LOAD_OTHER] += times * sw_op_bytes(g, op);
+            out[SW_LOAD_OTHER] += times * sw_ir_op_bytes(ir, op);
         }
     }
     const struct sw_transfers moved = sw_plan_transfers(plan, rounds);

@@ -5,11 +5,11 @@
 // left out by that.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 struct pass {
     struct sw_program *program;
-    const struct sw_graph *g;
+    const struct sw_ir *ir;
     size_t room, ahead;   /* bytes */
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
@@ -18,59 +18,60 @@ struct pass {
     size_t *unread; /* [n_values] bytes loaded and not read, by root */
 };
 
-static const struct sw_op *op_of(const struct pass *p, int32_t i)
+static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 {
-    return &p->g->ops[p->program->instrs[i].op];
+    return &p->ir->ops[p->program->instrs[i].op];
 }
 
-int64_t sw_transfer_elems(const struct sw_graph *g, const struct sw_op *op, int64_t *out_first)
+int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first)
 {
-    if (op->kind == SW_OP_LOAD && op->n_in > 1) { /* rows: from anywhere */
+    if (op->move == SW_MOVE_LOAD && op->n_in > 1) { /* rows: from anywhere */
         *out_first = 0;
-        return sw_shape_elems(&g->values[sw_graph_root(g, op->in[0])].shape);
+        return sw_shape_elems(&ir->values[sw_ir_root(ir, op->in[0])].shape);
     }
-    *out_first = op->attrs.transfer.first;
-    return sw_shape_elems(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]].shape);
+    *out_first = op->first;
+    return sw_shape_elems(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].shape);
 }
 
-size_t sw_transfer_bytes(const struct sw_graph *g, const struct sw_op *op)
+size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    return sw_value_bytes(&g->values[op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]]);
+    return sw_ir_bytes(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]]);
 }
 
-size_t sw_transfer_disk_bytes(const struct sw_graph *g, const struct sw_op *op)
+size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     int64_t first;
-    const int64_t n = sw_transfer_elems(g, op, &first);
-    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-    const size_t bytes = sw_transfer_bytes(g, op);
+    const int64_t n = sw_transfer_elems(ir, op, &first);
+    const struct sw_ir_value *home = &ir->values[sw_ir_root(ir, op->in[0])];
+    const size_t bytes = sw_transfer_bytes(ir, op);
     const size_t at = (size_t)first * sw_dtype_bytes(home->dtype);
-    const bool rows = op->kind == SW_OP_LOAD && op->n_in > 1;
+    const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
     return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == sw_shape_elems(&home->shape)
                ? sw_round_up(bytes, SW_PLAN_DISK_ALIGN)
                : bytes;
 }
 
-bool sw_transfers_overlap(const struct sw_graph *g, const struct sw_op *a, const struct sw_op *b)
+bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
+                          const struct sw_ir_op *b)
 {
     int64_t at_a, at_b;
-    const int64_t n_a = sw_transfer_elems(g, a, &at_a), n_b = sw_transfer_elems(g, b, &at_b);
-    return sw_graph_root(g, a->in[0]) == sw_graph_root(g, b->in[0]) && at_a < at_b + n_b &&
+    const int64_t n_a = sw_transfer_elems(ir, a, &at_a), n_b = sw_transfer_elems(ir, b, &at_b);
+    return sw_ir_root(ir, a->in[0]) == sw_ir_root(ir, b->in[0]) && at_a < at_b + n_b &&
            at_b < at_a + n_a;
 }
 
 /* Can load i be issued before instruction `to` < i? */
 static bool may_pass(const struct pass *p, int32_t i, int32_t to)
 {
-    const struct sw_op *load = op_of(p, i);
+    const struct sw_ir_op *load = op_of(p, i);
     for (int32_t j = i - 1; j >= to; j--) {
-        const struct sw_op *op = op_of(p, j);
-        if (op->kind == SW_OP_STORE && sw_transfers_overlap(p->g, op, load)) {
+        const struct sw_ir_op *op = op_of(p, j);
+        if (op->move == SW_MOVE_STORE && sw_transfers_overlap(p->ir, op, load)) {
             return false;
         }
         for (int k = 0; load->n_in > 1 && k < op->n_out; k++) {
             if (op->out[k] >= 0 &&
-                sw_graph_root(p->g, op->out[k]) == sw_graph_root(p->g, load->in[1])) {
+                sw_ir_root(p->ir, op->out[k]) == sw_ir_root(p->ir, load->in[1])) {
                 return false;
             }
         }
@@ -81,23 +82,23 @@ static bool may_pass(const struct pass *p, int32_t i, int32_t to)
 /* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from its norm on. */
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
-    const struct sw_op *op = op_of(p, i);
+    const struct sw_ir_op *op = op_of(p, i);
     struct sw_instr *instr = &p->out[p->n_out++];
     *instr = p->program->instrs[i];
     instr->segment = p->program->instrs[at].segment;
     instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
     instr->last_only =
         instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
-    p->finished = p->finished || sw_op_has(op, SW_TRAIT_SKIP);
+    p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
-    if (op->kind == SW_OP_LOAD) {
-        const size_t bytes = sw_transfer_bytes(p->g, op);
-        p->unread[sw_graph_root(p->g, op->out[0])] = bytes;
+    if (op->move == SW_MOVE_LOAD) {
+        const size_t bytes = sw_transfer_bytes(p->ir, op);
+        p->unread[sw_ir_root(p->ir, op->out[0])] = bytes;
         p->ahead += bytes;
         return;
     }
     for (int k = 0; k < op->n_in; k++) {
-        size_t *unread = &p->unread[sw_graph_root(p->g, op->in[k])];
+        size_t *unread = &p->unread[sw_ir_root(p->ir, op->in[k])];
         p->ahead -= *unread;
         *unread = 0;
     }
@@ -114,12 +115,12 @@ static void order(struct pass *p)
         }
         const bool inside = instr->queue == SW_QUEUE_COMM && instr->group == 0;
         for (next = next > i ? next : i; !inside && next < end; next++) {
-            const struct sw_op *op = op_of(p, next);
-            if (op->kind != SW_OP_LOAD || p->emitted[next]) {
+            const struct sw_ir_op *op = op_of(p, next);
+            if (op->move != SW_MOVE_LOAD || p->emitted[next]) {
                 continue;
             }
             if (next != i &&
-                (p->ahead + sw_transfer_bytes(p->g, op) > p->room || !may_pass(p, next, i))) {
+                (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || !may_pass(p, next, i))) {
                 break;
             }
             emit(p, next, i);
@@ -132,11 +133,11 @@ static void order(struct pass *p)
 
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options)
 {
-    struct pass p = {.program = program, .g = program->graph, .room = options->transfer_bytes};
+    struct pass p = {.program = program, .ir = program->ir, .room = options->transfer_bytes};
     const size_t n = (size_t)program->n_instrs + 1;
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
-    p.unread = sw_alloc_zero("plan", (size_t)program->graph->n_values + 1, sizeof *p.unread);
+    p.unread = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *p.unread);
     const bool good = p.out && p.emitted && p.unread;
     if (good) {
         order(&p);

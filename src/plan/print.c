@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan for people and for machines: what runs in which order, where its bytes are, what it costs.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
 const char *sw_segment_name(enum sw_segment segment)
@@ -11,7 +11,7 @@ const char *sw_segment_name(enum sw_segment segment)
 
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
-    const struct sw_value_info *info = &program->graph->values[v];
+    const struct sw_ir_value *info = &program->ir->values[v];
     if (info->name && info->producer < 0) {
         sw_str_puts(out, info->name);
     } else {
@@ -22,16 +22,16 @@ static void print_operand(const struct sw_program *program, sw_value v, struct s
 static void print_instr(const struct sw_program *program, int32_t i, struct sw_str *out)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[instr->op];
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_op *op = &ir->ops[instr->op];
     size_t bytes = 0;
     sw_str_printf(out, "%6d  %-8s %-8s %-18s ", i, sw_queue_name(instr->queue),
-                  sw_segment_name(instr->segment), sw_op_name(op));
+                  sw_segment_name(instr->segment), sw_ir_op_name(op));
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {
             sw_str_puts(out, k ? " " : "");
             print_operand(program, op->out[k], out);
-            bytes += sw_value_bytes(&g->values[op->out[k]]);
+            bytes += sw_ir_bytes(&ir->values[op->out[k]]);
         }
     }
     sw_str_puts(out, " <-");
@@ -43,8 +43,8 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     if (instr->workspace >= 0) {
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
-    const char *scope = g->scopes[op->scope].name; /* "" outside of all */
-    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_op_flops(g, op) / 1e6,
+    const char *scope = ir->scopes[op->scope].name; /* "" outside of all */
+    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
                   instr->kernel.path ? instr->kernel.path : "", *scope ? " " : "", scope,
                   op->is_clone ? " (recomputed)" : "");
     if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
@@ -69,8 +69,8 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (buffer->value >= 0 && !buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
-            program->graph->values[buffer->value].role == SW_ROLE_GRAD &&
-            program->graph->values[buffer->value].micro == 0) {
+            program->ir->values[buffer->value].role == SW_ROLE_GRAD &&
+            program->ir->values[buffer->value].micro == 0) {
             sum.gradients += buffer->bytes;
         }
     }
@@ -134,12 +134,12 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
             print_instr(program, i, out);
         }
         if (program->n_instrs > 0) {
-            const struct sw_op *op = &program->graph->ops[program->instrs[program->peak_instr].op];
+            const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
             sw_str_printf(
                 out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
                 sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
                 sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
-                program->peak_instr, sw_op_name(op), sw_op_where(program->graph, op));
+                program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
             sw_str_puts(out, "  largest there: ");
             sw_plan_largest(program, 5, out);
             sw_str_putc(out, '\n');

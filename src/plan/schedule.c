@@ -3,21 +3,21 @@
 // queue, a segment and a kernel, and gradients are accumulated as soon as they are final.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
-static bool has_effect(const struct sw_graph *g, const struct sw_op *op)
+static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    if (sw_op_has(op, SW_TRAIT_SKIP)) {
+    if (sw_ir_has(op, SW_TRAIT_SKIP)) {
         return true; /* writes the scalar table */
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] < 0) {
             continue;
         }
-        const struct sw_value_info *info = &g->values[op->out[k]];
-        const enum sw_role role = g->values[sw_graph_root(g, op->out[k])].role;
+        const struct sw_ir_value *info = &ir->values[op->out[k]];
+        const enum sw_role role = ir->values[sw_ir_root(ir, op->out[k])].role;
         if (info->is_output ||
-            (!sw_op_has(op, SW_TRAIT_VIEW) && (role == SW_ROLE_PARAM || role == SW_ROLE_STATE))) {
+            (!sw_ir_has(op, SW_TRAIT_VIEW) && (role == SW_ROLE_PARAM || role == SW_ROLE_STATE))) {
             return true;
         }
     }
@@ -25,16 +25,16 @@ static bool has_effect(const struct sw_graph *g, const struct sw_op *op)
 }
 
 /* live[i]: op i has an effect, or feeds one that has. */
-static bool *find_live(const struct sw_graph *g)
+static bool *find_live(const struct sw_ir *ir)
 {
-    bool *live = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *live);
-    for (int32_t i = g->n_ops - 1; live && i >= 0; i--) {
-        if (g->ops[i].removed || (!live[i] && !has_effect(g, &g->ops[i]))) {
+    bool *live = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *live);
+    for (int32_t i = ir->n_ops - 1; live && i >= 0; i--) {
+        if (!live[i] && !has_effect(ir, &ir->ops[i])) {
             continue;
         }
         live[i] = true;
-        for (int k = 0; k < g->ops[i].n_in; k++) {
-            const int32_t producer = g->values[g->ops[i].in[k]].producer;
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            const int32_t producer = ir->values[ir->ops[i].in[k]].producer;
             if (producer >= 0) {
                 live[producer] = true;
             }
@@ -43,7 +43,7 @@ static bool *find_live(const struct sw_graph *g)
     return live;
 }
 
-enum sw_segment sw_op_segment(const struct sw_op *op)
+enum sw_segment sw_op_segment(const struct sw_ir_op *op)
 {
     return op->in_backward ? SW_SEGMENT_BACKWARD
            : op->settles   ? SW_SEGMENT_SETTLE
@@ -53,7 +53,7 @@ enum sw_segment sw_op_segment(const struct sw_op *op)
 static sw_status add_instr(struct sw_program *program, const struct sw_plan_options *options,
                            int32_t i_op)
 {
-    const struct sw_op *op = &program->graph->ops[i_op];
+    const struct sw_ir_op *op = &program->ir->ops[i_op];
     struct sw_instr *instr = &program->instrs[program->n_instrs];
     *instr = (struct sw_instr){.op = i_op,
                                .queue = SW_QUEUE_COMPUTE,
@@ -62,36 +62,36 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .last_only = op->in_backward,
                                .waits = {-1, -1, -1, -1, -1, -1},
                                .retired = -1,
-                               .group = sw_op_is_collective(op->kind),
-                               .blocking = sw_op_is_collective(op->kind),
+                               .group = sw_ir_is_collective(op),
+                               .blocking = sw_ir_is_collective(op),
                                .workspace = -1};
-    if (sw_op_is_transfer(op->kind)) {
-        const sw_value home = sw_graph_root(program->graph, op->in[0]);
-        const bool disk = program->graph->values[home].tier == SW_TIER_DISK;
-        instr->queue = op->kind == SW_OP_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
-                                              : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
+    if (sw_ir_is_transfer(op)) {
+        const sw_value home = sw_ir_root(program->ir, op->in[0]);
+        const bool disk = program->ir->values[home].tier == SW_TIER_DISK;
+        instr->queue = op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
+                                                : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
         instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
         program->n_instrs++;
         return SW_OK;
     }
-    if (sw_op_is_collective(op->kind)) {
+    if (sw_ir_is_collective(op)) {
         instr->queue = SW_QUEUE_COMM;
         instr->kernel = (struct sw_kernel_info){
             .supported = true,
             .path = "collective",
-            .workspace_bytes = sw_collective_workspace(program->graph, op, options->ranks)};
+            .workspace_bytes = sw_collective_workspace(program->ir, op, options->ranks)};
         program->n_instrs++;
         return SW_OK;
     }
     struct sw_op_desc desc;
-    sw_graph_describe(program->graph, op, &desc);
+    sw_ir_describe(program->ir, op, &desc);
     options->query(options->query_ctx, &desc, &instr->kernel);
     if (!instr->kernel.supported) {
-        return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_op_name(op),
+        return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
-                       sw_op_where(program->graph, op));
+                       sw_ir_where(program->ir, op));
     }
-    program->flops += sw_op_flops(program->graph, op);
+    program->flops += sw_ir_flops(program->ir, op);
     program->n_instrs++;
     return SW_OK;
 }
@@ -110,25 +110,25 @@ void sw_program_find_segments(struct sw_program *program)
 
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
 {
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     sw_status st = SW_OK;
-    bool *live = find_live(g);
-    int32_t *after = sw_alloc("plan", ((size_t)g->n_ops + 1) * sizeof *after);
-    program->instrs = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *program->instrs);
+    bool *live = find_live(ir);
+    int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
+    program->instrs = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *program->instrs);
     if (!live || !after || !program->instrs) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }
     /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free; that of its second
      * gradient follows the first. */
-    memset(after, 0xff, ((size_t)g->n_ops + 1) * sizeof *after);
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (sw_op_has(&g->ops[i], SW_TRAIT_SUM) && live[i]) {
-            const sw_value grad = sw_graph_root(g, g->ops[i].in[1]);
-            const int32_t sum = g->values[g->ops[i].in[0]].producer;
-            const bool loaded = sum >= 0 && g->ops[sum].kind == SW_OP_LOAD;
-            int32_t at = g->values[grad].producer;
-            if (at < 0 || loaded || g->ops[at].phase != g->ops[i].phase) {
+    memset(after, 0xff, ((size_t)ir->n_ops + 1) * sizeof *after);
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (sw_ir_has(&ir->ops[i], SW_TRAIT_SUM) && live[i]) {
+            const sw_value grad = sw_ir_root(ir, ir->ops[i].in[1]);
+            const int32_t sum = ir->values[ir->ops[i].in[0]].producer;
+            const bool loaded = sum >= 0 && ir->ops[sum].move == SW_MOVE_LOAD;
+            int32_t at = ir->values[grad].producer;
+            if (at < 0 || loaded || ir->ops[at].phase != ir->ops[i].phase) {
                 continue;
             }
             while (after[at] >= 0) {
@@ -139,9 +139,9 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
         }
     }
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        for (int32_t i = 0; i < g->n_ops; i++) {
-            if (!live[i] || sw_op_has(&g->ops[i], SW_TRAIT_VIEW) ||
-                sw_op_segment(&g->ops[i]) != (enum sw_segment)segment) {
+        for (int32_t i = 0; i < ir->n_ops; i++) {
+            if (!live[i] || sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) ||
+                sw_op_segment(&ir->ops[i]) != (enum sw_segment)segment) {
                 continue;
             }
             SW_TRY_OR(done, add_instr(program, options, i));

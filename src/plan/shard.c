@@ -5,17 +5,17 @@
 // one phase share a gather. Model code knows nothing of it; tied tables, parameters of another scope and
 // frozen ones are uses like any other. Of a parameter in tiles every tile is cut and gathered by itself, so no rank ever
 // has all of it.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 /* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
-size_t sw_collective_workspace(const struct sw_graph *g, const struct sw_op *op, int ranks)
+size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks)
 {
-    switch (op->kind) {
-    case SW_OP_REDUCE:
-        return (size_t)(sw_shape_elems(&g->values[op->in[0]].shape) * ranks) *
-               sw_dtype_bytes(g->values[op->in[1]].dtype);
-    case SW_OP_STATS_MERGE:
-        return (size_t)ranks * sw_value_bytes(&g->values[op->in[0]]);
+    switch (op->move) {
+    case SW_MOVE_REDUCE:
+        return (size_t)(sw_shape_elems(&ir->values[op->in[0]].shape) * ranks) *
+               sw_dtype_bytes(ir->values[op->in[1]].dtype);
+    case SW_MOVE_MERGE:
+        return (size_t)ranks * sw_ir_bytes(&ir->values[op->in[0]]);
     default:
         return 0;
     }
@@ -27,26 +27,26 @@ struct current { /* the gathered copy of a parameter that readers may share */
 };
 
 struct pass {
-    struct sw_graph *g;
+    struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct current *current; /* [n_values] by parameter */
     struct sw_op_order order;
 };
 
-int64_t sw_shard_place(const struct sw_graph *g, const struct sw_op *op)
+int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     int32_t scope = op->scope;
-    while (scope >= 0 && !g->scopes[scope].is_block) {
-        scope = g->scopes[scope].parent;
+    while (scope >= 0 && !ir->scopes[scope].is_block) {
+        scope = ir->scopes[scope].parent;
     }
-    const int64_t place = scope >= 0 ? scope : g->n_scopes + op->scope;
+    const int64_t place = scope >= 0 ? scope : ir->n_scopes + op->scope;
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
-bool sw_param_has_view(const struct sw_graph *g, sw_value param)
+bool sw_param_has_view(const struct sw_ir *ir, sw_value param)
 {
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (sw_op_has(&g->ops[i], SW_TRAIT_VIEW) && g->ops[i].in[0] == param) {
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) && ir->ops[i].in[0] == param) {
             return true;
         }
     }
@@ -54,9 +54,9 @@ bool sw_param_has_view(const struct sw_graph *g, sw_value param)
 }
 
 /* The parameter becomes this rank's slice of itself. */
-static void cut(struct sw_graph *g, sw_value param, int64_t slice, int rank)
+static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {
-    struct sw_value_info *info = &g->values[param];
+    struct sw_ir_value *info = &ir->values[param];
     info->whole = info->shape;
     info->shape = SW_SHAPE(slice);
     info->strides[0] = 1;
@@ -65,51 +65,52 @@ static void cut(struct sw_graph *g, sw_value param, int64_t slice, int rank)
 
 /* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the other: its own shape
  * grows with each. */
-static void cut_tile(struct sw_graph *g, sw_value tile, int64_t slice, int rank)
+static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
 {
-    const sw_value param = g->values[tile].base;
-    if (!sw_value_is_slice(&g->values[param])) {
-        cut(g, param, 0, rank);
+    const sw_value param = ir->values[tile].base;
+    if (!sw_ir_is_slice(&ir->values[param])) {
+        cut(ir, param, 0, rank);
     }
-    cut(g, tile, slice, rank);
-    g->values[tile].base_offset = g->values[param].shape.dims[0];
-    g->values[param].shape.dims[0] += slice;
+    cut(ir, tile, slice, rank);
+    ir->values[tile].base_offset = ir->values[param].shape.dims[0];
+    ir->values[param].shape.dims[0] += slice;
 }
 
 /* A gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
-static sw_value gather(struct pass *p, sw_value param, const struct sw_op *reader)
+static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *reader)
 {
-    struct sw_graph *g = p->g;
-    const struct sw_value_info info = g->values[param];
-    const sw_value whole = sw_graph_new_value(g, SW_ROLE_TRANSIENT, info.dtype, info.whole);
+    struct sw_ir *ir = p->ir;
+    const struct sw_ir_value info = ir->values[param];
+    const sw_value whole = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, info.dtype, info.whole);
     if (whole < 0) {
         return SW_NO_VALUE;
     }
-    g->values[whole].padded_elems = sw_shape_elems(&info.shape) * p->options->ranks;
-    g->values[whole].needs_grad = info.needs_grad;
-    struct sw_op op = {.kind = SW_OP_GATHER,
-                       .phase = reader->phase,
-                       .n_in = 1,
-                       .n_out = 1,
-                       .in = {param},
-                       .scope = reader->scope};
+    ir->values[whole].padded_elems = sw_shape_elems(&info.shape) * p->options->ranks;
+    ir->values[whole].needs_grad = info.needs_grad;
+    struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS,
+                                   .phase = reader->phase,
+                                   .n_in = 1,
+                                   .n_out = 1,
+                                   .in = {param},
+                                   .scope = reader->scope},
+                          .move = SW_MOVE_GATHER};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = k == 0 ? whole : SW_NO_VALUE;
     }
     return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;
 }
 
-static bool rewrite(struct pass *p, struct sw_op *op)
+static bool rewrite(struct pass *p, struct sw_ir_op *op)
 {
-    const int64_t place = sw_shard_place(p->g, op);
+    const int64_t place = sw_shard_place(p->ir, op);
     for (int k = 0; k < op->n_in; k++) {
         const sw_value v = op->in[k];
-        if (p->g->values[v].role != SW_ROLE_PARAM || !sw_value_is_slice(&p->g->values[v])) {
+        if (p->ir->values[v].role != SW_ROLE_PARAM || !sw_ir_is_slice(&p->ir->values[v])) {
             continue;
         }
         struct current *now = &p->current[v];
         /* a tile is here for one op */
-        if (now->whole < 0 || now->place != place || sw_value_is_part(p->g, v)) {
+        if (now->whole < 0 || now->place != place || sw_ir_is_part(p->ir, v)) {
             now->whole = gather(p, v, op);
             now->place = place;
             if (now->whole < 0) {
@@ -121,49 +122,49 @@ static bool rewrite(struct pass *p, struct sw_op *op)
     return sw_op_order_add(&p->order, op);
 }
 
-sw_status sw_pass_shard(struct sw_graph *g, const struct sw_plan_options *options)
+sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     if (options->ranks <= 1) {
         return SW_OK;
     }
     bool any = false;
     int64_t left = options->persistence_total;
-    for (int32_t i = 0; i < g->n_params; i++) {
-        const sw_value param = g->params[i];
-        const int64_t elems = sw_shape_elems(&g->values[param].shape);
+    for (int32_t i = 0; i < ir->n_params; i++) {
+        const sw_value param = ir->params[i];
+        const int64_t elems = sw_shape_elems(&ir->values[param].shape);
         const int64_t slice = sw_slice_elems(elems, options->ranks);
-        if (sw_value_is_part(g, param)) {
-            cut_tile(g, param, slice, options->rank);
+        if (sw_ir_is_part(ir, param)) {
+            cut_tile(ir, param, slice, options->rank);
             any = true;
             continue;
         }
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || sw_param_has_view(g, param)) {
-            g->values[param].padded_elems = slice * options->ranks;
+        if (options->stage < 3 || persists || sw_param_has_view(ir, param)) {
+            ir->values[param].padded_elems = slice * options->ranks;
         } else {
-            cut(g, param, slice, options->rank);
+            cut(ir, param, slice, options->rank);
             any = true;
         }
     }
     if (!any) {
         return SW_OK;
     }
-    struct pass p = {.g = g, .options = options};
-    const int32_t n_ops = g->n_ops, n_values = g->n_values;
+    struct pass p = {.ir = ir, .options = options};
+    const int32_t n_ops = ir->n_ops, n_values = ir->n_values;
     p.current = sw_alloc("plan", (size_t)n_values * sizeof *p.current);
-    bool good = sw_op_order_open(&p.order, g) >= 0 && p.current;
+    bool good = sw_op_order_open(&p.order, ir) >= 0 && p.current;
     for (sw_value v = 0; good && v < n_values; v++) {
         p.current[v] = (struct current){SW_NO_VALUE, 0};
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
-        struct sw_op op = g->ops[i];
-        good = op.removed || rewrite(&p, &op);
+        struct sw_ir_op op = ir->ops[i];
+        good = rewrite(&p, &op);
     }
     if (good) {
-        sw_op_order_install(&p.order, g);
+        sw_op_order_install(&p.order, ir);
     }
     sw_op_order_close(&p.order);
     sw_free(p.current);
-    return good ? sw_graph_status(g) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    return good ? sw_ir_status(ir) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }

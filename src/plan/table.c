@@ -4,7 +4,7 @@
 // where they differ the table says by what.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 const char *sw_held_name(enum sw_held kind)
 {
@@ -26,25 +26,20 @@ const char *sw_sent_name(enum sw_sent kind)
 
 static enum sw_held kind_of_state(const struct sw_persistent *item)
 {
-    static const char first[] = "grad_acc.0/", more[] = "grad_acc.", sums[] = "grad_sum.";
     if (item->role == SW_ROLE_PARAM) {
         return SW_HELD_PARAMS;
     }
-    if (strncmp(item->name, first, sizeof first - 1) == 0) {
-        return SW_HELD_GRADS;
-    }
-    if (strncmp(item->name, more, sizeof more - 1) == 0 ||
-        strncmp(item->name, sums, sizeof sums - 1) == 0) {
-        return SW_HELD_SECOND;
+    if (item->state == SW_STATE_SUM || item->state == SW_STATE_FURTHER_SUM) {
+        return item->state == SW_STATE_SUM ? SW_HELD_GRADS : SW_HELD_SECOND;
     }
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
 }
 
 /* A gradient of a parameter on its way to the owners of its slices. */
-static bool leaves(const struct sw_graph *g, sw_value root)
+static bool leaves(const struct sw_ir *ir, sw_value root)
 {
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].kind == SW_OP_REDUCE && sw_graph_root(g, g->ops[i].in[1]) == root) {
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (ir->ops[i].move == SW_MOVE_REDUCE && sw_ir_root(ir, ir->ops[i].in[1]) == root) {
             return true;
         }
     }
@@ -52,30 +47,30 @@ static bool leaves(const struct sw_graph *g, sw_value root)
 }
 
 /* A parameter or an optimizer state, or a pack of them: no activation that waits elsewhere. */
-static bool is_of_the_model(const struct sw_graph *g, sw_value v)
+static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
 {
-    const enum sw_role role = g->values[sw_graph_root(g, v)].role;
+    const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;
     return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
 }
 
 static enum sw_held kind_of_transient(const struct sw_program *program,
                                       const struct sw_buffer *buffer)
 {
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     if (buffer->value < 0) {
-        const struct sw_op *op = &g->ops[program->instrs[buffer->first].op];
-        return sw_op_is_collective(op->kind) ? SW_HELD_WIRE : SW_HELD_WORKSPACE;
+        const struct sw_ir_op *op = &ir->ops[program->instrs[buffer->first].op];
+        return sw_ir_is_collective(op) ? SW_HELD_WIRE : SW_HELD_WORKSPACE;
     }
-    const struct sw_value_info *info = &g->values[buffer->value];
-    if (info->producer >= 0 && g->ops[info->producer].kind == SW_OP_GATHER) {
+    const struct sw_ir_value *info = &ir->values[buffer->value];
+    if (info->producer >= 0 && ir->ops[info->producer].move == SW_MOVE_GATHER) {
         return SW_HELD_GATHERED;
     }
-    if (info->producer >= 0 && g->ops[info->producer].kind == SW_OP_LOAD &&
-        is_of_the_model(g, g->ops[info->producer].in[0])) {
+    if (info->producer >= 0 && ir->ops[info->producer].move == SW_MOVE_LOAD &&
+        is_of_the_model(ir, ir->ops[info->producer].in[0])) {
         return SW_HELD_LOADED;
     }
-    return info->role == SW_ROLE_GRAD || leaves(g, buffer->value) ? SW_HELD_GRADS_NOW
-                                                                  : SW_HELD_ACTIVATIONS;
+    return info->role == SW_ROLE_GRAD || leaves(ir, buffer->value) ? SW_HELD_GRADS_NOW
+                                                                   : SW_HELD_ACTIVATIONS;
 }
 
 /* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
@@ -135,7 +130,7 @@ struct trips {
 };
 
 struct count {
-    const struct sw_graph *g;
+    const struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct trips *trips; /* [n_values] by parameter */
     int64_t rounds;      /* micro-steps of a step, .. */
@@ -143,37 +138,37 @@ struct count {
 };
 
 /* Or the tile of one. */
-static sw_value param_of(const struct sw_graph *g, sw_value v)
+static sw_value param_of(const struct sw_ir *ir, sw_value v)
 {
-    const sw_value root = sw_graph_root(g, v);
-    const bool in_pack = root != v && g->values[root].param < 0; /* each part is of one */
-    return g->values[root].role == SW_ROLE_PARAM ? root : g->values[in_pack ? v : root].param;
+    const sw_value root = sw_ir_root(ir, v);
+    const bool in_pack = root != v && ir->values[root].param < 0; /* each part is of one */
+    return ir->values[root].role == SW_ROLE_PARAM ? root : ir->values[in_pack ? v : root].param;
 }
 
-static bool is_sparse(const struct sw_graph *g, sw_value grad)
+static bool is_sparse(const struct sw_ir *ir, sw_value grad)
 {
-    const int32_t producer = g->values[grad].producer;
-    return producer >= 0 && sw_op_has(&g->ops[producer], SW_TRAIT_DENSE);
+    const int32_t producer = ir->values[grad].producer;
+    return producer >= 0 && sw_ir_has(&ir->ops[producer], SW_TRAIT_DENSE);
 }
 
 /* Every rank sends a slice of the tensor to each other one. */
-static void add_op(struct count *c, const struct sw_op *op, struct sw_plan_table *out)
+static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_table *out)
 {
-    const struct sw_graph *g = c->g;
+    const struct sw_ir *ir = c->ir;
     const int64_t others = c->options->ranks - 1;
     const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
     enum sw_sent kind = SW_SENT_STATS;
-    int64_t slice = (int64_t)sw_value_bytes(&g->values[op->in[0]]);
-    if (op->kind != SW_OP_STATS_MERGE) {
-        const int64_t elems = sw_shape_elems(&g->values[op->in[0]].shape);
-        const sw_value param = param_of(g, op->in[0]);
+    int64_t slice = (int64_t)sw_ir_bytes(&ir->values[op->in[0]]);
+    if (op->move != SW_MOVE_MERGE) {
+        const int64_t elems = sw_shape_elems(&ir->values[op->in[0]].shape);
+        const sw_value param = param_of(ir, op->in[0]);
         SW_ASSERT(param >= 0);
         struct trips *trips = &c->trips[param];
         trips->padded = elems * c->options->ranks;
-        if (op->kind == SW_OP_REDUCE) {
+        if (op->move == SW_MOVE_REDUCE) {
             kind = SW_SENT_GRADS;
-            slice = elems * (int64_t)sw_dtype_bytes(g->values[op->in[1]].dtype);
-            *(is_sparse(g, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
+            slice = elems * (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype);
+            *(is_sparse(ir, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
         } else {
             kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op->phase);
             trips->gathers[op->phase]++;
@@ -198,11 +193,11 @@ static void split(struct sw_sent_parts *parts, int64_t elems, const struct trips
     parts->padding += (double)(trips->padded - elems) * unit * n;
 }
 
-static double wire_bytes(const struct sw_graph *g)
+static double wire_bytes(const struct sw_ir *ir)
 {
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->ops[i].kind == SW_OP_REDUCE) {
-            return (double)sw_dtype_bytes(g->values[g->ops[i].in[1]].dtype);
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (ir->ops[i].move == SW_MOVE_REDUCE) {
+            return (double)sw_dtype_bytes(ir->values[ir->ops[i].in[1]].dtype);
         }
     }
     return 0;
@@ -212,12 +207,12 @@ static double wire_bytes(const struct sw_graph *g)
  * (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
-    const struct sw_value_info *info = &c->g->values[param];
+    const struct sw_ir_value *info = &c->ir->values[param];
     const struct trips *trips = &c->trips[param];
     const int stage = c->options->stage;
-    const int64_t elems = sw_shape_elems(sw_value_is_slice(info) ? &info->whole : &info->shape);
+    const int64_t elems = sw_shape_elems(sw_ir_is_slice(info) ? &info->whole : &info->shape);
     const double share = (double)(c->options->ranks - 1) / c->options->ranks;
-    const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->g) * share;
+    const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->ir) * share;
     const double work = (double)sw_dtype_bytes(info->dtype) * share;
     const double update = stage == 0 ? sizeof(float) * share : work;
     out->elems += elems;
@@ -246,8 +241,8 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
 /* One rank sends nothing, and its streams are not reduced; their parameters are trained all the same. */
 static void note_streams(struct count *c)
 {
-    for (int32_t i = 0; c->options->ranks <= 1 && i < c->g->n_streams; i++) {
-        c->trips[c->g->streams[i].param].dense++;
+    for (int32_t i = 0; c->options->ranks <= 1 && i < c->ir->n_streams; i++) {
+        c->trips[c->ir->streams[i].param].dense++;
     }
 }
 
@@ -258,11 +253,11 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     if (program->kind != SW_PROGRAM_TRAIN || !options->rule) {
         return SW_FAIL(SW_E_ARG, "a table of ZeRO stages is of a training with an optimizer");
     }
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     struct count c = {
-        .g = g,
+        .ir = ir,
         .options = options,
-        .trips = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *c.trips),
+        .trips = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *c.trips),
         .rounds = sw_ceil_div(options->micro_batches, options->ranks > 1 ? options->ranks : 1),
     };
     c.runs = program->micro_batches > 1 ? 1 : c.rounds;
@@ -272,14 +267,14 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     count_persistent(plan, options, out);
     count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &g->ops[program->instrs[i].op];
-        if (sw_op_is_collective(op->kind)) {
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        if (sw_ir_is_collective(op)) {
             add_op(&c, op, out);
         }
     }
     note_streams(&c);
-    for (int32_t i = 0; i < g->n_params; i++) {
-        add_formulas(&c, g->params[i], out);
+    for (int32_t i = 0; i < ir->n_params; i++) {
+        add_formulas(&c, ir->params[i], out);
     }
     sw_free(c.trips);
     return SW_OK;

@@ -6,21 +6,10 @@
 // the loss in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
 //
 // Only what lies elsewhere is tiled. All programs of a plan have the same tiles.
+#include <stdio.h>
 #include <string.h>
 
-#include "plan/plan.h"
-
-bool sw_value_is_part(const struct sw_graph *g, sw_value v)
-{
-    const struct sw_value_info *info = &g->values[v];
-    if (info->base < 0) {
-        return false;
-    }
-    const struct sw_value_info *root = &g->values[info->base];
-    const sw_value param = root->role == SW_ROLE_PARAM ? info->base : root->param;
-    return param >= 0 && g->values[param].is_tiled &&
-           (root->role == SW_ROLE_PARAM || root->is_optimizer_state);
-}
+#include "plan/private.h"
 
 struct tiles {
     int64_t rows, width; /* of the parameter */
@@ -28,13 +17,13 @@ struct tiles {
 };
 
 struct pass {
-    struct sw_graph *g;
+    struct sw_ir *ir;
     struct sw_op_order order;
     const struct tiles **tiles_of; /* [n_values] of a parameter; NULL = not tiled */
     sw_value *first_tile;          /* [n_values] of a parameter; the others follow */
     int32_t *stream_of; /* [n_ops] the stream of a tiled parameter that the op makes, -1 = none */
     int32_t *first_stream; /* [n_streams] where its tiles' streams begin */
-    struct sw_stream *streams;
+    struct sw_ir_stream *streams;
     int32_t n_values;
 };
 
@@ -52,38 +41,39 @@ static int64_t common_multiple(int64_t a, int64_t b)
 }
 
 /* What becomes of an op whose input k is a parameter in tiles. */
-static struct sw_cut cut_of(const struct sw_graph *g, const struct sw_op *op, int k)
+static struct sw_cut cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k)
 {
     const struct sw_op_info *info = sw_op_info(op->kind);
     struct sw_cut cut = {.effect = SW_CUT_NONE};
     if (info->cut && info->cut_input == k) {
         struct sw_op_desc desc;
-        sw_graph_describe(g, op, &desc);
+        sw_ir_describe(ir, op, &desc);
         info->cut(&desc, &cut);
     }
     return cut;
 }
 
-static int64_t rows_of_gradient(const struct sw_graph *g, sw_value grad)
+static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
 {
-    const struct sw_value_info *info = &g->values[grad];
+    const struct sw_ir_value *info = &ir->values[grad];
     if (info->producer < 0 || info->base >= 0) {
         return 0;
     }
-    const struct sw_op *op = &g->ops[info->producer];
+    const struct sw_ir_op *op = &ir->ops[info->producer];
     const struct sw_op_info *by = sw_op_info(op->kind);
-    return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad ? by->grad_unit(op)
-                                                                                : 0;
+    return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad
+               ? by->grad_unit(&op->math)
+               : 0;
 }
 
-static bool is_large(const struct sw_value_info *info, const struct sw_plan_options *options)
+static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
-    return info->shape.rank == 2 && sw_value_bytes(info) > options->tile_bytes &&
+    return info->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
            sw_shape_elems(&info->shape) > options->persistence_elems;
 }
 
 /* Whole runs of the norm. */
-static int64_t rows_of_runs(const struct sw_value_info *info)
+static int64_t rows_of_runs(const struct sw_ir_value *info)
 {
     const int64_t width = info->shape.dims[1];
     return common_multiple(width, SW_SQUARES_RUN) / width;
@@ -91,24 +81,24 @@ static int64_t rows_of_runs(const struct sw_value_info *info)
 
 /* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not to be tiled. NULL = out of
  * memory. */
-static int64_t *find_rows(const struct sw_graph *g)
+static int64_t *find_rows(const struct sw_ir *ir)
 {
-    int64_t *rows = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *rows);
-    for (int32_t i = 0; rows && i < g->n_params; i++) {
-        const struct sw_value_info *info = &g->values[g->params[i]];
+    int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
+    for (int32_t i = 0; rows && i < ir->n_params; i++) {
+        const struct sw_ir_value *info = &ir->values[ir->params[i]];
         const bool may = info->shape.rank == 2 && !info->is_output;
-        rows[g->params[i]] = may ? rows_of_runs(info) : 0;
+        rows[ir->params[i]] = may ? rows_of_runs(info) : 0;
     }
-    for (int32_t i = 0; rows && i < g->n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            int64_t *of = &rows[g->ops[i].in[k]];
-            const int64_t asked = *of > 0 ? cut_of(g, &g->ops[i], k).unit : 0;
+    for (int32_t i = 0; rows && i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            int64_t *of = &rows[ir->ops[i].in[k]];
+            const int64_t asked = *of > 0 ? cut_of(ir, &ir->ops[i], k).unit : 0;
             *of = asked > 0 ? common_multiple(*of, asked) : 0;
         }
     }
-    for (int32_t i = 0; rows && i < g->n_streams; i++) {
-        int64_t *of = &rows[g->streams[i].param];
-        const int64_t asked = *of > 0 ? rows_of_gradient(g, g->streams[i].grad) : 0;
+    for (int32_t i = 0; rows && i < ir->n_streams; i++) {
+        int64_t *of = &rows[ir->streams[i].param];
+        const int64_t asked = *of > 0 ? rows_of_gradient(ir, ir->streams[i].grad) : 0;
         *of = asked > 0 ? common_multiple(*of, asked) : 0;
     }
     return rows;
@@ -116,13 +106,13 @@ static int64_t *find_rows(const struct sw_graph *g)
 
 /* False: it stays whole. */
 static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
-                   const struct sw_plan_options *options, const struct sw_value_info *info,
+                   const struct sw_plan_options *options, const struct sw_ir_value *info,
                    struct tiles *out)
 {
     const int64_t width = info->shape.dims[1];
     int64_t rows = rows_of_runs(info);
     for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
-        const sw_value param = sw_graph_find(plan->programs[i].graph, SW_ROLE_PARAM, info->name);
+        const sw_value param = sw_ir_find(plan->programs[i].ir, SW_ROLE_PARAM, info->name);
         const int64_t here = param >= 0 ? rows_in[i][param] : rows;
         rows = here > 0 ? common_multiple(rows, here) : 0;
     }
@@ -151,9 +141,9 @@ static int64_t n_rows(const struct tiles *tiles, int64_t t)
 
 static sw_value copy(struct pass *p, sw_value v)
 {
-    const sw_value out = sw_graph_copy_value(p->g, v);
+    const sw_value out = sw_ir_copy_value(p->ir, v);
     if (out >= 0) {
-        p->g->values[out].is_output = false;
+        p->ir->values[out].is_output = false;
     }
     return out;
 }
@@ -162,19 +152,19 @@ static sw_value copy(struct pass *p, sw_value v)
  * first one, whose storage it is. */
 static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value *root)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     const sw_value v = last ? final : copy(p, final);
     if (v < 0) {
         return v;
     }
     if (*root >= 0) {
-        g->values[v].base = *root;
+        ir->values[v].base = *root;
         return v;
     }
     *root = v;
     for (sw_value other = 0; other < p->n_values; other++) {
-        if (g->values[other].base == final) {
-            g->values[other].base = v;
+        if (ir->values[other].base == final) {
+            ir->values[other].base = v;
         }
     }
     return v;
@@ -184,10 +174,10 @@ static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value
 static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *tiles, int64_t t,
                          int64_t rows)
 {
-    struct sw_stream *to = &p->streams[p->first_stream[stream] + t];
-    const sw_value v = copy(p, p->g->streams[stream].grad);
+    struct sw_ir_stream *to = &p->streams[p->first_stream[stream] + t];
+    const sw_value v = copy(p, p->ir->streams[stream].grad);
     if (v >= 0) {
-        struct sw_value_info *info = &p->g->values[v];
+        struct sw_ir_value *info = &p->ir->values[v];
         info->shape = SW_SHAPE(rows, tiles->width);
         info->param = to->param;
         info->role = SW_ROLE_GRAD;
@@ -197,24 +187,24 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     return v;
 }
 
-static void name_tile(struct sw_op *op, const struct tiles *tiles, int64_t t)
+static void name_tile(struct sw_ir_op *op, const struct tiles *tiles, int64_t t)
 {
-    struct sw_tile_attrs *tile = sw_op_tile(op);
+    struct sw_tile_attrs *tile = sw_op_tile(&op->math);
     tile->first = first_row(tiles, t);
     tile->continues = t > 0;
 }
 
-static bool add(struct pass *p, const struct sw_op *op)
+static bool add(struct pass *p, const struct sw_ir_op *op)
 {
-    return p->g->status >= 0 && sw_op_order_add(&p->order, op);
+    return p->ir->status >= 0 && sw_op_order_add(&p->order, op);
 }
 
 /* Tiles write parts of the outputs: columns of a product, rows of a look-up. */
-static bool emit_parts(struct pass *p, const struct sw_op *op, int k, const struct tiles *tiles)
+static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles)
 {
     sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
     for (int64_t t = 0; t < tiles->n; t++) {
-        struct sw_op o = *op;
+        struct sw_ir_op o = *op;
         name_tile(&o, tiles, t);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         for (int i = 0; i < op->n_out; i++) {
@@ -232,30 +222,30 @@ static bool emit_parts(struct pass *p, const struct sw_op *op, int k, const stru
 
 /* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient of the parameter has
  * its rows from each of them. */
-static bool emit_sums(struct pass *p, const struct sw_op *op, int k, const struct tiles *tiles,
+static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles,
                       const struct sw_cut *cut)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     const struct sw_op_info *info = sw_op_info(op->kind);
     const bool has_sum = op->out[0] >= 0;
     const bool has_grad = info->grad_output > 0 && op->out[info->grad_output] >= 0;
     sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE;
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
-        struct sw_op o = *op;
+        struct sw_ir_op o = *op;
         name_tile(&o, tiles, t);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         if (!last) {
-            sw_op_make_partial(&o, cut);
+            sw_op_make_partial(&o.math, cut);
         }
         if (t > 0 && has_sum) {
             o.in[o.n_in++] = sum;
         }
         if (!last && has_sum) {
-            sum = sw_graph_new_value(g, SW_ROLE_TRANSIENT, g->dtype == SW_F64 ? SW_F64 : SW_F32,
-                                     cut->partial);
+            sum = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, ir->dtype == SW_F64 ? SW_F64 : SW_F32,
+                                  cut->partial);
             if (sum >= 0 && root >= 0) {
-                g->values[sum].base = root;
+                ir->values[sum].base = root;
             }
             root = root < 0 ? sum : root;
             o.out[0] = sum;
@@ -263,7 +253,7 @@ static bool emit_sums(struct pass *p, const struct sw_op *op, int k, const struc
         if (has_grad) {
             const sw_value whole = op->out[info->grad_output];
             o.out[info->grad_output] =
-                gradient(p, p->stream_of[g->values[whole].producer], tiles, t, n_rows(tiles, t));
+                gradient(p, p->stream_of[ir->values[whole].producer], tiles, t, n_rows(tiles, t));
         }
         if (!add(p, &o)) {
             return false;
@@ -273,12 +263,12 @@ static bool emit_sums(struct pass *p, const struct sw_op *op, int k, const struc
 }
 
 /* The gradient of a product: rows of its result. */
-static bool emit_gradients(struct pass *p, const struct sw_op *op, int32_t stream,
+static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t stream,
                            const struct tiles *tiles)
 {
     for (int64_t t = 0; t < tiles->n; t++) {
-        struct sw_op o = *op;
-        sw_op_tile(&o)->first = first_row(tiles, t);
+        struct sw_ir_op o = *op;
+        sw_op_tile(&o.math)->first = first_row(tiles, t);
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
         if (!add(p, &o)) {
             return false;
@@ -288,18 +278,18 @@ static bool emit_gradients(struct pass *p, const struct sw_op *op, int32_t strea
 }
 
 /* The gradient of a look-up is made once; each tile has the rows that are its own. */
-static bool emit_selections(struct pass *p, const struct sw_op *op, int32_t stream,
+static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t stream,
                             const struct tiles *tiles)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     const sw_value rows = op->out[0], index = op->out[1];
-    const int64_t n = g->values[index].shape.dims[0];
+    const int64_t n = ir->values[index].shape.dims[0];
     if (!add(p, op)) {
         return false;
     }
     for (int64_t t = 0; t < tiles->n; t++) {
         const int64_t most = sw_min_i64(n, n_rows(tiles, t));
-        struct sw_op o = *op;
+        struct sw_ir_op o = *op;
         o.kind = SW_OP_SELECT_INDEX;
         o.attrs = (struct sw_attrs){
             .select_index = {.first = first_row(tiles, t), .n = n_rows(tiles, t)}};
@@ -311,27 +301,27 @@ static bool emit_selections(struct pass *p, const struct sw_op *op, int32_t stre
         if (o.out[0] < 0 || o.out[1] < 0) {
             return false;
         }
-        g->values[o.out[1]].shape = SW_SHAPE(most);
-        g->values[o.out[0]].sparse_index = o.out[1];
+        ir->values[o.out[1]].shape = SW_SHAPE(most);
+        ir->values[o.out[0]].sparse_index = o.out[1];
         if (!add(p, &o)) {
             return false;
         }
     }
-    g->values[rows].role = SW_ROLE_TRANSIENT;
-    g->values[rows].sparse_index = SW_NO_VALUE;
+    ir->values[rows].role = SW_ROLE_TRANSIENT;
+    ir->values[rows].sparse_index = SW_NO_VALUE;
     return true;
 }
 
 static bool rewrite(struct pass *p, int32_t i)
 {
-    const struct sw_op op = p->g->ops[i];
-    const struct sw_graph *g = p->g;
+    const struct sw_ir_op op = p->ir->ops[i];
+    const struct sw_ir *ir = p->ir;
     for (int k = 0; k < op.n_in; k++) {
         const struct tiles *tiles = p->tiles_of[op.in[k]];
         if (!tiles) {
             continue;
         }
-        const struct sw_cut cut = cut_of(g, &op, k);
+        const struct sw_cut cut = cut_of(ir, &op, k);
         return cut.effect == SW_CUT_SUM ? emit_sums(p, &op, k, tiles, &cut)
                                         : emit_parts(p, &op, k, tiles);
     }
@@ -339,7 +329,7 @@ static bool rewrite(struct pass *p, int32_t i)
     if (stream < 0) {
         return add(p, &op);
     }
-    const struct tiles *tiles = p->tiles_of[g->streams[stream].param];
+    const struct tiles *tiles = p->tiles_of[ir->streams[stream].param];
     return sw_op_info(op.kind)->grad_cut == SW_GRAD_CUT_ROWS
                ? emit_gradients(p, &op, stream, tiles)
                : emit_selections(p, &op, stream, tiles);
@@ -349,24 +339,25 @@ static bool rewrite(struct pass *p, int32_t i)
 
 static bool make_tiles(struct pass *p, sw_value param)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     const struct tiles *tiles = p->tiles_of[param];
-    g->values[param].is_tiled = true;
+    ir->values[param].is_tiled = true;
     for (int64_t t = 0; t < tiles->n; t++) {
         const sw_value v = copy(p, param);
         if (v < 0) {
             return false;
         }
-        struct sw_value_info *info = &g->values[v];
+        struct sw_ir_value *info = &ir->values[v];
         p->first_tile[param] = t == 0 ? v : p->first_tile[param];
         info->shape.dims[0] = n_rows(tiles, t);
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;
         info->is_tiled = false;
-        info->name = sw_arena_printf(&g->arena, "%s[%lld:%lld]", g->values[param].name,
-                                     (long long)first_row(tiles, t),
-                                     (long long)(first_row(tiles, t) + n_rows(tiles, t)));
-        if (!info->name) {
+        char name[512];
+        snprintf(name, sizeof name, "%s[%lld:%lld]", ir->values[param].name,
+                 (long long)first_row(tiles, t),
+                 (long long)(first_row(tiles, t) + n_rows(tiles, t)));
+        if (!sw_ir_name_value(ir, v, name)) {
             return false;
         }
     }
@@ -376,14 +367,14 @@ static bool make_tiles(struct pass *p, sw_value param)
 /* What the update walks through: tiles in the place of their parameter, a stream for each. */
 static bool list_tiles(struct pass *p)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     int64_t n_params = 0, n_streams = 0, at = 0;
-    for (int32_t i = 0; i < g->n_params; i++) {
-        const struct tiles *tiles = p->tiles_of[g->params[i]];
+    for (int32_t i = 0; i < ir->n_params; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->params[i]];
         n_params += tiles ? tiles->n : 1;
     }
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        const struct tiles *tiles = p->tiles_of[g->streams[i].param];
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->streams[i].param];
         p->first_stream[i] = (int32_t)n_streams;
         n_streams += tiles ? tiles->n : 1;
     }
@@ -393,69 +384,69 @@ static bool list_tiles(struct pass *p)
         sw_free(params);
         return false;
     }
-    for (int32_t i = 0; i < g->n_params; i++) {
-        const struct tiles *tiles = p->tiles_of[g->params[i]];
+    for (int32_t i = 0; i < ir->n_params; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->params[i]];
         for (int64_t t = 0; t < (tiles ? tiles->n : 1); t++) {
-            params[at++] = tiles ? p->first_tile[g->params[i]] + (sw_value)t : g->params[i];
+            params[at++] = tiles ? p->first_tile[ir->params[i]] + (sw_value)t : ir->params[i];
         }
     }
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        const struct sw_stream *stream = &g->streams[i];
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const struct sw_ir_stream *stream = &ir->streams[i];
         const struct tiles *tiles = p->tiles_of[stream->param];
         for (int64_t t = 0; t < (tiles ? tiles->n : 1); t++) {
-            struct sw_stream *to = &p->streams[p->first_stream[i] + t];
+            struct sw_ir_stream *to = &p->streams[p->first_stream[i] + t];
             *to = *stream;
             to->param = tiles ? p->first_tile[stream->param] + (sw_value)t : stream->param;
         }
         if (tiles) {
-            p->stream_of[g->values[stream->grad].producer] = i;
+            p->stream_of[ir->values[stream->grad].producer] = i;
         }
     }
-    sw_free(g->params);
-    g->params = params;
-    g->n_params = g->cap_params = (int32_t)n_params;
+    sw_free(ir->params);
+    ir->params = params;
+    ir->n_params = (int32_t)n_params;
     return true;
 }
 
 static void install(struct pass *p)
 {
-    struct sw_graph *g = p->g;
-    for (int32_t i = 0; i < g->n_streams; i++) { /* nobody makes the whole gradient */
+    struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->n_streams; i++) { /* nobody makes the whole gradient */
         if (p->first_stream[i] >= 0 &&
-            p->streams[p->first_stream[i]].param != g->streams[i].param &&
-            g->values[g->streams[i].grad].role == SW_ROLE_GRAD) {
-            g->values[g->streams[i].grad].producer = -1;
-            g->values[g->streams[i].grad].role = SW_ROLE_TRANSIENT;
+            p->streams[p->first_stream[i]].param != ir->streams[i].param &&
+            ir->values[ir->streams[i].grad].role == SW_ROLE_GRAD) {
+            ir->values[ir->streams[i].grad].producer = -1;
+            ir->values[ir->streams[i].grad].role = SW_ROLE_TRANSIENT;
         }
     }
     int32_t n = 0;
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        const struct tiles *tiles = p->tiles_of[g->streams[i].param];
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->streams[i].param];
         n = p->first_stream[i] + (tiles ? (int32_t)tiles->n : 1);
     }
-    sw_free(g->streams);
-    g->streams = p->streams;
-    g->n_streams = g->cap_streams = n;
+    sw_free(ir->streams);
+    ir->streams = p->streams;
+    ir->n_streams = n;
     p->streams = NULL;
-    sw_op_order_install(&p->order, g);
+    sw_op_order_install(&p->order, ir);
 }
 
-static bool tile_graph(struct sw_graph *g, const struct sw_plan *plan, const struct tiles *tiles)
+static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struct tiles *tiles)
 {
-    const size_t n = (size_t)g->n_values + 1;
-    const int32_t n_ops = g->n_ops;
-    struct pass p = {.g = g, .n_values = g->n_values};
+    const size_t n = (size_t)ir->n_values + 1;
+    const int32_t n_ops = ir->n_ops;
+    struct pass p = {.ir = ir, .n_values = ir->n_values};
     p.tiles_of = sw_alloc_zero("plan", n, sizeof *p.tiles_of);
     p.first_tile = sw_alloc_zero("plan", n, sizeof *p.first_tile);
     p.stream_of = sw_alloc("plan", ((size_t)n_ops + 1) * sizeof *p.stream_of);
-    p.first_stream = sw_alloc_zero("plan", (size_t)g->n_streams + 1, sizeof *p.first_stream);
-    bool good = sw_op_order_open(&p.order, g) >= 0 && p.tiles_of && p.first_tile && p.stream_of &&
+    p.first_stream = sw_alloc_zero("plan", (size_t)ir->n_streams + 1, sizeof *p.first_stream);
+    bool good = sw_op_order_open(&p.order, ir) >= 0 && p.tiles_of && p.first_tile && p.stream_of &&
                 p.first_stream;
     if (good) {
         memset(p.stream_of, 0xff, ((size_t)n_ops + 1) * sizeof *p.stream_of);
     }
     for (int32_t i = 0; good && i < plan->n_tiled; i++) {
-        const sw_value param = sw_graph_find(g, SW_ROLE_PARAM, plan->tiled[i].name);
+        const sw_value param = sw_ir_find(ir, SW_ROLE_PARAM, plan->tiled[i].name);
         if (param >= 0) {
             p.tiles_of[param] = &tiles[i];
             good = make_tiles(&p, param);
@@ -463,7 +454,7 @@ static bool tile_graph(struct sw_graph *g, const struct sw_plan *plan, const str
     }
     good = good && list_tiles(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
-        good = g->ops[i].removed || rewrite(&p, i);
+        good = rewrite(&p, i);
     }
     if (good) {
         install(&p);
@@ -484,14 +475,14 @@ static bool may_tile(const struct sw_plan_options *options)
            (!options->rule || options->states_tier != SW_TIER_DEVICE);
 }
 
-int64_t *sw_least_tiles(const struct sw_graph *g, const struct sw_plan_options *options)
+int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    int64_t *least = find_rows(g);
+    int64_t *least = find_rows(ir);
     struct sw_plan_options smallest = *options;
     smallest.tile_bytes = 1;
-    for (int32_t i = 0; least && i < g->n_params; i++) {
-        const struct sw_value_info *info = &g->values[g->params[i]];
-        int64_t *of = &least[g->params[i]];
+    for (int32_t i = 0; least && i < ir->n_params; i++) {
+        const struct sw_ir_value *info = &ir->values[ir->params[i]];
+        int64_t *of = &least[ir->params[i]];
         const bool tiles = may_tile(options) && is_large(info, &smallest);
         *of = tiles && *of < info->shape.dims[0] ? *of * info->shape.dims[1] : 0;
     }
@@ -505,23 +496,23 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     }
     int32_t most = 0;
     for (int i = 0; i < plan->n_programs; i++) {
-        most += plan->programs[i].graph->n_params;
+        most += plan->programs[i].ir->n_params;
     }
     int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
     struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
     plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
     bool good = rows && tiles && plan->tiled;
     for (int i = 0; good && i < plan->n_programs; i++) {
-        rows[i] = find_rows(plan->programs[i].graph);
+        rows[i] = find_rows(plan->programs[i].ir);
         good = rows[i] != NULL;
     }
     for (int i = 0; good && i < plan->n_programs; i++) {
-        const struct sw_graph *g = plan->programs[i].graph;
-        for (int32_t k = 0; k < g->n_params; k++) {
-            const struct sw_value_info *info = &g->values[g->params[k]];
+        const struct sw_ir *ir = plan->programs[i].ir;
+        for (int32_t k = 0; k < ir->n_params; k++) {
+            const struct sw_ir_value *info = &ir->values[ir->params[k]];
             bool known = !is_large(info, options);
             for (int j = 0; j < i && !known; j++) {
-                known = sw_graph_find(plan->programs[j].graph, SW_ROLE_PARAM, info->name) >= 0;
+                known = sw_ir_find(plan->programs[j].ir, SW_ROLE_PARAM, info->name) >= 0;
             }
             struct tiles *to = &tiles[plan->n_tiled];
             if (!known && choose(plan, rows, options, info, to)) {
@@ -534,7 +525,7 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
         }
     }
     for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
-        good = tile_graph(plan->programs[i].graph, plan, tiles);
+        good = tile_graph(plan->programs[i].ir, plan, tiles);
     }
     for (int i = 0; rows && i < plan->n_programs; i++) {
         sw_free(rows[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches, the norm of all gradients with its overflow
-// check, clipping, and the update of every trained parameter (architecture 5a: each use of a parameter
+// check, clipping, and the update of every trained parameter (each use of a parameter
 // is summed over k by itself; at the boundary the streams are added in forward order).
 //
 // Where states lie outside of the device and nothing has to be known of all gradients before, a block is updated
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
 
 /* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many ranks. */
 struct feed {
@@ -48,12 +48,12 @@ bool sw_updates_in_backward(const struct sw_plan_options *options)
            (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
 }
 
-static bool is_early(const struct sw_graph *g, const struct sw_plan_options *options,
+static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
                      const struct feed *feed)
 {
     return sw_updates_in_backward(options) &&
            (!options->fp16 ||
-            (sw_param_leaves(g, options, feed->param) && !sw_value_is_part(g, feed->param)));
+            (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
 }
 
 /* Gradients leave the device as soon as they are final, with their norms. */
@@ -70,265 +70,269 @@ static bool sums_stay(const struct sw_plan_options *options)
            !sw_updates_in_backward(options);
 }
 
-static int64_t slice_elems(const struct sw_graph *g, const struct sw_plan_options *options,
+static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options *options,
                            sw_value param)
 {
-    const struct sw_value_info *info = &g->values[param];
-    return sw_value_is_slice(info) ? info->shape.dims[0]
-                                   : sw_slice_elems(sw_shape_elems(&info->shape), options->ranks);
+    const struct sw_ir_value *info = &ir->values[param];
+    return sw_ir_is_slice(info) ? info->shape.dims[0]
+                                : sw_slice_elems(sw_shape_elems(&info->shape), options->ranks);
 }
 
-static struct sw_shape whole_shape(const struct sw_value_info *info)
+static struct sw_shape whole_shape(const struct sw_ir_value *info)
 {
-    return sw_value_is_slice(info) ? info->whole : info->shape;
+    return sw_ir_is_slice(info) ? info->whole : info->shape;
 }
 
 /* The gradient as one dense tensor with the padding of equal slices. */
-static sw_value spread(struct sw_graph *g, sw_value param, sw_value grad, int64_t padded)
+static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t padded)
 {
-    const struct sw_value_info info = g->values[grad];
+    const struct sw_ir_value info = ir->values[grad];
     if (info.sparse_index >= 0) {
         const sw_value in[2] = {grad, info.sparse_index};
-        const int32_t op = sw_graph_add_op(g, SW_OP_DENSIFY, in, 2, NULL);
-        grad = sw_graph_add_out(g, op, info.dtype, whole_shape(&g->values[param]));
+        const int32_t op = sw_ir_add_op(ir, SW_OP_DENSIFY, in, 2, NULL);
+        grad = sw_ir_add_out(ir, op, info.dtype, whole_shape(&ir->values[param]));
     } else if (info.base >= 0 || info.padded_elems > 0 || info.role != SW_ROLE_GRAD) {
         /* bytes that others share or that lie inside another value cannot grow */
-        const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &grad, 1, NULL);
-        grad = sw_graph_add_out(g, op, info.dtype, info.shape);
+        const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &grad, 1, NULL);
+        grad = sw_ir_add_out(ir, op, info.dtype, info.shape);
     }
     if (grad >= 0) {
-        g->values[grad].padded_elems = padded;
+        ir->values[grad].padded_elems = padded;
     }
     return grad;
 }
 
 /* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for itself. */
-static sw_value accumulator(struct sw_graph *g, const struct sw_plan_options *options,
+static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *options,
                             const struct feed *feed)
 {
     char name[512];
-    const struct sw_value_info param = g->values[feed->param];
-    const enum sw_dtype dtype = g->dtype == SW_F64 ? SW_F64 : SW_F32;
+    const struct sw_ir_value param = ir->values[feed->param];
+    const enum sw_dtype dtype = ir->dtype == SW_F64 ? SW_F64 : SW_F32;
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
-    const int64_t slice = whole ? 0 : slice_elems(g, options, feed->param);
+    const int64_t slice = whole ? 0 : slice_elems(ir, options, feed->param);
     const struct sw_shape shape = whole ? param.shape : SW_SHAPE(slice);
     /* a tile's sum leaves the device between micro-batches, too */
-    const bool stays = sums_stay(options) || sw_value_is_part(g, feed->param);
-    g->phase = SW_PHASE_BACKWARD;
-    const sw_value acc = stays ? sw_graph_state(g, name, dtype, shape, feed->param)
-                               : sw_graph_new_value(g, SW_ROLE_TRANSIENT, dtype, shape);
-    g->phase = SW_PHASE_UPDATE;
+    const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
+    ir->phase = SW_PHASE_BACKWARD;
+    const sw_value acc = stays ? sw_ir_state(ir, name, dtype, shape, feed->param)
+                               : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
+    ir->phase = SW_PHASE_UPDATE;
     if (acc >= 0) {
-        g->values[acc].is_gradient_sum = stays;
-        g->values[acc].param = feed->param;
+        ir->values[acc].state = !stays         ? SW_STATE_OTHER
+                                : feed->n == 0 ? SW_STATE_SUM
+                                               : SW_STATE_FURTHER_SUM;
+        ir->values[acc].param = feed->param;
         if (!whole) {
-            g->values[acc].whole = whole_shape(&param);
-            g->values[acc].first = slice * options->rank;
+            ir->values[acc].whole = whole_shape(&param);
+            ir->values[acc].first = slice * options->rank;
         }
     }
     return acc;
 }
 
 /* Each micro-batch's gradient goes to the owners of its slices at once. */
-static sw_value reduce(struct sw_graph *g, const struct sw_plan_options *options,
+static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct feed *feed, sw_value acc, sw_value grad)
 {
-    const int64_t slice = slice_elems(g, options, feed->param);
-    const sw_value in[2] = {acc, spread(g, feed->param, grad, slice * options->ranks)};
-    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, in, 2, NULL), acc);
+    const int64_t slice = slice_elems(ir, options, feed->param);
+    const sw_value in[2] = {acc, spread(ir, feed->param, grad, slice * options->ranks)};
+    return sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_REDUCE, in, 2), acc);
 }
 
-static sw_value add_here(struct sw_graph *g, sw_value acc, sw_value grad)
+static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 {
-    const sw_value in[3] = {acc, grad, g->values[grad].sparse_index};
-    return sw_graph_add_out_in_place(
-        g, sw_graph_add_op(g, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
+    const sw_value in[3] = {acc, grad, ir->values[grad].sparse_index};
+    return sw_ir_add_out_in_place(
+        ir, sw_ir_add_op(ir, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
 }
 
 /* Stage 0: every rank updates all of it, so the sums go back to all. */
-static sw_value gather_sum(struct sw_graph *g, const struct sw_plan_options *options, sw_value sum,
+static sw_value gather_sum(struct sw_ir *ir, const struct sw_plan_options *options, sw_value sum,
                            struct sw_shape shape)
 {
-    const int64_t slice = sw_shape_elems(&g->values[sum].shape);
-    const int32_t op = sw_graph_add_op(g, SW_OP_GATHER, &sum, 1, NULL);
-    const sw_value whole = sw_graph_add_out(g, op, SW_F32, shape);
+    const int64_t slice = sw_shape_elems(&ir->values[sum].shape);
+    const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &sum, 1);
+    const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shape);
     if (whole >= 0) {
-        g->values[whole].padded_elems = slice * options->ranks;
+        ir->values[whole].padded_elems = slice * options->ranks;
     }
     return whole;
 }
 
 /* This rank's slice of a parameter that is whole in memory. */
-static sw_value slice_of(struct sw_graph *g, const struct sw_plan_options *options, sw_value param)
+static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
-    const int64_t slice = slice_elems(g, options, param);
+    const int64_t slice = slice_elems(ir, options, param);
     const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .start = slice * options->rank}};
-    const int32_t op = sw_graph_add_op(g, SW_OP_VIEW, &param, 1, &attrs);
-    const sw_value v = sw_graph_add_out(g, op, g->values[param].dtype, SW_SHAPE(slice));
+    const int32_t op = sw_ir_add_op(ir, SW_OP_VIEW, &param, 1, &attrs);
+    const sw_value v = sw_ir_add_out(ir, op, ir->values[param].dtype, SW_SHAPE(slice));
     if (v >= 0) {
-        struct sw_value_info *info = &g->values[v];
+        struct sw_ir_value *info = &ir->values[v];
         info->base = param;
         info->base_offset = slice * options->rank;
-        info->whole = g->values[param].shape;
+        info->whole = ir->values[param].shape;
         info->first = slice * options->rank;
     }
     return v;
 }
 
 /* The parameter's own bytes are the device's, and there is one place for them. */
-static bool stays_here(const struct sw_graph *g, const struct sw_plan_options *options,
+static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *options,
                        sw_value param)
 {
     return options->params_tier == SW_TIER_DEVICE ||
-           !sw_param_leaves(g, options, sw_graph_root(g, param));
+           !sw_param_leaves(ir, options, sw_ir_root(ir, param));
 }
 
-static sw_value copy_of(struct sw_graph *g, sw_value target)
+static sw_value copy_of(struct sw_ir *ir, sw_value target)
 {
-    const struct sw_value_info info = g->values[target];
-    const int32_t op = sw_graph_add_op(g, SW_OP_CONTIGUOUS, &target, 1, NULL);
-    const sw_value copy = sw_graph_add_out(g, op, info.dtype, info.shape);
+    const struct sw_ir_value info = ir->values[target];
+    const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &target, 1, NULL);
+    const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.shape);
     if (copy >= 0) {
-        g->values[copy].whole = info.whole;
-        g->values[copy].first = info.first;
-        g->values[copy].param = sw_graph_root(g, target);
+        ir->values[copy].whole = info.whole;
+        ir->values[copy].first = info.first;
+        ir->values[copy].param = sw_ir_root(ir, target);
     }
     return copy;
 }
 
-static void write_beside(struct sw_graph *g, int32_t first, sw_value param)
+static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
 {
-    for (int32_t i = first; i < g->n_ops; i++) {
-        for (int k = 0; k < g->ops[i].n_in; k++) {
-            const sw_value v = sw_graph_root(g, g->ops[i].in[k]);
-            g->values[v].out_of_place |=
-                g->values[v].is_optimizer_state || v == sw_graph_root(g, param);
+    for (int32_t i = first; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            const sw_value v = sw_ir_root(ir, ir->ops[i].in[k]);
+            ir->values[v].out_of_place |=
+                ir->values[v].state == SW_STATE_OPTIMIZER || v == sw_ir_root(ir, param);
         }
     }
 }
 
 /* Puts what an update has made in the place of the parameter: a slice on all ranks. */
-static void put(struct sw_graph *g, sw_value moved, sw_value param, bool everywhere)
+static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywhere)
 {
-    const int32_t op =
-        sw_graph_add_op(g, everywhere ? SW_OP_GATHER : SW_OP_CONTIGUOUS, &moved, 1, NULL);
+    const int32_t op = everywhere ? sw_ir_add_move(ir, SW_MOVE_GATHER, &moved, 1)
+                                  : sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &moved, 1, NULL);
     if (op >= 0) {
-        sw_graph_add_out_in_place(g, op, param);
-        g->ops[op].unless_skipped = true;
+        sw_ir_add_out_in_place(ir, op, param);
+        ir->ops[op].unless_skipped = true;
     }
 }
 
 /* The update of one parameter; on many ranks of the slice that this one owns. */
-static void update(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed)
+static void update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     const sw_value param = feed->param;
-    const bool alone = options->ranks <= 1 || sw_value_is_slice(&g->values[param]);
+    const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] = gather_sum(g, options, feed->streams[i], g->values[param].shape);
+            feed->streams[i] = gather_sum(ir, options, feed->streams[i], ir->values[param].shape);
         }
-        sw_update_emit(g, options->rule, param, param, feed->streams, feed->n);
+        sw_emit_update(ir, options->rule, param, param, feed->streams, feed->n);
         return;
     }
-    const bool waits = options->two_places && stays_here(g, options, param);
-    const sw_value own = alone ? param : slice_of(g, options, param);
-    const int32_t first = g->n_ops;
-    const sw_value target = waits && own >= 0 ? copy_of(g, own) : own;
-    const int32_t updates = g->n_ops;
+    const bool waits = options->two_places && stays_here(ir, options, param);
+    const sw_value own = alone ? param : slice_of(ir, options, param);
+    const int32_t first = ir->n_ops;
+    const sw_value target = waits && own >= 0 ? copy_of(ir, own) : own;
+    const int32_t updates = ir->n_ops;
     const sw_value moved =
         target < 0 ? SW_NO_VALUE
-                   : sw_update_emit(g, options->rule, param, target, feed->streams, feed->n);
+                   : sw_emit_update(ir, options->rule, param, target, feed->streams, feed->n);
     if (options->two_places) {
-        write_beside(g, waits ? updates : first, param);
+        write_beside(ir, waits ? updates : first, param);
     }
     if (waits) {
         feed->moved = moved;
     } else if (!alone && moved >= 0) {
-        put(g, moved, param, true);
+        put(ir, moved, param, true);
     }
 }
 
-static void settle(struct sw_graph *g, const struct sw_plan_options *options,
-                   const struct feed *feed)
+static void settle(struct sw_ir *ir, const struct sw_plan_options *options, const struct feed *feed)
 {
-    const int32_t first = g->n_ops;
-    const bool alone = options->ranks <= 1 || sw_value_is_slice(&g->values[feed->param]);
-    put(g, feed->moved, feed->param, !alone);
-    for (int32_t i = first; i < g->n_ops; i++) {
-        g->ops[i].settles = true;
+    const int32_t first = ir->n_ops;
+    const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
+    put(ir, feed->moved, feed->param, !alone);
+    for (int32_t i = first; i < ir->n_ops; i++) {
+        ir->ops[i].settles = true;
     }
 }
 
-static sw_value tiled_param(const struct sw_graph *g, const struct feed *feed)
+static sw_value tiled_param(const struct sw_ir *ir, const struct feed *feed)
 {
-    return g->values[feed->param].base;
+    return ir->values[feed->param].base;
 }
 
 /* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a parameter all of them
  * move. feeds: in the order of their updates. */
-static void update_tile_by_norms(struct sw_graph *g, const struct sw_plan_options *options,
+static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
                                  struct feed *feeds, int n_feeds, struct feed *feed)
 {
-    const sw_value whole = tiled_param(g, feed);
+    const sw_value whole = tiled_param(ir, feed);
     sw_value norms = SW_NO_VALUE, ratio = SW_NO_VALUE;
     bool is_last = true;
-    feed->moments = sw_lamb_emit_moments(g, options->rule, feed->param, feed->streams, feed->n);
-    for (int i = 0; i < n_feeds && g->status >= 0; i++) {
-        const bool is_of_it = tiled_param(g, &feeds[i]) == whole;
+    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        const bool is_of_it = tiled_param(ir, &feeds[i]) == whole;
         norms = is_of_it && &feeds[i] < feed ? feeds[i].norms : norms;
         is_last = is_last && !(is_of_it && &feeds[i] > feed);
     }
-    feed->norms = norms = sw_lamb_emit_norms(g, feed->moments, norms);
+    feed->norms = norms = sw_emit_lamb_norms(ir, feed->moments, norms);
     if (!is_last) {
         return;
     }
-    norms = sw_lamb_emit_merge(g, feed->moments, norms);
-    for (int i = 0; i < n_feeds && g->status >= 0; i++) {
-        if (tiled_param(g, &feeds[i]) == whole) {
-            ratio = sw_lamb_emit_step(g, feeds[i].moments, norms, ratio);
+    norms = sw_emit_lamb_merge(ir, feed->moments, norms);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        if (tiled_param(ir, &feeds[i]) == whole) {
+            ratio = sw_emit_lamb_step(ir, feeds[i].moments, norms, ratio);
         }
     }
 }
 
-static void emit_update(struct sw_graph *g, const struct sw_plan_options *options,
-                        struct feed *feeds, int n_feeds, struct feed *feed)
+static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
+                        int n_feeds, struct feed *feed)
 {
-    if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_value_is_part(g, feed->param)) {
-        update_tile_by_norms(g, options, feeds, n_feeds, feed);
+    if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_ir_is_part(ir, feed->param)) {
+        update_tile_by_norms(ir, options, feeds, n_feeds, feed);
     } else {
-        update(g, options, feed);
+        update(ir, options, feed);
     }
 }
 
-/* "reduce": "boundary" (architecture 5a): each rank adds its own micro-batches, and the sums of use i travel once a
+/* "reduce": "boundary": each rank adds its own micro-batches, and the sums of use i travel once a
  * step, rounded to what gradients travel as. */
-static sw_value reduce_sum(struct sw_graph *g, const struct sw_plan_options *options,
+static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *options,
                            const struct feed *feed, int i)
 {
     char name[512];
-    const struct sw_value_info param = g->values[feed->param];
-    const int64_t slice = slice_elems(g, options, feed->param);
+    const struct sw_ir_value param = ir->values[feed->param];
+    const int64_t slice = slice_elems(ir, options, feed->param);
     sw_value sum = feed->streams[i];
     if (feed->wire == SW_F32) {
-        g->values[sw_graph_root(g, sum)].padded_elems = slice * options->ranks;
+        ir->values[sw_ir_root(ir, sum)].padded_elems = slice * options->ranks;
     } else {
-        sum = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CAST, &sum, 1, NULL), feed->wire,
-                               param.shape);
+        sum =
+            sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire, param.shape);
         if (sum >= 0) {
-            g->values[sum].padded_elems = slice * options->ranks;
+            ir->values[sum].padded_elems = slice * options->ranks;
         }
     }
     snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
-    const sw_value owned = sw_graph_state(g, name, SW_F32, SW_SHAPE(slice), feed->param);
+    const sw_value owned = sw_ir_state(ir, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
-        g->values[owned].is_gradient_sum = true;
-        g->values[owned].whole = param.shape;
-        g->values[owned].first = slice * options->rank;
+        ir->values[owned].state = SW_STATE_FURTHER_SUM;
+        ir->values[owned].whole = param.shape;
+        ir->values[owned].first = slice * options->rank;
     }
     const sw_value moved[2] = {owned, sum};
-    const struct sw_attrs attrs = {.reduce = {.whole_step = true}};
-    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_REDUCE, moved, 2, &attrs), owned);
+    const int32_t op = sw_ir_add_move(ir, SW_MOVE_REDUCE, moved, 2);
+    if (op >= 0) {
+        ir->ops[op].whole_step = true;
+    }
+    return sw_ir_add_out_in_place(ir, op, owned);
 }
 
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
@@ -337,47 +341,47 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
 }
 
 /* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before it. */
-static void accumulate(struct sw_graph *g, const struct sw_plan_options *options, struct feed *feed,
-                       const struct sw_stream *stream)
+static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed,
+                       const struct sw_ir_stream *stream)
 {
-    if (g->status < 0) {
+    if (ir->status < 0) {
         return;
     }
     if (stream->micro == 0 && feed->n == SW_MAX_INPUTS) {
-        sw_graph_fail(g, SW_E_UNSUP, "%s is used more than %d times", g->values[feed->param].name,
-                      SW_MAX_INPUTS);
+        sw_ir_fail(ir, SW_E_UNSUP, "%s is used more than %d times", ir->values[feed->param].name,
+                   SW_MAX_INPUTS);
         return;
     }
     sw_value grad = stream->grad;
-    feed->wire = g->values[grad].dtype;
+    feed->wire = ir->values[grad].dtype;
     if (options->ranks > 1 || options->micro_batches > 1) {
         const sw_value acc =
-            stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(g, options, feed);
+            stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
         if (acc < 0) {
             return;
         }
-        g->phase = SW_PHASE_BACKWARD;
-        g->micro = stream->micro;
+        ir->phase = SW_PHASE_BACKWARD;
+        ir->micro = stream->micro;
         grad = options->ranks > 1 && !sw_sums_before_reducing(options)
-                   ? reduce(g, options, feed, acc, grad)
-                   : add_here(g, acc, grad);
-        g->phase = SW_PHASE_UPDATE;
-        g->micro = 0;
+                   ? reduce(ir, options, feed, acc, grad)
+                   : add_here(ir, acc, grad);
+        ir->phase = SW_PHASE_UPDATE;
+        ir->micro = 0;
     }
     feed->n += stream->micro == 0;
     feed->streams[feed->n - 1] = grad;
 }
 
-static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *options, sw_value stats,
+static sw_value add_stats(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats,
                           const struct feed *feed)
 {
     sw_value in[SW_MAX_INPUTS];
     int n_in = 0;
     in[n_in++] = stats;
     for (int i = 0; i < feed->n; i++) {
-        const sw_value index = g->values[feed->streams[i]].sparse_index;
+        const sw_value index = ir->values[feed->streams[i]].sparse_index;
         if (n_in + 2 > SW_MAX_INPUTS) {
-            sw_graph_fail(g, SW_E_UNSUP, "%s is used too often", g->values[feed->param].name);
+            sw_ir_fail(ir, SW_E_UNSUP, "%s is used too often", ir->values[feed->param].name);
             return SW_NO_VALUE;
         }
         in[n_in++] = feed->streams[i];
@@ -386,48 +390,47 @@ static sw_value add_stats(struct sw_graph *g, const struct sw_plan_options *opti
         }
     }
     const struct sw_attrs attrs = {.stats = {.overflow_skips = options->fp16}};
-    return sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_GRAD_STATS, in, n_in, &attrs),
-                                     stats);
+    return sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_GRAD_STATS, in, n_in, &attrs), stats);
 }
 
-static void keep(struct sw_graph *g, const struct sw_stream *stream, int use)
+static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
 {
     char name[512];
-    snprintf(name, sizeof name, "grad.%d/%s", use, g->values[stream->param].name);
-    sw_output(g, name, stream->grad);
-    const sw_value index = g->values[stream->grad].sparse_index;
+    snprintf(name, sizeof name, "grad.%d/%s", use, ir->values[stream->param].name);
+    sw_ir_output(ir, name, stream->grad);
+    const sw_value index = ir->values[stream->grad].sparse_index;
     if (index >= 0) {
-        snprintf(name, sizeof name, "grad_index.%d/%s", use, g->values[stream->param].name);
-        sw_output(g, name, index);
+        snprintf(name, sizeof name, "grad_index.%d/%s", use, ir->values[stream->param].name);
+        sw_ir_output(ir, name, index);
     }
 }
 
 /* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that the rest of its
  * block, so that a block's updates are neighbours. A tile's gradient does not wait for that of the next one. */
-static int32_t ready_op(const struct sw_graph *g, sw_value param, int32_t n_ops)
+static int32_t ready_op(const struct sw_ir *ir, sw_value param, int32_t n_ops)
 {
     int32_t ready = 0;
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        if (g->streams[i].param == param) {
-            const int32_t producer = g->values[sw_graph_root(g, g->streams[i].grad)].producer;
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        if (ir->streams[i].param == param) {
+            const int32_t producer = ir->values[sw_ir_root(ir, ir->streams[i].grad)].producer;
             ready = producer > ready ? producer : ready;
         }
     }
     for (int32_t i = ready; i < n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_in; k++) {
-            const sw_value v = g->ops[i].in[k];
-            ready = v == param || sw_graph_root(g, v) == param ? i : ready;
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            const sw_value v = ir->ops[i].in[k];
+            ready = v == param || sw_ir_root(ir, v) == param ? i : ready;
         }
     }
-    if (sw_value_is_part(g, param)) {
+    if (sw_ir_is_part(ir, param)) {
         return ready;
     }
-    const int64_t place = sw_shard_place(g, &g->ops[ready]);
+    const int64_t place = sw_shard_place(ir, &ir->ops[ready]);
     for (int32_t i = ready + 1; i < n_ops; i++) {
-        if (!g->ops[i].removed && sw_shard_place(g, &g->ops[i]) != place) {
+        if (sw_shard_place(ir, &ir->ops[i]) != place) {
             break;
         }
-        ready = g->ops[i].removed ? ready : i;
+        ready = i;
     }
     return ready;
 }
@@ -455,14 +458,14 @@ static int by_place(const void *a, const void *b)
 }
 
 /* A sum goes behind what makes its terms, so that a gradient is gone before the next one. moves: [by op]. */
-static int32_t latest_term(const struct sw_graph *g, const struct move *moves, int32_t i,
+static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int32_t i,
                            int32_t n_before)
 {
     int32_t latest = 0;
-    for (int k = 0; k < g->ops[i].n_in; k++) {
+    for (int k = 0; k < ir->ops[i].n_in; k++) {
         for (int root = 0; root < 2; root++) {
-            const sw_value v = root ? sw_graph_root(g, g->ops[i].in[k]) : g->ops[i].in[k];
-            const int32_t at = g->values[v].producer;
+            const sw_value v = root ? sw_ir_root(ir, ir->ops[i].in[k]) : ir->ops[i].in[k];
+            const int32_t at = ir->values[v].producer;
             const int32_t behind = at < n_before || at >= i ? at : moves[at - n_before].behind;
             latest = at < i && behind > latest ? behind : latest;
         }
@@ -472,42 +475,42 @@ static int32_t latest_term(const struct sw_graph *g, const struct move *moves, i
 
 /* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was appended after them
  * stays last. */
-static sw_status move_into_backward(struct sw_graph *g, const struct feed *feeds, int n_feeds,
+static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
                                     int32_t n_before)
 {
     struct sw_op_order order;
-    struct move *moves = sw_alloc("plan", (size_t)(g->n_ops - n_before + 1) * sizeof *moves);
-    bool good = sw_op_order_open(&order, g) >= 0 && moves;
-    for (int32_t i = n_before; good && i < g->n_ops; i++) {
+    struct move *moves = sw_alloc("plan", (size_t)(ir->n_ops - n_before + 1) * sizeof *moves);
+    bool good = sw_op_order_open(&order, ir) >= 0 && moves;
+    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
         moves[i - n_before] = (struct move){i, INT32_MAX};
     }
-    for (int32_t i = n_before; good && i < g->n_ops; i++) {
-        struct sw_op *op = &g->ops[i];
+    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
+        struct sw_ir_op *op = &ir->ops[i];
         int32_t behind = INT32_MAX;
         for (int f = 0; f < n_feeds && behind == INT32_MAX; f++) {
             behind = i >= feeds[f].sum_first && i < feeds[f].sum_end
-                         ? latest_term(g, moves, i, n_before)
+                         ? latest_term(ir, moves, i, n_before)
                      : i >= feeds[f].update_first && i < feeds[f].update_end ? feeds[f].ready
                                                                              : behind;
         }
         moves[i - n_before].behind = behind;
         if (behind < INT32_MAX) {
             op->in_backward = op->phase == SW_PHASE_UPDATE;
-            op->scope = g->ops[behind].scope;
+            op->scope = ir->ops[behind].scope;
         }
     }
-    const int32_t n_moves = g->n_ops - n_before;
+    const int32_t n_moves = ir->n_ops - n_before;
     if (good) {
         qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
     }
     for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
-        good = i >= n_before || g->ops[i].removed || sw_op_order_add(&order, &g->ops[i]);
+        good = i >= n_before || sw_op_order_add(&order, &ir->ops[i]);
         for (; good && m < n_moves && (moves[m].behind <= i || i >= n_before); m++) {
-            good = sw_op_order_add(&order, &g->ops[moves[m].op]);
+            good = sw_op_order_add(&order, &ir->ops[moves[m].op]);
         }
     }
     if (good) {
-        sw_op_order_install(&order, g);
+        sw_op_order_install(&order, ir);
     }
     sw_op_order_close(&order);
     sw_free(moves);
@@ -515,83 +518,81 @@ static sw_status move_into_backward(struct sw_graph *g, const struct feed *feeds
 }
 
 /* Streams of all trained parameters, summed over micro-batches and ranks; returns how many feeds. */
-static int sum_streams(struct sw_graph *g, const struct sw_plan_options *options,
-                       struct feed *feeds)
+static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds)
 {
-    const int32_t n_before = g->n_ops;
+    const int32_t n_before = ir->n_ops;
     int n_feeds = 0;
-    for (int32_t p = 0; p < g->n_params; p++) {
+    for (int32_t p = 0; p < ir->n_params; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){.param = g->params[p], .sum_first = g->n_ops, .moved = SW_NO_VALUE};
+        *feed = (struct feed){.param = ir->params[p], .sum_first = ir->n_ops, .moved = SW_NO_VALUE};
         int use = 0;
-        for (int32_t i = 0; i < g->n_streams; i++) {
-            if (g->streams[i].param != feed->param) {
+        for (int32_t i = 0; i < ir->n_streams; i++) {
+            if (ir->streams[i].param != feed->param) {
                 continue;
             }
-            use += g->streams[i].micro == 0;
+            use += ir->streams[i].micro == 0;
             if (options->keep_gradients) {
-                keep(g, &g->streams[i], use - 1);
+                keep(ir, &ir->streams[i], use - 1);
             }
             if (options->rule) {
-                accumulate(g, options, feed, &g->streams[i]);
+                accumulate(ir, options, feed, &ir->streams[i]);
             }
         }
         for (int i = 0; i < feed->n && sw_sums_before_reducing(options); i++) {
-            feed->streams[i] = reduce_sum(g, options, feed, i);
+            feed->streams[i] = reduce_sum(ir, options, feed, i);
         }
-        feed->sum_end = g->n_ops;
+        feed->sum_end = ir->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {
-            feed->ready = ready_op(g, feed->param, n_before);
+            feed->ready = ready_op(ir, feed->param, n_before);
         }
         n_feeds += feed->n > 0;
     }
     return n_feeds;
 }
 
-sw_status sw_pass_update(struct sw_graph *g, const struct sw_plan_options *options)
+sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    struct feed *feeds = sw_alloc_zero("plan", (size_t)g->n_params + 1, sizeof *feeds);
-    const int32_t n_before = g->n_ops;
+    struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->n_params + 1, sizeof *feeds);
+    const int32_t n_before = ir->n_ops;
     SW_TRY_ALLOC(feeds, "the update pass");
-    g->phase = SW_PHASE_UPDATE;
-    const int n_feeds = sum_streams(g, options, feeds);
+    ir->phase = SW_PHASE_UPDATE;
+    const int n_feeds = sum_streams(ir, options, feeds);
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
-    if (options->rule && g->status >= 0) {
-        feeds[0].update_first = g->n_ops;
-        sw_value stats = sw_graph_state(g, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
-        stats = sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_STATS_RESET, &stats, 1, NULL),
-                                          stats);
-        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
-            feeds[i].update_first = i == 0 ? feeds[0].update_first : g->n_ops;
-            stats = add_stats(g, options, stats, &feeds[i]);
-            if (is_early(g, options, &feeds[i])) {
-                emit_update(g, options, feeds, n_feeds, &feeds[i]);
+    if (options->rule && ir->status >= 0) {
+        feeds[0].update_first = ir->n_ops;
+        sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
+        stats =
+            sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
+        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+            feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
+            stats = add_stats(ir, options, stats, &feeds[i]);
+            if (is_early(ir, options, &feeds[i])) {
+                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
             }
-            feeds[i].update_end = g->n_ops;
+            feeds[i].update_end = ir->n_ops;
         }
         if (options->ranks > 1) {
-            stats = sw_graph_add_out_in_place(
-                g, sw_graph_add_op(g, SW_OP_STATS_MERGE, &stats, 1, NULL), stats);
+            stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
         }
         const struct sw_attrs attrs = {
             .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
-        sw_graph_add_op(g, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
-            if (!is_early(g, options, &feeds[i])) {
-                emit_update(g, options, feeds, n_feeds, &feeds[i]);
+        sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
+        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+            if (!is_early(ir, options, &feeds[i])) {
+                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
             }
         }
-        for (int i = 0; i < n_feeds && g->status >= 0; i++) {
+        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
             if (feeds[i].moved >= 0) {
-                settle(g, options, &feeds[i]);
+                settle(ir, options, &feeds[i]);
             }
         }
     }
-    sw_status st = sw_graph_status(g);
+    sw_status st = sw_ir_status(ir);
     if (st >= 0 && sw_norms_in_backward(options)) {
-        st = move_into_backward(g, feeds, n_feeds, n_before);
+        st = move_into_backward(ir, feeds, n_feeds, n_before);
     }
     sw_free(feeds);
     return st;

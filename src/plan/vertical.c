@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vertical schedule (architecture 5a): forward and backward of all micro-batches of a rank in one program, block by
+// The vertical schedule: forward and backward of all micro-batches of a rank in one program, block by
 // block, so that what a block needs is gathered and loaded once for all of them. Each micro-batch has ops and values
 // of its own and finds them in the order in which it would find them alone; parameters are shared. The update pass
 // adds their gradients in the order of micro-batches, so the bits are those of the horizontal schedule.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 struct pass {
-    struct sw_graph *g;
+    struct sw_ir *ir;
     int micro_batches;
     sw_value *copies; /* [micro_batches, n_values] what stands for a value in a micro-batch */
     int32_t n_values; /* before copying */
@@ -33,38 +33,39 @@ static sw_value in_micro(const struct pass *p, int micro, sw_value v)
 /* What each micro-batch has for itself: inputs, and what ops make. */
 static void find_own(const struct pass *p, bool *own)
 {
-    const struct sw_graph *g = p->g;
+    const struct sw_ir *ir = p->ir;
     for (sw_value v = 0; v < p->n_values; v++) {
-        own[v] = g->values[v].role == SW_ROLE_INPUT;
+        own[v] = ir->values[v].role == SW_ROLE_INPUT;
     }
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        for (int k = 0; !g->ops[i].removed && k < g->ops[i].n_out; k++) {
-            if (g->ops[i].out[k] >= 0) {
-                own[g->ops[i].out[k]] = true;
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_out; k++) {
+            if (ir->ops[i].out[k] >= 0) {
+                own[ir->ops[i].out[k]] = true;
             }
         }
     }
 }
 
-static bool is_shared_storage(const struct sw_graph *g, sw_value v)
+static bool is_shared_storage(const struct sw_ir *ir, sw_value v)
 {
-    const enum sw_role role = g->values[sw_graph_root(g, v)].role;
+    const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;
     return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
 }
 
 /* What writes a state in forward would see the micro-batches in another order. */
-static sw_status check_states(const struct sw_graph *g)
+static sw_status check_states(const struct sw_ir *ir)
 {
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct sw_op *op = &g->ops[i];
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
         for (int k = 0; k < op->n_out; k++) {
-            if (!op->removed && !sw_op_has(op, SW_TRAIT_VIEW) && op->out[k] >= 0 &&
-                is_shared_storage(g, op->out[k])) {
+            if (!sw_ir_has(op, SW_TRAIT_VIEW) && op->out[k] >= 0 &&
+                is_shared_storage(ir, op->out[k])) {
                 return SW_FAIL(SW_E_UNSUP,
                                "spillway.schedule \"vertical\": %s in %s writes %s, which all "
                                "micro-batches share",
-                               sw_op_name(op), sw_op_where(g, op),
-                               g->values[op->out[k]].name ? g->values[op->out[k]].name : "a state");
+                               sw_ir_op_name(op), sw_ir_where(ir, op),
+                               ir->values[op->out[k]].name ? ir->values[op->out[k]].name
+                                                           : "a state");
             }
         }
     }
@@ -73,40 +74,40 @@ static sw_status check_states(const struct sw_graph *g)
 
 static sw_status copy_values(struct pass *p)
 {
-    struct sw_graph *g = p->g;
+    struct sw_ir *ir = p->ir;
     bool *own = sw_alloc_zero("plan", (size_t)p->n_values + 1, sizeof *own);
     SW_TRY_ALLOC(own, "the plan");
     find_own(p, own);
     for (int micro = 0; micro < p->micro_batches; micro++) {
         sw_value *copies = &p->copies[(size_t)micro * (size_t)p->n_values];
         for (sw_value v = 0; v < p->n_values; v++) {
-            copies[v] = micro > 0 && own[v] ? sw_graph_copy_value(g, v) : v;
+            copies[v] = micro > 0 && own[v] ? sw_ir_copy_value(ir, v) : v;
             if (copies[v] < 0) {
                 break; /* the graph's status says so */
             }
         }
-        for (sw_value v = 0; g->status >= 0 && v < p->n_values; v++) {
-            struct sw_value_info *info = &g->values[copies[v]];
+        for (sw_value v = 0; ir->status >= 0 && v < p->n_values; v++) {
+            struct sw_ir_value *info = &ir->values[copies[v]];
             if (own[v]) {
                 info->micro = micro;
                 info->base = in_micro(p, micro, info->base);
                 info->sparse_index = in_micro(p, micro, info->sparse_index);
             }
         }
-        if (g->status < 0) {
+        if (ir->status < 0) {
             break;
         }
     }
     sw_free(own);
-    return sw_graph_status(g);
+    return sw_ir_status(ir);
 }
 
 /* ---- order ---- */
 
-static bool reads_parameter(const struct sw_graph *g, const struct sw_op *op)
+static bool reads_parameter(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     for (int k = 0; k < op->n_in; k++) {
-        if (g->values[sw_graph_root(g, op->in[k])].role == SW_ROLE_PARAM) {
+        if (ir->values[sw_ir_root(ir, op->in[k])].role == SW_ROLE_PARAM) {
             return true;
         }
     }
@@ -120,26 +121,20 @@ struct stretch {
     bool reads; /* parameters */
 };
 
-static struct stretch next_stretch(const struct sw_graph *g, int32_t first)
+static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
 {
-    while (first < g->n_ops && g->ops[first].removed) {
-        first++;
-    }
     struct stretch s = {.first = first, .end = first};
-    if (first == g->n_ops) {
+    if (first == ir->n_ops) {
         return s;
     }
-    const int64_t place = sw_shard_place(g, &g->ops[first]);
-    s.phase = g->ops[first].phase;
-    for (; s.end < g->n_ops; s.end++) {
-        const struct sw_op *op = &g->ops[s.end];
-        if (op->removed) {
-            continue;
-        }
-        if (sw_shard_place(g, op) != place) {
+    const int64_t place = sw_shard_place(ir, &ir->ops[first]);
+    s.phase = ir->ops[first].phase;
+    for (; s.end < ir->n_ops; s.end++) {
+        const struct sw_ir_op *op = &ir->ops[s.end];
+        if (sw_shard_place(ir, op) != place) {
             break;
         }
-        s.reads |= reads_parameter(g, op);
+        s.reads |= reads_parameter(ir, op);
     }
     return s;
 }
@@ -147,10 +142,7 @@ static struct stretch next_stretch(const struct sw_graph *g, int32_t first)
 static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
 {
     for (int32_t i = first; i < end; i++) {
-        struct sw_op op = p->g->ops[i];
-        if (op.removed) {
-            continue;
-        }
+        struct sw_ir_op op = p->ir->ops[i];
         op.micro = micro;
         for (int k = 0; k < op.n_in; k++) {
             op.in[k] = in_micro(p, micro, op.in[k]);
@@ -174,13 +166,13 @@ static bool goes_along(const struct stretch *a, const struct stretch *b)
 
 static bool order_ops(struct pass *p)
 {
-    struct stretch now = next_stretch(p->g, 0);
+    struct stretch now = next_stretch(p->ir, 0);
     while (now.first < now.end) {
-        struct stretch next = next_stretch(p->g, now.end);
+        struct stretch next = next_stretch(p->ir, now.end);
         while (next.first < next.end && goes_along(&now, &next)) {
             now.end = next.end;
             now.reads |= next.reads;
-            next = next_stretch(p->g, now.end);
+            next = next_stretch(p->ir, now.end);
         }
         for (int micro = 0; micro < p->micro_batches; micro++) {
             if (!emit(p, micro, now.first, now.end)) {
@@ -197,53 +189,54 @@ static bool order_ops(struct pass *p)
 /* One after the other for each use, in the order of micro-batches. */
 static bool spread_streams(struct pass *p)
 {
-    struct sw_graph *g = p->g;
-    const int32_t n = g->n_streams * p->micro_batches;
-    struct sw_stream *streams = sw_alloc("graph", ((size_t)n + 1) * sizeof *streams);
+    struct sw_ir *ir = p->ir;
+    const int32_t n = ir->n_streams * p->micro_batches;
+    struct sw_ir_stream *streams = sw_alloc("graph", ((size_t)n + 1) * sizeof *streams);
     if (!streams) {
         return false;
     }
     for (int32_t i = 0; i < n; i++) {
-        const struct sw_stream *use = &g->streams[i / p->micro_batches];
+        const struct sw_ir_stream *use = &ir->streams[i / p->micro_batches];
         const int micro = i % p->micro_batches;
-        streams[i] = (struct sw_stream){use->param, in_micro(p, micro, use->grad), micro};
+        streams[i] = (struct sw_ir_stream){use->param, in_micro(p, micro, use->grad), micro};
     }
-    sw_free(g->streams);
-    g->streams = streams;
-    g->n_streams = g->cap_streams = n;
+    sw_free(ir->streams);
+    ir->streams = streams;
+    ir->n_streams = n;
     return true;
 }
 
 static void add_outputs(struct pass *p)
 {
-    const int32_t n = p->g->n_outputs;
+    const int32_t n = p->ir->n_outputs;
     for (int micro = 1; micro < p->micro_batches; micro++) {
         for (int32_t i = 0; i < n; i++) {
-            const struct sw_named output = p->g->outputs[i];
-            sw_output(p->g, output.name, in_micro(p, micro, output.value));
+            const struct sw_named output = p->ir->outputs[i];
+            sw_ir_output(p->ir, output.name, in_micro(p, micro, output.value));
         }
     }
 }
 
-sw_status sw_pass_vertical(struct sw_graph *g, int micro_batches)
+sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches)
 {
-    struct pass p = {.g = g, .micro_batches = micro_batches, .n_values = g->n_values};
+    struct pass p = {.ir = ir, .micro_batches = micro_batches, .n_values = ir->n_values};
     if (micro_batches <= 1) {
         return SW_OK;
     }
-    SW_TRY(check_states(g));
-    const size_t n_copies = (size_t)micro_batches * (size_t)g->n_values + 1;
+    SW_TRY(check_states(ir));
+    const size_t n_copies = (size_t)micro_batches * (size_t)ir->n_values + 1;
     p.copies = sw_alloc("plan", n_copies * sizeof *p.copies);
     SW_TRY_ALLOC(p.copies, "the plan");
     sw_status st = copy_values(&p);
     if (st >= 0) {
-        const bool good = sw_op_order_open(&p.order, g) >= 0 && order_ops(&p) && spread_streams(&p);
+        const bool good =
+            sw_op_order_open(&p.order, ir) >= 0 && order_ops(&p) && spread_streams(&p);
         st = good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     }
     if (st >= 0) {
-        sw_op_order_install(&p.order, g);
+        sw_op_order_install(&p.order, ir);
         add_outputs(&p);
-        st = sw_graph_status(g);
+        st = sw_ir_status(ir);
     }
     sw_op_order_close(&p.order);
     sw_free(p.copies);

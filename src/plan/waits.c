@@ -2,7 +2,7 @@
 // Who waits for whom. An instruction waits for the latest one of each other queue that reads what it writes, or writes
 // what it touches, unless something it waits for anyway was behind that. What is under way at a time is
 // bounded: a group of reductions by the one before it, stores by their bytes.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 struct touch { /* the latest instructions of each queue that read or write a root value */
     int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
@@ -10,7 +10,7 @@ struct touch { /* the latest instructions of each queue that read or write a roo
 
 struct pass {
     struct sw_program *program;
-    const struct sw_graph *g;
+    const struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct sw_clocks clocks;
     struct touch *touched;  /* [n_values] by root, of what lies on the device */
@@ -21,9 +21,9 @@ struct pass {
     int32_t reduced; /* the last of the latest group of reductions */
 };
 
-static const struct sw_op *op_of(const struct pass *p, int32_t i)
+static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 {
-    return &p->g->ops[p->program->instrs[i].op];
+    return &p->ir->ops[p->program->instrs[i].op];
 }
 
 static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_COUNT])
@@ -36,14 +36,14 @@ static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_CO
 /* Operands of a transfer that are elsewhere: ranges of them may be under way side by side. */
 static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
-    const struct sw_op *op = op_of(p, i);
-    const sw_value home = sw_graph_root(p->g, op->in[0]);
-    const int32_t known = sw_clocks_known(&p->clocks, p->g->values[home].tier);
+    const struct sw_ir_op *op = op_of(p, i);
+    const sw_value home = sw_ir_root(p->ir, op->in[0]);
+    const int32_t known = sw_clocks_known(&p->clocks, p->ir->values[home].tier);
     for (int32_t j = p->last_transfer[home]; j > known; j = p->before[j]) {
-        const struct sw_op *other = op_of(p, j);
+        const struct sw_ir_op *other = op_of(p, j);
         const int q = (int)p->program->instrs[j].queue;
-        if ((op->kind == SW_OP_STORE || other->kind == SW_OP_STORE) && needs[q] < j &&
-            sw_transfers_overlap(p->g, op, other)) {
+        if ((op->move == SW_MOVE_STORE || other->move == SW_MOVE_STORE) && needs[q] < j &&
+            sw_transfers_overlap(p->ir, op, other)) {
             needs[q] = j;
         }
     }
@@ -51,17 +51,17 @@ static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUE
 
 static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
-    const struct sw_op *op = op_of(p, i);
-    const bool moves = sw_op_is_transfer(op->kind);
+    const struct sw_ir_op *op = op_of(p, i);
+    const bool moves = sw_ir_is_transfer(op);
     if (moves) {
         need_transfers(p, i, needs);
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        need(needs, p->touched[sw_graph_root(p->g, op->in[k])].wrote);
+        need(needs, p->touched[sw_ir_root(p->ir, op->in[k])].wrote);
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && op->kind != SW_OP_STORE) {
-            const struct touch *t = &p->touched[sw_graph_root(p->g, op->out[k])];
+        if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
+            const struct touch *t = &p->touched[sw_ir_root(p->ir, op->out[k])];
             need(needs, t->read);
             need(needs, t->wrote);
         }
@@ -70,20 +70,20 @@ static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_C
 
 static void note_touches(struct pass *p, int32_t i)
 {
-    const struct sw_op *op = op_of(p, i);
+    const struct sw_ir_op *op = op_of(p, i);
     const enum sw_queue q = sw_instr_queue(&p->program->instrs[i]);
-    const bool moves = sw_op_is_transfer(op->kind);
+    const bool moves = sw_ir_is_transfer(op);
     if (moves) {
-        const sw_value home = sw_graph_root(p->g, op->in[0]);
+        const sw_value home = sw_ir_root(p->ir, op->in[0]);
         p->before[i] = p->last_transfer[home];
         p->last_transfer[home] = i;
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        p->touched[sw_graph_root(p->g, op->in[k])].read[q] = i;
+        p->touched[sw_ir_root(p->ir, op->in[k])].read[q] = i;
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && op->kind != SW_OP_STORE) {
-            p->touched[sw_graph_root(p->g, op->out[k])].wrote[q] = i;
+        if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
+            p->touched[sw_ir_root(p->ir, op->out[k])].wrote[q] = i;
         }
     }
 }
@@ -97,11 +97,11 @@ static void bound_stores(struct pass *p, int32_t i)
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
     size_t *bytes = &p->store_bytes[q];
-    *bytes += sw_transfer_bytes(p->g, op_of(p, i));
+    *bytes += sw_transfer_bytes(p->ir, op_of(p, i));
     int32_t *tail = &p->store_tail[q];
     for (; *tail<i && * bytes> most; (*tail)++) {
         if (p->program->instrs[*tail].queue == instr->queue) {
-            *bytes -= sw_transfer_bytes(p->g, op_of(p, *tail));
+            *bytes -= sw_transfer_bytes(p->ir, op_of(p, *tail));
             instr->waits[q] = *tail;
         }
     }
@@ -138,13 +138,13 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
 static void settle(struct pass *p, int32_t i)
 {
     struct sw_instr *instr = &p->program->instrs[i];
-    const struct sw_op *op = op_of(p, i);
+    const struct sw_ir_op *op = op_of(p, i);
     int32_t needs[SW_QUEUE_COUNT];
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         instr->waits[q] = needs[q] = -1;
     }
     instr->blocking =
-        instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->kind == SW_OP_STATS_MERGE);
+        instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->move == SW_MOVE_MERGE);
     if (instr->queue == SW_QUEUE_COMM && instr->group == 0 && !instr->blocking) {
         return; /* the first of the group has waited for it */
     }
@@ -152,10 +152,10 @@ static void settle(struct pass *p, int32_t i)
     for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->group; k++) {
         find_needs(p, i + k, needs);
     }
-    if (!instr->blocking && op->kind == SW_OP_REDUCE) {
+    if (!instr->blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[SW_QUEUE_COMM] = p->reduced;
         p->reduced = i + instr->group - 1;
-    } else if (op->kind == SW_OP_STORE) {
+    } else if (op->move == SW_MOVE_STORE) {
         bound_stores(p, i);
     }
     keep_needed(p, i, needs);
@@ -181,7 +181,7 @@ static void run(struct pass *p, int32_t end)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = -1;
     }
-    for (sw_value v = 0; v < p->g->n_values; v++) {
+    for (sw_value v = 0; v < p->ir->n_values; v++) {
         p->last_transfer[v] = -1;
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             p->touched[v].read[q] = p->touched[v].wrote[q] = -1;
@@ -208,8 +208,8 @@ static void run(struct pass *p, int32_t end)
 
 sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options *options)
 {
-    const size_t n_values = (size_t)program->graph->n_values + 1;
-    struct pass p = {.program = program, .g = program->graph, .options = options};
+    const size_t n_values = (size_t)program->ir->n_values + 1;
+    struct pass p = {.program = program, .ir = program->ir, .options = options};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         program->instrs[i].retired = -1;
     }

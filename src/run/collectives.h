@@ -6,11 +6,11 @@
 #include "run/meter.h"
 #include "run/staging.h"
 
-/* Operands of one, fixed when the plan is loaded. */
+/* One, fixed when the plan is loaded. */
 struct sw_collective_call {
-    const struct sw_graph *graph;
-    const struct sw_op *op;
-    void *const *in, *const *out;
+    const struct sw_instr *instr;
+    const struct sw_operand *operands; /* [instr->n_in] */
+    void *at[2];                       /* where they lie */
     void *workspace;
 };
 
@@ -22,14 +22,14 @@ struct sw_round {
 
 /* A group of collectives of a program, which travel together; or a single one. */
 struct sw_comm_job {
-    const struct sw_program *program;
     int i_program;
     struct sw_meter *meter;
     const struct sw_stage *stage; /* of their queue: the device, and the queue of its work */
     const struct sw_collective_call *calls; /* [n] borrowed until it is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
-    const struct sw_round *rounds; /* by the micro-batch of an op; as they are when it runs */
-    int64_t *ns;                   /* adds how long it took; NULL = not asked */
+    const struct sw_round
+        *rounds; /* by the micro-batch of an instruction; as they are when it runs */
+    int64_t *ns; /* adds how long it took; NULL = not asked */
 };
 
 /* What the group sends to the other ranks, and receives of them. */

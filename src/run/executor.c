@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor. Opening turns the plan's offsets into addresses and its ops into prepared kernels; a
+// The executor. Opening turns the plan's offsets into addresses and prepares kernels; a
 // run walks the instructions of one segment in order. Transfers that it leaves under way are known to the next one.
 #include <limits.h>
 #include <pthread.h>
@@ -75,40 +75,38 @@ static size_t scalars_bytes(const struct sw_executor *ex)
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
 
-static char *address(const struct sw_executor *ex, const struct sw_program *program, sw_value v)
+/* What lies on disk has no address. */
+static char *address(const struct sw_executor *ex, const struct sw_operand *operand)
 {
-    const int32_t b = program->buffer_of[sw_graph_root(program->graph, v)];
-    const enum sw_tier tier = program->buffers[b].tier; /* what lies on disk has no address */
-    return tier == SW_TIER_DISK ? NULL : ex->arenas[tier] + sw_program_address(program, v);
+    return operand->tier > SW_TIER_HOST ? NULL : ex->arenas[operand->tier] + operand->offset;
 }
 
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                            struct step *step)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_op *op = &program->graph->ops[instr->op];
-    if (sw_op_is_transfer(op->kind)) {
-        step->kernel = NULL;
-    } else if (sw_op_is_collective(op->kind)) {
-        if (!ex->options.comm) {
-            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
-        }
-    } else {
-        struct sw_op_desc desc;
-        sw_graph_describe(program->graph, op, &desc);
-        SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
-    }
-    for (int k = 0; k < op->n_in; k++) {
-        step->in[k] = address(ex, program, op->in[k]);
-    }
-    for (int k = 0; k < op->n_out; k++) {
-        step->out[k] = op->out[k] < 0 ? NULL : address(ex, program, op->out[k]);
-    }
+    const struct sw_operand *operands = &program->operands[instr->operands];
+    struct sw_collective_call *call = &ex->programs[program - ex->plan->programs].calls[i];
     if (instr->workspace >= 0) {
         step->workspace = ex->arenas[SW_TIER_DEVICE] + program->buffers[instr->workspace].offset;
     }
-    ex->programs[program - ex->plan->programs].calls[i] =
-        (struct sw_collective_call){program->graph, op, step->in, step->out, step->workspace};
+    if (instr->verb == SW_VERB_KERNEL) {
+        struct sw_op_desc desc;
+        sw_program_describe(program, i, &desc);
+        SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
+        for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+            *(k < instr->n_in ? &step->in[k] : &step->out[k - instr->n_in]) =
+                address(ex, &operands[k]);
+        }
+    } else if (instr->queue == SW_QUEUE_COMM) {
+        if (!ex->options.comm) {
+            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
+        }
+        *call = (struct sw_collective_call){instr, operands, {NULL, NULL}, step->workspace};
+        for (int k = 0; k < instr->n_in; k++) {
+            call->at[k] = address(ex, &operands[k]);
+        }
+    }
     return SW_OK;
 }
 
@@ -300,26 +298,14 @@ static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
     ex->high_water = end > ex->high_water ? end : ex->high_water;
 }
 
-static bool is_here(const struct sw_program *program, sw_value v)
-{
-    const int32_t b = program->buffer_of[sw_graph_root(program->graph, v)];
-    return program->buffers[b].tier == SW_TIER_DEVICE;
-}
-
 static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_op *op = &program->graph->ops[instr->op];
     const struct step *step = &ex->programs[program - ex->plan->programs].steps[i];
-    for (int k = 0; k < op->n_in; k++) {
-        const struct sw_value_info *info = &program->graph->values[op->in[k]];
-        if (info->contiguous && is_here(program, op->in[k])) {
-            note_range(ex, step->in[k], sw_value_bytes(info));
-        }
-    }
-    for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && is_here(program, op->out[k])) {
-            note_range(ex, step->out[k], sw_value_bytes(&program->graph->values[op->out[k]]));
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        const struct sw_operand *operand = &program->operands[instr->operands + k];
+        if (operand->tier == SW_TIER_DEVICE) {
+            note_range(ex, address(ex, operand), operand->bytes);
         }
     }
     if (instr->workspace >= 0) {
@@ -366,7 +352,7 @@ static void note_inline(struct sw_executor *ex, const struct sw_program *program
 static sw_status launch(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     struct step *step = &ex->programs[index_of(ex, program)].steps[i];
-    const int micro = program->graph->ops[program->instrs[i].op].micro;
+    const int micro = program->instrs[i].micro;
     const bool timed = ex->options.profile || ex->meter.trace;
     if (ex->options.no_kernels) {
         return SW_OK;
@@ -393,7 +379,6 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
 {
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
     const struct sw_comm_job job = {
-        .program = program,
         .i_program = index_of(ex, program),
         .meter = &ex->meter,
         .stage = &ex->stages[SW_QUEUE_COMM],
@@ -406,18 +391,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
     return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
 }
 
-/* A parameter that stays here and is stored on the disk ends where it ends. */
-static size_t moved_bytes(const struct sw_program *program, const struct sw_op *op)
-{
-    const struct sw_graph *g = program->graph;
-    const sw_value here = sw_graph_root(g, op->kind == SW_OP_LOAD ? op->out[0] : op->in[1]);
-    const sw_value home = sw_graph_root(g, op->in[0]);
-    const bool whole = g->values[home].tier == SW_TIER_DISK &&
-                       !program->buffers[program->buffer_of[here]].persistent;
-    return whole ? sw_transfer_disk_bytes(g, op) : sw_transfer_bytes(g, op);
-}
-
-/* A transfer, settled. */
+/* A transfer, with the slot that it reads or writes. */
 struct route {
     enum sw_tier tier;
     bool in, rows;
@@ -425,25 +399,24 @@ struct route {
     size_t at, bytes;
 };
 
+static bool goes_in(const struct sw_instr *instr)
+{
+    return instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_READ;
+}
+
 static struct route route_of(const struct sw_executor *ex, const struct sw_program *program,
                              int32_t i)
 {
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
-    const struct step *step = &ex->programs[index_of(ex, program)].steps[i];
-    const struct sw_value_info *home = &g->values[sw_graph_root(g, op->in[0])];
-    const bool in = op->kind == SW_OP_LOAD;
-    const size_t slot =
-        program->buffers[program->buffer_of[sw_graph_root(g, op->in[0])]].slot_bytes;
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_operand *there = &program->operands[instr->operands];
+    const bool in = goes_in(instr);
     return (struct route){
-        .tier = (enum sw_tier)home->tier,
+        .tier = there->tier,
         .in = in,
-        .rows = in && op->n_in > 1,
-        .here = in ? step->out[0] : step->in[1],
-        .at = sw_program_address(program, op->in[0]) +
-              (size_t)op->attrs.transfer.first * sw_dtype_bytes(home->dtype) +
-              slot * (size_t)(in ? ex->slot : 1 - ex->slot),
-        .bytes = moved_bytes(program, op),
+        .rows = instr->n_in > 2,
+        .here = address(ex, there + 1),
+        .at = there->offset + there->slot_bytes * (size_t)(in ? ex->slot : 1 - ex->slot),
+        .bytes = there->bytes,
     };
 }
 
@@ -451,12 +424,13 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_progr
 static bool meets_begun(const struct sw_executor *ex, const struct sw_program *program, int32_t i,
                         enum sw_queue queue)
 {
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
+    const struct sw_operand *to = &program->operands[program->instrs[i].operands];
     for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
         const struct flight *f = &ex->flights[queue][slot];
-        if (f->program == program &&
-            sw_transfers_overlap(g, op, &g->ops[program->instrs[f->instr].op])) {
+        const struct sw_operand *other =
+            f->program == program ? &program->operands[program->instrs[f->instr].operands] : NULL;
+        if (other && to->offset < other->offset + other->bytes &&
+            other->offset < to->offset + to->bytes) {
             return true;
         }
     }
@@ -465,11 +439,9 @@ static bool meets_begun(const struct sw_executor *ex, const struct sw_program *p
 
 static sw_status fail_transfer(sw_status st, const struct sw_program *program, int32_t i)
 {
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i].op];
-    const char *name = g->values[sw_graph_root(g, op->in[0])].name;
-    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, sw_op_name(op),
-                          name ? name : "an activation");
+    const struct sw_instr *instr = &program->instrs[i];
+    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, instr->name,
+                          instr->tensor ? instr->tensor : "an activation");
 }
 
 /* ---- a disk that fails while others wait for this rank ---- */
@@ -533,29 +505,29 @@ static sw_status copy_between(struct sw_executor *ex, const struct route *r)
     return ex->dev->ops->stream_wait(ex->dev, on);
 }
 
-/* The rows of a table in a tier, from byte `at` of it, that a LOAD with ids names. */
+/* The rows of a table in a tier, from byte `at` of it, that the indices of a transfer name. */
 static sw_status move_rows(struct sw_executor *ex, const struct sw_program *program,
                            int32_t i_instr, size_t at)
 {
-    const struct sw_graph *g = program->graph;
-    const struct sw_op *op = &g->ops[program->instrs[i_instr].op];
-    const struct step *step = &ex->programs[index_of(ex, program)].steps[i_instr];
-    const struct sw_value_info *table = &g->values[sw_graph_root(g, op->in[0])];
-    const size_t row = (size_t)sw_shape_last(&table->shape) * sw_dtype_bytes(table->dtype);
-    const int64_t n_rows = sw_shape_rows(&table->shape);
-    const int64_t n = sw_shape_elems(&g->values[op->in[1]].shape);
+    const struct sw_instr *instr = &program->instrs[i_instr];
+    const struct sw_operand *operands = &program->operands[instr->operands];
+    const struct sw_operand *table = &operands[0], *here = &operands[1], *indices = &operands[2];
+    const int64_t n = (int64_t)(indices->bytes / sizeof(int32_t));
+    const size_t row = n > 0 ? here->bytes / (size_t)n : 1;
+    const int64_t n_rows = (int64_t)(table->bytes / row);
     const struct sw_stage *stage =
         &ex->stages[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
     int32_t ids[SW_SWAP_ROWS];
     for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
         const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
-        char *out = (char *)step->out[0] + (size_t)first * row;
-        SW_TRY(sw_stage_out(stage, ids, (const int32_t *)step->in[1] + first,
+        char *out = address(ex, here) + (size_t)first * row;
+        SW_TRY(sw_stage_out(stage, ids, address(ex, indices) + (size_t)first * sizeof *ids,
                             (size_t)some * sizeof *ids));
         for (int64_t i = 0; i < some; i++) {
             if (ids[i] < 0 || ids[i] >= n_rows) {
-                return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d", table->name,
-                               (long long)n_rows, ids[i]);
+                return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d",
+                               instr->tensor ? instr->tensor : "a table", (long long)n_rows,
+                               ids[i]);
             }
             if (table->tier == SW_TIER_HOST) {
                 const struct route one = {.tier = SW_TIER_HOST,
@@ -611,8 +583,7 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     }
     const enum sw_queue queue = program->instrs[i].queue;
     const int64_t now = sw_now_ns(), before = ex->ended_ns[queue];
-    const int64_t bytes =
-        (int64_t)sw_transfer_bytes(program->graph, &program->graph->ops[program->instrs[i].op]);
+    const int64_t bytes = program->instrs[i].bytes;
     (r.in ? ex->transferred.in : ex->transferred.out)[r.tier] += bytes;
     const struct sw_span span = {.queue = queue,
                                  .program = index_of(ex, program),
@@ -696,32 +667,29 @@ static sw_status wait_for(struct sw_executor *ex, const struct sw_program *progr
 static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_op *op = &program->graph->ops[instr->op];
     SW_TRY(wait_for(ex, program, i));
     if (instr->queue != SW_QUEUE_COMPUTE) {
         return start(ex, program, i, false);
     }
     const sw_status st = launch(ex, program, i);
     return st >= 0 ? SW_OK
-                   : sw_fail_prefix(st, "instruction %d (%s in %s)", i, sw_op_name(op),
-                                    sw_op_where(program->graph, op));
+                   : sw_fail_prefix(st, "instruction %d (%s in %s)", i, instr->name, instr->where);
 }
 
 /* Of the last micro-batches, which some ranks do not have; those serve what travels. */
-static bool is_idle(const struct sw_executor *ex, const struct sw_op *op)
+static bool is_idle(const struct sw_executor *ex, const struct sw_instr *instr)
 {
-    return op->micro > 0 && ex->options.comm &&
-           sw_comm_rank(ex->options.comm) >= ex->rounds[op->micro].n_active &&
-           !sw_op_is_collective(op->kind) && !sw_op_is_transfer(op->kind);
+    return instr->micro > 0 && ex->options.comm &&
+           sw_comm_rank(ex->options.comm) >= ex->rounds[instr->micro].n_active &&
+           instr->verb == SW_VERB_KERNEL;
 }
 
-/* An op that a skipped step leaves out, or this rank. Whether it is skipped is known before the first of them. */
+/* An instruction that a skipped step leaves out, or this rank. Whether it is skipped is known before the first of them. */
 static sw_status is_skipped(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                             bool *known, bool *out_skipped)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_op *op = &program->graph->ops[instr->op];
-    *out_skipped = is_idle(ex, op) || (instr->last_only && !ex->boundary);
+    *out_skipped = is_idle(ex, instr) || (instr->last_only && !ex->boundary);
     if (*out_skipped || !instr->unless_skipped) {
         return SW_OK;
     }
@@ -888,38 +856,33 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
 
 /* ---- bytes in and out ---- */
 
-static sw_status check_bytes(const struct sw_program *program, sw_value v, size_t bytes)
+static sw_status check_bytes(const struct sw_port *port, size_t bytes)
 {
-    if (v < 0 || v >= program->graph->n_values) {
-        return SW_FAIL(SW_E_ARG, "the program has no value %d; it has %d", v,
-                       program->graph->n_values);
-    }
-    const size_t have = sw_value_bytes(&program->graph->values[v]);
-    if (have != bytes) {
-        return SW_FAIL(SW_E_ARG, "%s holds %zu bytes, %zu given",
-                       program->graph->values[v].name ? program->graph->values[v].name : "value",
-                       have, bytes);
+    if (sw_port_bytes(port) != bytes) {
+        return SW_FAIL(SW_E_ARG, "%s holds %zu bytes, %zu given", port->name, sw_port_bytes(port),
+                       bytes);
     }
     return SW_OK;
 }
 
-sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, const void *src,
+sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,
                             size_t bytes)
 {
-    const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(check_bytes(program, v, bytes));
-    if (program->buffer_of[sw_graph_root(program->graph, v)] < 0) {
-        return SW_OK; /* an input that this program does not read */
+    SW_TRY(check_bytes(port, bytes));
+    if (port->at.tier == SW_TIER_COUNT) {
+        return SW_OK; /* an input that the program does not read */
     }
-    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], address(ex, program, v), src, bytes);
+    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], address(ex, &port->at), src, bytes);
 }
 
-sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
+sw_status sw_executor_read(struct sw_executor *ex, const struct sw_port *port, void *dst,
                            size_t bytes)
 {
-    const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(check_bytes(program, v, bytes));
-    return sw_stage_out(&ex->stages[SW_QUEUE_COMPUTE], dst, address(ex, program, v), bytes);
+    SW_TRY(check_bytes(port, bytes));
+    if (port->at.tier > SW_TIER_HOST) {
+        return SW_FAIL(SW_E_ARG, "%s is not there to be read", port->name);
+    }
+    return sw_stage_out(&ex->stages[SW_QUEUE_COMPUTE], dst, address(ex, &port->at), bytes);
 }
 
 static sw_status check_range(const struct sw_persistent *item, size_t at, size_t bytes)
@@ -950,7 +913,7 @@ static sw_status mend(struct sw_executor *ex, const struct sw_persistent *item)
 {
     const size_t tail = sw_persistent_taken(item) - item->bytes;
     const size_t other = item->offset + item->slot_bytes * (size_t)(1 - ex->slot);
-    if (item->is_gradient_sum) {
+    if (item->state == SW_STATE_SUM || item->state == SW_STATE_FURTHER_SUM) {
         return sw_executor_zero(ex, item);
     }
     return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, other + item->bytes, tail) : SW_OK;

@@ -88,10 +88,10 @@ void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value
 void sw_executor_set_of(struct sw_executor *ex, int micro, enum sw_scalar scalar, double value);
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
-/* Whole values of a program: inputs before a run, outputs after. bytes must match. */
-sw_status sw_executor_write(struct sw_executor *ex, int i_program, sw_value v, const void *src,
+/* Inputs of a program before a run, outputs after. bytes must match. */
+sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,
                             size_t bytes);
-sw_status sw_executor_read(struct sw_executor *ex, int i_program, sw_value v, void *dst,
+sw_status sw_executor_read(struct sw_executor *ex, const struct sw_port *port, void *dst,
                            size_t bytes);
 /* Part of a parameter or state: `bytes` from byte `at`. */
 sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,

@@ -196,45 +196,22 @@ static void put_counter(const struct writer *w, const char *name, int64_t at_ns,
     sw_str_printf(w->out, ",\"args\":{\"bytes\":%lld}}", (long long)bytes);
 }
 
-/* The parameter that an op is about, or what a transfer or a collective moves; NULL = none in particular. */
-static const char *tensor_of(const struct sw_graph *g, const struct sw_op *op)
-{
-    for (int k = 0; k < op->n_in + op->n_out; k++) {
-        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        const sw_value root = v < 0 ? v : sw_graph_root(g, v);
-        if (root < 0) {
-            continue;
-        }
-        const struct sw_value_info *info = &g->values[root];
-        if (info->name && info->role != SW_ROLE_INPUT) {
-            return info->name;
-        }
-        const sw_value param = info->param >= 0 ? info->param : g->values[v].param;
-        if (param >= 0 && g->values[param].name) {
-            return g->values[param].name;
-        }
-    }
-    return NULL;
-}
-
 static void put_event(const struct writer *w, const struct event *event, int track, bool waits)
 {
     const struct sw_program *program = &w->trace->plan->programs[event->program];
     const struct sw_instr *instr = &program->instrs[event->instr];
-    const struct sw_op *op = &program->graph->ops[instr->op];
-    const char *tensor = tensor_of(program->graph, op);
     char name[64];
     snprintf(name, sizeof name, "wait for %s", sw_queue_name((enum sw_queue)event->queue));
     begin(w, 'X', track);
     put_us(w, "ts", event->begin_ns - w->base_ns);
     put_us(w, "dur", event->end_ns - event->begin_ns);
-    put_text(w, "name", waits ? name : sw_op_name(op));
+    put_text(w, "name", waits ? name : instr->name);
     put_text(w, "cat", waits ? "wait" : sw_segment_name(instr->segment));
     sw_str_printf(w->out, ",\"args\":{\"program\":%d,\"instruction\":%d", event->program,
                   event->instr);
-    put_text(w, "scope", sw_op_where(program->graph, op));
-    if (tensor) {
-        put_text(w, "tensor", tensor);
+    put_text(w, "scope", instr->where);
+    if (instr->tensor) {
+        put_text(w, "tensor", instr->tensor);
     }
     if (instr->group > 1) {
         sw_str_printf(w->out, ",\"group\":%d", instr->group);

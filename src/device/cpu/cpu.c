@@ -233,7 +233,8 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
 {
     (void)on;
     const struct sw_op *op = &kernel->op;
-    if ((op->unless_skipped || sw_op_has(op, SW_TRAIT_UPDATE)) && scalars[SW_SCALAR_SKIP] != 0) {
+    const bool is_predicated = kernel->desc.is_predicated || sw_op_has(op, SW_TRAIT_UPDATE);
+    if (is_predicated && scalars[SW_SCALAR_SKIP] != 0) {
         return SW_OK;
     }
     const struct cpu_call call = {&kernel->desc,   in, out, workspace, scalars, cpu_of(dev)->pool,

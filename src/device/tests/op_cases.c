@@ -900,7 +900,6 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     case_init(c, SW_OP_UPDATE, "update %d %s", variant, name_of(dtype));
     c->exact = true;
     c->op.attrs.update.rule = rows[variant].attrs;
-    c->op.unless_skipped = true;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
     c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
     c->op.attrs.update.first = in_piece ? pieces[i_piece].first : 0;
@@ -945,7 +944,6 @@ static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
     case_init(c, kind, "%s %d %s", kind == SW_OP_LAMB_MOMENTS ? "lamb_moments" : "lamb_apply",
               variant, name_of(dtype));
     c->exact = true;
-    c->op.unless_skipped = true;
     c->op.attrs.update.rule = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
     c->op.attrs.update.n_elems =
         sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
@@ -1000,7 +998,6 @@ static bool lamb_add_norms(struct op_case *c, enum sw_dtype dtype, int variant)
     (void)dtype;
     case_init(c, SW_OP_LAMB_ADD_NORMS, "lamb_add_norms %d", variant);
     c->exact = true;
-    c->op.unless_skipped = true;
     c->scalars[SW_SCALAR_SKIP] = variant == 1;
     for (int i = 0; i < 2; i++) {
         int64_t *norms = c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_LAMB_WORDS))].view.data;

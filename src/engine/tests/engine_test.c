@@ -665,24 +665,22 @@ static void generation_gives_no_input_that_a_program_lacks(void **state)
                                                             .no_train = true,
                                                             .generate_tokens = 16},
                                  NULL, 0);
-        const struct sw_graph *g = e->plan->programs[e->programs.decode].graph;
-        const sw_value v = sw_graph_find(g, SW_ROLE_INPUT, names[i]);
-        assert_true(v >= 0);
+        const struct sw_program *program = &e->plan->programs[e->programs.decode];
+        const struct sw_port *found = sw_program_input(program, names[i], 0);
+        assert_non_null(found);
+        struct sw_port *port = &program->inputs[found - program->inputs];
         const int32_t zero = 0;
-        assert_int_equal(sw_executor_write(e->executor, e->programs.decode, v, &zero, sizeof zero),
-                         SW_OK);
-        g->values[v].name = "another";
+        assert_int_equal(sw_executor_write(e->executor, port, &zero, sizeof zero), SW_OK);
+        assert_int_equal(sw_executor_write(e->executor, port, &zero, 2), SW_E_ARG);
+        port->name = "another";
         int32_t out[4];
         int64_t n = 0;
         if (sw_generate(e, prompt, 2, 4, NULL, out, &n, NULL) < 0) {
             fail_msg("without %s: %s", names[i], sw_error_message());
         }
         assert_int_equal(n, 4);
-        assert_int_equal(
-            sw_executor_write(e->executor, e->programs.decode, SW_NO_VALUE, &zero, sizeof zero),
-            SW_E_ARG);
-        assert_int_equal(sw_executor_read(e->executor, e->programs.decode, g->n_values, out, 4),
-                         SW_E_ARG);
+        assert_null(sw_program_input(program, names[i], 0));
+        assert_null(sw_program_output(program, "no such output", 0));
         sw_close(e);
     }
 }

@@ -2,7 +2,8 @@
 // Packs of small tensors: what becomes part of one, that each is loaded once and stored once, and that damage is found.
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
+#include "support/plans.h"
 #include "support/test.h"
 
 enum {
@@ -91,7 +92,7 @@ static sw_status open_plan(const struct sw_plan_options *o, enum sw_dtype dtype,
 {
     const struct sw_program_spec specs[] = {{SW_PROGRAM_TRAIN, model(dtype, true)},
                                             {SW_PROGRAM_EVAL, model(dtype, false)}};
-    return sw_plan_open(specs, SW_LEN(specs), o, out);
+    return plan_once(specs, SW_LEN(specs), o, out);
 }
 
 static struct sw_plan *plan_of(const struct sw_plan_options *o, enum sw_dtype dtype)
@@ -103,21 +104,21 @@ static struct sw_plan *plan_of(const struct sw_plan_options *o, enum sw_dtype dt
     return plan;
 }
 
-static int count(const struct sw_program *program, enum sw_op_kind kind, sw_value pack)
+static int count(const struct sw_program *program, const char *name, sw_value pack)
 {
     int n = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_op *op = &program->graph->ops[program->instrs[i].op];
-        n += op->kind == kind && sw_graph_root(program->graph, op->in[0]) == pack;
+        const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
+        n += strcmp(sw_ir_op_name(op), name) == 0 && sw_ir_root(program->ir, op->in[0]) == pack;
     }
     return n;
 }
 
 /* The value of the only pack whose name ends so; fails where there is none. */
-static sw_value pack_named(const struct sw_graph *g, const char *end)
+static sw_value pack_named(const struct sw_ir *ir, const char *end)
 {
-    for (sw_value v = 0; v < g->n_values; v++) {
-        const char *name = g->values[v].is_pack ? g->values[v].name : "";
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        const char *name = ir->values[v].is_pack ? ir->values[v].name : "";
         if (strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0) {
             return v;
         }
@@ -129,18 +130,18 @@ static sw_value pack_named(const struct sw_graph *g, const char *end)
 /* Members have a place in their packs, the same for all programs, and none of their own. */
 static int check_members(const struct sw_plan *plan, const struct sw_program *program)
 {
-    const struct sw_graph *g = program->graph;
+    const struct sw_ir *ir = program->ir;
     int n = 0;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (!sw_value_is_packed(g, v)) {
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (!sw_ir_is_packed(ir, v)) {
             continue;
         }
-        const struct sw_persistent *item = sw_plan_find(plan, g->values[v].name);
-        const sw_value pack = g->values[v].base;
+        const struct sw_persistent *item = sw_plan_find(plan, ir->values[v].name);
+        const sw_value pack = ir->values[v].base;
         const struct sw_buffer *buffer = &program->buffers[program->buffer_of[pack]];
         assert_non_null(item);
         assert_int_equal(item->tier, SW_TIER_DISK);
-        assert_int_equal(item->bytes, sw_value_storage_bytes(&g->values[v]));
+        assert_int_equal(item->bytes, sw_ir_storage_bytes(&ir->values[v]));
         assert_int_equal(item->offset, sw_program_address(program, v));
         assert_int_equal(item->offset % SW_PLAN_ALIGN, 0);
         assert_int_equal(buffer->offset % SW_PLAN_DISK_ALIGN, 0);
@@ -154,13 +155,13 @@ static int check_members(const struct sw_plan *plan, const struct sw_program *pr
 /* Once for each use of the block, and once back. */
 static void check_moves(const struct sw_program *program, bool trains)
 {
-    const struct sw_graph *g = program->graph;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].is_pack) {
-            const bool state = g->values[v].role == SW_ROLE_STATE;
-            const int loads = count(program, SW_OP_LOAD, v);
+    const struct sw_ir *ir = program->ir;
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (ir->values[v].is_pack) {
+            const bool state = ir->values[v].role == SW_ROLE_STATE;
+            const int loads = count(program, "load", v);
             assert_true(loads >= 1 && loads <= (state || !trains ? 1 : 3));
-            assert_int_equal(count(program, SW_OP_STORE, v), trains);
+            assert_int_equal(count(program, "store", v), trains);
         }
     }
 }
@@ -171,13 +172,13 @@ static void a_block_has_one_load_and_one_store_of_a_kind(void **state)
     const struct sw_plan_options o = options();
     struct sw_plan *plan = plan_of(&o, SW_BF16);
     const struct sw_program *train = &plan->programs[0], *eval = &plan->programs[1];
-    const sw_value params = pack_named(train->graph, "h.0.parameters");
-    const sw_value states = pack_named(train->graph, "h.0.states");
-    assert_int_equal(count(train, SW_OP_LOAD, params), 2); /* forward, backward */
-    assert_int_equal(count(train, SW_OP_STORE, params), 1);
-    assert_int_equal(count(train, SW_OP_LOAD, states), 1);
-    assert_int_equal(count(train, SW_OP_STORE, states), 1);
-    assert_int_equal(count(eval, SW_OP_LOAD, pack_named(eval->graph, "h.0.parameters")), 1);
+    const sw_value params = pack_named(train->ir, "h.0.parameters");
+    const sw_value states = pack_named(train->ir, "h.0.states");
+    assert_int_equal(count(train, "load", params), 2); /* forward, backward */
+    assert_int_equal(count(train, "store", params), 1);
+    assert_int_equal(count(train, "load", states), 1);
+    assert_int_equal(count(train, "store", states), 1);
+    assert_int_equal(count(eval, "load", pack_named(eval->ir, "h.0.parameters")), 1);
     /* two of a norm, weights and biases of three layers; of block 1 one is frozen, and alone */
     assert_int_equal(check_members(plan, eval), LAYERS * 8 - 1);
     /* and three states of each; of the table and the head the states alone */
@@ -251,15 +252,15 @@ static void assert_found(const struct sw_plan *plan, const char *message)
     }
 }
 
-static int32_t instr_of(const struct sw_program *program, enum sw_op_kind kind, sw_value pack)
+static int32_t instr_of(const struct sw_program *program, const char *name, sw_value pack)
 {
     int32_t i = 0;
-    while (program->graph->ops[program->instrs[i].op].kind != kind ||
-           sw_graph_root(program->graph, program->graph->ops[program->instrs[i].op].in[0]) !=
-               pack) {
-        i++;
+    for (;; i++) {
+        const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
+        if (strcmp(sw_ir_op_name(op), name) == 0 && sw_ir_root(program->ir, op->in[0]) == pack) {
+            return i;
+        }
     }
-    return i;
 }
 
 static void damage_to_places_is_found(void **state)
@@ -268,25 +269,25 @@ static void damage_to_places_is_found(void **state)
     const struct sw_plan_options o = options();
     struct sw_plan *plan = plan_of(&o, SW_BF16);
     struct sw_program *program = &plan->programs[0];
-    struct sw_graph *g = program->graph;
-    const sw_value member = sw_graph_find(g, SW_ROLE_STATE, "exp_avg/h.0.down.bias");
+    struct sw_ir *ir = program->ir;
+    const sw_value member = sw_ir_find(ir, SW_ROLE_STATE, "exp_avg/h.0.down.bias");
     struct sw_persistent *item = NULL;
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         item =
-            strcmp(plan->persistent[i].name, g->values[member].name) ? item : &plan->persistent[i];
+            strcmp(plan->persistent[i].name, ir->values[member].name) ? item : &plan->persistent[i];
     }
     const struct sw_persistent before = *item;
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
     item->offset += SW_PLAN_ALIGN;
     assert_found(plan, "is not where");
-    g->values[member].base_offset += SW_PLAN_ALIGN / (int)sizeof(float); /* both: onto another */
+    ir->values[member].base_offset += SW_PLAN_ALIGN / (int)sizeof(float); /* both: onto another */
     assert_found(plan, "share bytes of");
-    g->values[member].base_offset -= SW_PLAN_ALIGN / (int)sizeof(float);
+    ir->values[member].base_offset -= SW_PLAN_ALIGN / (int)sizeof(float);
     *item = before;
     item->slot_bytes = SW_PLAN_DISK_ALIGN;
     assert_found(plan, "is not where");
     *item = before;
-    struct sw_buffer *buffer = &program->buffers[program->buffer_of[g->values[member].base]];
+    struct sw_buffer *buffer = &program->buffers[program->buffer_of[ir->values[member].base]];
     buffer->offset -= SW_PLAN_DISK_ALIGN;
     assert_found(plan, "share bytes of the disk");
     buffer->offset += SW_PLAN_DISK_ALIGN;
@@ -303,29 +304,29 @@ static void damage_to_moves_is_found(void **state)
     const struct sw_plan_options o = options();
     struct sw_plan *plan = plan_of(&o, SW_BF16);
     struct sw_program *program = &plan->programs[0];
-    struct sw_graph *g = program->graph;
-    const sw_value pack = pack_named(g, "h.0.states");
-    const int32_t load = instr_of(program, SW_OP_LOAD, pack);
-    const int32_t store = instr_of(program, SW_OP_STORE, pack);
-    struct sw_op *loads = &g->ops[program->instrs[load].op];
+    struct sw_ir *ir = program->ir;
+    const sw_value pack = pack_named(ir, "h.0.states");
+    const int32_t load = instr_of(program, "load", pack);
+    const int32_t store = instr_of(program, "store", pack);
+    struct sw_ir_op *loads = &ir->ops[program->instrs[load].op];
     const sw_value copy = loads->out[0];
 
-    loads->attrs.transfer.first = SW_PLAN_ALIGN;
+    loads->first = SW_PLAN_ALIGN;
     assert_found(plan, "does not move all of it");
-    loads->attrs.transfer.first = 0;
+    loads->first = 0;
     loads->unless_skipped = true; /* of a step that clips nothing it is predicated already */
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
 
     int32_t last = store; /* that writes it */
-    while (g->ops[program->instrs[last].op].kind != SW_OP_UPDATE) {
+    while (ir->ops[program->instrs[last].op].kind != SW_OP_UPDATE) {
         last--;
     }
-    struct sw_op *update = &g->ops[program->instrs[last].op];
+    struct sw_ir_op *update = &ir->ops[program->instrs[last].op];
     update->unless_skipped = false;
     assert_found(plan, "may run where it is not loaded");
     update->unless_skipped = true;
     for (int k = 1; k < 4; k++) { /* its states, one after the other */
-        struct sw_value_info *info = &g->values[update->in[k]];
+        struct sw_ir_value *info = &ir->values[update->in[k]];
         assert_int_equal(info->base, copy);
         info->base_offset += 1;
         assert_found(plan, "uses what is no member of it");
@@ -360,7 +361,7 @@ static void survives_lack_of_memory(void **state)
         const struct sw_program_spec specs[] = {{SW_PROGRAM_TRAIN, model(SW_F16, true)},
                                                 {SW_PROGRAM_EVAL, model(SW_F16, false)}};
         sw_alloc_fail_nth(n);
-        const sw_status st = sw_plan_open(specs, SW_LEN(specs), &o, &plan);
+        const sw_status st = plan_once(specs, SW_LEN(specs), &o, &plan);
         sw_alloc_fail_nth(0);
         if (st == SW_OK) {
             sw_plan_close(plan);

@@ -2,7 +2,8 @@
 // The arithmetic of a prediction: the work of a small plan counted by hand, and seconds of given rates.
 #include <math.h>
 
-#include "plan/plan.h"
+#include "plan/private.h"
+#include "support/plans.h"
 #include "support/test.h"
 
 enum { WIDTH = 64, VOCAB = 11, TOKENS = 6, ROUNDS = 3 };
@@ -41,7 +42,7 @@ static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum 
                                                  .params_tier = params,
                                                  .update_elems = pieces};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    if (sw_plan_open(&spec, 1, &plan_options, &plan) < 0) {
+    if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     return plan;
@@ -57,7 +58,7 @@ static int count_updates(const struct sw_plan *plan)
     const struct sw_program *program = &plan->programs[0];
     int n = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        n += program->graph->ops[program->instrs[i].op].kind == SW_OP_UPDATE;
+        n += program->ir->ops[program->instrs[i].op].kind == SW_OP_UPDATE;
     }
     return n;
 }

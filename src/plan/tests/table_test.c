@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of a plan: its kinds add up to the plan's bytes, what is sent is the formula where the formula
 // holds and the named parts where it does not, later stages hold no more; and the paper's formulas.
-#include "plan/plan.h"
+#include "plan/private.h"
 
 #include <string.h>
 
+#include "support/plans.h"
 #include "support/test.h"
 
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
@@ -84,7 +85,7 @@ static struct sw_plan_table tabulate(struct sw_graph *g, const struct sw_plan_op
     struct sw_plan *plan = NULL;
     struct sw_plan_table table;
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    if (sw_plan_open(&spec, 1, o, &plan) < 0) {
+    if (plan_once(&spec, 1, o, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     assert_int_equal(sw_plan_tabulate(plan, o, &table), SW_OK);
@@ -284,7 +285,7 @@ static void lack_of_memory_is_a_status(void **state)
     struct sw_plan_table table;
     const struct sw_plan_options o = options(2, 3, 2);
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(SW_F32, TIED, false)};
-    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_OK);
+    assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_OK);
     sw_alloc_fail_nth(1);
     const sw_status st = sw_plan_tabulate(plan, &o, &table);
     sw_alloc_fail_nth(0);

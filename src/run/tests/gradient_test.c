@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "run/run.h"
+#include "support/plans.h"
 #include "support/test.h"
 
 struct harness {
     struct sw_device *dev;
     struct sw_plan *plan;
     struct sw_executor *ex;
-    sw_value loss;
 };
 
 typedef sw_value (*build_fn)(sw_graph *g);
@@ -23,9 +23,8 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 }
 
 /* Inputs by name: ids and labels below 7, a mask with both kinds of padding, places. */
-static void fill_input(struct harness *h, sw_value v)
+static void fill_input(struct harness *h, const struct sw_port *info)
 {
-    const struct sw_value_info *info = &h->plan->programs[0].graph->values[v];
     const int64_t n = sw_shape_elems(&info->shape);
     int32_t *data = malloc((size_t)n * sizeof *data);
     for (int64_t i = 0; i < n; i++) {
@@ -42,7 +41,7 @@ static void fill_input(struct harness *h, sw_value v)
             data[i] = r;
         }
     }
-    assert_int_equal(sw_executor_write(h->ex, 0, v, data, (size_t)n * sizeof *data), SW_OK);
+    assert_int_equal(sw_executor_write(h->ex, info, data, (size_t)n * sizeof *data), SW_OK);
     free(data);
 }
 
@@ -55,16 +54,14 @@ static double *read_param(struct harness *h, const struct sw_persistent *item)
 
 static double loss_at(struct harness *h)
 {
-    const struct sw_graph *g = h->plan->programs[0].graph;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].role == SW_ROLE_INPUT && g->values[v].producer < 0 &&
-            h->plan->programs[0].buffer_of[v] >= 0) {
-            fill_input(h, v);
-        }
+    const struct sw_program *program = &h->plan->programs[0];
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        fill_input(h, &program->inputs[i]);
     }
     double loss = NAN;
     assert_int_equal(sw_executor_run(h->ex, 0, SW_SEGMENT_FORWARD), SW_OK);
-    assert_int_equal(sw_executor_read(h->ex, 0, h->loss, &loss, sizeof loss), SW_OK);
+    assert_int_equal(
+        sw_executor_read(h->ex, sw_program_output(program, "loss", 0), &loss, sizeof loss), SW_OK);
     return loss;
 }
 
@@ -78,15 +75,15 @@ static void start(struct harness *h, build_fn build, bool training)
     memset(h, 0, sizeof *h);
     assert_int_equal(sw_device_open_cpu(&cpu, &h->dev), SW_OK);
     assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-    h->loss = build(g);
-    sw_output(g, "loss", h->loss);
-    if (sw_graph_backward(g, h->loss) < 0) {
+    const sw_value loss = build(g);
+    sw_output(g, "loss", loss);
+    if (sw_graph_backward(g, loss) < 0) {
         fail_msg("%s", sw_error_message());
     }
     const struct sw_plan_options plan = {
         .query = query, .query_ctx = h->dev, .micro_batches = 1, .keep_gradients = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    if (sw_plan_open(&spec, 1, &plan, &h->plan) < 0) {
+    if (plan_once(&spec, 1, &plan, &h->plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     assert_int_equal(sw_executor_open(h->plan, h->dev, &ex, &h->ex), SW_OK);
@@ -111,26 +108,32 @@ static void stop(struct harness *h)
     sw_device_close(h->dev);
 }
 
-/* The sum of all streams of a parameter, dense. */
+static const struct sw_port *kept(const struct harness *h, const char *what, int use,
+                                  const struct sw_persistent *item)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.%d/%s", what, use, item->name);
+    return sw_program_output(&h->plan->programs[0], name, 0);
+}
+
+/* The sum of the gradients of all uses of a parameter, dense. */
 static double *analytic(struct harness *h, const struct sw_persistent *item)
 {
-    const struct sw_graph *g = h->plan->programs[0].graph;
     double *sum = calloc((size_t)sw_shape_elems(&item->shape) + 1, sizeof *sum);
-    for (int32_t i = 0; i < g->n_streams; i++) {
-        if (strcmp(g->values[g->streams[i].param].name, item->name) != 0) {
-            continue;
+    for (int use = 0;; use++) {
+        const struct sw_port *grad = kept(h, "grad", use, item);
+        const struct sw_port *rows_of = kept(h, "grad_index", use, item);
+        if (!grad) {
+            break;
         }
-        const struct sw_value_info *info = &g->values[g->streams[i].grad];
-        const int64_t n = sw_shape_elems(&info->shape), width = sw_shape_last(&info->shape);
-        double *part = malloc(sw_value_bytes(info));
+        const int64_t n = sw_shape_elems(&grad->shape), width = sw_shape_last(&grad->shape);
+        double *part = malloc(sw_port_bytes(grad));
         int32_t *index = malloc((size_t)n * sizeof *index + 4);
-        assert_int_equal(sw_executor_read(h->ex, 0, g->streams[i].grad, part, sw_value_bytes(info)),
-                         SW_OK);
-        if (info->sparse_index >= 0) {
-            const int64_t rows = sw_shape_rows(&info->shape);
-            assert_int_equal(
-                sw_executor_read(h->ex, 0, info->sparse_index, index, (size_t)rows * sizeof *index),
-                SW_OK);
+        assert_int_equal(sw_executor_read(h->ex, grad, part, sw_port_bytes(grad)), SW_OK);
+        if (rows_of) {
+            const int64_t rows = sw_shape_rows(&grad->shape);
+            assert_int_equal(sw_executor_read(h->ex, rows_of, index, (size_t)rows * sizeof *index),
+                             SW_OK);
             for (int64_t r = 0; r < rows && index[r] >= 0; r++) {
                 for (int64_t c = 0; c < width; c++) {
                     sum[index[r] * width + c] += part[r * width + c];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "run/run.h"
+#include "support/plans.h"
 #include "support/test.h"
 
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
@@ -54,7 +55,7 @@ static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t b
                                             .budget = {[SW_TIER_HOST] = budget}};
     const struct sw_executor_options ex_options = {.verify = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    const sw_status st = sw_plan_open(&spec, 1, &options, plan);
+    const sw_status st = plan_once(&spec, 1, &options, plan);
     return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
 }
 
@@ -66,7 +67,7 @@ static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_p
 
 static void run(struct sw_executor *ex, struct sw_plan *plan)
 {
-    const struct sw_graph *g = plan->programs[0].graph;
+    const struct sw_program *program = &plan->programs[0];
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         assert_int_equal(sw_executor_zero(ex, item), SW_OK);
@@ -90,10 +91,9 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
         for (int k = 0; k < 2; k++) {
             const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
             assert_int_equal(
-                sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "ids"), ids, sizeof ids),
-                SW_OK);
-            assert_int_equal(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"),
-                                               labels, sizeof labels),
+                sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids), SW_OK);
+            assert_int_equal(sw_executor_write(ex, sw_program_input(program, "labels", 0), labels,
+                                               sizeof labels),
                              SW_OK);
             sw_executor_set(ex, SW_SCALAR_MICRO, step * 2 + k);
             sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);

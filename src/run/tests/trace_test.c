@@ -7,6 +7,7 @@
 
 #include "json/json.h"
 #include "run/run.h"
+#include "support/plans.h"
 #include "support/test.h"
 
 enum { STEPS = 2, ROUNDS = 2, MOST_TRACKS = 128 };
@@ -64,12 +65,12 @@ static sw_status fill(struct sw_executor *ex, const struct sw_plan *plan)
 
 static sw_status step(struct sw_executor *ex, struct sw_plan *plan, int64_t n)
 {
-    const struct sw_graph *g = plan->programs[0].graph;
+    const struct sw_program *program = &plan->programs[0];
     static const int32_t ids[6] = {1, 5, 2, 10, 0, 5}, labels[6] = {5, 2, -100, 0, 5, 9};
     for (int k = 0; k < ROUNDS; k++) {
-        SW_TRY(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "ids"), ids, sizeof ids));
-        SW_TRY(sw_executor_write(ex, 0, sw_graph_find(g, SW_ROLE_INPUT, "labels"), labels,
-                                 sizeof labels));
+        SW_TRY(sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids));
+        SW_TRY(
+            sw_executor_write(ex, sw_program_input(program, "labels", 0), labels, sizeof labels));
         sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
         sw_executor_set_boundary(ex, k == ROUNDS - 1);
         SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD));
@@ -139,11 +140,11 @@ static sw_status work(void *ctx, sw_comm *comm)
     struct sw_plan *plan = NULL;
     struct sw_executor *ex = NULL;
     struct sw_trace *trace = NULL;
-    struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    struct sw_graph *g = NULL;
     struct sw_alloc_stats stats;
     sw_status st = SW_OK;
     sw_nvme_options_init(&options.swap.nvme);
-    SW_TRY_OR(close, build(&spec.graph));
+    SW_TRY_OR(close, build(&g));
     SW_TRY_OR(close, sw_device_open_cpu(&cpu, &dev));
     const struct sw_plan_options plan_options = {.query = query,
                                                  .query_ctx = dev,
@@ -161,7 +162,10 @@ static sw_status work(void *ctx, sw_comm *comm)
                                                  .two_places = r->states == SW_TIER_DISK,
                                                  .states_tier = r->states,
                                                  .params_tier = r->params};
-    SW_TRY_OR(close, sw_plan_open(&spec, 1, &plan_options, &plan));
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    st = plan_once(&spec, 1, &plan_options, &plan);
+    g = NULL;
+    SW_TRY_OR(close, st);
     SW_TRY_OR(close, sw_executor_open(plan, dev, &options, &ex));
     SW_TRY_OR(close, sw_trace_open(plan, r->steps, ROUNDS, &trace));
     SW_TRY_OR(close, fill(ex, plan));
@@ -205,6 +209,7 @@ static sw_status work(void *ctx, sw_comm *comm)
     expect(&plan->programs[0], r->expected[rank]);
     SW_TRY_OR(close, sw_trace_render(trace, rank, base, &r->text[rank]));
 close:
+    sw_graph_close(g);
     sw_trace_close(trace);
     sw_executor_close(ex);
     sw_plan_close(plan);
@@ -419,15 +424,16 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     const struct sw_cpu_options cpu = {.n_threads = 1};
-    struct sw_program_spec spec = {SW_PROGRAM_TRAIN, NULL};
+    struct sw_graph *g = NULL;
     struct sw_device *dev = NULL;
     struct sw_plan *plan = NULL;
     struct sw_alloc_stats before, after;
     assert_int_equal(sw_device_open_cpu(&cpu, &dev), SW_OK);
-    assert_int_equal(build(&spec.graph), SW_OK);
+    assert_int_equal(build(&g), SW_OK);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {
         .query = query, .query_ctx = dev, .micro_batches = ROUNDS, .rule = &adam};
-    assert_int_equal(sw_plan_open(&spec, 1, &options, &plan), SW_OK);
+    assert_int_equal(plan_once(&spec, 1, &options, &plan), SW_OK);
     sw_alloc_get_stats(&before);
     for (int n = 1;; n++) {
         struct sw_trace *trace = NULL;

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB needs two, with the norms of the
+// whole tensor between them. The arithmetic is the kernels'; the rates come from the scalar table.
+#include <stdio.h>
+
+#include "plan/private.h"
+
+/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too many. */
+static int add_streams(struct sw_ir *ir, const char *name, const sw_value *streams, int n_streams,
+                       sw_value in[SW_MAX_INPUTS], int n_in)
+{
+    for (int i = 0; i < n_streams; i++) {
+        const sw_value index = ir->values[streams[i]].sparse_index;
+        if (n_in + 2 > SW_MAX_INPUTS) {
+            sw_ir_fail(ir, SW_E_UNSUP, "%s: more than %d uses of one parameter", name, i);
+            return -1;
+        }
+        in[n_in++] = streams[i];
+        if (index >= 0) {
+            in[n_in++] = index;
+        }
+    }
+    return n_in;
+}
+
+static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
+                              const struct sw_attrs *attrs)
+{
+    const int32_t op = sw_ir_add_op(ir, kind, in, n_in, attrs);
+    if (op >= 0) {
+        ir->ops[op].unless_skipped = true;
+    }
+    return op;
+}
+
+/* Elements of the tensor in `info`; behind them a slice has padding. */
+static int64_t real_elems(const struct sw_ir_value *info)
+{
+    const int64_t elems = sw_shape_elems(&info->shape);
+    if (!sw_ir_is_slice(info)) {
+        return elems;
+    }
+    const int64_t left = sw_shape_elems(&info->whole) - info->first;
+    return left < 0 ? 0 : sw_min_i64(left, elems);
+}
+
+/* ---- LAMB ---- */
+
+/* in: target, states, streams. */
+static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_value *in, int n_in)
+{
+    attrs->update.n_elems = real_elems(&ir->values[in[0]]);
+    const int32_t op = add_predicated(ir, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
+    for (int i = attrs->update.rule.n_states - 1; i <= attrs->update.rule.n_states; i++) {
+        sw_ir_add_out_in_place(ir, op, in[i]);
+    }
+    sw_ir_add_out(ir, op, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+    return ir->status < 0 ? -1 : op;
+}
+
+/* The norms of slices are added exactly, so every rank has the ratio that one rank would have. */
+sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
+{
+    if (ir->status < 0 || !sw_ir_is_slice(&ir->values[ir->ops[moments].in[0]])) {
+        return norms;
+    }
+    const int32_t merge = sw_ir_add_move(ir, SW_MOVE_MERGE, &norms, 1);
+    if (merge >= 0) {
+        ir->ops[merge].unless_skipped = true;
+    }
+    return sw_ir_add_out_in_place(ir, merge, norms);
+}
+
+static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
+{
+    const struct sw_ir_value info = ir->values[param];
+    char name[512];
+    snprintf(name, sizeof name, "trust_ratio/%s", info.name);
+    return sw_ir_state(ir, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
+}
+
+/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the ratio. */
+static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const sw_value *in)
+{
+    const int n_states = attrs->update.rule.n_states;
+    const int32_t apply = add_predicated(ir, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
+    sw_ir_add_out_in_place(ir, apply, in[0]);
+    for (int i = 1; i < n_states - 1; i++) {
+        sw_ir_add_out_in_place(ir, apply, in[i]); /* the master, or the rest of it */
+    }
+    sw_ir_add_out_in_place(ir, apply, in[n_states + 2]);
+    return ir->status < 0 ? -1 : apply;
+}
+
+static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value param, sw_value *in,
+                          int n_in)
+{
+    const int n_states = attrs->update.rule.n_states;
+    const int32_t moments = emit_moments(ir, attrs, in, n_in);
+    if (moments < 0) {
+        return SW_NO_VALUE;
+    }
+    in[n_states - 1] = ir->ops[moments].out[0];
+    in[n_states] = ir->ops[moments].out[1];
+    in[n_states + 1] = sw_emit_lamb_merge(ir, moments, ir->ops[moments].out[2]);
+    in[n_states + 2] = trust_ratio(ir, param);
+    const int32_t apply = emit_apply(ir, attrs, in);
+    return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
+}
+
+sw_value sw_emit_lamb_norms(struct sw_ir *ir, int32_t moments, sw_value before)
+{
+    if (ir->status < 0 || before < 0) {
+        return ir->status < 0 ? SW_NO_VALUE : ir->ops[moments].out[2];
+    }
+    const sw_value in[2] = {before, ir->ops[moments].out[2]};
+    return sw_ir_add_out_in_place(ir, add_predicated(ir, SW_OP_LAMB_ADD_NORMS, in, 2, NULL),
+                                  before);
+}
+
+sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw_value ratio)
+{
+    if (ir->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_ir_op first = ir->ops[moments];
+    const int n_states = first.attrs.update.rule.n_states;
+    sw_value in[SW_MAX_INPUTS];
+    for (int i = 0; i <= n_states; i++) {
+        in[i] = first.in[i];
+    }
+    in[n_states + 1] = norms;
+    in[n_states + 2] = ratio >= 0 ? ratio : trust_ratio(ir, sw_ir_root(ir, first.in[0]));
+    const int32_t apply = emit_apply(ir, &first.attrs, in);
+    return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[ir->ops[apply].n_out - 1];
+}
+
+/* ---- all rules ---- */
+
+/* What belongs to a tile of the parameter. */
+static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_ir_value *tile)
+{
+    const sw_value v = state < 0 ? SW_NO_VALUE : sw_ir_copy_value(ir, state);
+    if (v >= 0) {
+        ir->values[v].shape = tile->shape;
+        ir->values[v].base = state;
+        ir->values[v].base_offset = tile->base_offset;
+        ir->values[v].whole = tile->whole;
+        ir->values[v].first = tile->first;
+    }
+    return v;
+}
+
+/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs, -1 after a failure. */
+static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
+                       sw_value target, const sw_value *streams, int n_streams,
+                       struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
+{
+    if (ir->status < 0) {
+        return -1;
+    }
+    const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
+    const struct sw_ir_value slice = ir->values[target];
+    const bool is_tile = info.is_tiled;
+    const int rank = sw_ir_is_slice(&info) ? info.whole.rank : info.shape.rank;
+    struct sw_update_state states[SW_UPDATE_MAX_STATES];
+    *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
+    attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
+    if (rank <= 1 && !rule->decay_1d) {
+        attrs->update.rule.weight_decay = 0;
+    }
+    int n_in = 0;
+    in[n_in++] = target;
+    for (int i = 0; i < attrs->update.rule.n_states; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
+        const sw_value state = sw_ir_state(
+            ir, name, states[i].dtype, is_tile ? info.shape : slice.shape, sw_ir_root(ir, param));
+        if (state >= 0) {
+            ir->values[state].whole = is_tile ? info.whole : slice.whole;
+            ir->values[state].first = is_tile ? info.first : slice.first;
+            ir->values[state].state = SW_STATE_OPTIMIZER;
+        }
+        in[n_in++] = is_tile ? tile_of_state(ir, state, &slice) : state;
+    }
+    return add_streams(ir, info.name, streams, n_streams, in, n_in);
+}
+
+int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value tile,
+                             const sw_value *streams, int n_streams)
+{
+    struct sw_attrs attrs;
+    sw_value in[SW_MAX_INPUTS];
+    const int n_in = list_inputs(ir, rule, tile, tile, streams, n_streams, &attrs, in);
+    return n_in < 0 ? -1 : emit_moments(ir, &attrs, in, n_in);
+}
+
+sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
+                        sw_value target, const sw_value *streams, int n_streams)
+{
+    struct sw_attrs attrs;
+    sw_value in[SW_MAX_INPUTS];
+    const int n_in = list_inputs(ir, rule, param, target, streams, n_streams, &attrs, in);
+    if (n_in < 0) {
+        return SW_NO_VALUE;
+    }
+    if (rule->attrs.kind == SW_UPDATE_LAMB) {
+        return emit_lamb(ir, &attrs, param, in, n_in);
+    }
+    const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, &attrs);
+    for (int i = 0; i <= attrs.update.rule.n_states; i++) {
+        sw_ir_add_out_in_place(ir, op, in[i]);
+    }
+    return op < 0 ? SW_NO_VALUE : ir->ops[op].out[0];
+}

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan's own list as a container. Invariant: after the first failure nothing is added any more, and the first message
+// is kept.
+#include "plan/ir.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool grow(struct sw_ir *ir, void **array, int32_t *cap, int32_t need, size_t elem_bytes)
+{
+    if (need <= *cap) {
+        return true;
+    }
+    const int32_t new_cap = need < 64 ? 64 : need * 2;
+    void *mem = sw_realloc("plan", *array, (size_t)new_cap * elem_bytes);
+    if (!mem) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        return false;
+    }
+    *array = mem;
+    *cap = new_cap;
+    return true;
+}
+
+void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...)
+{
+    if (ir->status < 0) {
+        return;
+    }
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    ir->status = code;
+    ir->error = sw_arena_strdup(&ir->names, text);
+}
+
+sw_status sw_ir_status(const struct sw_ir *ir)
+{
+    if (ir->status < 0) {
+        return SW_FAIL(ir->status, "%s", ir->error ? ir->error : "the plan could not be made");
+    }
+    return SW_OK;
+}
+
+/* ---- from a graph ---- */
+
+static const char *copy_name(struct sw_ir *ir, const char *name)
+{
+    const char *copy = name ? sw_arena_strdup(&ir->names, name) : NULL;
+    if (name && !copy) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+    }
+    return copy;
+}
+
+static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
+{
+    struct sw_ir_value *value = &ir->values[ir->n_values++];
+    *value = (struct sw_ir_value){
+        .dtype = info->dtype,
+        .shape = info->shape,
+        .role = info->role,
+        .name = copy_name(ir, info->name),
+        .producer = info->producer,
+        .base = info->base,
+        .base_offset = info->base_offset,
+        .sparse_index = info->sparse_index,
+        .param = info->param,
+        .init = info->init,
+        .contiguous = info->contiguous,
+        .needs_grad = info->needs_grad,
+        .is_output = info->is_output,
+        .whole.rank = -1,
+    };
+    memcpy(value->strides, info->strides, sizeof value->strides);
+}
+
+static sw_value *slot_of_leaf(const struct sw_ir *ir, enum sw_role role, const char *name)
+{
+    uint64_t at = sw_hash_str(SW_HASH_INIT + (uint64_t)role, name);
+    for (;; at++) {
+        sw_value *slot = &ir->leaves[at % (uint64_t)ir->cap_leaves];
+        if (*slot < 0 ||
+            (ir->values[*slot].role == role && strcmp(ir->values[*slot].name, name) == 0)) {
+            return slot;
+        }
+    }
+}
+
+/* Room for one more, at most half of it taken. */
+static bool grow_leaves(struct sw_ir *ir)
+{
+    enum { LEAST = 64 };
+    if (ir->n_leaves < ir->cap_leaves / 2) {
+        return true;
+    }
+    const struct sw_ir old = *ir;
+    const int32_t cap = ir->cap_leaves > 0 ? 2 * ir->cap_leaves : LEAST;
+    sw_value *leaves = sw_alloc("plan", (size_t)cap * sizeof *leaves);
+    if (!leaves) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        return false;
+    }
+    ir->leaves = leaves;
+    ir->cap_leaves = cap;
+    memset(leaves, 0xff, (size_t)cap * sizeof *leaves);
+    for (int32_t i = 0; i < old.cap_leaves; i++) {
+        if (old.leaves[i] >= 0) {
+            const struct sw_ir_value *value = &ir->values[old.leaves[i]];
+            *slot_of_leaf(ir, value->role, value->name) = old.leaves[i];
+        }
+    }
+    sw_free(old.leaves);
+    return true;
+}
+
+/* The first of a name is the one that is found. */
+static bool list_leaf(struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *value = &ir->values[v];
+    if (!value->name || value->producer >= 0) {
+        return true;
+    }
+    if (!grow_leaves(ir)) {
+        return false;
+    }
+    sw_value *slot = slot_of_leaf(ir, value->role, value->name);
+    if (*slot < 0) {
+        *slot = v;
+        ir->n_leaves++;
+    }
+    return true;
+}
+
+static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
+{
+    ir->scopes = sw_alloc("plan", ((size_t)g->n_scopes + 1) * sizeof *ir->scopes);
+    for (int32_t i = 0; ir->scopes && i < g->n_scopes; i++) {
+        ir->scopes[i] = g->scopes[i];
+        ir->scopes[i].name = copy_name(ir, g->scopes[i].name);
+    }
+    ir->n_scopes = g->n_scopes;
+    return ir->scopes != NULL;
+}
+
+static bool take_lists(struct sw_ir *ir, const struct sw_graph *g)
+{
+    ir->params = sw_alloc("plan", ((size_t)g->n_params + 1) * sizeof *ir->params);
+    ir->streams = sw_alloc("plan", ((size_t)g->n_streams + 1) * sizeof *ir->streams);
+    if (!ir->params || !ir->streams) {
+        return false;
+    }
+    for (; ir->n_params < g->n_params; ir->n_params++) {
+        ir->params[ir->n_params] = g->params[ir->n_params];
+    }
+    for (; ir->n_streams < g->n_streams; ir->n_streams++) {
+        const struct sw_stream *stream = &g->streams[ir->n_streams];
+        ir->streams[ir->n_streams] =
+            (struct sw_ir_stream){.param = stream->param, .grad = stream->grad};
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        sw_ir_output(ir, g->outputs[i].name, g->outputs[i].value);
+    }
+    return true;
+}
+
+sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
+{
+    struct sw_ir *ir = sw_alloc_zero("plan", 1, sizeof *ir);
+    SW_TRY_ALLOC(ir, "the plan");
+    sw_arena_init(&ir->names, "plan");
+    ir->dtype = g->dtype;
+    bool good = grow(ir, (void **)&ir->values, &ir->cap_values, g->n_values, sizeof *ir->values) &&
+                grow(ir, (void **)&ir->ops, &ir->cap_ops, g->n_ops, sizeof *ir->ops) &&
+                take_scopes(ir, g) && grow_leaves(ir);
+    for (sw_value v = 0; good && v < g->n_values; v++) {
+        take_value(ir, &g->values[v]);
+        good = ir->status >= 0 && list_leaf(ir, v);
+    }
+    for (int32_t i = 0; good && i < g->n_ops; i++) {
+        ir->ops[ir->n_ops++] = (struct sw_ir_op){.math = g->ops[i]};
+    }
+    good = good && take_lists(ir, g) && ir->status >= 0;
+    if (!good) {
+        sw_ir_close(ir);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    }
+    *out = ir;
+    return SW_OK;
+}
+
+void sw_ir_close(struct sw_ir *ir)
+{
+    if (!ir) {
+        return;
+    }
+    sw_free(ir->values);
+    sw_free(ir->ops);
+    sw_free(ir->scopes);
+    sw_free(ir->streams);
+    sw_free(ir->outputs);
+    sw_free(ir->params);
+    sw_free(ir->leaves);
+    sw_arena_fini(&ir->names);
+    sw_free(ir);
+}
+
+/* ---- values ---- */
+
+size_t sw_ir_bytes(const struct sw_ir_value *value)
+{
+    return (size_t)sw_shape_elems(&value->shape) * sw_dtype_bytes(value->dtype);
+}
+
+size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
+{
+    const int64_t elems = sw_shape_elems(&value->shape);
+    return (size_t)(value->padded_elems > elems ? value->padded_elems : elems) *
+           sw_dtype_bytes(value->dtype);
+}
+
+static void row_major(struct sw_ir_value *value)
+{
+    int64_t stride = 1;
+    for (int d = value->shape.rank - 1; d >= 0; d--) {
+        value->strides[d] = stride;
+        stride *= value->shape.dims[d];
+    }
+    value->contiguous = true;
+}
+
+sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                         struct sw_shape shape)
+{
+    if (ir->status < 0 ||
+        !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
+        return SW_NO_VALUE;
+    }
+    struct sw_ir_value *value = &ir->values[ir->n_values];
+    *value = (struct sw_ir_value){.role = role,
+                                  .dtype = dtype,
+                                  .shape = shape,
+                                  .producer = -1,
+                                  .base = SW_NO_VALUE,
+                                  .sparse_index = SW_NO_VALUE,
+                                  .param = SW_NO_VALUE,
+                                  .whole.rank = -1,
+                                  .micro = ir->micro};
+    row_major(value);
+    return ir->n_values++;
+}
+
+sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v)
+{
+    if (ir->status < 0 ||
+        !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
+        return SW_NO_VALUE;
+    }
+    ir->values[ir->n_values] = ir->values[v];
+    return ir->n_values++;
+}
+
+bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name)
+{
+    ir->values[v].name = copy_name(ir, name);
+    return ir->values[v].name && list_leaf(ir, v);
+}
+
+sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name)
+{
+    return *slot_of_leaf(ir, role, name);
+}
+
+sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,
+                     sw_value param)
+{
+    const sw_value known = ir->status < 0 ? SW_NO_VALUE : sw_ir_find(ir, SW_ROLE_STATE, name);
+    if (known >= 0) {
+        return known;
+    }
+    const sw_value v = sw_ir_new_value(ir, SW_ROLE_STATE, dtype, shape);
+    if (v < 0 || !sw_ir_name_value(ir, v, name)) {
+        return SW_NO_VALUE;
+    }
+    ir->values[v].param = param;
+    return v;
+}
+
+void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v)
+{
+    if (ir->status < 0 || v < 0 ||
+        !grow(ir, (void **)&ir->outputs, &ir->cap_outputs, ir->n_outputs + 1,
+              sizeof *ir->outputs)) {
+        return;
+    }
+    const char *copy = copy_name(ir, name);
+    if (copy) {
+        ir->values[v].is_output = true;
+        ir->outputs[ir->n_outputs++] = (struct sw_named){copy, v};
+    }
+}
+
+sw_value sw_ir_find_output(const struct sw_ir *ir, const char *name, int micro)
+{
+    for (int32_t i = 0; i < ir->n_outputs; i++) {
+        const sw_value v = ir->outputs[i].value;
+        if (ir->values[v].micro == micro && strcmp(ir->outputs[i].name, name) == 0) {
+            return v;
+        }
+    }
+    return SW_NO_VALUE;
+}
+
+bool sw_ir_is_part(const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *value = &ir->values[v];
+    if (value->base < 0) {
+        return false;
+    }
+    const struct sw_ir_value *root = &ir->values[value->base];
+    const sw_value param = root->role == SW_ROLE_PARAM ? value->base : root->param;
+    return param >= 0 && ir->values[param].is_tiled &&
+           (root->role == SW_ROLE_PARAM || root->state == SW_STATE_OPTIMIZER);
+}
+
+bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *value = &ir->values[v];
+    return value->producer < 0 && value->base >= 0 && ir->values[value->base].is_pack;
+}
+
+/* ---- ops ---- */
+
+static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_value *in, int n_in)
+{
+    if (ir->status < 0) {
+        return -1;
+    }
+    SW_ASSERT(n_in <= SW_MAX_INPUTS);
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] < 0) {
+            return -1;
+        }
+    }
+    if (!grow(ir, (void **)&ir->ops, &ir->cap_ops, ir->n_ops + 1, sizeof *ir->ops)) {
+        return -1;
+    }
+    struct sw_ir_op *op = &ir->ops[ir->n_ops];
+    *op = *like;
+    op->phase = ir->phase;
+    op->micro = ir->micro;
+    op->n_in = n_in;
+    memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
+        op->out[i] = SW_NO_VALUE;
+    }
+    return ir->n_ops++;
+}
+
+int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
+                     const struct sw_attrs *attrs)
+{
+    struct sw_ir_op op = {.math = {.kind = kind}};
+    if (attrs) {
+        op.attrs = *attrs;
+    }
+    return add_op(ir, &op, in, n_in);
+}
+
+int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in)
+{
+    const struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS}, .move = move};
+    return add_op(ir, &op, in, n_in);
+}
+
+static sw_value add_out(struct sw_ir *ir, int32_t i_op, sw_value v)
+{
+    if (v < 0) {
+        return v;
+    }
+    struct sw_ir_op *op = &ir->ops[i_op];
+    SW_ASSERT(op->n_out < SW_MAX_OUTPUTS);
+    op->out[op->n_out++] = v;
+    ir->values[v].producer = i_op;
+    for (int i = 0; i < op->n_in; i++) {
+        ir->values[v].needs_grad |= ir->values[op->in[i]].needs_grad;
+    }
+    return v;
+}
+
+sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape)
+{
+    return i_op < 0 ? SW_NO_VALUE
+                    : add_out(ir, i_op, sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape));
+}
+
+sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
+{
+    if (i_op < 0 || ir->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_ir_value src = ir->values[of];
+    const sw_value v = add_out(ir, i_op, sw_ir_new_value(ir, src.role, src.dtype, src.shape));
+    if (v >= 0) {
+        struct sw_ir_value *value = &ir->values[v];
+        value->name = src.name;
+        value->param = src.param;
+        value->base = sw_ir_root(ir, of);
+        value->base_offset = src.base_offset;
+        memcpy(value->strides, src.strides, sizeof value->strides);
+        value->contiguous = src.contiguous;
+        value->whole = src.whole;
+        value->first = src.first;
+    }
+    return v;
+}
+
+enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op)
+{
+    return op->move == SW_MOVE_NONE ? sw_op_info(op->kind)->attrs : SW_ATTRS_NONE;
+}
+
+const char *sw_ir_op_name(const struct sw_ir_op *op)
+{
+    static const char *const moves[] = {[SW_MOVE_LOAD] = "load",
+                                        [SW_MOVE_STORE] = "store",
+                                        [SW_MOVE_REDUCE] = "reduce",
+                                        [SW_MOVE_GATHER] = "gather",
+                                        [SW_MOVE_MERGE] = "stats_merge"};
+    return op->move == SW_MOVE_NONE ? sw_op_name(&op->math) : moves[op->move];
+}
+
+const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    static const char *const phases[] = {"forward", "backward", "update"};
+    const struct sw_ir_op *at = op;
+    while (at->n_in > 0 && !*ir->scopes[at->scope].name) {
+        const bool sums = sw_ir_has(at, SW_TRAIT_SUM);
+        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
+        const struct sw_ir_value *value = &ir->values[v];
+        const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
+        if (value->producer < 0) {
+            return param >= 0 && ir->values[param].name ? ir->values[param].name
+                                                        : phases[op->phase];
+        }
+        at = &ir->ops[value->producer];
+    }
+    return *ir->scopes[at->scope].name ? ir->scopes[at->scope].name : phases[op->phase];
+}
+
+static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
+{
+    if (v < 0) {
+        out->shape.rank = -1;
+        return;
+    }
+    const struct sw_ir_value *value = &ir->values[v];
+    out->dtype = value->dtype;
+    out->shape = value->shape;
+    memcpy(out->strides, value->strides, sizeof out->strides);
+}
+
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out)
+{
+    SW_ASSERT(op->move == SW_MOVE_NONE);
+    memset(out, 0, sizeof *out);
+    out->op = &op->math;
+    out->is_predicated = op->unless_skipped;
+    for (int k = 0; k < op->n_in; k++) {
+        describe(ir, op->in[k], &out->in[k]);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        describe(ir, op->out[k], &out->out[k]);
+    }
+}
+
+/* A reduction adds each element that it is given once. */
+int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    struct sw_op_desc desc;
+    if (op->move != SW_MOVE_NONE) {
+        return op->move == SW_MOVE_REDUCE ? sw_shape_elems(&ir->values[op->in[1]].shape) : 0;
+    }
+    sw_ir_describe(ir, op, &desc);
+    return sw_op_flops(&desc);
+}
+
+double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    struct sw_op_desc desc;
+    sw_ir_describe(ir, op, &desc);
+    return sw_op_bytes(&desc);
+}
+
+/* ---- a new order ---- */
+
+sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_ir *ir)
+{
+    *order = (struct sw_op_order){.cap = ir->n_ops * 2 + 16};
+    order->ops = sw_alloc("plan", (size_t)order->cap * sizeof *order->ops);
+    SW_TRY_ALLOC(order->ops, "the plan");
+    return SW_OK;
+}
+
+void sw_op_order_close(struct sw_op_order *order)
+{
+    sw_free(order->ops);
+    *order = (struct sw_op_order){0};
+}
+
+bool sw_op_order_add(struct sw_op_order *order, const struct sw_ir_op *op)
+{
+    if (order->n == order->cap) {
+        const int32_t cap = order->cap * 2;
+        void *mem = sw_realloc("plan", order->ops, (size_t)cap * sizeof *order->ops);
+        if (!mem) {
+            return false;
+        }
+        order->ops = mem;
+        order->cap = cap;
+    }
+    order->ops[order->n++] = *op;
+    return true;
+}
+
+void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir)
+{
+    sw_free(ir->ops);
+    ir->ops = order->ops;
+    ir->n_ops = order->n;
+    ir->cap_ops = order->cap;
+    *order = (struct sw_op_order){0};
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_out; k++) {
+            if (ir->ops[i].out[k] >= 0) {
+                ir->values[ir->ops[i].out[k]].producer = i;
+            }
+        }
+    }
+}

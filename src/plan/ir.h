@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// ir - the plan's own list (its intermediate representation), which every pass after `fuse` reads and rewrites. It
+// begins as the values and ops of a graph. Passes add what a graph knows nothing of: where a value lies and how it is
+// spread, and the ops that no device has a kernel for, which move bytes between tiers and ranks. Private to the room;
+// lower.c turns a finished list into instructions.
+#pragma once
+
+#include "plan/plan.h"
+
+/* A value of the graph or of a pass (the first fields are those of struct sw_value_info), and where it lies. */
+struct sw_ir_value {
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+    int64_t strides[SW_MAX_RANK]; /* elements */
+    enum sw_role role;
+    const char *name;
+    int32_t producer;
+    sw_value base;
+    int64_t base_offset;
+    sw_value sparse_index;
+    sw_value param;
+    struct sw_init init;
+    bool contiguous;
+    bool needs_grad;
+    bool is_output;
+    /* ---- placement ---- */
+    enum sw_state_kind state; /* STATE */
+    /* 0 = on the device, else the enum sw_tier that it lies in; kernels never see it then. */
+    int tier;
+    bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;      /* PARAM, STATE: bytes in which several of them lie */
+    /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`; what lies beyond
+     * its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
+    struct sw_shape whole;
+    int64_t first;
+    int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
+    int micro;            /* see struct sw_ir_op; shared by all: 0 */
+};
+
+/* What an op of the list is: a kernel's, or one that moves bytes. */
+enum sw_move {
+    SW_MOVE_NONE, /* an op of the graph's kinds */
+    SW_MOVE_LOAD, /* x in another tier -> its elements first, first + 1, .. here; with ids i32: its rows of these */
+    SW_MOVE_STORE, /* s in another tier (in place), x -> s, from element first of s on */
+    SW_MOVE_REDUCE, /* acc f32 [S] (in place), g -> acc: the owner of slice r of g adds the ranks' slices in rank order;
+                     * where the scalar FIRST is set, or whole_step, the first one is taken as it is; whole_step: also
+                     * from ranks that have no micro-batch now */
+    SW_MOVE_GATHER, /* slice [S] of each rank -> whole */
+    SW_MOVE_MERGE   /* stats (in place), added up over ranks */
+};
+
+struct sw_ir_op {
+    /* The same fields twice: `math` is what the table of kinds and kernels are shown. */
+    union {
+        struct sw_op math;
+        struct {
+            SW_FIELDS_OF_OP
+        };
+    };
+    enum sw_move move;   /* `kind` means nothing unless this is NONE */
+    int64_t first;       /* LOAD, STORE: element of what lies elsewhere */
+    bool whole_step;     /* REDUCE */
+    int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
+    bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
+    bool in_backward;    /* of the update, and runs within the step's last backward */
+    bool settles;        /* of the update, and runs behind all of it that may fail */
+    bool is_clone;       /* made by recomputation */
+};
+
+struct sw_ir_stream {
+    sw_value param, grad;
+    int micro; /* above 0: continues the use of the stream before */
+};
+
+struct sw_ir {
+    struct sw_arena names;
+    sw_status status;
+    char *error; /* message of the first failure (arena) */
+    enum sw_dtype dtype;
+    struct sw_ir_value *values;
+    struct sw_ir_op *ops; /* in an order in which they may run */
+    struct sw_scope *scopes;
+    struct sw_ir_stream *streams;
+    struct sw_named *outputs;
+    sw_value *params; /* in order of first use */
+    sw_value *
+        leaves; /* [cap_leaves] by a hash of name and role: what has a name and no producer; -1 = free */
+    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_leaves;
+    int32_t cap_values, cap_ops, cap_outputs, cap_leaves;
+    /* of what is added now */
+    enum sw_phase phase;
+    int micro;
+};
+
+/*
+ * sw_ir_open - the values and ops of a graph as a list of the plan's own.
+ *
+ * graph   borrowed for the call; names are copied
+ */
+sw_status sw_ir_open(const struct sw_graph *graph, struct sw_ir **out);
+void sw_ir_close(struct sw_ir *ir); /* NULL is fine */
+/* The first failure of what was added, or SW_OK: until then adding does nothing any more. */
+sw_status sw_ir_status(const struct sw_ir *ir);
+void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
+
+/* ---- values ---- */
+
+/* Without a name or a producer. */
+sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                         struct sw_shape shape);
+/* Another value like v, also in where it lies. */
+sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v);
+/* A persistent tensor, by name; param may be SW_NO_VALUE. The same name again is the same value. */
+sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,
+                     sw_value param);
+/* v has this name from now on (copied), and is found by it where it has no producer. */
+bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name);
+sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name);
+void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v);
+/* Of a micro-batch, where the list holds several; SW_NO_VALUE = there is none. */
+sw_value sw_ir_find_output(const struct sw_ir *ir, const char *name, int micro);
+/* The value whose storage v lies in (v itself for most). */
+static inline sw_value sw_ir_root(const struct sw_ir *ir, sw_value v)
+{
+    return ir->values[v].base >= 0 ? ir->values[v].base : v;
+}
+size_t sw_ir_bytes(const struct sw_ir_value *value);         /* of its elements, without strides */
+size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
+static inline bool sw_ir_is_slice(const struct sw_ir_value *value)
+{
+    return value->whole.rank >= 0;
+}
+/* Of which ops see parts alone: it lies inside a parameter in tiles, or in a state of one. */
+bool sw_ir_is_part(const struct sw_ir *ir, sw_value v);
+/* A parameter or a state that lies in a pack. */
+bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
+
+/* ---- ops ---- */
+
+/* Its index, -1 after a failure; outputs are added behind it. */
+int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
+                     const struct sw_attrs *attrs);
+int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
+sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape);
+/* An output that lives in the storage of `of` (whole). */
+sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of);
+
+/* Traits of its kind; a reduction is a sum like one of a kernel. */
+static inline bool sw_ir_has(const struct sw_ir_op *op, unsigned traits)
+{
+    return op->move == SW_MOVE_NONE ? sw_kind_has(op->kind, traits)
+                                    : op->move == SW_MOVE_REDUCE && (traits & SW_TRAIT_SUM);
+}
+static inline bool sw_ir_is(const struct sw_ir_op *op, enum sw_op_kind kind)
+{
+    return op->move == SW_MOVE_NONE && op->kind == kind;
+}
+/* Between tiers, by the executor and no kernel. */
+static inline bool sw_ir_is_transfer(const struct sw_ir_op *op)
+{
+    return op->move == SW_MOVE_LOAD || op->move == SW_MOVE_STORE;
+}
+/* On all ranks together, by the executor and no kernel. */
+static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
+{
+    return op->move >= SW_MOVE_REDUCE;
+}
+/* Which member of its attributes it has. */
+enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op);
+const char *sw_ir_op_name(const struct sw_ir_op *op);
+/* What a message calls the place of an op: its scope; outside of all scopes that of what it works on, or the
+ * parameter, or the phase. Never empty. */
+const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops alone. */
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out);
+/* See sw_op_flops, sw_op_bytes; moves compute nothing. */
+int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op);
+double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
+
+/* ---- the ops in a new order, with those that a pass inserts ---- */
+
+struct sw_op_order {
+    struct sw_ir_op *ops;
+    int32_t n, cap;
+};
+sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_ir *ir);
+void sw_op_order_close(struct sw_op_order *order);
+bool sw_op_order_add(struct sw_op_order *order, const struct sw_ir_op *op); /* false: no memory */
+/* Takes the list over into `ir`, and tells values who produces them now. */
+void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir);

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last pass: says in each instruction what running it takes, in plain numbers - a verb, operands as bytes of an arena, what
+// counts as moved or computed, and the words for messages - and lists the inputs and outputs of the program. Whoever runs,
+// traces or predicts a plan reads these, and never the list that they come from.
+#include <string.h>
+
+#include "plan/private.h"
+
+static size_t extent_of(const struct sw_ir_value *value)
+{
+    int64_t last = 0;
+    if (sw_shape_elems(&value->shape) == 0) {
+        return 0;
+    }
+    for (int d = 0; d < value->shape.rank; d++) {
+        last += (value->shape.dims[d] - 1) * value->strides[d];
+    }
+    return (size_t)(last + 1) * sw_dtype_bytes(value->dtype);
+}
+
+static struct sw_operand operand_of(const struct sw_program *program, sw_value v)
+{
+    const struct sw_ir *ir = program->ir;
+    const int32_t b = v < 0 ? -1 : program->buffer_of[sw_ir_root(ir, v)];
+    if (b < 0) {
+        return (struct sw_operand){.tier = SW_TIER_COUNT};
+    }
+    const struct sw_ir_value *value = &ir->values[v];
+    const struct sw_buffer *buffer = &program->buffers[b];
+    const size_t bytes = extent_of(value);
+    return (struct sw_operand){
+        .tier = buffer->tier,
+        .offset = sw_program_address(program, v),
+        .bytes = bytes,
+        .room = value->base < 0 ? sw_ir_storage_bytes(value) : bytes,
+        .slot_bytes = buffer->slot_bytes,
+    };
+}
+
+static const char *name_of(const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *value = &ir->values[v], *root = &ir->values[sw_ir_root(ir, v)];
+    const sw_value param = root->param >= 0 ? root->param : value->param;
+    return root->role == SW_ROLE_INPUT ? NULL
+           : root->name                ? root->name
+           : param >= 0                ? ir->values[param].name
+                                       : NULL;
+}
+
+/* The parameter that an op is about, or what it moves. */
+static const char *tensor_of(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    const char *name = NULL;
+    for (int k = 0; k < op->n_in + op->n_out && !name; k++) {
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        name = v < 0 ? NULL : name_of(ir, v);
+    }
+    return name;
+}
+
+static void add_operand(struct sw_program *program, struct sw_instr *instr,
+                        const struct sw_operand *operand)
+{
+    program->operands[program->n_operands++] = *operand;
+    instr->n_in++;
+}
+
+/* A parameter that stays on the device and is stored on the disk ends where it ends; what else moves there, in whole blocks. */
+static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_op *op,
+                          sw_value here)
+{
+    const struct sw_ir *ir = program->ir;
+    const struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_ir_root(ir, here)]];
+    const bool disk = ir->values[sw_ir_root(ir, op->in[0])].tier == SW_TIER_DISK;
+    return disk && !buffer->persistent ? sw_transfer_disk_bytes(ir, op) : sw_transfer_bytes(ir, op);
+}
+
+static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
+                           const struct sw_ir_op *op)
+{
+    const bool in = op->move == SW_MOVE_LOAD, rows = in && op->n_in > 1;
+    const sw_value moved = in ? op->out[0] : op->in[1];
+    struct sw_operand there = operand_of(program, op->in[0]), here = operand_of(program, moved);
+    const bool disk = there.tier == SW_TIER_DISK;
+    const struct sw_ir_value *home = &program->ir->values[op->in[0]];
+    if (!rows) {
+        there.offset += (size_t)op->first * sw_dtype_bytes(home->dtype);
+        there.bytes = here.bytes = moved_bytes(program, op, moved);
+    }
+    instr->verb =
+        in ? (disk ? SW_VERB_READ : SW_VERB_COPY_IN) : (disk ? SW_VERB_WRITE : SW_VERB_COPY_OUT);
+    instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op);
+    add_operand(program, instr, &there);
+    add_operand(program, instr, &here);
+    if (rows) {
+        const struct sw_operand ids = operand_of(program, op->in[1]);
+        add_operand(program, instr, &ids);
+    }
+}
+
+static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
+                           const struct sw_ir_op *op)
+{
+    const struct sw_ir *ir = program->ir;
+    const bool reduces = op->move == SW_MOVE_REDUCE;
+    const sw_value other = reduces                      ? op->in[1]
+                           : op->move == SW_MOVE_GATHER ? op->out[0]
+                                                        : SW_NO_VALUE;
+    const struct sw_operand first = operand_of(program, op->in[0]);
+    instr->verb = reduces                      ? SW_VERB_REDUCE
+                  : op->move == SW_MOVE_GATHER ? SW_VERB_GATHER
+                                               : SW_VERB_MERGE;
+    instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
+    instr->whole_step = op->whole_step;
+    instr->bytes =
+        sw_shape_elems(&ir->values[op->in[0]].shape) * (int64_t)sw_dtype_bytes(instr->dtype);
+    add_operand(program, instr, &first);
+    if (other >= 0) {
+        const struct sw_operand second = operand_of(program, other);
+        add_operand(program, instr, &second);
+    }
+}
+
+static void lower_kernel(struct sw_program *program, struct sw_instr *instr,
+                         const struct sw_ir_op *op)
+{
+    instr->verb = SW_VERB_KERNEL;
+    for (int k = 0; k < op->n_in + op->n_out; k++) {
+        program->operands[program->n_operands++] =
+            operand_of(program, k < op->n_in ? op->in[k] : op->out[k - op->n_in]);
+    }
+    instr->n_in = (int8_t)op->n_in;
+    instr->n_out = (int8_t)op->n_out;
+}
+
+static void lower_instr(struct sw_program *program, struct sw_instr *instr)
+{
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_op *op = &ir->ops[instr->op];
+    instr->operands = program->n_operands;
+    instr->n_in = instr->n_out = 0;
+    instr->micro = op->micro;
+    instr->flops = sw_ir_flops(ir, op);
+    instr->name = sw_ir_op_name(op);
+    instr->where = sw_ir_where(ir, op);
+    instr->scope = ir->scopes[op->scope].name;
+    instr->tensor = tensor_of(ir, op);
+    if (sw_ir_is_transfer(op)) {
+        lower_transfer(program, instr, op);
+    } else if (sw_ir_is_collective(op)) {
+        lower_exchange(program, instr, op);
+    } else {
+        lower_kernel(program, instr, op);
+    }
+}
+
+/* ---- ports ---- */
+
+static struct sw_port port_of(const struct sw_program *program, const char *name, sw_value v)
+{
+    const struct sw_ir_value *value = &program->ir->values[v];
+    return (struct sw_port){.name = name,
+                            .micro = value->micro,
+                            .dtype = value->dtype,
+                            .shape = value->shape,
+                            .at = operand_of(program, v)};
+}
+
+static sw_status list_ports(struct sw_program *program)
+{
+    const struct sw_ir *ir = program->ir;
+    int32_t n = 0;
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        n += ir->values[v].role == SW_ROLE_INPUT && ir->values[v].producer < 0;
+    }
+    program->inputs = sw_alloc("plan", ((size_t)n + 1) * sizeof *program->inputs);
+    program->outputs = sw_alloc("plan", ((size_t)ir->n_outputs + 1) * sizeof *program->outputs);
+    SW_TRY_ALLOC(program->inputs, "the plan");
+    SW_TRY_ALLOC(program->outputs, "the plan");
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (ir->values[v].role == SW_ROLE_INPUT && ir->values[v].producer < 0) {
+            program->inputs[program->n_inputs++] = port_of(program, ir->values[v].name, v);
+        }
+    }
+    for (int32_t i = 0; i < ir->n_outputs; i++) {
+        program->outputs[program->n_outputs++] =
+            port_of(program, ir->outputs[i].name, ir->outputs[i].value);
+    }
+    return SW_OK;
+}
+
+sw_status sw_pass_lower(struct sw_program *program)
+{
+    size_t n = 1;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
+        n += (size_t)(op->n_in + op->n_out);
+    }
+    program->operands = sw_alloc("plan", n * sizeof *program->operands);
+    SW_TRY_ALLOC(program->operands, "the plan");
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        lower_instr(program, &program->instrs[i]);
+    }
+    return list_ports(program);
+}
+
+/* ---- questions about what is lowered ---- */
+
+static const struct sw_port *find_port(const struct sw_port *ports, int32_t n, const char *name,
+                                       int micro)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (ports[i].micro == micro && strcmp(ports[i].name, name) == 0) {
+            return &ports[i];
+        }
+    }
+    return NULL;
+}
+
+const struct sw_port *sw_program_input(const struct sw_program *program, const char *name,
+                                       int micro)
+{
+    return find_port(program->inputs, program->n_inputs, name, micro);
+}
+
+const struct sw_port *sw_program_output(const struct sw_program *program, const char *name,
+                                        int micro)
+{
+    return find_port(program->outputs, program->n_outputs, name, micro);
+}
+
+size_t sw_port_bytes(const struct sw_port *port)
+{
+    return (size_t)sw_shape_elems(&port->shape) * sw_dtype_bytes(port->dtype);
+}
+
+void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out)
+{
+    sw_ir_describe(program->ir, &program->ir->ops[program->instrs[i].op], out);
+}
