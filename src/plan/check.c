@@ -86,6 +86,24 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
     return SW_OK;
 }
 
+/* A group travels as one: all of it runs, or nothing. */
+static sw_status check_group(const struct check *c, int32_t i)
+{
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_ir *ir = c->program->ir;
+    if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
+        return SW_OK;
+    }
+    const int32_t first = sw_program_issued(c->program, i);
+    const struct sw_instr *leader = &c->program->instrs[first];
+    if (i >= first + leader->group || ir->ops[leader->op].move != ir->ops[instr->op].move ||
+        leader->last_only != instr->last_only || leader->unless_skipped != instr->unless_skipped) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the group of %d", i,
+                       sw_ir_op_name(&ir->ops[instr->op]), first);
+    }
+    return SW_OK;
+}
+
 static sw_status check_order(struct check *c)
 {
     const struct sw_program *program = c->program;
@@ -111,6 +129,7 @@ static sw_status check_order(struct check *c)
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
         SW_TRY(check_when(c, i, &finished));
+        SW_TRY(check_group(c, i));
         for (int w = 0; w < SW_QUEUE_COUNT; w++) {
             if (program->instrs[i].waits[w] >= i) {
                 return SW_FAIL(SW_E_ARG, "plan: instruction %d waits for a later one", i);

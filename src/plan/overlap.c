@@ -229,7 +229,7 @@ static void hold(struct pass *p, int32_t i)
     const struct sw_ir_op *op = op_of(p, i);
     const int64_t place = op->move == SW_MOVE_REDUCE ? p->held_place : -1;
     const bool alone = moves_a_tile(p, op);
-    if (p->n_held > 0 && (alone || op_of(p, p->held[0])->kind != op->kind ||
+    if (p->n_held > 0 && (alone || op_of(p, p->held[0])->move != op->move ||
                           p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
         flush_held(p);
     }

@@ -286,6 +286,41 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
+/* Reductions leave with reductions, and what may be left out with what is left out with it. */
+static void what_travels_together_is_of_one_kind(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.ranks = 2;
+    o.stage = 2;
+    o.micro_batches = 4;
+    o.overlap = true;
+    o.reduce_bucket_elems = o.allgather_bucket_elems = 1 << 20;
+    struct sw_plan *plan = plan_tower(3, &o);
+    struct sw_program *p = &plan->programs[0];
+    int n = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        struct sw_instr *instr = &p->instrs[i];
+        if (instr->queue != SW_QUEUE_COMM || instr->group != 0) {
+            continue;
+        }
+        const struct sw_instr before = *instr;
+        instr->last_only = !instr->last_only;
+        assert_true(sw_plan_check(plan, &o) < 0);
+        assert_non_null(strstr(sw_error_message(), "group"));
+        *instr = before;
+        p->ir->ops[instr->op].move =
+            p->ir->ops[instr->op].move == SW_MOVE_REDUCE ? SW_MOVE_GATHER : SW_MOVE_REDUCE;
+        assert_true(sw_plan_check(plan, &o) < 0);
+        p->ir->ops[instr->op].move =
+            p->ir->ops[instr->op].move == SW_MOVE_REDUCE ? SW_MOVE_GATHER : SW_MOVE_REDUCE;
+        n++;
+    }
+    assert_true(n > 3);
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    sw_plan_close(plan);
+}
+
 /* Of the update: loads in a segment before its own, and those there that any micro-step would run. */
 static int early_loads(const struct sw_program *program, enum sw_segment segment)
 {
@@ -813,6 +848,7 @@ int main(void)
         cmocka_unit_test(programs_share_parameters_and_overlay_transients),
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
+        cmocka_unit_test(what_travels_together_is_of_one_kind),
         cmocka_unit_test(states_are_read_in_segments_before),
         cmocka_unit_test(first_terms_load_no_sum),
         cmocka_unit_test(unsupported_op_is_named),
