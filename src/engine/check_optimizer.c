@@ -160,7 +160,8 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
                     t->rule.attrs.kind == SW_UPDATE_SGD ? t->rule.momentum : rates.beta1);
     sw_executor_set(t->executor, SW_SCALAR_BETA2, rates.beta2);
     sw_executor_set(t->executor, SW_SCALAR_STEP, (double)(s + 1));
-    return sw_executor_run(t->executor, 0, SW_SEGMENT_UPDATE);
+    int32_t phase = 0; /* there is nothing to compute before the update */
+    return sw_executor_walk(t->executor, NULL, &phase, t->plan->step.n_phases);
 }
 
 /* ---- comparing: "float64.exp_avg.matrix" [steps, ..] ---- */

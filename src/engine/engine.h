@@ -91,7 +91,7 @@ struct sw_engine {
     } totals;
     struct sw_rates rates; /* of the step under way */
     int64_t step, applied, samples;
-    int64_t n_forward, n_backward; /* micro-batches of the step under way */
+    int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
     uint64_t seed;
     double
         lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */

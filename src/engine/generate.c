@@ -84,7 +84,7 @@ static sw_status run(struct sw_engine *e, int i_program, const int32_t *ids, int
     SW_TRY(give(e, i_program, "positions", positions, n));
     SW_TRY(give(e, i_program, "position", &position, 1));
     SW_TRY(give(e, i_program, "last", &last, 1));
-    return sw_executor_run(e->executor, i_program, SW_SEGMENT_FORWARD);
+    return sw_executor_forward(e->executor, i_program);
 }
 
 static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t n_prompt,
@@ -94,7 +94,7 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
         return SW_FAIL(SW_E_ARG, "sw_generate: the engine was opened without generate_tokens, or "
                                  "its model is no language model");
     }
-    if (e->n_forward != 0) {
+    if (e->phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_generate: a step is under way");
     }
     if (n_prompt < 1 || n_new < 0 || n_prompt + n_new > e->options.generate_tokens) {

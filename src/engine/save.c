@@ -230,7 +230,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
 
 sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options *options)
 {
-    if (e->failed || e->n_forward != 0) {
+    if (e->failed || e->phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
     }
     struct sw_json_doc *config = NULL;
@@ -344,7 +344,7 @@ static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
     e->failed = false;
     sw_executor_forget_fault(e->executor);
     e->mend = true; /* what a step that failed took with it, and a checkpoint does not have */
-    e->n_forward = e->n_backward = 0;
+    e->phase = 0;
     e->step = meta->step;
     e->applied = meta->applied;
     e->samples = meta->samples;

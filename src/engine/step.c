@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums:
-// each micro-batch's gradient is computed alone and added in the order of k.
+// One optimizer step: the phases of the plan's step, one after the other, walked by the executor. Between them the engine
+// brings what comes from outside: micro-batches, the losses of all ranks, the rates of the step. The canonical order of
+// sums: each micro-batch's gradient is computed alone and added in the order of k.
 //
-// A step that fails is given up, and the engine is as it was before it, where nothing that counts has changed: before
-// anything is updated, and where updates are written to a second place (plan->two_places) up to the last segment. On several
-// ranks a disk that fails is kept for the end: its rank goes on with what the others wait for, and before
-// the step counts all of them hear of it.
+// A step that fails in a phase that can be rolled back is given up, and the engine is as it was before it. On several ranks
+// a disk that fails is kept for the end: its rank goes on with what the others wait for, and before the step counts all of
+// them hear of it.
 #include <math.h>
 
 #include "engine/engine.h"
+
+static const struct sw_step *step_of(const struct sw_engine *e)
+{
+    return &e->plan->step;
+}
 
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {
@@ -22,24 +27,24 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
 {
     char message[1024];
     snprintf(message, sizeof message, "%s", sw_error_message());
-    sw_executor_hold_faults(e->executor, false);
     sw_executor_forget_fault(e->executor);
     sw_engine_pause_trace(e);
-    e->n_forward = e->n_backward = 0;
+    e->phase = 0;
     e->mend = true;
     return SW_FAIL(st, "%s", message);
 }
 
-/* changed: something of what counts may not be what it was. On several ranks others may be anywhere by now. */
-static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
+/* The phase that the step is at has failed. On several ranks others may be anywhere by now, unless they agreed. */
+static sw_status fail_step(struct sw_engine *e, sw_status st)
 {
     char message[1024];
-    if (!changed && e->ranks == 1) {
+    const struct sw_step *step = step_of(e);
+    const bool safe = e->phase < step->n_safe;
+    if (safe && (e->ranks == 1 || step->phases[e->phase].action == SW_STEP_AGREE)) {
         return give_up(e, st);
     }
     e->failed = true;
-    sw_executor_hold_faults(e->executor, false);
-    if (changed && sw_engine_writes_in_place(e)) {
+    if (!safe && sw_engine_writes_in_place(e)) {
         snprintf(message, sizeof message, "%s", sw_error_message());
         return SW_FAIL(st,
                        "%s; what is updated on the disk is written in place (spillway.disk_slots): "
@@ -48,19 +53,6 @@ static sw_status broke(struct sw_engine *e, sw_status st, bool changed)
     }
     return st;
 }
-
-/* Transfers may be under way between two segments: faults are held back from the first to the update. */
-static sw_status run(struct sw_engine *e, enum sw_segment segment, bool idle)
-{
-    sw_executor_hold_faults(e->executor, e->ranks > 1 && e->plan->two_places);
-    if (e->mend) {
-        SW_TRY(sw_executor_mend(e->executor));
-        e->mend = false;
-    }
-    return (idle ? sw_executor_run_idle : sw_executor_run)(e->executor, e->programs.train, segment);
-}
-
-/* ---- the parts of a step ---- */
 
 static sw_status check_ready(const struct sw_engine *e)
 {
@@ -77,87 +69,39 @@ static sw_status check_ready(const struct sw_engine *e)
     return SW_OK;
 }
 
-/* Its parts are those of the horizontal schedule. */
-static sw_status check_horizontal(const struct sw_engine *e, const char *what)
-{
-    if (e->vertical) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "%s: under spillway.schedule \"vertical\" all micro-batches of a step run "
-                       "together: sw_train_batch does it",
-                       what);
-    }
-    return SW_OK;
-}
-
-/* Whether one run of the training program computes all micro-batches of this rank. */
-static bool runs_once(const struct sw_engine *e)
-{
-    return e->plan->programs[e->programs.train].micro_batches > 1;
-}
+/* ---- what comes from outside ---- */
 
 /* What the kernels of this rank's micro-batch of round j read: k = j R + rank. */
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
-    const int64_t left = e->micro_batches - j * e->ranks;
-    const int row = runs_once(e) ? (int)j : 0;
     const double micro = (double)(e->samples / e->batch + j * e->ranks + e->rank);
-    sw_executor_set_of(ex, row, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
-    sw_executor_set_of(ex, row, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
-    sw_executor_set_of(ex, row, SW_SCALAR_MICRO, micro);
-    sw_executor_set_of(ex, row, SW_SCALAR_FIRST, j == 0);
-    sw_executor_set_of(ex, row, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
-    sw_executor_set_active(ex, row, (int)sw_min_i64(left, e->ranks));
+    sw_executor_set_of(ex, j, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
+    sw_executor_set_of(ex, j, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
+    sw_executor_set_of(ex, j, SW_SCALAR_MICRO, micro);
+    sw_executor_set_of(ex, j, SW_SCALAR_FIRST, j == 0);
+    sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
 }
 
-static bool is_last(const struct sw_engine *e, int64_t round)
+static sw_status begin_step(struct sw_engine *e)
 {
-    return e->trains && round == e->rounds - 1;
-}
-
-static sw_status read_loss(struct sw_engine *e, int64_t j)
-{
-    const struct sw_port *const *from = &e->loss_outputs[runs_once(e) ? 2 * j : 0];
-    double *loss = &e->losses[2 * j];
-    SW_TRY(sw_engine_read_scalar(e, from[0], &loss[0]));
-    return sw_engine_read_scalar(e, from[1], &loss[1]);
-}
-
-static sw_status forward(struct sw_engine *e, const struct sw_batch *batch, double *out_loss)
-{
-    SW_TRY(check_ready(e));
-    if (e->n_forward != e->n_backward) {
-        return SW_FAIL(SW_E_ARG, "sw_forward: the backward of the micro-batch before is missing");
+    sw_engine_begin_trace(e);
+    if (e->mend) {
+        SW_TRY(sw_executor_mend(e->executor));
+        e->mend = false;
     }
-    if (e->n_forward == e->local) {
-        return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
-                       (long long)e->local);
-    }
-    if (e->n_forward == 0) {
-        sw_engine_begin_trace(e);
-    }
-    SW_TRY(sw_engine_give_inputs(e, e->programs.train, 0, batch));
-    set_round(e, e->n_forward);
-    sw_executor_set_boundary(e->executor, is_last(e, e->n_forward));
-    sw_status st = run(e, SW_SEGMENT_FORWARD, false);
-    st = st < 0 ? st : read_loss(e, e->n_forward);
-    if (st < 0) {
-        return broke(e, st, false);
-    }
-    const double *loss = &e->losses[2 * e->n_forward];
-    e->n_forward++;
-    if (out_loss) {
-        *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
+    for (int64_t j = 0; j < e->rounds; j++) {
+        set_round(e, j);
     }
     return SW_OK;
 }
 
-sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
+static sw_status read_loss(struct sw_engine *e, int64_t j, int micro)
 {
-    SW_TRY(check_horizontal(e, "sw_forward"));
-    SW_TRY(check_ready(e));
-    SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
-    return forward(e, batch, out_loss);
+    const struct sw_port *const *from = &e->loss_outputs[2 * micro];
+    double *loss = &e->losses[2 * j];
+    SW_TRY(sw_engine_read_scalar(e, from[0], &loss[0]));
+    return sw_engine_read_scalar(e, from[1], &loss[1]);
 }
 
 /* All ranks know all losses, so that all print, and scale by, the same. */
@@ -180,8 +124,8 @@ static sw_status total_losses(struct sw_engine *e)
     return SW_OK;
 }
 
-/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. */
-static void set_boundary(struct sw_engine *e)
+/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. Norm and overflow are not known yet. */
+static void set_rates(struct sw_engine *e)
 {
     struct sw_executor *ex = e->executor;
     const double targets = e->totals.count;
@@ -200,155 +144,72 @@ static void set_boundary(struct sw_engine *e)
                     e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
     sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
-    if (e->plan->boundary_in_backward) { /* neither is known before the last update */
-        sw_executor_set(ex, SW_SCALAR_CLIP, 1);
-        sw_executor_set(ex, SW_SCALAR_SKIP, 0);
-    }
+    sw_executor_set(ex, SW_SCALAR_CLIP, 1);
+    sw_executor_set(ex, SW_SCALAR_SKIP, 0);
 }
 
-/* Before the last backward of a step where norms or updates run within it, else before the update. */
-static sw_status reach_boundary(struct sw_engine *e)
+static sw_status on_losses(void *ctx)
 {
-    SW_TRY(total_losses(e));
-    set_boundary(e);
+    SW_TRY(total_losses(ctx));
+    set_rates(ctx);
     return SW_OK;
 }
 
-static sw_status run_backward(struct sw_engine *e)
+static sw_status on_agree(void *ctx, sw_status fault)
 {
-    if (is_last(e, e->n_backward) && e->plan->boundary_in_backward) {
-        SW_TRY(reach_boundary(e));
-    }
-    return run(e, SW_SEGMENT_BACKWARD, false);
+    return sw_engine_agree(ctx, fault, "the end of a step");
 }
 
-static bool may_have_updated(const struct sw_engine *e)
+/* ---- walking ---- */
+
+static bool is_run(const struct sw_step_phase *phase, enum sw_segment segment)
 {
-    return e->plan->updates_in_backward && !e->plan->two_places;
+    return phase->action == SW_STEP_RUN && phase->segment == segment;
 }
 
-static sw_status backward(struct sw_engine *e)
+/* A forward that computes micro-batches of this rank. */
+static bool is_forward(const struct sw_engine *e, int32_t i)
 {
-    SW_TRY(check_ready(e));
-    if (e->n_backward != e->n_forward - 1) {
-        return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
-    }
-    const sw_status st = run_backward(e);
-    if (st < 0) {
-        return broke(e, st, e->n_backward == e->rounds - 1 && may_have_updated(e));
-    }
-    e->n_backward++;
-    return SW_OK;
+    const struct sw_step *step = step_of(e);
+    return i >= 0 && i < step->n_phases && is_run(&step->phases[i], SW_SEGMENT_FORWARD) &&
+           step->phases[i].n_micro > 0;
 }
 
-sw_status sw_backward(sw_engine *e)
+/* The next phase. micro_batches: those that it computes, checked; NULL = none. */
+static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batches)
 {
-    SW_TRY(check_horizontal(e, "sw_backward"));
-    return backward(e);
-}
-
-/* All micro-batches of this rank, each at its place of one program; in the last ones the rank may be idle. */
-static sw_status run_vertical(struct sw_engine *e)
-{
-    for (int64_t j = 0; j < e->rounds; j++) {
-        set_round(e, j);
-    }
-    sw_executor_set_boundary(e->executor, e->trains);
-    SW_TRY(run(e, SW_SEGMENT_FORWARD, false));
-    for (int64_t j = 0; j < e->local; j++) {
-        SW_TRY(read_loss(e, j));
-    }
-    if (e->trains && e->plan->boundary_in_backward) {
-        SW_TRY(reach_boundary(e));
-    }
-    return run(e, SW_SEGMENT_BACKWARD, false);
-}
-
-static sw_status vertical(struct sw_engine *e, const struct sw_batch *micro_batches)
-{
-    SW_TRY(check_ready(e));
-    sw_engine_begin_trace(e);
-    for (int64_t j = 0; j < e->local; j++) {
-        SW_TRY(sw_engine_give_inputs(e, e->programs.train, (int)j, &micro_batches[j]));
-    }
-    const sw_status st = run_vertical(e);
-    if (st < 0) {
-        return broke(e, st, may_have_updated(e));
-    }
-    e->n_forward = e->n_backward = e->local;
-    return SW_OK;
-}
-
-/* A rank without a micro-batch in the last round still serves the others there. */
-static sw_status idle_round(struct sw_engine *e)
-{
-    if (e->local == e->rounds || runs_once(e)) {
-        return SW_OK;
-    }
-    set_round(e, e->rounds - 1);
-    sw_executor_set_boundary(e->executor, true);
-    SW_TRY(run(e, SW_SEGMENT_FORWARD, true));
-    if (e->plan->boundary_in_backward) {
-        SW_TRY(reach_boundary(e));
-    }
-    return run(e, SW_SEGMENT_BACKWARD, true);
-}
-
-static sw_status run_update(struct sw_engine *e)
-{
-    SW_TRY(idle_round(e));
-    if (!e->plan->boundary_in_backward) {
-        SW_TRY(reach_boundary(e));
-    }
-    return run(e, SW_SEGMENT_UPDATE, false);
-}
-
-/* What was written beside what is counts from here on, on all ranks or on none. */
-static sw_status settle(struct sw_engine *e)
-{
-    const struct sw_program *program = &e->plan->programs[e->programs.train];
-    sw_executor_hold_faults(e->executor, false);
-    if (e->ranks > 1) {
-        const sw_status st =
-            sw_engine_agree(e, sw_executor_fault(e->executor), "the end of a step");
-        if (st < 0) {
-            return give_up(e, st);
+    const struct sw_step_phase *phase = &step_of(e)->phases[e->phase];
+    const struct sw_step_hooks hooks = {e, on_losses, on_agree};
+    const int n = is_forward(e, e->phase) ? phase->n_micro : 0;
+    if (e->phase == 0) {
+        const sw_status begun = begin_step(e);
+        if (begun < 0) {
+            return fail_step(e, begun);
         }
     }
-    if (program->segment_first[SW_SEGMENT_SETTLE] < program->n_instrs) {
-        const sw_status st = sw_executor_run(e->executor, e->programs.train, SW_SEGMENT_SETTLE);
-        if (st < 0) {
-            return broke(e, st, true);
-        }
+    for (int i = 0; i < n; i++) {
+        SW_TRY(sw_engine_give_inputs(e, e->programs.train, i, &micro_batches[i]));
     }
-    if (sw_executor_get(e->executor, SW_SCALAR_SKIP) == 0) {
-        sw_executor_commit(e->executor);
+    sw_status st = sw_executor_walk(e->executor, &hooks, &e->phase, e->phase + 1);
+    for (int i = 0; i < n && st >= 0; i++) {
+        st = read_loss(e, phase->round + i, i);
     }
-    return SW_OK;
+    return st < 0 ? fail_step(e, st) : SW_OK;
 }
 
-static sw_status step(struct sw_engine *e, struct sw_step_report *out)
+/* Up to and with the next backward. */
+static sw_status go_back(struct sw_engine *e)
 {
-    SW_TRY(check_ready(e));
-    if (!e->trains) {
-        return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+    while (!is_run(&step_of(e)->phases[e->phase], SW_SEGMENT_BACKWARD)) {
+        SW_TRY(advance(e, NULL));
     }
-    if (e->n_backward != e->local || e->n_forward != e->local) {
-        return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
-                       (long long)e->n_backward, (long long)e->local);
-    }
-    if (e->local == 0 && !runs_once(e)) {
-        sw_engine_begin_trace(e);
-    }
-    const sw_status st = run_update(e);
-    if (st < 0) {
-        return broke(e, st, !e->plan->two_places);
-    }
-    if (e->plan->two_places) {
-        SW_TRY(settle(e));
-    }
+    return advance(e, NULL);
+}
+
+static void count_step(struct sw_engine *e, struct sw_step_report *out)
+{
     const struct engine_totals totals = e->totals;
-    struct sw_step_report report = {
+    *out = (struct sw_step_report){
         .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
                               : totals.means / (double)e->micro_batches,
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
@@ -357,13 +218,24 @@ static sw_status step(struct sw_engine *e, struct sw_step_report *out)
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
         .targets = totals.count,
     };
-    e->n_forward = e->n_backward = 0;
+    e->phase = 0;
     e->step++;
     e->samples += e->batch * e->micro_batches;
-    e->applied += !report.skipped;
-    report.step = e->step;
-    report.applied = e->applied;
-    report.samples = e->samples;
+    e->applied += !out->skipped;
+    out->step = e->step;
+    out->applied = e->applied;
+    out->samples = e->samples;
+}
+
+/* What is left of it. */
+static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
+{
+    while (e->phase < step_of(e)->n_phases) {
+        SW_TRY(advance(e, NULL));
+    }
+    SW_TRY(sw_executor_pull(e->executor));
+    struct sw_step_report report;
+    count_step(e, &report);
     SW_TRY(sw_engine_end_trace(e));
     SW_TRY(sw_scaler_update(&e->scaler, report.skipped));
     if (out) {
@@ -372,10 +244,75 @@ static sw_status step(struct sw_engine *e, struct sw_step_report *out)
     return SW_OK;
 }
 
+/* ---- what users call ---- */
+
+/* Its parts are those of the horizontal schedule. */
+static sw_status check_parts(const struct sw_engine *e, const char *what)
+{
+    if (e->vertical) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: under spillway.schedule \"vertical\" all micro-batches of a step run "
+                       "together: sw_train_batch does it",
+                       what);
+    }
+    return check_ready(e);
+}
+
+sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
+{
+    SW_TRY(check_parts(e, "sw_forward"));
+    if (is_forward(e, e->phase - 1)) {
+        return SW_FAIL(SW_E_ARG, "sw_forward: the backward of the micro-batch before is missing");
+    }
+    if (!is_forward(e, e->phase)) {
+        return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
+                       (long long)e->local);
+    }
+    SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
+    const int64_t round = step_of(e)->phases[e->phase].round;
+    SW_TRY(advance(e, batch));
+    const double *loss = &e->losses[2 * round];
+    if (out_loss) {
+        *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
+    }
+    return SW_OK;
+}
+
+sw_status sw_backward(sw_engine *e)
+{
+    SW_TRY(check_parts(e, "sw_backward"));
+    if (!is_forward(e, e->phase - 1)) {
+        return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
+    }
+    return go_back(e);
+}
+
+static sw_status check_trains(const struct sw_engine *e)
+{
+    return e->trains ? SW_OK
+                     : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+}
+
+/* Micro-batches of this rank whose backward is done. */
+static int64_t n_done(const struct sw_engine *e)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < e->phase; i++) {
+        const struct sw_step_phase *phase = &step_of(e)->phases[i];
+        n += is_run(phase, SW_SEGMENT_BACKWARD) ? phase->n_micro : 0;
+    }
+    return n;
+}
+
 sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 {
-    SW_TRY(check_horizontal(e, "sw_step"));
-    return step(e, out);
+    SW_TRY(check_parts(e, "sw_step"));
+    SW_TRY(check_trains(e));
+    if (n_done(e) != e->local || is_forward(e, e->phase - 1)) {
+        return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
+                       (long long)n_done(e), (long long)e->local);
+    }
+    return finish(e, out);
 }
 
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
@@ -385,26 +322,24 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
         return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld here",
                        (long long)n, (long long)e->local);
     }
-    if (e->n_forward != 0) {
+    if (e->phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
     }
     SW_TRY(check_ready(e));
+    SW_TRY(check_trains(e));
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
     for (int64_t j = 0; j < n; j++) { /* all of them before the first one runs */
-        const sw_status st = sw_engine_check_inputs(e, e->programs.train, runs_once(e) ? (int)j : 0,
-                                                    &micro_batches[j]);
+        const sw_status st = sw_engine_check_inputs(
+            e, e->programs.train, (int)(j % program->micro_batches), &micro_batches[j]);
         if (st < 0) {
             return sw_fail_prefix(st, "micro-batch %lld", (long long)j);
         }
     }
-    if (runs_once(e)) {
-        SW_TRY(vertical(e, micro_batches));
-        return step(e, out);
+    while (is_forward(e, e->phase)) {
+        SW_TRY(advance(e, &micro_batches[step_of(e)->phases[e->phase].round]));
+        SW_TRY(go_back(e));
     }
-    for (int64_t k = 0; k < n; k++) {
-        SW_TRY(forward(e, &micro_batches[k], NULL));
-        SW_TRY(backward(e));
-    }
-    return step(e, out);
+    return finish(e, out);
 }
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
@@ -417,7 +352,7 @@ static sw_status check_idle(const struct sw_engine *e, int i_program, const char
     if (i_program < 0) {
         return SW_FAIL(SW_E_ARG, "%s: the engine was opened without it", what);
     }
-    if (e->n_forward != 0) {
+    if (e->phase != 0) {
         return SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
     }
     return SW_OK;
@@ -429,7 +364,7 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, batch));
-    SW_TRY(sw_executor_run(e->executor, e->programs.eval, SW_SEGMENT_FORWARD));
+    SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
     double sum = 0, count = 0;
     SW_TRY(sw_engine_read_scalar(e, e->eval_sum, &sum));
     SW_TRY(sw_engine_read_scalar(e, e->eval_count, &count));
@@ -472,6 +407,6 @@ sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, batch));
-    SW_TRY(sw_executor_run(e->executor, e->programs.logits, SW_SEGMENT_FORWARD));
+    SW_TRY(sw_executor_forward(e->executor, e->programs.logits));
     return sw_engine_read_output(e, logits_of(e), out);
 }

@@ -139,7 +139,7 @@ static void lower_instr(struct sw_program *program, struct sw_instr *instr)
     const struct sw_ir_op *op = &ir->ops[instr->op];
     instr->operands = program->n_operands;
     instr->n_in = instr->n_out = 0;
-    instr->micro = op->micro;
+    instr->micro = op->phase == SW_PHASE_UPDATE || op->in_backward ? -1 : op->micro;
     instr->flops = sw_ir_flops(ir, op);
     instr->name = sw_ir_op_name(op);
     instr->where = sw_ir_where(ir, op);

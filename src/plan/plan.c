@@ -836,6 +836,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     for (int i = 0; i < plan->n_programs; i++) {
         SW_TRY(sw_pass_lower(&plan->programs[i]));
     }
+    SW_TRY(sw_plan_make_step(plan, options));
     return sw_plan_check(plan, options);
 }
 
@@ -884,5 +885,6 @@ void sw_plan_close(struct sw_plan *plan)
     sw_free(plan->persistent);
     sw_free(plan->packs);
     sw_free(plan->tiled);
+    sw_free(plan->step.phases);
     sw_free(plan);
 }

@@ -99,7 +99,9 @@ struct sw_instr {
     enum sw_verb verb;
     int32_t operands;   /* where its operands begin in the program's */
     int8_t n_in, n_out; /* KERNEL: of them; else n_in is how many there are */
-    int micro; /* of which of this rank's micro-batches, where the program holds several; else 0 */
+    /* Which of the micro-batches of the phase that runs it: 0 but where the program holds several; -1: it is of the step
+     * as a whole. Its scalars are of that row; a kernel is left out where this rank does not have that micro-batch. */
+    int micro;
     enum sw_dtype dtype; /* exchanges: of what travels */
     bool
         whole_step; /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
@@ -193,6 +195,43 @@ struct sw_tiled {
     size_t bytes; /* of a tile */
 };
 
+/* ---- step.c: the optimizer step of this rank as a whole ---- */
+
+enum sw_step_action {
+    SW_STEP_RUN, /* the instructions of a segment */
+    SW_STEP_LOSSES, /* all ranks learn the losses of all micro-batches: the scalars of the update depend on them */
+    SW_STEP_AGREE, /* all ranks learn whether any of them met a fault; if so, the step is rolled back */
+    SW_STEP_COMMIT /* what was written to second slots counts from here on, unless the step is skipped */
+};
+const char *sw_step_action_name(enum sw_step_action action);
+
+struct sw_step_phase {
+    enum sw_step_action action;
+    /* RUN: */
+    int program;
+    enum sw_segment segment;
+    int64_t round; /* which of this rank's micro-batches is the first of .. */
+    int n_micro;   /* .. so many; 0: this rank has none, and does only what the others wait for */
+    bool is_last;  /* of the last micro-step: instructions that are `last_only` run, too */
+    bool
+        drains; /* all that was issued has ended when it ends; else transfers may go on beside the next phase */
+};
+
+struct sw_step {
+    struct sw_step_phase *phases;
+    int32_t n_phases;
+    int32_t
+        n_safe; /* a failure in one of the first n_safe phases leaves all that counts as it was */
+    int ranks;
+    int64_t rounds, micro_batches; /* micro-steps; micro-batches of all ranks */
+    bool
+        holds_faults; /* a disk that fails is kept for AGREE: until then the other ranks get what they wait for */
+};
+/* Ranks that have a micro-batch in this round: the first so many. */
+int sw_step_active(const struct sw_step *step, int64_t round);
+/* A line for each phase. */
+void sw_step_print(const struct sw_step *step, struct sw_str *out);
+
 struct sw_plan {
     struct sw_program *programs;
     int n_programs;
@@ -213,6 +252,7 @@ struct sw_plan {
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
     bool updates_in_backward;  /* updates do */
     bool two_places;           /* see struct sw_plan_options */
+    struct sw_step step;       /* of the first program, where that trains; else without phases */
 };
 
 /* Why a budget is too small. */

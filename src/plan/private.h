@@ -94,6 +94,9 @@ sw_status sw_pass_memory(struct sw_program *program);
 /* All that running an instruction takes, from the list and the buffers; and the ports of the program. */
 sw_status sw_pass_lower(struct sw_program *program);
 
+/* plan->step, once programs are finished. */
+sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);
+
 /* What has two places is written once by a step, all of it, and not read behind that. */
 sw_status sw_plan_check_places(const struct sw_program *program);
 /* Of its packs alone: part of sw_plan_check. */

@@ -37,15 +37,15 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
                      int n_ranks)
 {
     const struct sw_instr *instr = call->instr;
-    const struct sw_round *round = &job->rounds[instr->micro];
+    const int64_t round = instr->micro < 0 ? 0 : job->round + instr->micro;
     const bool of_steps = instr->whole_step; /* sums of whole steps, of all ranks */
     const struct sw_slice_sum sum = {
         .acc = call->at[0],
         .dtype = instr->dtype,
         .slices = call->workspace,
         .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype),
-        .n_slices = of_steps ? n_ranks : round->n_active,
-        .fresh = round->first || of_steps,
+        .n_slices = of_steps ? n_ranks : sw_step_active(job->step, round),
+        .fresh = round == 0 || of_steps,
     };
     return sw_device_add_slices(job->stage->dev, job->stage->on, &sum);
 }

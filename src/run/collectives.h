@@ -14,12 +14,6 @@ struct sw_collective_call {
     void *workspace;
 };
 
-/* Of one micro-batch. */
-struct sw_round {
-    bool first;   /* the scalar FIRST: accumulators hold nothing yet */
-    int n_active; /* ranks that contribute to a sum: the first n */
-};
-
 /* A group of collectives of a program, which travel together; or a single one. */
 struct sw_comm_job {
     int i_program;
@@ -27,9 +21,9 @@ struct sw_comm_job {
     const struct sw_stage *stage; /* of their queue: the device, and the queue of its work */
     const struct sw_collective_call *calls; /* [n] borrowed until it is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
-    const struct sw_round
-        *rounds; /* by the micro-batch of an instruction; as they are when it runs */
-    int64_t *ns; /* adds how long it took; NULL = not asked */
+    const struct sw_step *step;             /* says which ranks have a micro-batch of this round */
+    int64_t round;                          /* of the phase */
+    int64_t *ns;                            /* adds how long it took; NULL = not asked */
 };
 
 /* What the group sends to the other ranks, and receives of them. */

@@ -12,6 +12,7 @@
 #include "run/queues.h"
 #include "run/staging.h"
 #include "run/swap.h"
+#include "run/walk.h"
 
 struct step { /* one instruction, ready */
     struct sw_kernel *kernel;
@@ -50,15 +51,14 @@ struct sw_executor {
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
     struct sw_transfers transferred;
-    struct sw_meter meter;   /* time and bytes by queue */
-    struct sw_swap *swap;    /* the disk's tier; NULL = none */
-    double *scalars;         /* device [n_micro, SW_SCALAR_COUNT] */
-    double *host_scalars;    /* the same, in host memory that the device gave */
-    struct sw_round *rounds; /* [n_micro] */
-    int n_micro;             /* micro-batches of the program that has most */
+    struct sw_meter meter; /* time and bytes by queue */
+    struct sw_swap *swap;  /* the disk's tier; NULL = none */
+    double *scalars;       /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
+    double *host_scalars;  /* the same, in host memory that the device gave */
+    int64_t n_rows;
+    bool has_new_scalars; /* the device does not know them yet */
     struct loaded *programs;
-    bool boundary; /* this micro-step is the last of its step */
-    int slot;      /* which place counts, of what has two */
+    int slot; /* which slot counts, of what has two */
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
@@ -66,11 +66,12 @@ struct sw_executor {
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct held fault;
+    const struct sw_step_hooks *hooks; /* while it walks; NULL = nobody asked for them */
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
 {
-    return (size_t)ex->n_micro * SW_SCALAR_COUNT * sizeof *ex->scalars;
+    return (size_t)ex->n_rows * SW_SCALAR_COUNT * sizeof *ex->scalars;
 }
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
@@ -124,24 +125,16 @@ static sw_status load_program(struct sw_executor *ex, int p)
     return SW_OK;
 }
 
-/* A row of scalars for each micro-batch, on both sides. */
+/* A row of scalars for each micro-step, on both sides. */
 static sw_status open_scalars(struct sw_executor *ex)
 {
     void *scalars = NULL, *host = NULL;
-    ex->n_micro = 1;
-    for (int p = 0; p < ex->plan->n_programs; p++) {
-        const int n = ex->plan->programs[p].micro_batches;
-        ex->n_micro = n > ex->n_micro ? n : ex->n_micro;
-    }
+    ex->n_rows = ex->plan->step.rounds > 0 ? ex->plan->step.rounds : 1;
     SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, scalars_bytes(ex), &host));
     ex->host_scalars = memset(host, 0, scalars_bytes(ex));
-    ex->rounds = sw_alloc_zero("run", (size_t)ex->n_micro, sizeof *ex->rounds);
-    SW_TRY_ALLOC(ex->rounds, "the executor");
-    for (int i = 0; i < ex->n_micro; i++) {
-        ex->rounds[i].n_active = ex->options.comm ? sw_comm_size(ex->options.comm) : 1;
-    }
     SW_TRY(sw_device_alloc(ex->dev, SW_MEM_DEVICE, scalars_bytes(ex), &scalars));
     ex->scalars = scalars;
+    ex->has_new_scalars = true;
     return SW_OK;
 }
 
@@ -275,7 +268,6 @@ void sw_executor_close(struct sw_executor *ex)
     if (ex->host_scalars) {
         sw_device_free(ex->dev, SW_MEM_HOST, ex->host_scalars, scalars_bytes(ex));
     }
-    sw_free(ex->rounds);
     for (int t = 0; t <= SW_TIER_HOST; t++) {
         if (ex->arenas[t]) {
             sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
@@ -327,7 +319,8 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *pr
 
 /* ---- running ---- */
 
-static sw_status pull_scalars(struct sw_executor *ex)
+/* What kernels wrote among them. */
+sw_status sw_executor_pull(struct sw_executor *ex)
 {
     SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars, scalars_bytes(ex)));
     return ex->dev->ops->stream_wait(ex->dev, ex->compute);
@@ -349,22 +342,23 @@ static void note_inline(struct sw_executor *ex, const struct sw_program *program
                                                   .end_ns = sw_now_ns()});
 }
 
-static sw_status launch(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
 {
-    struct step *step = &ex->programs[index_of(ex, program)].steps[i];
-    const int micro = program->instrs[i].micro;
+    const int i_program = index_of(ex, at->program), micro = at->program->instrs[at->instr].micro;
+    struct step *step = &ex->programs[i_program].steps[at->instr];
+    double *scalars = ex->scalars + (micro < 0 ? 0 : at->phase->round + micro) * SW_SCALAR_COUNT;
     const bool timed = ex->options.profile || ex->meter.trace;
     if (ex->options.no_kernels) {
         return SW_OK;
     }
     const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
-                            step->workspace, ex->scalars + (ptrdiff_t)micro * SW_SCALAR_COUNT));
+                            step->workspace, scalars));
     if (timed) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
-                                     .program = index_of(ex, program),
-                                     .instr = i,
+                                     .program = i_program,
+                                     .instr = at->instr,
                                      .begin_ns = begin,
                                      .end_ns = sw_now_ns()};
         step->ns += span.end_ns - begin;
@@ -374,9 +368,10 @@ static sw_status launch(struct sw_executor *ex, const struct sw_program *program
 }
 
 /* A group of collectives, on the thread that calls. */
-static sw_status collect(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                         bool beside)
+static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what, bool beside)
 {
+    const struct sw_program *program = what->program;
+    const int32_t i = what->instr;
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
     const struct sw_comm_job job = {
         .i_program = index_of(ex, program),
@@ -385,7 +380,8 @@ static sw_status collect(struct sw_executor *ex, const struct sw_program *progra
         .calls = &loaded->calls[i],
         .instr = i,
         .n = program->instrs[i].group,
-        .rounds = ex->rounds,
+        .step = &ex->plan->step,
+        .round = what->round,
         .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
     };
     return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
@@ -446,12 +442,7 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
 
 /* ---- a disk that fails while others wait for this rank ---- */
 
-void sw_executor_hold_faults(struct sw_executor *ex, bool on)
-{
-    atomic_store(&ex->fault.on, on);
-}
-
-sw_status sw_executor_fault(struct sw_executor *ex)
+static sw_status fault_of(struct sw_executor *ex)
 {
     const int st = atomic_load(&ex->fault.st);
     return st < 0 ? SW_FAIL((sw_status)st, "%s", ex->fault.message) : SW_OK;
@@ -459,6 +450,7 @@ sw_status sw_executor_fault(struct sw_executor *ex)
 
 void sw_executor_forget_fault(struct sw_executor *ex)
 {
+    atomic_store(&ex->fault.on, false);
     atomic_store(&ex->fault.st, SW_OK);
 }
 
@@ -622,139 +614,140 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                             int slot)
 {
     struct sw_executor *ex = ctx;
-    return queue == SW_QUEUE_COMM ? collect(ex, job->program, job->instr, true)
+    return queue == SW_QUEUE_COMM ? collect(ex, job, true)
                                   : end_move(ex, &ex->flights[queue][slot]);
 }
 
-/* Issues what does not run on the computing thread, or runs it here when it blocks. */
-static sw_status start(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                       bool here)
+/* ---- the table that a walk drives ---- */
+
+static sw_status do_kernel(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_instr *instr = &program->instrs[i];
-    if (instr->queue == SW_QUEUE_COMM && instr->group == 0) {
-        return SW_OK; /* left with the first of its group */
-    }
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const sw_status st = launch(ctx, at);
+    return st >= 0 ? SW_OK
+                   : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->name,
+                                    instr->where);
+}
+
+static struct sw_waiter waiter_of(struct sw_executor *ex, const struct sw_walk *at)
+{
+    return (struct sw_waiter){&ex->meter, index_of(ex, at->program), at->instr};
+}
+
+/* Issues what does not run on the computing thread, or runs it here when it blocks. */
+static sw_status start(struct sw_executor *ex, const struct sw_walk *at)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const struct sw_queue_job job = {at->program, at->instr, at->phase->round};
+    const struct sw_waiter waiter = waiter_of(ex, at);
     SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
-    const struct sw_waiter waiter = {&ex->meter, index_of(ex, program), i};
-    if (here || ex->options.serial) {
+    if (ex->options.serial) {
         SW_TRY(sw_queues_drain(ex->queues, &waiter));
     } else if (instr->blocking) {
-        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX, &waiter));
+        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
     } else {
-        sw_queues_issue(ex->queues, instr->queue, &(struct sw_queue_job){program, i});
+        sw_queues_issue(ex->queues, instr->queue, &job);
         return SW_OK;
     }
     const int64_t begin = sw_now_ns();
-    SW_TRY(instr->queue == SW_QUEUE_COMM ? collect(ex, program, i, false) : move(ex, program, i));
-    note_inline(ex, program, i, begin);
+    SW_TRY(instr->queue == SW_QUEUE_COMM ? collect(ex, &job, false)
+                                         : move(ex, at->program, at->instr));
+    note_inline(ex, at->program, at->instr, begin);
     return SW_OK;
 }
 
-/* Of the computing thread. A skipped instruction waits, too: the memory map counts on it. */
-static sw_status wait_for(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status do_start(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_waiter waiter = {&ex->meter, index_of(ex, program), i};
-    const enum sw_queue on = sw_instr_queue(instr);
-    for (int q = 1; q < SW_QUEUE_COUNT; q++) {
-        if (instr->waits[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
-            SW_TRY(sw_queues_wait(ex->queues, (enum sw_queue)q, instr->waits[q], &waiter));
-        }
-    }
-    return SW_OK;
+    return start(ctx, at);
 }
 
-static sw_status run_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
 {
-    const struct sw_instr *instr = &program->instrs[i];
-    SW_TRY(wait_for(ex, program, i));
-    if (instr->queue != SW_QUEUE_COMPUTE) {
-        return start(ex, program, i, false);
-    }
-    const sw_status st = launch(ex, program, i);
-    return st >= 0 ? SW_OK
-                   : sw_fail_prefix(st, "instruction %d (%s in %s)", i, instr->name, instr->where);
+    struct sw_executor *ex = ctx;
+    const struct sw_waiter waiter = waiter_of(ex, at);
+    return ex->queues ? sw_queues_wait(ex->queues, queue, until, &waiter) : SW_OK;
 }
 
-/* Of the last micro-batches, which some ranks do not have; those serve what travels. */
-static bool is_idle(const struct sw_executor *ex, const struct sw_instr *instr)
+static sw_status drain(struct sw_executor *ex)
 {
-    return instr->micro > 0 && ex->options.comm &&
-           sw_comm_rank(ex->options.comm) >= ex->rounds[instr->micro].n_active &&
-           instr->verb == SW_VERB_KERNEL;
-}
-
-/* An instruction that a skipped step leaves out, or this rank. Whether it is skipped is known before the first of them. */
-static sw_status is_skipped(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                            bool *known, bool *out_skipped)
-{
-    const struct sw_instr *instr = &program->instrs[i];
-    *out_skipped = is_idle(ex, instr) || (instr->last_only && !ex->boundary);
-    if (*out_skipped || !instr->unless_skipped) {
-        return SW_OK;
-    }
-    if (!*known) {
-        SW_TRY(pull_scalars(ex));
-        *known = true;
-    }
-    *out_skipped = ex->host_scalars[SW_SCALAR_SKIP] != 0;
-    return SW_OK;
-}
-
-static sw_status drain(struct sw_executor *ex, int i_program, int32_t i)
-{
-    const struct sw_waiter waiter = {&ex->meter, i_program, i < 0 ? 0 : i};
+    const struct sw_waiter waiter = {&ex->meter, 0, 0};
     return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
 }
 
-/* The segment that follows in the plan is the next one to run: transfers may be under way between the two. Where updates
- * have one place on the disk, what fails before the first of them is heard of before it. */
-static bool goes_on(const struct sw_executor *ex, const struct sw_program *program,
-                    enum sw_segment segment)
+static sw_status do_drain(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_plan *plan = ex->plan;
-    const bool told_apart =
-        plan->two_places || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
-    return program->kind == SW_PROGRAM_TRAIN &&
-           (segment == SW_SEGMENT_FORWARD ||
-            (segment == SW_SEGMENT_BACKWARD && ex->boundary && told_apart));
+    struct sw_executor *ex = ctx;
+    const struct sw_waiter waiter = waiter_of(ex, at);
+    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
 }
 
-static sw_status end_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
+static sw_status do_begin(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_program *program = &ex->plan->programs[i_program];
-    const int32_t last = program->segment_first[segment + 1] - 1;
-    if (!ex->queues || !goes_on(ex, program, segment)) {
-        return drain(ex, i_program, last);
+    struct sw_executor *ex = ctx;
+    (void)at;
+    if (!ex->has_new_scalars) {
+        return SW_OK;
     }
-    const struct sw_waiter waiter = {&ex->meter, i_program, last < 0 ? 0 : last};
-    return sw_queues_wait(ex->queues, SW_QUEUE_COMM, INT32_MAX, &waiter); /* it is the caller's */
+    ex->has_new_scalars = false;
+    return sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex));
 }
 
-static sw_status run_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
+static sw_status do_skips(void *ctx, bool *out)
 {
-    const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
-    const int32_t last = program->segment_first[segment + 1] - 1;
-    bool known = false, skipped;
-    if (segment == SW_SEGMENT_FORWARD) {
-        SW_TRY(drain(ex, i_program, 0)); /* another program may have begun, and not gone on */
-    } else if (last < program->segment_first[segment]) {
-        SW_TRY(end_segment(ex, i_program, segment));
-    }
-    for (int32_t i = program->segment_first[segment]; i <= last; i++) {
-        SW_TRY(is_skipped(ex, program, i, &known, &skipped));
-        SW_TRY(skipped ? wait_for(ex, program, i) : run_step(ex, program, i));
-        if (i == last) {
-            SW_TRY(end_segment(ex, i_program, segment));
-        }
-        if (!skipped && ex->options.verify) {
-            note_step(ex, program, i);
-            SW_TRY(poison_dead(ex, program, i));
-        }
-    }
-    return pull_scalars(ex);
+    struct sw_executor *ex = ctx;
+    SW_TRY(sw_executor_pull(ex));
+    *out = ex->host_scalars[SW_SCALAR_SKIP] != 0;
+    return SW_OK;
 }
+
+static sw_status do_passed(void *ctx, const struct sw_walk *at)
+{
+    struct sw_executor *ex = ctx;
+    if (ex->options.verify) {
+        note_step(ex, at->program, at->instr);
+        SW_TRY(poison_dead(ex, at->program, at->instr));
+    }
+    return SW_OK;
+}
+
+static sw_status do_losses(void *ctx)
+{
+    const struct sw_executor *ex = ctx;
+    const struct sw_step_hooks *hooks = ex->hooks;
+    return hooks && hooks->losses ? hooks->losses(hooks->ctx) : SW_OK;
+}
+
+static sw_status do_agree(void *ctx)
+{
+    struct sw_executor *ex = ctx;
+    const struct sw_step_hooks *hooks = ex->hooks;
+    const sw_status fault = fault_of(ex);
+    return hooks && hooks->agree ? hooks->agree(hooks->ctx, fault) : fault;
+}
+
+/* What the step wrote is what the next one reads. */
+static sw_status do_commit(void *ctx)
+{
+    struct sw_executor *ex = ctx;
+    bool skipped = false;
+    SW_TRY(do_skips(ex, &skipped));
+    ex->slot = skipped ? ex->slot : 1 - ex->slot;
+    return SW_OK;
+}
+
+static const struct sw_walk_ops walk_ops = {
+    .begin = do_begin,
+    .kernel = do_kernel,
+    .transfer = do_start,
+    .exchange = do_start,
+    .wait = do_wait,
+    .drain = do_drain,
+    .skips = do_skips,
+    .passed = do_passed,
+    .losses = do_losses,
+    .agree = do_agree,
+    .commit = do_commit,
+};
 
 /* After a failure: what was queued has run, what had begun has ended, and the rest never begins. */
 static sw_status end_run(struct sw_executor *ex, sw_status st)
@@ -771,36 +764,40 @@ static sw_status end_run(struct sw_executor *ex, sw_status st)
     return SW_FAIL(st, "%s", message);
 }
 
-sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment)
+static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
 {
-    const int64_t begun = sw_meter_begin(&ex->meter);
-    const sw_status st = run_segment(ex, i_program, segment);
-    sw_meter_end(&ex->meter, begun);
-    return end_run(ex, st);
-}
-
-static sw_status serve_segment(struct sw_executor *ex, int i_program, enum sw_segment segment)
-{
-    const struct sw_program *program = &ex->plan->programs[i_program];
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex)));
-    for (int32_t i = program->segment_first[segment]; i < program->segment_first[segment + 1];
-         i++) {
-        const struct sw_instr *instr = &program->instrs[i];
-        if (instr->last_only ? !ex->boundary : instr->queue == SW_QUEUE_COMPUTE) {
-            continue; /* a transfer: what the others gather from here, or what the update reads */
-        }
-        SW_TRY(instr->queue == SW_QUEUE_COMPUTE ? run_step(ex, program, i)
-                                                : start(ex, program, i, true));
+    const bool runs = phase->action == SW_STEP_RUN;
+    const int64_t begun = runs ? sw_meter_begin(&ex->meter) : 0;
+    const sw_status st = sw_walk_phase(ex->plan, phase, &walk_ops, ex);
+    if (runs) {
+        sw_meter_end(&ex->meter, begun);
     }
-    return pull_scalars(ex);
+    return runs ? end_run(ex, st) : st;
 }
 
-sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment)
+sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
+                           int32_t until)
 {
-    const int64_t begun = sw_meter_begin(&ex->meter);
-    const sw_status st = serve_segment(ex, i_program, segment);
-    sw_meter_end(&ex->meter, begun);
-    return end_run(ex, st);
+    const struct sw_step *step = &ex->plan->step;
+    sw_status st = SW_OK;
+    ex->hooks = hooks;
+    for (; *at < until && st >= 0; *at += st >= 0) { /* faults are kept up to AGREE */
+        atomic_store(&ex->fault.on, step->holds_faults && *at + 1 < step->n_safe);
+        st = walk(ex, &step->phases[*at]);
+    }
+    ex->hooks = NULL;
+    return st;
+}
+
+sw_status sw_executor_forward(struct sw_executor *ex, int i_program)
+{
+    const struct sw_step_phase phase = {.action = SW_STEP_RUN,
+                                        .program = i_program,
+                                        .segment = SW_SEGMENT_FORWARD,
+                                        .n_micro = 1,
+                                        .drains = true};
+    SW_TRY(drain(ex));
+    return walk(ex, &phase);
 }
 
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out)
@@ -819,34 +816,18 @@ void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)
     ex->meter.trace = trace;
 }
 
-void sw_executor_commit(struct sw_executor *ex)
+void sw_executor_set_of(struct sw_executor *ex, int64_t round, enum sw_scalar scalar, double value)
 {
-    ex->slot = 1 - ex->slot;
-}
-
-void sw_executor_set_boundary(struct sw_executor *ex, bool boundary)
-{
-    ex->boundary = boundary;
-}
-
-void sw_executor_set_active(struct sw_executor *ex, int micro, int n)
-{
-    SW_ASSERT(micro < ex->n_micro);
-    ex->rounds[micro].n_active = n;
-}
-
-void sw_executor_set_of(struct sw_executor *ex, int micro, enum sw_scalar scalar, double value)
-{
-    SW_ASSERT(micro < ex->n_micro);
-    ex->host_scalars[micro * SW_SCALAR_COUNT + (int)scalar] = value;
-    if (scalar == SW_SCALAR_FIRST) {
-        ex->rounds[micro].first = value != 0;
-    }
+    SW_ASSERT(round < ex->n_rows);
+    ex->host_scalars[round * SW_SCALAR_COUNT + (int)scalar] = value;
+    ex->has_new_scalars = true;
 }
 
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value)
 {
-    sw_executor_set_of(ex, 0, scalar, value);
+    for (int64_t round = 0; round < ex->n_rows; round++) {
+        sw_executor_set_of(ex, round, scalar, value);
+    }
 }
 
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
@@ -921,7 +902,8 @@ static sw_status mend(struct sw_executor *ex, const struct sw_persistent *item)
 
 sw_status sw_executor_mend(struct sw_executor *ex)
 {
-    sw_status st = drain(ex, 0, 0);
+    atomic_store(&ex->fault.on, ex->plan->step.holds_faults);
+    sw_status st = drain(ex);
     for (int32_t i = 0; i < ex->plan->n_persistent && st >= 0; i++) {
         const struct sw_persistent *item = &ex->plan->persistent[i];
         st = item->tier == SW_TIER_DISK ? mend(ex, item) : SW_OK;
@@ -933,7 +915,7 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
                            const void *src, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
-    SW_TRY(drain(ex, 0, 0));
+    SW_TRY(drain(ex));
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
         return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
@@ -946,7 +928,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
                            void *dst, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
-    SW_TRY(drain(ex, 0, 0)); /* an update within backward may be under way */
+    SW_TRY(drain(ex)); /* an update within backward may be under way */
     if (item->tier == SW_TIER_DISK) {
         return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }
@@ -956,7 +938,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
-    SW_TRY(drain(ex, 0, 0));
+    SW_TRY(drain(ex));
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));
         return zero_tails(ex, item);

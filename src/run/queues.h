@@ -16,6 +16,7 @@ struct sw_waiter { /* who stands still meanwhile */
 struct sw_queue_job {
     const struct sw_program *program; /* borrowed until it is done */
     int32_t instr;
+    int64_t round; /* of the phase that issued it */
 };
 /* A job is begun, then ended, on the thread of its queue; `slot` [0, SW_QUEUE_BEGUN) is its own between the two. */
 enum { SW_QUEUE_BEGUN = 32 };

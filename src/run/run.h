@@ -42,30 +42,32 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
                            const struct sw_executor_options *options, struct sw_executor **out);
 void sw_executor_close(struct sw_executor *ex);
 
-/* Runs one segment of a program. Values written before stay where the plan put them. Transfers, but no collectives, may be under way when it
- * returns, if the next one to run is the segment behind it: backward, and the update where this micro-step is the
- * last. */
-sw_status sw_executor_run(struct sw_executor *ex, int i_program, enum sw_segment segment);
+/* What a step asks of who runs it; NULL = nothing is to be done. */
+struct sw_step_hooks {
+    void *ctx;
+    sw_status (*losses)(void *ctx); /* SW_STEP_LOSSES: sets the scalars that depend on them, too */
+    /* SW_STEP_AGREE: the worst status of all ranks. fault: this rank's, with its message; SW_OK: none. */
+    sw_status (*agree)(void *ctx, sw_status fault);
+};
 
-/* The collectives alone: a rank without a micro-batch still serves the others. */
-sw_status sw_executor_run_idle(struct sw_executor *ex, int i_program, enum sw_segment segment);
-/* What was written out of place since the last call counts from now on; without it, it never was. */
-void sw_executor_commit(struct sw_executor *ex);
-/* On: a transfer of the disk that fails does not end the run, and those behind it are left out: the other ranks still get
- * what they wait for, though it means nothing, and all of them can end the step together. */
-void sw_executor_hold_faults(struct sw_executor *ex, bool on);
-/* Behind a run that failed, before a step: what a write that failed took with it of the blocks that it shares, and a step reads
- * without having written it. Places that count are not touched. */
-sw_status sw_executor_mend(struct sw_executor *ex);
-/* The first failure that was held back, with its message; SW_OK: none. */
-sw_status sw_executor_fault(struct sw_executor *ex);
+/*
+ * sw_executor_walk - phases *at .. until - 1 of the plan's step.
+ *
+ * hooks   borrowed for the call; NULL = none
+ * at      where the step is: the phase that failed, or `until`
+ *
+ * Transfers, but no exchanges, may be under way when it returns, if the last phase does not drain.
+ */
+sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
+                           int32_t until);
+/* A program that is no part of the step. */
+sw_status sw_executor_forward(struct sw_executor *ex, int i_program);
+
+/* After a step that is given up: a fault that was kept for AGREE counts no more. */
 void sw_executor_forget_fault(struct sw_executor *ex);
-/* Before a forward: whether this micro-step is the last of its step. Updates within backward run then, and the segment
- * of the update must follow the backward. */
-void sw_executor_set_boundary(struct sw_executor *ex, bool boundary);
-/* Ranks that have a micro-batch in this micro-step: the first n. micro: which one of a program that holds several
- * (vertical schedule), else 0; a rank without it serves the others there. */
-void sw_executor_set_active(struct sw_executor *ex, int micro, int n);
+/* Behind a run that failed, before a step: what a write that failed took with it of the blocks that it shares, and a step
+ * reads without having written it. Slots that count are not touched. */
+sw_status sw_executor_mend(struct sw_executor *ex);
 
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
@@ -82,10 +84,12 @@ struct sw_queue_times {
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
 
-/* Scalars travel to the device with the next run; outputs are read back after one. */
+/* Scalars travel to the device with the next phase. For all micro-steps, and the update. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
-/* For the ops of one micro-batch of several; sw_executor_set is for those of the first, and of the update. */
-void sw_executor_set_of(struct sw_executor *ex, int micro, enum sw_scalar scalar, double value);
+/* For one micro-step; the update reads the first row. */
+void sw_executor_set_of(struct sw_executor *ex, int64_t round, enum sw_scalar scalar, double value);
+/* Reads back what kernels wrote among them: sw_executor_get knows it then. */
+sw_status sw_executor_pull(struct sw_executor *ex);
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
 /* Inputs of a program before a run, outputs after. bytes must match. */

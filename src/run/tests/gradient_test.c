@@ -59,7 +59,8 @@ static double loss_at(struct harness *h)
         fill_input(h, &program->inputs[i]);
     }
     double loss = NAN;
-    assert_int_equal(sw_executor_run(h->ex, 0, SW_SEGMENT_FORWARD), SW_OK);
+    int32_t at = 0;
+    assert_int_equal(sw_executor_walk(h->ex, NULL, &at, 1), SW_OK);
     assert_int_equal(
         sw_executor_read(h->ex, sw_program_output(program, "loss", 0), &loss, sizeof loss), SW_OK);
     return loss;
@@ -157,7 +158,8 @@ static void check(build_fn build, bool training)
     start(&h, build, training);
     const double loss = loss_at(&h);
     assert_true(isfinite(loss));
-    assert_int_equal(sw_executor_run(h.ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+    int32_t phase = 1;
+    assert_int_equal(sw_executor_walk(h.ex, NULL, &phase, 2), SW_OK);
     double **gradients = calloc((size_t)h.plan->n_persistent, sizeof *gradients);
     for (int32_t i = 0; i < h.plan->n_persistent; i++) {
         gradients[i] = analytic(&h, &h.plan->persistent[i]);
@@ -271,7 +273,8 @@ static void padding_rows_get_no_gradient(void **state)
     struct harness h;
     start(&h, build_padding, false);
     loss_at(&h);
-    assert_int_equal(sw_executor_run(h.ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+    int32_t phase = 1;
+    assert_int_equal(sw_executor_walk(h.ex, NULL, &phase, 2), SW_OK);
     double *gradient = analytic(&h, &h.plan->persistent[0]);
     double others = 0;
     for (int c = 0; c < 6; c++) {

@@ -89,20 +89,25 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
     sw_executor_set(ex, SW_SCALAR_BETA2, 0.99);
     for (int step = 0; step < 3; step++) {
         for (int k = 0; k < 2; k++) {
-            const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
-            assert_int_equal(
-                sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids), SW_OK);
-            assert_int_equal(sw_executor_write(ex, sw_program_input(program, "labels", 0), labels,
-                                               sizeof labels),
-                             SW_OK);
-            sw_executor_set(ex, SW_SCALAR_MICRO, step * 2 + k);
-            sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
-            sw_executor_set_boundary(ex, k == 1);
-            assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD), SW_OK);
-            assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD), SW_OK);
+            sw_executor_set_of(ex, k, SW_SCALAR_MICRO, step * 2 + k);
+            sw_executor_set_of(ex, k, SW_SCALAR_FIRST, k == 0);
         }
         sw_executor_set(ex, SW_SCALAR_STEP, step + 1);
-        assert_int_equal(sw_executor_run(ex, 0, SW_SEGMENT_UPDATE), SW_OK);
+        for (int32_t at = 0; at < plan->step.n_phases;) {
+            const struct sw_step_phase *phase = &plan->step.phases[at];
+            const int32_t k = (int32_t)phase->round;
+            const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
+            if (phase->action == SW_STEP_RUN && phase->segment == SW_SEGMENT_FORWARD) {
+                assert_int_equal(
+                    sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids),
+                    SW_OK);
+                assert_int_equal(sw_executor_write(ex, sw_program_input(program, "labels", 0),
+                                                   labels, sizeof labels),
+                                 SW_OK);
+            }
+            assert_int_equal(sw_executor_walk(ex, NULL, &at, at + 1), SW_OK);
+        }
+        assert_int_equal(sw_executor_pull(ex), SW_OK);
         assert_true(isfinite(sw_executor_get(ex, SW_SCALAR_NORM)));
         assert_true(sw_executor_get(ex, SW_SCALAR_NORM) > 0);
     }

@@ -104,7 +104,7 @@ static void close_bench(struct bench *b)
 
 static void issue(struct bench *b, int32_t i)
 {
-    sw_queues_issue(b->queues, b->instrs[i].queue, &(struct sw_queue_job){&b->program, i});
+    sw_queues_issue(b->queues, b->instrs[i].queue, &(struct sw_queue_job){&b->program, i, 0});
 }
 
 static void jobs_keep_their_order_and_their_waits(void **state)

@@ -68,18 +68,15 @@ static sw_status step(struct sw_executor *ex, struct sw_plan *plan, int64_t n)
     const struct sw_program *program = &plan->programs[0];
     static const int32_t ids[6] = {1, 5, 2, 10, 0, 5}, labels[6] = {5, 2, -100, 0, 5, 9};
     for (int k = 0; k < ROUNDS; k++) {
+        sw_executor_set_of(ex, k, SW_SCALAR_FIRST, k == 0);
+    }
+    sw_executor_set(ex, SW_SCALAR_STEP, (double)n);
+    for (int32_t at = 0; at < plan->step.n_phases;) {
         SW_TRY(sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids));
         SW_TRY(
             sw_executor_write(ex, sw_program_input(program, "labels", 0), labels, sizeof labels));
-        sw_executor_set(ex, SW_SCALAR_FIRST, k == 0);
-        sw_executor_set_boundary(ex, k == ROUNDS - 1);
-        SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_FORWARD));
-        SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_BACKWARD));
+        SW_TRY(sw_executor_walk(ex, NULL, &at, at + 1));
     }
-    sw_executor_set(ex, SW_SCALAR_STEP, (double)n);
-    SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_UPDATE));
-    SW_TRY(sw_executor_run(ex, 0, SW_SEGMENT_SETTLE));
-    sw_executor_commit(ex);
     return SW_OK;
 }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizer step of this rank, as a list of phases: forward and backward for each of its micro-batches (or once for all of
+// them, vertically), those of ranks that have one more, the update, and what counts from where on.
+#include "plan/private.h"
+
+const char *sw_step_action_name(enum sw_step_action action)
+{
+    static const char *const names[] = {"run", "losses", "agree", "commit"};
+    return names[action];
+}
+
+int sw_step_active(const struct sw_step *step, int64_t round)
+{
+    const int64_t left = step->micro_batches - round * step->ranks;
+    return (int)(left < 0 ? 0 : sw_min_i64(left, step->ranks));
+}
+
+struct draft {
+    struct sw_step *step;
+    int program;
+};
+
+static void add(const struct draft *d, const struct sw_step_phase *phase)
+{
+    d->step->phases[d->step->n_phases++] = *phase;
+}
+
+static void add_action(const struct draft *d, enum sw_step_action action)
+{
+    add(d, &(struct sw_step_phase){.action = action, .program = d->program});
+}
+
+/* Whether transfers may be under way between the last backward and the update: where updates have one slot on the disk,
+ * what fails before the first of them has to be heard of before it. */
+static bool flows_into_update(const struct sw_plan *plan)
+{
+    return plan->two_places || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
+}
+
+/* Forward and backward of n micro-batches from `round` on; n = 0: of other ranks. */
+static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t round, int n,
+                      bool is_last)
+{
+    struct sw_step_phase phase = {.action = SW_STEP_RUN,
+                                  .program = d->program,
+                                  .segment = SW_SEGMENT_FORWARD,
+                                  .round = round,
+                                  .n_micro = n,
+                                  .is_last = is_last};
+    add(d, &phase);
+    if (is_last && plan->boundary_in_backward) {
+        add_action(d, SW_STEP_LOSSES);
+    }
+    phase.segment = SW_SEGMENT_BACKWARD;
+    phase.drains = !is_last || !flows_into_update(plan);
+    add(d, &phase);
+}
+
+static void add_update(const struct draft *d, const struct sw_plan *plan)
+{
+    const struct sw_program *program = &plan->programs[d->program];
+    const struct sw_step_phase update = {.action = SW_STEP_RUN,
+                                         .program = d->program,
+                                         .segment = SW_SEGMENT_UPDATE,
+                                         .is_last = true,
+                                         .drains = true};
+    if (!plan->boundary_in_backward) {
+        add_action(d, SW_STEP_LOSSES);
+    }
+    const bool in_place = !plan->two_places;
+    if (in_place && !plan->updates_in_backward) {
+        d->step->n_safe = d->step->n_phases;
+    }
+    add(d, &update);
+    if (in_place) {
+        return;
+    }
+    if (d->step->ranks > 1) {
+        add_action(d, SW_STEP_AGREE);
+    }
+    d->step->n_safe = d->step->n_phases;
+    if (program->segment_first[SW_SEGMENT_SETTLE] < program->n_instrs) {
+        struct sw_step_phase settle = update;
+        settle.segment = SW_SEGMENT_SETTLE;
+        add(d, &settle);
+    }
+    add_action(d, SW_STEP_COMMIT);
+}
+
+sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    const int ranks = options->ranks > 1 ? options->ranks : 1;
+    const int rank = options->ranks > 1 ? options->rank : 0;
+    const int64_t rounds = sw_ceil_div(options->micro_batches, ranks);
+    const int64_t local = (options->micro_batches - rank + ranks - 1) / ranks;
+    struct sw_step *step = &plan->step;
+    const struct draft d = {step, 0};
+    if (plan->programs[0].kind != SW_PROGRAM_TRAIN) {
+        return SW_OK;
+    }
+    enum { MOST_OF_ROUND = 3, MOST_OF_UPDATE = 5 };
+    const bool at_once = plan->programs[0].micro_batches > 1;
+    const int64_t runs = at_once ? 1 : rounds;
+    step->phases = sw_alloc_zero("plan", (size_t)(runs * MOST_OF_ROUND + MOST_OF_UPDATE),
+                                 sizeof *step->phases);
+    SW_TRY_ALLOC(step->phases, "the plan of a step");
+    step->ranks = ranks;
+    step->rounds = rounds;
+    step->micro_batches = options->micro_batches;
+    step->holds_faults = ranks > 1 && plan->two_places;
+    for (int64_t j = 0; j < runs; j++) {
+        const bool is_last = options->rule && j == runs - 1;
+        const int n = at_once ? (int)local : j < local;
+        if (is_last && plan->updates_in_backward && !plan->two_places) {
+            step->n_safe = step->n_phases + 1; /* its forward changes nothing */
+        }
+        add_round(&d, plan, j, n, is_last);
+    }
+    if (options->rule) {
+        add_update(&d, plan);
+    } else {
+        step->n_safe = step->n_phases;
+    }
+    return SW_OK;
+}
+
+void sw_step_print(const struct sw_step *step, struct sw_str *out)
+{
+    for (int32_t i = 0; i < step->n_phases; i++) {
+        const struct sw_step_phase *phase = &step->phases[i];
+        if (phase->action != SW_STEP_RUN) {
+            sw_str_printf(out, "%6d  %s\n", i, sw_step_action_name(phase->action));
+            continue;
+        }
+        sw_str_printf(out, "%6d  run %-9s", i, sw_segment_name(phase->segment));
+        if (phase->segment < SW_SEGMENT_UPDATE) {
+            sw_str_printf(out,
+                          phase->n_micro == 0   ? " for other ranks in round %lld"
+                          : phase->n_micro == 1 ? " of micro-batch %lld"
+                                                : " of all micro-batches from %lld on",
+                          (long long)phase->round);
+        }
+        sw_str_printf(out, "%s%s\n", phase->drains ? ", waits for all transfers" : "",
+                      i < step->n_safe ? "" : "; a failure cannot be rolled back");
+    }
+}

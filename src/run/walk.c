@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing here depends on stages, tiers, ranks or schedules: the plan has said it all in phases and instructions.
+#include "run/walk.h"
+
+struct walk {
+    const struct sw_walk_ops *ops;
+    void *ctx;
+    struct sw_walk at;
+    bool knows, skips; /* whether the update is skipped, once somebody had to know */
+};
+
+/* Of the last micro-step, or of a micro-batch that this rank does not have. A kernel that a skipped step leaves out
+ * sees that on the device; what moves bytes is left out here. */
+static sw_status is_left_out(struct walk *w, const struct sw_instr *instr, bool *out)
+{
+    const struct sw_step_phase *phase = w->at.phase;
+    const bool kernel = instr->verb == SW_VERB_KERNEL;
+    *out = (instr->last_only && !phase->is_last) || (kernel && instr->micro >= phase->n_micro);
+    if (*out || kernel || !instr->unless_skipped) {
+        return SW_OK;
+    }
+    if (!w->knows) {
+        SW_TRY(w->ops->skips(w->ctx, &w->skips));
+        w->knows = true;
+    }
+    *out = w->skips;
+    return SW_OK;
+}
+
+/* What is left out waits, too: the memory map counts on it. */
+static sw_status wait_for(const struct walk *w, const struct sw_instr *instr)
+{
+    const enum sw_queue on = sw_instr_queue(instr);
+    for (int q = SW_QUEUE_COMPUTE + 1; q < SW_QUEUE_COUNT; q++) {
+        if (instr->waits[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
+            SW_TRY(w->ops->wait(w->ctx, &w->at, (enum sw_queue)q, instr->waits[q]));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status issue(const struct walk *w, const struct sw_instr *instr)
+{
+    const struct sw_walk_ops *ops = w->ops;
+    if (instr->verb == SW_VERB_KERNEL) {
+        return ops->kernel(w->ctx, &w->at);
+    }
+    if (instr->verb < SW_VERB_REDUCE) {
+        return ops->transfer(w->ctx, &w->at);
+    }
+    return instr->group > 0 ? ops->exchange(w->ctx, &w->at) : SW_OK; /* left with its group */
+}
+
+/* What ranks exchange ends with its phase: the communicator is the caller's then. */
+static sw_status end(const struct walk *w)
+{
+    return w->at.phase->drains ? w->ops->drain(w->ctx, &w->at)
+                               : w->ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, SW_WALK_ALL);
+}
+
+static sw_status run(struct walk *w)
+{
+    const struct sw_program *program = w->at.program;
+    const int32_t first = program->segment_first[w->at.phase->segment];
+    const int32_t behind = program->segment_first[w->at.phase->segment + 1];
+    w->at.instr = first;
+    SW_TRY(w->ops->begin(w->ctx, &w->at));
+    for (int32_t i = first; i < behind; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        bool left_out = false;
+        w->at.instr = i;
+        SW_TRY(is_left_out(w, instr, &left_out));
+        SW_TRY(wait_for(w, instr));
+        SW_TRY(left_out ? SW_OK : issue(w, instr));
+        if (i == behind - 1) {
+            SW_TRY(end(w));
+        }
+        if (!left_out && w->ops->passed) {
+            SW_TRY(w->ops->passed(w->ctx, &w->at));
+        }
+    }
+    return first < behind ? SW_OK : end(w);
+}
+
+sw_status sw_walk_phase(const struct sw_plan *plan, const struct sw_step_phase *phase,
+                        const struct sw_walk_ops *ops, void *ctx)
+{
+    struct walk w = {
+        .ops = ops, .ctx = ctx, .at = {.program = &plan->programs[phase->program], .phase = phase}};
+    switch (phase->action) {
+    case SW_STEP_RUN:
+        return run(&w);
+    case SW_STEP_LOSSES:
+        return ops->losses(ctx);
+    case SW_STEP_AGREE:
+        return ops->agree(ctx);
+    case SW_STEP_COMMIT:
+        return ops->commit(ctx);
+    }
+    return SW_OK;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// walk - goes through the phases of a step and their instructions, and says what to do next: which instruction is left
+// out, what is waited for before which, where a phase ends. What "doing" is, a table says: the executor's moves bytes and
+// runs kernels. Private to the room.
+#pragma once
+
+#include "plan/plan.h"
+
+struct sw_walk { /* where it is */
+    const struct sw_program *program;
+    const struct sw_step_phase *phase;
+    int32_t instr;
+};
+
+enum { SW_WALK_ALL = INT32_MAX };
+
+struct sw_walk_ops {
+    /* A phase of instructions begins. */
+    sw_status (*begin)(void *ctx, const struct sw_walk *at);
+    /* Operands that other queues use are waited for, or that order needs none: start it. */
+    sw_status (*kernel)(void *ctx, const struct sw_walk *at);
+    sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE */
+    sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */
+    /* Until instruction `until` of a queue is complete, or SW_WALK_ALL of them. */
+    sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until);
+    /* Until all queues have nothing left. */
+    sw_status (*drain)(void *ctx, const struct sw_walk *at);
+    /* Whether the update of this step is skipped: asked for once it is known, for what is no kernel. */
+    sw_status (*skips)(void *ctx, bool *out);
+    /* Behind an instruction that was not left out, and all that a phase waits for; NULL = nobody looks. */
+    sw_status (*passed)(void *ctx, const struct sw_walk *at);
+    /* The other actions of a step. */
+    sw_status (*losses)(void *ctx);
+    sw_status (*agree)(void *ctx);
+    sw_status (*commit)(void *ctx);
+};
+
+/* One phase. A failure names the instruction. */
+sw_status sw_walk_phase(const struct sw_plan *plan, const struct sw_step_phase *phase,
+                        const struct sw_walk_ops *ops, void *ctx);
