@@ -168,13 +168,14 @@ static sw_status climb(const struct args *args, const struct rung *rung)
         return SW_OK;
     }
     SW_TRY(open_rung(args, rung, layers, true, &e));
-    const double budgets[SW_TIER_COUNT] = {(double)e->config->spillway.device_memory_bytes,
-                                           (double)e->config->spillway.host_memory_bytes,
-                                           (double)e->config->spillway.nvme_space_bytes};
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    const double budgets[SW_TIER_COUNT] = {(double)facts.config->spillway.device_memory_bytes,
+                                           (double)facts.config->spillway.host_memory_bytes,
+                                           (double)facts.config->spillway.nvme_space_bytes};
     const double params = (double)sw_engine_parameters(e) / 1e6;
     const double host = rung->tier == SW_TIER_DISK ? budgets[SW_TIER_HOST] : 0; /* its cache */
     const double formula = (budgets[rung->tier] + host) / rung->bytes / 1e6;
-    const size_t *use = e->plan->tier_bytes;
+    const size_t *use = facts.plan->tier_bytes;
     printf("%-12s %6lld%s %12.2f %12.2f %6.2f %10.1f %10.1f %10.1f\n", rung->name,
            (long long)layers, layers == args->most ? "+" : " ", params, formula, params / formula,
            (double)use[SW_TIER_DEVICE] / 0x1p20, (double)use[SW_TIER_HOST] / 0x1p20,

@@ -111,14 +111,9 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
     sw_engine *e;
     SW_TRY(sw_initialize(&options, &e));
     if (way == TRANSFERS || way == COMPUTE) {
-        const struct sw_executor_options alone = {.swap = sw_engine_swap(e),
-                                                  .no_kernels = way == TRANSFERS,
-                                                  .no_transfers = way == COMPUTE};
-        sw_executor_close(e->executor);
-        e->executor = NULL;
-        sw_status st = sw_executor_open(e->plan, e->device, &alone, &e->executor);
-        st = st < 0 ? st : sw_engine_zero_states(e);
-        st = st < 0 ? st : sw_engine_init_weights(e);
+        const sw_status st = sw_engine_replace_executor(
+            e, (struct sw_executor_options){.no_kernels = way == TRANSFERS,
+                                            .no_transfers = way == COMPUTE});
         if (st < 0) {
             sw_close(e);
             return st;
@@ -131,7 +126,7 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
 static double disk_bytes(const sw_engine *e)
 {
     struct sw_transfers sum;
-    sw_executor_transferred(e->executor, &sum);
+    sw_executor_transferred(sw_engine_facts(e).executor, &sum);
     return (double)(sum.in[SW_TIER_DISK] + sum.out[SW_TIER_DISK]);
 }
 
@@ -142,8 +137,8 @@ struct update { /* the last part of a step */
 static sw_status step(sw_engine *e, struct update *out)
 {
     struct sw_step_report report;
-    const int64_t n = e->batch * e->tokens;
-    const struct sw_shape shape = {2, {e->batch, e->tokens}};
+    const struct sw_shape shape = {2, {sw_engine_micro_batch_size(e), sw_engine_seq_len(e)}};
+    const int64_t n = sw_shape_elems(&shape);
     int32_t *ids = sw_alloc("bench", (size_t)n * sizeof *ids);
     SW_TRY_ALLOC(ids, "a batch");
     for (int64_t i = 0; i < n; i++) {
@@ -219,7 +214,7 @@ static double rates[1 + FIO_WAYS][MAX_ROUNDS];
 static sw_status optimizer_rounds(const struct args *args, sw_engine *e, const char *file,
                                   int n_turns)
 {
-    const int64_t bytes = (int64_t)e->plan->tier_bytes[SW_TIER_DISK];
+    const int64_t bytes = sw_engine_tier_bytes(e, SW_TIER_DISK);
     for (int64_t round = -1; round < args->rounds; round++) { /* the first lays out and touches */
         for (int turn = 0; turn < n_turns; turn++) {
             const int way = (int)((turn + round + 1) % n_turns);
@@ -240,7 +235,7 @@ static void print_optimizer(const struct args *args, const sw_engine *e, int n_t
 {
     double best = 0;
     printf("\nthe optimizer's part: %.1f MiB on disk\n%-42s %8s %8s %8s  GB/s\n",
-           (double)e->plan->tier_bytes[SW_TIER_DISK] / 0x1p20, "", "least", "median", "most");
+           (double)sw_engine_tier_bytes(e, SW_TIER_DISK) / 0x1p20, "", "least", "median", "most");
     for (int way = 0; way < n_turns; way++) {
         qsort(rates[way], (size_t)args->rounds, sizeof *rates[way], by_value);
         const double middle = median(rates[way], args->rounds);
@@ -345,11 +340,11 @@ static sw_status step_rounds(const struct args *args, sw_engine **engines)
     for (int64_t round = 0; round < args->rounds; round++) {
         for (int turn = 0; turn < WAYS; turn++) {
             const int way = (int)((turn + round) % WAYS);
-            sw_executor_queue_times(engines[way]->executor, before);
+            sw_executor_queue_times(sw_engine_facts(engines[way]).executor, before);
             const double used = processor_s();
             SW_TRY(time_steps(engines[way], args->steps, &seconds[way][round]));
             processor[way][round] = (processor_s() - used) / (double)args->steps;
-            sw_executor_queue_times(engines[way]->executor, after);
+            sw_executor_queue_times(sw_engine_facts(engines[way]).executor, after);
             hidden[round] = way == BOTH ? share_hidden(before, after) : hidden[round];
         }
     }
@@ -361,13 +356,13 @@ static void print_steps(const struct args *args, sw_engine **engines, int64_t to
     static const char *const names[WAYS] = {"computation alone", "transfers alone", "both",
                                             "nothing offloaded"};
     double ratios[MAX_ROUNDS];
-    const struct sw_transfers moves = sw_plan_transfers(engines[BOTH]->plan, 1);
+    const struct sw_transfers moves = sw_plan_transfers(sw_engine_facts(engines[BOTH]).plan, 1);
     printf("\na step: micro-batch of %d x %lld tokens; %.1f MiB read, %.1f MiB written; device "
            "%.1f MiB, everything in memory %.1f MiB\n",
            SEQUENCES, (long long)tokens, (double)moves.in[SW_TIER_DISK] / 0x1p20,
            (double)moves.out[SW_TIER_DISK] / 0x1p20,
-           (double)engines[BOTH]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20,
-           (double)engines[IN_MEMORY]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20);
+           (double)sw_engine_tier_bytes(engines[BOTH], SW_TIER_DEVICE) / 0x1p20,
+           (double)sw_engine_tier_bytes(engines[IN_MEMORY], SW_TIER_DEVICE) / 0x1p20);
     for (int64_t i = 0; i < args->rounds; i++) {
         ratios[i] = seconds[BOTH][i] / fmax(seconds[COMPUTE][i], seconds[TRANSFERS][i]);
         printf("round %-3lld ms %8.1f %8.1f %8.1f %8.1f ratio %.3f\n", (long long)i,
@@ -437,9 +432,9 @@ static sw_status print_model(const struct args *args)
     const struct sw_engine_options options = {
         .config_text = config, .model = args->model, .seq_len = LEAST_TOKENS, .plan_only = true};
     SW_TRY(sw_initialize(&options, &e));
-    const sw_status st = sw_device_cpu_report(e->device, &report);
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const int64_t n = sw_shape_elems(&e->params[i].work->shape);
+    const sw_status st = sw_device_cpu_report(sw_engine_facts(e).device, &report);
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const int64_t n = sw_shape_elems(&sw_engine_param(e, i)->work->shape);
         largest = n > largest ? n : largest;
         all += n;
     }

@@ -88,7 +88,7 @@ static bool fits(int64_t width, int ranks, int64_t budget, int64_t tiles)
     if (open_engine(&layer, budget, tile_bytes(width, tiles), true, &e) < 0) {
         return false;
     }
-    sw_comm *comm = e->options.comm;
+    sw_comm *comm = sw_engine_facts(e).comm;
     sw_close(e);
     if (comm) {
         sw_comm_close(comm, false);
@@ -199,8 +199,9 @@ static sw_status train(int64_t width, int64_t budget, int64_t tile, int64_t step
         labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % VOCAB);
     }
     *out = (struct outcome){.device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE), .tiles = 1};
-    for (int32_t i = 0; i < e->plan->n_tiled; i++) {
-        out->tiles = sw_max_i64(out->tiles, e->plan->tiled[i].n_tiles);
+    const struct sw_plan *plan = sw_engine_facts(e).plan;
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        out->tiles = sw_max_i64(out->tiles, plan->tiled[i].n_tiles);
     }
     sw_status st = SW_OK;
     const double begin = sw_now_s();

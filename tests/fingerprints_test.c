@@ -106,13 +106,14 @@ static uint64_t plan(char *const *columns, int n_ranks)
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", columns[NAME], sw_error_message());
     }
-    for (int i = 0; i < e->plan->n_programs; i++) {
-        const struct sw_graph *g = e->plan->programs[i].graph;
+    const struct sw_plan *plan = sw_engine_facts(e).plan;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_graph *g = plan->programs[i].graph;
         for (int32_t k = 0; k < g->n_ops; k++) {
             met[g->ops[k].kind] |= !g->ops[k].removed;
         }
     }
-    const uint64_t fingerprint = e->plan->fingerprint;
+    const uint64_t fingerprint = plan->fingerprint;
     sw_close(e);
     sw_comm_close(comm, true); /* it never had a transport */
     return fingerprint;

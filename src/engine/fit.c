@@ -3,7 +3,7 @@
 // device has no room for whole parameters; and where nothing fits, the change with which it would.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 /* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
  * milliseconds of a disk. */

@@ -2,7 +2,7 @@
 // Looking at an engine: its plan as text, gradients of the last micro-batch, time by operation.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 static sw_status give_text(struct sw_str *text, char **out)
 {

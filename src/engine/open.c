@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "engine/agree.h"
-#include "engine/engine.h"
+#include "engine/private.h"
 
 /* ---- configuration ---- */
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 enum { N_STAGES = 4 };
 

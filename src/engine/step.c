@@ -8,7 +8,7 @@
 // the step counts all of them hear of it.
 #include <math.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {

@@ -7,8 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/data.h"
-#include "engine/resume.h"
+#include "job/private.h"
 
 enum { PIECE_BYTES = 1 << 20 };
 

@@ -4,7 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/check.h"
+#include "check/private.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+#include "run/run.h"
 
 struct trace {
     struct check *c;

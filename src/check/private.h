@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of `check` share: an open case, its rows. Private to the room.
+// What the files of `check` share: an open case, its rows. Private to the room, whose door is spillway/check.h.
 #pragma once
 
+#include "base/base.h"
 #include "engine/engine.h"
+#include "hf/hf.h"
+#include "json/json.h"
 #include "spillway/check.h"
 
 struct check {

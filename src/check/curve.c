@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "data/data.h"
-#include "engine/check.h"
+#include "check/private.h"
 
 struct curve {
     struct check *c;
@@ -172,7 +172,7 @@ static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
             n++;
         }
         if (s < k->steps) {
-            e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+            sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN);
             SW_TRY(one_step(k, e, s));
         }
     }

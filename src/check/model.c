@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/check.h"
+#include "check/private.h"
 
 enum { MAX_INPUTS = 4 };
 
@@ -91,16 +91,14 @@ static double largest(const float *ours, const struct sw_safetensor *ref,
 static sw_status check_output(struct check *c, sw_engine *e, const char *output,
                               const struct sw_safetensor *ref, double tolerance)
 {
-    const int i_program = e->programs.logits;
-    const struct sw_graph *g = e->plan->programs[i_program].graph;
-    const sw_value v = sw_graph_find_output(g, output);
-    if (v < 0 || sw_shape_elems(&g->values[v].shape) != sw_check_elems(ref)) {
-        sw_check_fail(c, ref->name, v < 0 ? "the model has no such output" : "another shape");
+    const int64_t elems = sw_engine_output_elems(e, output);
+    if (elems != sw_check_elems(ref)) {
+        sw_check_fail(c, ref->name, elems < 0 ? "the model has no such output" : "another shape");
         return SW_OK;
     }
     float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
     SW_TRY_ALLOC(ours, "outputs");
-    const sw_status st = sw_engine_read_output(e, i_program, v, ours);
+    const sw_status st = sw_engine_output(e, output, ours);
     if (st >= 0) {
         sw_check_row(c, ref->name, largest(ours, ref, sw_check_tensor(c, "input.attention_mask")),
                      tolerance, NULL);
@@ -132,8 +130,8 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct given
 /* The parameter that a file calls `name`. */
 static const struct engine_param *param_of(const sw_engine *e, const char *name)
 {
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const struct engine_param *param = sw_engine_param(e, i);
         if ((param->file_name && strcmp(param->file_name, name) == 0) ||
             strcmp(param->work->name, name) == 0) {
             return param;
@@ -382,7 +380,7 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
             given_fini(&given);
             SW_TRY(st);
         }
-        e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+        sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN);
         SW_TRY(sw_step(e, &report));
         if (loss) {
             const double want = sw_check_value(loss, s);
