@@ -113,15 +113,13 @@ struct row {
     int64_t ns, flops, count;
 };
 
-sw_status sw_profile_text(const sw_engine *e, char **out)
+enum { MAX_ROWS = SW_N_OP_KINDS * 3 };
+
+/* One row for each kind of op and kernel that it ran on. */
+static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
 {
-    if (!e->options.profile || e->programs.train < 0) {
-        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
-    }
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    struct row rows[SW_N_OP_KINDS * 3] = {0};
     int n = 0;
-    int64_t total = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const struct sw_op *op = &program->graph->ops[instr->op];
@@ -131,7 +129,7 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
                (strcmp(rows[r].name, sw_op_name(op)) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
-        if (r == (int)SW_LEN(rows)) {
+        if (r == MAX_ROWS) {
             continue;
         }
         n = r == n ? n + 1 : n;
@@ -141,6 +139,17 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         rows[r].flops += sw_op_flops(program->graph, op);
         rows[r].count++;
     }
+    return n;
+}
+
+sw_status sw_profile_text(const sw_engine *e, char **out)
+{
+    if (!e->options.profile || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
+    }
+    struct row rows[MAX_ROWS] = {0};
+    const int n = sum_rows(e, rows);
+    int64_t total = 0;
     for (int r = 0; r < n; r++) {
         total += rows[r].ns;
     }

@@ -864,70 +864,88 @@ struct team {
     struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
 };
 
+/* It has started when all ranks have what they need. */
+static sw_status start(struct job *job)
+{
+    SW_TRY(hold_folder(job));
+    SW_TRY(set_up(job));
+    return job->comm ? sw_comm_barrier(job->comm, "the first step") : SW_OK;
+}
+
+static sw_status run_steps(struct job *job, bool *stopped)
+{
+    job->began_s = sw_now_s();
+    sw_executor_queue_times(job->facts.executor, job->began);
+    SW_TRY(claim_model(job));
+    SW_TRY(save_beside(job));
+    while (sw_engine_step(job->engine) < job->options->steps && !*stopped) {
+        sw_launch_link_at(job->link, sw_engine_step(job->engine) + 1, "training");
+        SW_TRY(one_step(job));
+        SW_TRY(agree_to_stop(job, stopped));
+    }
+    return SW_OK;
+}
+
+static sw_status end(struct job *job, bool stopped, struct sw_train_result *result)
+{
+    const double seconds = sw_now_s() - job->began_s;
+    const int64_t step = sw_engine_step(job->engine);
+    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    *result = (struct sw_train_result){
+        .step = step,
+        .loss = job->loss,
+        .val_loss = job->val_loss,
+        .seconds = seconds,
+        .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * tokens / seconds : 0,
+        .stopped = stopped && step < job->options->steps,
+    };
+    const sw_status st = finish(job, result->stopped);
+    result->val_loss = job->val_loss; /* the last checkpoint may have brought one along */
+    return st;
+}
+
+static void print_end(struct job *job, const struct sw_train_result *result)
+{
+    if (result->step == job->first_step) {
+        fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->first_step);
+        return;
+    }
+    fprintf(job->out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
+            (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
+            result->loss);
+    if (isfinite(result->val_loss)) {
+        fprintf(job->out, ", validation loss %.4f", result->val_loss);
+    }
+    fputc('\n', job->out);
+    if (has_disk(job)) {
+        print_queues(job);
+    }
+}
+
 static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, bool *started,
                             struct sw_train_result *result)
 {
-    const struct sw_train_options *options = team->options;
-    struct job job = {.options = options,
+    struct job job = {.options = team->options,
                       .link = team->link,
                       .comm = comm,
                       .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
-                      .progress = sw_progress_start(out, options->bar),
+                      .progress = sw_progress_start(out, team->options->bar),
                       .val_loss = NAN,
                       .saved_step = -1,
                       .val_step = -1};
-    *started = false;
-    sw_status st = hold_folder(&job);
-    st = st < 0 ? st : set_up(&job);
-    if (st >= 0 && comm) { /* it has started when all ranks have what they need */
-        st = sw_comm_barrier(comm, "the first step");
-    }
     bool stopped = false;
+    sw_status st = start(&job);
+    *started = st >= 0;
     if (st >= 0) {
         print_head(&job);
         print_room(&job);
-        *started = true;
-        job.began_s = sw_now_s();
-        sw_executor_queue_times(job.facts.executor, job.began);
-        st = claim_model(&job);
-        st = st < 0 ? st : save_beside(&job);
-    }
-    while (st >= 0 && sw_engine_step(job.engine) < options->steps && !stopped) {
-        sw_launch_link_at(job.link, sw_engine_step(job.engine) + 1, "training");
-        st = one_step(&job);
-        st = st < 0 ? st : agree_to_stop(&job, &stopped);
+        st = run_steps(&job, &stopped);
     }
     sw_progress_end(&job.progress);
+    st = st < 0 ? st : end(&job, stopped, result);
     if (st >= 0) {
-        const double seconds = sw_now_s() - job.began_s;
-        const double steps = (double)(sw_engine_step(job.engine) - job.first_step);
-        *result = (struct sw_train_result){
-            .step = sw_engine_step(job.engine),
-            .loss = job.loss,
-            .val_loss = job.val_loss,
-            .seconds = seconds,
-            .tokens_per_s =
-                seconds > 0 ? steps * (double)(job.micro_batches * job.batch * job.tokens) / seconds
-                            : 0,
-            .stopped = stopped && sw_engine_step(job.engine) < options->steps,
-        };
-        st = finish(&job, result->stopped);
-        result->val_loss = job.val_loss; /* the last checkpoint may have brought one along */
-    }
-    if (st >= 0 && sw_engine_step(job.engine) == job.first_step) {
-        fprintf(out, "nothing to do: step %lld was the last\n", (long long)job.first_step);
-    } else if (st >= 0) {
-        fprintf(out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
-                (long long)(result->step - job.first_step), result->seconds, result->tokens_per_s,
-                result->loss);
-        if (isfinite(result->val_loss)) {
-            fprintf(out, ", validation loss %.4f", result->val_loss);
-        }
-        fputc('\n', out);
-        if (has_disk(&job)) {
-            print_queues(&job);
-        }
+        print_end(&job, result);
     }
     tear_down(&job);
     return st;

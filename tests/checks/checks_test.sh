@@ -78,6 +78,45 @@ offence layers src/base/tests/a_test.c '#include "json/json.h"'
 offence ops src/plan/new.c 'int f(int k) { return k == SW_OP_MATMUL; }'
 offence ops src/plan/place.c 'int f(int k) { return k == SW_OP_LOAD || k == SW_OP_UPDATE; }'
 offence ops src/base/a.c 'int f(int k) { return k == SW_OP_LOAD; }'
+# limits of size, with a list of what exceeds them
+long() {
+    printf '// what it is for\nint %s(int a,\n    int b)\n{\n' "$1"
+    i=0
+    while [ $i -lt "$2" ]; do
+        echo '    a += b;'
+        i=$((i + 1))
+    done
+    printf '}\n'
+}
+fields() {
+    printf 'struct %s {\n' "$1"
+    i=0
+    while [ $i -lt "$2" ]; do
+        printf '    int a%d, *b%d;\n' $i $i
+        i=$((i + 2))
+    done
+    printf '};\n'
+}
+: > "$tree/sizes.txt"
+mkdir -p "$tree/src/job"
+source src/job/short.c "$(long f 38; long g 38; fields s 30)"
+expect pass sizes 'functions of 42 lines, a struct of 30 fields'
+offence sizes src/job/a.c "$(long half 39)"
+offence sizes src/job/a.c "$(long whole 57)"
+offence sizes src/job/a.c "$(fields large 31)"
+offence sizes src/job/a.c 'int f(int a, int b, int c, int d, int e, int f, int g, int h, int (*i)(int, int))
+{
+}'
+expect pass sizes 'eight parameters or less'
+source src/job/a.c "$(fields large 31)"
+echo 'struct job large 32 # for a while' > "$tree/sizes.txt"
+expect pass sizes 'what is listed may exceed'
+source src/job/a.c "$(fields large 33)"
+expect find sizes 'what is listed grew'
+source src/job/a.c "$(fields large 29)"
+expect find sizes 'what is listed exceeds no more'
+rm -r "$tree/src/job"
+: > "$tree/sizes.txt"
 offence sources src/json/a.c 'int x = f(malloc(3));'
 offence sources src/json/a.c 'free(x);'
 offence sources src/json/a.c '/* a */ free (x);'
