@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums is
-// architecture 5a: each micro-batch's gradient is computed alone and added in the order of k.
+// One optimizer step: K times forward and backward (or once for all of them, vertically), then the update. The canonical order of sums
+// (docs/ARCHITECTURE.md, "What may change a bit"): each micro-batch's gradient is computed alone and added in the order of k.
 //
 // A step that fails is given up, and the engine is as it was before it, where nothing that counts has changed: before
 // anything is updated, and where updates are written to a second place (plan->two_places) up to the last segment. On several

@@ -45,8 +45,8 @@ void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t 
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 
-/* The split bf16 master (architecture 5a): hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16) as a
- * signed 16-bit number. Lossless for every finite value and for infinities; NaN becomes the quiet NaN
+/* The split bf16 master: the working copy is its upper half, rounded, and what is missing is kept as a signed
+ * 16-bit number; hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16). Lossless for every finite value and for infinities; NaN becomes the quiet NaN
  * 0x7fc0 (sign kept) with lo 0. */
 void sw_master_split(float master, uint16_t *hi, int16_t *lo);
 float sw_master_join(uint16_t hi, int16_t lo);

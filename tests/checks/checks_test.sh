@@ -78,6 +78,16 @@ offence layers src/base/tests/a_test.c '#include "json/json.h"'
 offence ops src/plan/new.c 'int f(int k) { return k == SW_OP_MATMUL; }'
 offence ops src/plan/place.c 'int f(int k) { return k == SW_OP_LOAD || k == SW_OP_UPDATE; }'
 offence ops src/base/a.c 'int f(int k) { return k == SW_OP_LOAD; }'
+source src/json/b.c '/* see src/json/json.h, json/json.c and base/base.h. */'
+expect pass names 'files that are there'
+rm "$tree/src/json/b.c"
+offence names src/json/a.c '/* see json/gone.h */'
+offence names src/json/a.c '// as base/gone.c does.'
+mkdir "$tree/docs"
+echo 'Begin with `json/gone.h`.' > "$tree/docs/a.md"
+expect find names 'a document'
+rm -r "$tree/docs"
+
 # limits of size, with a list of what exceeds them
 long() {
     printf '// what it is for\nint %s(int a,\n    int b)\n{\n' "$1"
