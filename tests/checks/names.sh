@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A file that a document or a comment names, `folder/file.h` or `.c`, is there: from the root, from src/,
+# A file that a document or a comment names, `folder/file.h`, `.c` or `.md`, is there: from the root, from src/,
 # include/ or tests/, from a room, or beside whoever names it.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
@@ -18,9 +18,9 @@ bad=0
 n=0
 find src include examples bench fuzz tests docs cmake .ci ./*.md LAYERS CMakeLists.txt \( -name '*.[ch]' -o -name '*.md' \
     -o -name '*.cmake' -o -name LAYERS -o -name CMakeLists.txt -o -name run \) -type f 2> /dev/null | sort > "${TMPDIR:-/tmp}/names.$$" || true
-# words with a slash that end in .c or .h; code names headers in #include alone, which is not looked at, and templates
+# words with a slash that end so; code names headers in #include alone, which is not looked at, and templates
 # (`<x>.c`, `$name.c`) name no file
-xargs grep -noE '(^|[^A-Za-z0-9_./<>$}{*"-])([A-Za-z0-9_]+/)+[A-Za-z0-9_]+\.[ch]($|[^A-Za-z0-9_.]|\.($|[^A-Za-z0-9_]))' < "${TMPDIR:-/tmp}/names.$$" \
+xargs grep -noE '(^|[^A-Za-z0-9_./<>$}{*"-])([A-Za-z0-9_]+/)+[A-Za-z0-9_]+\.(c|h|md)($|[^A-Za-z0-9_.]|\.($|[^A-Za-z0-9_]))' < "${TMPDIR:-/tmp}/names.$$" \
     > "${TMPDIR:-/tmp}/named.$$" || true
 while IFS=: read -r file line name; do
     name=$(printf '%s' "$name" | sed -E 's|^[^A-Za-z0-9_]||; s|[^A-Za-z0-9_]*$||')
