@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/data.h"
 #include "check/private.h"
+#include "data/data.h"
 
 struct curve {
     struct check *c;
