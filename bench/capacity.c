@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large a model trains in a given device memory: nothing offloaded, everything that can be to host memory, everything to
-// a disk. For each the most layers of a GPT-2 whose plan keeps within the budgets, found by planning alone, beside what
-// bytes a parameter say; then that model makes some steps under these budgets, and the one with a layer more is refused.
+// How large a model trains in a given device memory: nothing offloaded, everything that can be to
+// host memory, everything to a disk. For each the most layers of a GPT-2 whose plan keeps within
+// the budgets, found by planning alone, beside what bytes a parameter say; then that model makes
+// some steps under these budgets, and the one with a layer more is refused.
 //
-//     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB] [--width 256] [--vocab 2048]
+//     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB]
+//         [--width 256] [--vocab 2048]
 //         [--seq-len 128] [--most-layers 2000] [--steps 3]
 //
 // --steps 0 only plans: then the budgets may be those of a machine that is not at hand.
@@ -56,8 +58,9 @@ static bool parse(int argc, char **argv, struct args *args)
            args->tokens > 0 && args->most > 0 && args->steps >= 0;
 }
 
-/* Where weights and states lie decides which budget is full first. bytes: of it, a parameter: a bf16 weight, the lower half
- * of its master, two moments; on the device its gradient besides, since the update follows the whole backward. */
+/* Where weights and states lie decides which budget is full first. bytes: of it, a parameter: a
+ * bf16 weight, the lower half of its master, two moments; on the device its gradient besides, since
+ * the update follows the whole backward. */
 static const struct rung {
     const char *name, *device;
     enum sw_tier tier;

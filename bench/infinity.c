@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches with the same disk, and
-// how much of the slower of computation and transfers a step takes where both take equally long.
+// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches
+// with the same disk, and how much of the slower of computation and transfers a step takes where
+// both take equally long.
 //
-//     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512] [--vocab 2048] [--dtype bf16]
-//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--ahead 536870912]
-//         [--only optimizer|step]
+//     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512]
+//         [--vocab 2048] [--dtype bf16] [--params nvme|cpu|none] [--block 1048576] [--depth 32]
+//         [--threads 0] [--tokens 0] [--ahead 536870912] [--only optimizer|step]
 //
-// First: bytes read and written a second of the update of a step (clipped, so that it is a part of its own) beside
-// fio's mixed reading and writing, the best of three of its ways, of a file of that size in that folder, with the
-// same blocks and depth, in turns.
-// Second: steps of one plan in turns: without its transfers (computation alone), without its kernels (transfers alone),
-// and as it is; beside them, the model with nothing offloaded. --tokens 0 chooses the micro-batch with which the
-// first two take equally long. --ahead is spillway.transfer_bytes. Forward
-// is a third of the computation and moves 2 of the 26 bytes of a parameter: for the disk to have as much to do in each
-// third of a step, the other 6.7 bytes are read during forward for backward, and wait in memory; of the model
-// as it stands here 500 MiB.
+// First: bytes read and written a second of the update of a step (clipped, so that it is a part of
+// its own) beside fio's mixed reading and writing, the best of three of its ways, of a file of that
+// size in that folder, with the same blocks and depth, in turns.
+// Second: steps of one plan in turns: without its transfers (computation alone), without its
+// kernels (transfers alone), and as it is; beside them, the model with nothing offloaded. --tokens
+// 0 chooses the micro-batch with which the first two take equally long. --ahead is
+// spillway.transfer_bytes. Forward is a third of the computation and moves 2 of the 26 bytes of a
+// parameter: for the disk to have as much to do in each third of a step, the other 6.7 bytes are
+// read during forward for backward, and wait in memory; of the model as it stands here 500 MiB.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,7 +311,8 @@ static sw_status choose_tokens(const struct args *args, int64_t *out)
 
 static double seconds[WAYS][MAX_ROUNDS], processor[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
 
-/* Seconds of the processors that this process had: what transfers take of them, computation lacks. */
+/* Seconds of the processors that this process had: what transfers take of them, computation
+ * lacks. */
 static double processor_s(void)
 {
     struct rusage use;
@@ -481,11 +483,11 @@ int main(int argc, char **argv)
                         .depth = 32,
                         .ahead = 1 << 29};
     if (!parse(argc, argv, &args)) {
-        fprintf(
-            stderr,
-            "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
-            "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
-            "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only optimizer|step]\n");
+        fprintf(stderr,
+                "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
+                "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
+                "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only "
+                "optimizer|step]\n");
         return 2;
     }
     const sw_status st = bench(&args);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO over 2 ranks that are threads with one compute thread each: the time of a step at each stage, how much
-// of the communication computation hides, and the collectives' GB/s beside those of memcpy. Everything is
-// run in turns, round by round; the figures are medians, the ratios medians of the rounds' ratios.
+// ZeRO over 2 ranks that are threads with one compute thread each: the time of a step at each
+// stage, how much of the communication computation hides, and the collectives' GB/s beside those of
+// memcpy. Everything is run in turns, round by round; the figures are medians, the ratios medians
+// of the rounds' ratios.
 //
 //     bench_zero [--rounds 11] [--micro-batches 4] [--batch 2] [--seq-len 128] [--delay-ms 0]
 //         [--wire-gb-s 0] [--dtype fp32|bf16]
 //
-// --delay-ms lets every exchange of the training wait so long first, as a network would. --wire-gb-s lets it take
-// the time of a wire with that many GB/s, too, asleep: communication then takes no processor from computation,
-// and what is hidden shows on any number of cores. Under mpirun -n 2
-// (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own FILE, the
-// bench/own_<mpi>.so of the build, puts MPI's own beside them.
+// --delay-ms lets every exchange of the training wait so long first, as a network would.
+// --wire-gb-s lets it take the time of a wire with that many GB/s, too, asleep: communication then
+// takes no processor from computation, and what is hidden shows on any number of cores. Under
+// mpirun -n 2 (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own
+// FILE, the bench/own_<mpi>.so of the build, puts MPI's own beside them.
 //
-// hidden, first: 1 - waited / busy, by the clocks of the executor. Second: what the same plan takes longer with
-// every collective blocking, over the time of those collectives then.
+// hidden, first: 1 - waited / busy, by the clocks of the executor. Second: what the same plan takes
+// longer with every collective blocking, over the time of those collectives then.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -102,8 +103,8 @@ struct training {
     const char *precision;
     struct sw_transport transports[RANKS];
     double seconds[WAYS][MAX_ROUNDS];
-    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside computation and
-     * waiting for them; serial, the same collectives by the clock around each */
+    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside
+     * computation and waiting for them; serial, the same collectives by the clock around each */
     double busy[WAYS][RANKS][MAX_ROUNDS + 1], waited[WAYS][RANKS][MAX_ROUNDS + 1];
     int64_t parameters;
 };
@@ -189,8 +190,8 @@ static void note_times(struct training *t, sw_engine **engines, int rank, int64_
     }
 }
 
-/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that what other
- * programs do meets both alike. */
+/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that
+ * what other programs do meets both alike. */
 static int way_of(int64_t round, int turn)
 {
     const int pair = (turn - OVERLAPPED) / 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math fingerprints of tests/fingerprints.txt are those of this version: each line is planned with the plain C
-// kernels, alone and as one of two ranks, and nothing is trained. Every kind of op is in some of the plans.
+// The math fingerprints of tests/fingerprints.txt are those of this version: each line is planned
+// with the plain C kernels, alone and as one of two ranks, and nothing is trained. Every kind of op
+// is in some of the plans.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

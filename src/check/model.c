@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over recorded
-// batches; greedy continuation. Labels of language models are recorded as Hugging Face takes them, not
-// shifted.
+// Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over
+// recorded batches; greedy continuation. Labels of language models are recorded as Hugging Face
+// takes them, not shifted.
 #include <math.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static void given_fini(struct given *g)
     }
 }
 
-/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and -100
- * at its end. */
+/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and
+ * -100 at its end. */
 static sw_status give(struct given *g, const char *name, const struct sw_safetensor *src,
                       int64_t first, struct sw_shape shape, bool shifted)
 {
@@ -480,7 +480,8 @@ static sw_status check_training(struct check *c)
     return SW_OK;
 }
 
-/* Other classes of model are recorded with other inputs: its folder says which class, and refuses. */
+/* Other classes of model are recorded with other inputs: its folder says which class, and
+ * refuses. */
 static sw_status refuse_class(struct check *c)
 {
     static const char *const inputs[] = {"input.input_ids", "train.input_ids", "input.prompt"};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer traces: parameters and states after every step, from recorded gradients. The update op runs
-// through plan and executor as in a training; only its gradients are inputs instead of a backward pass.
+// Optimizer traces: parameters and states after every step, from recorded gradients. The update op
+// runs through plan and executor as in a training; only its gradients are inputs instead of a
+// backward pass.
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
-// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
-// Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
+// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of
+// ranks. Here the ranks are threads. What the recorded program did wrong is printed and does not
+// decide.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,8 +248,8 @@ static void compare_losses(struct run *run, const char *series, const char *why)
     sw_check_row(run->c, row, worst, sw_check_number(run->c, run->loss_tolerance, 1e-6), why);
 }
 
-/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other tolerances
- * allow, ten times in fp32 and three times in 16 bit. */
+/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other
+ * tolerances allow, ten times in fp32 and three times in 16 bit. */
 static double norm_tolerance(const struct check *c)
 {
     const char *dtype = sw_check_text(c, "dtype");
@@ -307,8 +308,8 @@ static void compare(struct run *run, const char *series, const char *why)
     compare_rates(run, series);
 }
 
-/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient of zero
- * in exact arithmetic: Adam makes whole updates of its rounding noise. */
+/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient
+ * of zero in exact arithmetic: Adam makes whole updates of its rounding noise. */
 static sw_status compare_after(struct run *run)
 {
     const struct sw_engine_options options = {.config_text =
@@ -545,8 +546,8 @@ static sw_status check_offload_run(void *ctx, const char *name)
     return st;
 }
 
-/* Rows that end off the disk's grid: another model, the configuration of a run that swaps, and as right answer that
- * of a run that does not. */
+/* Rows that end off the disk's grid: another model, the configuration of a run that swaps, and as
+ * right answer that of a run that does not. */
 static sw_status write_misaligned_model(const struct check *c, char *path, size_t cap)
 {
     static const char *const keys[] = {"n_layer", "n_head",     "n_embd",

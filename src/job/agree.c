@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a training compare beside what their engines do: the data, by samples of each split, and
-// the flags.
+// What the ranks of a training compare beside what their engines do: the data, by samples of each
+// split, and the flags.
 #include "job/private.h"
 
 /* So many samples of each split are compared, spread over all; smaller data whole. */

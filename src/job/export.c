@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint as a Hugging Face folder: which one, its weights, and the files of its run beside them.
+// A checkpoint as a Hugging Face folder: which one, its weights, and the files of its run beside
+// them.
 #include "spillway/checkpoint.h"
 
 #include <math.h>
@@ -45,7 +46,8 @@ sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtyp
     return st;
 }
 
-/* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the place of its own. */
+/* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the
+ * place of its own. */
 static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, const char *folder)
 {
     char path[4096];

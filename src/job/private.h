@@ -8,7 +8,8 @@
 #include "json/json.h"
 
 /* ---- agree.c ---- */
-/* The samples of a dataset of rows of so many tokens; and flags, as a text. SW_E_CONFIG names a rank that has others. */
+/* The samples of a dataset of rows of so many tokens; and flags, as a text. SW_E_CONFIG names a
+ * rank that has others. */
 sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, int64_t tokens, const char *flags);
 
 /* ---- data_record.c ---- */
@@ -18,7 +19,8 @@ struct sw_data_record_options {
     const sw_tokenizer *tokenizer; /* NULL: shards need none */
     int64_t n_samples;             /* of an epoch */
 };
-/* What a training reads, for its checkpoints: names, sizes and digests of files, which are read whole. */
+/* What a training reads, for its checkpoints: names, sizes and digests of files, which are read
+ * whole. */
 sw_status sw_data_record(const struct sw_data_record_options *options, struct sw_json_doc **out);
 
 /* ---- export.c ---- */

@@ -336,7 +336,8 @@ done:
     return st;
 }
 
-/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop has no time for it. */
+/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop
+ * has no time for it. */
 static sw_status save(struct job *job, bool in_haste)
 {
     const int64_t step = sw_engine_step(job->engine);
@@ -396,7 +397,8 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     char text[512];
     snprintf(
         text, sizeof text,
-        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice %s\thost %s%s",
+        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice "
+        "%s\thost %s%s",
         (long long)r->step, (long long)o->steps, eta, r->loss,
         r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
         tokens / seconds, device, host, queues);
@@ -495,8 +497,8 @@ static sw_status one_step(struct job *job)
     return SW_OK;
 }
 
-/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and whatever has become of
- * the model's folder and the text by then. */
+/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
+ * whatever has become of the model's folder and the text by then. */
 static sw_status beside_path(const struct job *job, char *path, size_t cap)
 {
     const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
@@ -534,7 +536,8 @@ static sw_status claim_model(const struct job *job)
                : sw_engine_claim_folder(path, job->first_step > 0);
 }
 
-/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a checkpoint, too. */
+/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a
+ * checkpoint, too. */
 static sw_status export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -639,7 +642,8 @@ static sw_status set_up(struct job *job)
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
-/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody made. */
+/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody
+ * made. */
 static void print_origins(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -703,7 +707,8 @@ static void print_head(const struct job *job)
     fflush(job->out);
 }
 
-/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first save. */
+/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first
+ * save. */
 static void print_room(const struct job *job)
 {
     const struct sw_train_options *o = job->options;

@@ -107,16 +107,17 @@ enum { SW_UPDATE_MAX_STATES = 4 };
 int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
                      struct sw_update_state out[SW_UPDATE_MAX_STATES]);
 
-/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the gradient
- * streams [n_streams] (row-sparse ones are passed with their index). LAMB leaves its last ratio, after
- * the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated: the
- * parameter itself, or the slice of it that this rank owns; the states have its shape. Returns the
- * updated target. */
+/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the
+ * gradient streams [n_streams] (row-sparse ones are passed with their index). LAMB leaves its last
+ * ratio, after the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated:
+ * the parameter itself, or the slice of it that this rank owns; the states have its shape. Returns
+ * the updated target. */
 sw_value sw_update_emit(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams);
 
-/* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the step of each. A tile
- * and its states lie elsewhere and come twice; so the second op reads them by the names that they had before the first. */
+/* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the
+ * step of each. A tile and its states lie elsewhere and come twice; so the second op reads them by
+ * the names that they had before the first. */
 /* Returns the op of the tile's moments, -1 after a failure. */
 int32_t sw_lamb_emit_moments(struct sw_graph *g, const struct sw_update_rule *rule, sw_value tile,
                              const sw_value *streams, int n_streams);

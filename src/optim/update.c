@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Update rules as ops: which states a parameter needs, and the op that moves it. LAMB needs two, with the
-// norms of the whole tensor between them. The arithmetic is the kernels'; the rates come from the scalar
-// table.
+// Update rules as ops: which states a parameter needs, and the op that moves it. LAMB needs two,
+// with the norms of the whole tensor between them. The arithmetic is the kernels'; the rates come
+// from the scalar table.
 #include <stdio.h>
 
 #include "optim/optim.h"
@@ -59,7 +59,8 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     return n;
 }
 
-/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too many. */
+/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too
+ * many. */
 static int add_streams(struct sw_graph *g, const char *name, const sw_value *streams, int n_streams,
                        sw_value in[SW_MAX_INPUTS], int n_in)
 {
@@ -131,7 +132,8 @@ static sw_value trust_ratio(struct sw_graph *g, sw_value param)
     return sw_graph_state(g, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
 }
 
-/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the ratio. */
+/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the
+ * ratio. */
 static int32_t emit_apply(struct sw_graph *g, const struct sw_attrs *attrs, const sw_value *in)
 {
     const int n_states = attrs->update.rule.n_states;
@@ -203,7 +205,8 @@ static sw_value tile_of_state(struct sw_graph *g, sw_value state, const struct s
     return v;
 }
 
-/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs, -1 after a failure. */
+/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs,
+ * -1 after a failure. */
 static int list_inputs(struct sw_graph *g, const struct sw_update_rule *rule, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
                        struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])

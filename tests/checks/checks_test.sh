@@ -88,6 +88,20 @@ echo 'Begin with `json/gone.h`.' > "$tree/docs/a.md"
 expect find names 'a document'
 rm -r "$tree/docs"
 
+columns=$(printf '%0100d' 0 | tr 0 =)
+source src/json/b.c "//${columns#==}
+//${columns#====}✓✓"
+expect pass columns '100 columns'
+rm "$tree/src/json/b.c"
+offence columns src/json/a.c "// ${columns#==}"
+offence columns src/json/a.c "const char *s = \"${columns}\";"
+export SPILLWAY_EXCEPTED=json
+expect find columns 'an exception that nothing needs'
+source src/json/a.c "// ${columns}"
+expect pass columns 'a room that is excepted'
+rm "$tree/src/json/a.c"
+unset SPILLWAY_EXCEPTED
+
 # limits of size, with a list of what exceeds them
 long() {
     printf '// what it is for\nint %s(int a,\n    int b)\n{\n' "$1"

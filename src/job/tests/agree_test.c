@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that would not train the same say so before the first step, by rank and by what differs; paths and
-// budgets may differ from host to host.
+// Ranks that would not train the same say so before the first step, by rank and by what differs;
+// paths and budgets may differ from host to host.
 #include <stdlib.h>
 #include <unistd.h>
 

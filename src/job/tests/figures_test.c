@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // SLOW SPILLWAY_FIGURES=all
-// What is reported is what is planned and held: for each placement the bytes of every tier in the line
-// at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the disk moved what `plan`
-// says, and the memory of a process is at most the tiers that are memory, a baseline measured on a model of one layer with
-// nothing elsewhere, and 32 MiB (half of it for the small models of the quick run).
+// What is reported is what is planned and held: for each placement the bytes of every tier in the
+// line at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the
+// disk moved what `plan` says, and the memory of a process is at most the tiers that are memory, a
+// baseline measured on a model of one layer with nothing elsewhere, and 32 MiB (half of it for the
+// small models of the quick run).
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
