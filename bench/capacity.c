@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large a model trains in a given device memory: nothing offloaded, everything that can be to host memory, everything to
-// a disk. For each the most layers of a GPT-2 whose plan keeps within the budgets, found by planning alone, beside what
-// bytes a parameter say; then that model makes some steps under these budgets, and the one with a layer more is refused.
+// How large a model trains in a given device memory: nothing offloaded, everything that can be to
+// host memory, everything to a disk. For each the most layers of a GPT-2 whose plan keeps within
+// the budgets, found by planning alone, beside what bytes a parameter say; then that model makes
+// some steps under these budgets, and the one with a layer more is refused.
 //
-//     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB] [--width 256] [--vocab 2048]
+//     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB]
+//         [--width 256] [--vocab 2048]
 //         [--seq-len 128] [--most-layers 2000] [--steps 3]
 //
 // --steps 0 only plans: then the budgets may be those of a machine that is not at hand.
@@ -56,8 +58,9 @@ static bool parse(int argc, char **argv, struct args *args)
            args->tokens > 0 && args->most > 0 && args->steps >= 0;
 }
 
-/* Where weights and states lie decides which budget is full first. bytes: of it, a parameter: a bf16 weight, the lower half
- * of its master, two moments; on the device its gradient besides, since the update follows the whole backward. */
+/* Where weights and states lie decides which budget is full first. bytes: of it, a parameter: a
+ * bf16 weight, the lower half of its master, two moments; on the device its gradient besides, since
+ * the update follows the whole backward. */
 static const struct rung {
     const char *name, *device;
     enum sw_tier tier;
@@ -168,13 +171,14 @@ static sw_status climb(const struct args *args, const struct rung *rung)
         return SW_OK;
     }
     SW_TRY(open_rung(args, rung, layers, true, &e));
-    const double budgets[SW_TIER_COUNT] = {(double)e->config->spillway.device_memory_bytes,
-                                           (double)e->config->spillway.host_memory_bytes,
-                                           (double)e->config->spillway.nvme_space_bytes};
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    const double budgets[SW_TIER_COUNT] = {(double)facts.config->spillway.device_memory_bytes,
+                                           (double)facts.config->spillway.host_memory_bytes,
+                                           (double)facts.config->spillway.nvme_space_bytes};
     const double params = (double)sw_engine_parameters(e) / 1e6;
     const double host = rung->tier == SW_TIER_DISK ? budgets[SW_TIER_HOST] : 0; /* its cache */
     const double formula = (budgets[rung->tier] + host) / rung->bytes / 1e6;
-    const size_t *use = e->plan->tier_bytes;
+    const size_t *use = facts.plan->tier_bytes;
     printf("%-12s %6lld%s %12.2f %12.2f %6.2f %10.1f %10.1f %10.1f\n", rung->name,
            (long long)layers, layers == args->most ? "+" : " ", params, formula, params / formula,
            (double)use[SW_TIER_DEVICE] / 0x1p20, (double)use[SW_TIER_HOST] / 0x1p20,

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches with the same disk, and
-// how much of the slower of computation and transfers a step takes where both take equally long.
+// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches
+// with the same disk, and how much of the slower of computation and transfers a step takes where
+// both take equally long.
 //
-//     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512] [--vocab 2048] [--dtype bf16]
-//         [--params nvme|cpu|none] [--block 1048576] [--depth 32] [--threads 0] [--tokens 0] [--ahead 536870912]
-//         [--only optimizer|step]
+//     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512]
+//         [--vocab 2048] [--dtype bf16] [--params nvme|cpu|none] [--block 1048576] [--depth 32]
+//         [--threads 0] [--tokens 0] [--ahead 536870912] [--only optimizer|step]
 //
-// First: bytes read and written a second of the update of a step (clipped, so that it is a part of its own) beside
-// fio's mixed reading and writing, the best of three of its ways, of a file of that size in that folder, with the
-// same blocks and depth, in turns.
-// Second: steps of one plan in turns: without its transfers (computation alone), without its kernels (transfers alone),
-// and as it is; beside them, the model with nothing offloaded. --tokens 0 chooses the micro-batch with which the
-// first two take equally long. --ahead is spillway.transfer_bytes. Forward
-// is a third of the computation and moves 2 of the 26 bytes of a parameter: for the disk to have as much to do in each
-// third of a step, the other 6.7 bytes are read during forward for backward, and wait in memory; of the model
-// as it stands here 500 MiB.
+// First: bytes read and written a second of the update of a step (clipped, so that it is a part of
+// its own) beside fio's mixed reading and writing, the best of three of its ways, of a file of that
+// size in that folder, with the same blocks and depth, in turns.
+// Second: steps of one plan in turns: without its transfers (computation alone), without its
+// kernels (transfers alone), and as it is; beside them, the model with nothing offloaded. --tokens
+// 0 chooses the micro-batch with which the first two take equally long. --ahead is
+// spillway.transfer_bytes. Forward is a third of the computation and moves 2 of the 26 bytes of a
+// parameter: for the disk to have as much to do in each third of a step, the other 6.7 bytes are
+// read during forward for backward, and wait in memory; of the model as it stands here 500 MiB.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,14 +112,9 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
     sw_engine *e;
     SW_TRY(sw_initialize(&options, &e));
     if (way == TRANSFERS || way == COMPUTE) {
-        const struct sw_executor_options alone = {.swap = sw_engine_swap(e),
-                                                  .no_kernels = way == TRANSFERS,
-                                                  .no_transfers = way == COMPUTE};
-        sw_executor_close(e->executor);
-        e->executor = NULL;
-        sw_status st = sw_executor_open(e->plan, e->device, &alone, &e->executor);
-        st = st < 0 ? st : sw_engine_zero_states(e);
-        st = st < 0 ? st : sw_engine_init_weights(e);
+        const sw_status st = sw_engine_replace_executor(
+            e, (struct sw_executor_options){.no_kernels = way == TRANSFERS,
+                                            .no_transfers = way == COMPUTE});
         if (st < 0) {
             sw_close(e);
             return st;
@@ -131,7 +127,7 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
 static double disk_bytes(const sw_engine *e)
 {
     struct sw_transfers sum;
-    sw_executor_transferred(e->executor, &sum);
+    sw_executor_transferred(sw_engine_facts(e).executor, &sum);
     return (double)(sum.in[SW_TIER_DISK] + sum.out[SW_TIER_DISK]);
 }
 
@@ -142,8 +138,8 @@ struct update { /* the last part of a step */
 static sw_status step(sw_engine *e, struct update *out)
 {
     struct sw_step_report report;
-    const int64_t n = e->batch * e->tokens;
-    const struct sw_shape shape = {2, {e->batch, e->tokens}};
+    const struct sw_shape shape = {2, {sw_engine_micro_batch_size(e), sw_engine_seq_len(e)}};
+    const int64_t n = sw_shape_elems(&shape);
     int32_t *ids = sw_alloc("bench", (size_t)n * sizeof *ids);
     SW_TRY_ALLOC(ids, "a batch");
     for (int64_t i = 0; i < n; i++) {
@@ -219,7 +215,7 @@ static double rates[1 + FIO_WAYS][MAX_ROUNDS];
 static sw_status optimizer_rounds(const struct args *args, sw_engine *e, const char *file,
                                   int n_turns)
 {
-    const int64_t bytes = (int64_t)e->plan->tier_bytes[SW_TIER_DISK];
+    const int64_t bytes = sw_engine_tier_bytes(e, SW_TIER_DISK);
     for (int64_t round = -1; round < args->rounds; round++) { /* the first lays out and touches */
         for (int turn = 0; turn < n_turns; turn++) {
             const int way = (int)((turn + round + 1) % n_turns);
@@ -240,7 +236,7 @@ static void print_optimizer(const struct args *args, const sw_engine *e, int n_t
 {
     double best = 0;
     printf("\nthe optimizer's part: %.1f MiB on disk\n%-42s %8s %8s %8s  GB/s\n",
-           (double)e->plan->tier_bytes[SW_TIER_DISK] / 0x1p20, "", "least", "median", "most");
+           (double)sw_engine_tier_bytes(e, SW_TIER_DISK) / 0x1p20, "", "least", "median", "most");
     for (int way = 0; way < n_turns; way++) {
         qsort(rates[way], (size_t)args->rounds, sizeof *rates[way], by_value);
         const double middle = median(rates[way], args->rounds);
@@ -315,7 +311,8 @@ static sw_status choose_tokens(const struct args *args, int64_t *out)
 
 static double seconds[WAYS][MAX_ROUNDS], processor[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
 
-/* Seconds of the processors that this process had: what transfers take of them, computation lacks. */
+/* Seconds of the processors that this process had: what transfers take of them, computation
+ * lacks. */
 static double processor_s(void)
 {
     struct rusage use;
@@ -345,11 +342,11 @@ static sw_status step_rounds(const struct args *args, sw_engine **engines)
     for (int64_t round = 0; round < args->rounds; round++) {
         for (int turn = 0; turn < WAYS; turn++) {
             const int way = (int)((turn + round) % WAYS);
-            sw_executor_queue_times(engines[way]->executor, before);
+            sw_executor_queue_times(sw_engine_facts(engines[way]).executor, before);
             const double used = processor_s();
             SW_TRY(time_steps(engines[way], args->steps, &seconds[way][round]));
             processor[way][round] = (processor_s() - used) / (double)args->steps;
-            sw_executor_queue_times(engines[way]->executor, after);
+            sw_executor_queue_times(sw_engine_facts(engines[way]).executor, after);
             hidden[round] = way == BOTH ? share_hidden(before, after) : hidden[round];
         }
     }
@@ -361,13 +358,13 @@ static void print_steps(const struct args *args, sw_engine **engines, int64_t to
     static const char *const names[WAYS] = {"computation alone", "transfers alone", "both",
                                             "nothing offloaded"};
     double ratios[MAX_ROUNDS];
-    const struct sw_transfers moves = sw_plan_transfers(engines[BOTH]->plan, 1);
+    const struct sw_transfers moves = sw_plan_transfers(sw_engine_facts(engines[BOTH]).plan, 1);
     printf("\na step: micro-batch of %d x %lld tokens; %.1f MiB read, %.1f MiB written; device "
            "%.1f MiB, everything in memory %.1f MiB\n",
            SEQUENCES, (long long)tokens, (double)moves.in[SW_TIER_DISK] / 0x1p20,
            (double)moves.out[SW_TIER_DISK] / 0x1p20,
-           (double)engines[BOTH]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20,
-           (double)engines[IN_MEMORY]->plan->tier_bytes[SW_TIER_DEVICE] / 0x1p20);
+           (double)sw_engine_tier_bytes(engines[BOTH], SW_TIER_DEVICE) / 0x1p20,
+           (double)sw_engine_tier_bytes(engines[IN_MEMORY], SW_TIER_DEVICE) / 0x1p20);
     for (int64_t i = 0; i < args->rounds; i++) {
         ratios[i] = seconds[BOTH][i] / fmax(seconds[COMPUTE][i], seconds[TRANSFERS][i]);
         printf("round %-3lld ms %8.1f %8.1f %8.1f %8.1f ratio %.3f\n", (long long)i,
@@ -437,9 +434,9 @@ static sw_status print_model(const struct args *args)
     const struct sw_engine_options options = {
         .config_text = config, .model = args->model, .seq_len = LEAST_TOKENS, .plan_only = true};
     SW_TRY(sw_initialize(&options, &e));
-    const sw_status st = sw_device_cpu_report(e->device, &report);
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const int64_t n = sw_shape_elems(&e->params[i].work->shape);
+    const sw_status st = sw_device_cpu_report(sw_engine_facts(e).device, &report);
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const int64_t n = sw_shape_elems(&sw_engine_param(e, i)->work->shape);
         largest = n > largest ? n : largest;
         all += n;
     }
@@ -486,11 +483,11 @@ int main(int argc, char **argv)
                         .depth = 32,
                         .ahead = 1 << 29};
     if (!parse(argc, argv, &args)) {
-        fprintf(
-            stderr,
-            "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
-            "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
-            "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only optimizer|step]\n");
+        fprintf(stderr,
+                "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
+                "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
+                "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only "
+                "optimizer|step]\n");
         return 2;
     }
     const sw_status st = bench(&args);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files on a fast disk: ours beside fio's libaio, io_uring, and io_uring with registered memory and files, each
-// with memory in ordinary and in huge pages. All read, write, and do half of each, on one file that was
-// written before, past the page cache, with the same block size and depth, in turns, round by round; who
-// begins changes from round to round. The figures are medians, the ratios are to the best of fio's with the
-// same kind of memory. Writes last until they are durable.
+// Files on a fast disk: ours beside fio's libaio, io_uring, and io_uring with registered memory and
+// files, each with memory in ordinary and in huge pages. All read, write, and do half of each, on
+// one file that was written before, past the page cache, with the same block size and depth, in
+// turns, round by round; who begins changes from round to round. The figures are medians, the
+// ratios are to the best of fio's with the same kind of memory. Writes last until they are durable.
 //
 //     bench_io [--path .] [--gib 2] [--rounds 7] [--block 1048576] [--depth 32]
 //

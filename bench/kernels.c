@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT-2 (124M) training step, one by one: each is compared with the plain C reference on
-// a few tokens, then timed at full size, as JSON lines with the share of what this machine can do.
+// The kernels of a GPT-2 (124M) training step, one by one: each is compared with the plain C
+// reference on a few tokens, then timed at full size, as JSON lines with the share of what this
+// machine can do.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
 #include <math.h>

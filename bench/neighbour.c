@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What busy neighbours cost: a step of ./quickstart's model on all threads beside 0, 1 and 2 programs that only
-// spin, and beside the same neighbours two controls. Everything is run in turns, round by round; the figures are
-// medians, slowdowns and ratios medians of the rounds'.
+// What busy neighbours cost: a step of ./quickstart's model on all threads beside 0, 1 and 2
+// programs that only spin, and beside the same neighbours two controls. Everything is run in turns,
+// round by round; the figures are medians, slowdowns and ratios medians of the rounds'.
 //
-//     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--neighbours 2] [--other FILE] [--session 0]
+//     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--neighbours 2] [--other FILE]
+//         [--session 0]
 //
-// "other" is the step of another build, of which FILE is the bench_neighbour. Two controls: "one" is the same
-// step on one thread, "apart" as many programs of one thread as the step has threads, which wait for nobody.
-// Where threads share fairly, T of them beside N neighbours on P processors take (T + N) / P times as long, if
-// that is above 1: "apart" is what the scheduler makes of it, and the step over it what the step loses because its threads wait
-// for one another. With --session 1 each neighbour has a session of its own, as from another terminal: schedulers that group by
+// "other" is the step of another build, of which FILE is the bench_neighbour. Two controls: "one"
+// is the same step on one thread, "apart" as many programs of one thread as the step has threads,
+// which wait for nobody. Where threads share fairly, T of them beside N neighbours on P processors
+// take (T + N) / P times as long, if that is above 1: "apart" is what the scheduler makes of it,
+// and the step over it what the step loses because its threads wait for one another. With --session
+// 1 each neighbour has a session of its own, as from another terminal: schedulers that group by
 // session then share among programs, not threads.
 #include <signal.h>
 #include <stdio.h>

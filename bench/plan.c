@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "model/model.h"
 
 enum { MOST_SIZES = 16, TOKENS = 1024, VOCAB = 50257 };
 
@@ -114,8 +115,9 @@ static sw_status plan(const struct args *args, const struct shape *shape,
         if (st >= 0) {
             out->seconds = round == 0 || seconds < out->seconds ? seconds : out->seconds;
             out->n_instrs = 0;
-            for (int p = 0; p < e->plan->n_programs; p++) {
-                out->n_instrs += e->plan->programs[p].n_instrs;
+            const struct sw_plan *plan = sw_engine_facts(e).plan;
+            for (int p = 0; p < plan->n_programs; p++) {
+                out->n_instrs += plan->programs[p].n_instrs;
             }
             out->params = (double)sw_engine_parameters(e);
         }

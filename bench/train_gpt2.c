@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens per second of a whole training step of GPT-2 (124M), as a fraction of the matrix peak measured in
-// the same run, with the time of each operation.
+// Tokens per second of a whole training step of GPT-2 (124M), as a fraction of the matrix peak
+// measured in the same run, with the time of each operation.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
 //                      [--model gpt2]

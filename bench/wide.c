@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// How wide a layer may be: one layer h -> 4h -> h in bf16 with AdamW, its parameters and states offloaded, on a device
-// of fixed memory. Its largest matrix and that matrix's gradient take 16 h^2 bytes (ZeRO-Infinity, section 3); by T tiles
-// 16 h^2 / T, so the widest layer that trains grows with the root of T.
+// How wide a layer may be: one layer h -> 4h -> h in bf16 with AdamW, its parameters and states
+// offloaded, on a device of fixed memory. Its largest matrix and that matrix's gradient take 16 h^2
+// bytes (ZeRO-Infinity, section 3); by T tiles 16 h^2 / T, so the widest layer that trains grows
+// with the root of T.
 //
-//     bench_wide [--budget-mib 1024] [--step 512]      plans alone: the widest layer by 1, 2, 4, 8 and 16 tiles
-//     bench_wide --width 65536 [--ranks 4]             plans alone: device memory of that width, by tiles, of one of so
-//                                                      many ranks, and how long one plan takes
-//     bench_wide --run 4096 [--budget-mib 48] [--steps 2] [--whole 1]   trains one, in tiles chosen for the budget
+//     bench_wide [--budget-mib 1024] [--step 512]      plans alone: the widest layer by 1, 2, 4, 8
+//                                                      and 16 tiles
+//     bench_wide --width 65536 [--ranks 4]             plans alone: device memory of that width, by
+//                                                      tiles, of one of so many ranks, and how long
+//                                                      one plan takes
+//     bench_wide --run 4096 [--budget-mib 48] [--steps 2] [--whole 1]
+//                                                      trains one, in tiles chosen for the budget
 //
-// --whole 1 trains it without a budget and without tiles, too, and says whether losses and weights are the same.
+// --whole 1 trains it without a budget and without tiles, too, and says whether losses and weights
+// are the same.
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,22 +49,22 @@ static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
                                    sw_input(g, "labels", SW_I32, SW_SHAPE(batch, TOKENS)));
 }
 
-/* tile_bytes 0: as the budget asks; budget 0: none. Transfers run ahead by no more than a few pieces: what is asked for is
- * the least memory. */
+/* tile_bytes 0: as the budget asks; budget 0: none. Transfers run ahead by no more than a few
+ * pieces: what is asked for is the least memory. */
 static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_bytes,
                              bool plan_only, sw_engine **out)
 {
     char config[1024];
-    snprintf(
-        config, sizeof config,
-        "{\"train_micro_batch_size_per_gpu\": %d, \"bf16\": {\"enabled\": true}, "
-        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, "
-        "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
-        "\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
-        "\"cpu\"}}, \"spillway\": {\"device_memory\": %lld, \"tile_bytes\": %lld, \"transfer_bytes\": "
-        "67108864}}",
-        BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
-        (long long)tile_bytes);
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"bf16\": {\"enabled\": true}, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, "
+             "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
+             "\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+             "\"cpu\"}}, \"spillway\": {\"device_memory\": %lld, \"tile_bytes\": %lld, "
+             "\"transfer_bytes\": "
+             "67108864}}",
+             BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
+             (long long)tile_bytes);
     struct sw_engine_options options = {.config_text = config,
                                         .forward = forward,
                                         .forward_ctx = layer,
@@ -88,7 +93,7 @@ static bool fits(int64_t width, int ranks, int64_t budget, int64_t tiles)
     if (open_engine(&layer, budget, tile_bytes(width, tiles), true, &e) < 0) {
         return false;
     }
-    sw_comm *comm = e->options.comm;
+    sw_comm *comm = sw_engine_facts(e).comm;
     sw_close(e);
     if (comm) {
         sw_comm_close(comm, false);
@@ -199,8 +204,9 @@ static sw_status train(int64_t width, int64_t budget, int64_t tile, int64_t step
         labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % VOCAB);
     }
     *out = (struct outcome){.device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE), .tiles = 1};
-    for (int32_t i = 0; i < e->plan->n_tiled; i++) {
-        out->tiles = sw_max_i64(out->tiles, e->plan->tiled[i].n_tiles);
+    const struct sw_plan *plan = sw_engine_facts(e).plan;
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        out->tiles = sw_max_i64(out->tiles, plan->tiled[i].n_tiles);
     }
     sw_status st = SW_OK;
     const double begin = sw_now_s();

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO over 2 ranks that are threads with one compute thread each: the time of a step at each stage, how much
-// of the communication computation hides, and the collectives' GB/s beside those of memcpy. Everything is
-// run in turns, round by round; the figures are medians, the ratios medians of the rounds' ratios.
+// ZeRO over 2 ranks that are threads with one compute thread each: the time of a step at each
+// stage, how much of the communication computation hides, and the collectives' GB/s beside those of
+// memcpy. Everything is run in turns, round by round; the figures are medians, the ratios medians
+// of the rounds' ratios.
 //
 //     bench_zero [--rounds 11] [--micro-batches 4] [--batch 2] [--seq-len 128] [--delay-ms 0]
 //         [--wire-gb-s 0] [--dtype fp32|bf16]
 //
-// --delay-ms lets every exchange of the training wait so long first, as a network would. --wire-gb-s lets it take
-// the time of a wire with that many GB/s, too, asleep: communication then takes no processor from computation,
-// and what is hidden shows on any number of cores. Under mpirun -n 2
-// (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own FILE, the
-// bench/own_<mpi>.so of the build, puts MPI's own beside them.
+// --delay-ms lets every exchange of the training wait so long first, as a network would.
+// --wire-gb-s lets it take the time of a wire with that many GB/s, too, asleep: communication then
+// takes no processor from computation, and what is hidden shows on any number of cores. Under
+// mpirun -n 2 (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own
+// FILE, the bench/own_<mpi>.so of the build, puts MPI's own beside them.
 //
-// hidden, first: 1 - waited / busy, by the clocks of the executor. Second: what the same plan takes longer with
-// every collective blocking, over the time of those collectives then.
+// hidden, first: 1 - waited / busy, by the clocks of the executor. Second: what the same plan takes
+// longer with every collective blocking, over the time of those collectives then.
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -101,8 +103,8 @@ struct training {
     const char *precision;
     struct sw_transport transports[RANKS];
     double seconds[WAYS][MAX_ROUNDS];
-    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside computation and
-     * waiting for them; serial, the same collectives by the clock around each */
+    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside
+     * computation and waiting for them; serial, the same collectives by the clock around each */
     double busy[WAYS][RANKS][MAX_ROUNDS + 1], waited[WAYS][RANKS][MAX_ROUNDS + 1];
     int64_t parameters;
 };
@@ -126,12 +128,8 @@ static sw_status open_way(const struct training *t, int way, sw_comm *comm, sw_e
     sw_engine *e;
     SW_TRY(sw_initialize(&options, &e));
     if (way >= SERIAL) {
-        const struct sw_executor_options serial = {.comm = comm, .profile = true, .serial = true};
-        sw_executor_close(e->executor);
-        e->executor = NULL;
-        sw_status st = sw_executor_open(e->plan, e->device, &serial, &e->executor);
-        st = st < 0 ? st : sw_engine_zero_states(e);
-        st = st < 0 ? st : sw_engine_init_weights(e);
+        const sw_status st = sw_engine_replace_executor(
+            e, (struct sw_executor_options){.comm = comm, .profile = true, .serial = true});
         if (st < 0) {
             sw_close(e);
             return st;
@@ -145,21 +143,23 @@ static sw_status step(sw_engine *e)
 {
     struct sw_tensor tensors[2];
     struct sw_batch batches[MAX_K];
-    const int64_t n = e->batch * e->tokens;
-    const struct sw_shape shape = {2, {e->batch, e->tokens}};
+    const int64_t batch = sw_engine_micro_batch_size(e), tokens = sw_engine_seq_len(e);
+    const int64_t n = batch * tokens, local = sw_engine_local_micro_batches(e);
+    const struct sw_shape shape = {2, {batch, tokens}};
+    const int rank = sw_engine_facts(e).rank;
     struct sw_step_report report;
     int32_t *ids = sw_alloc("bench", (size_t)n * sizeof *ids);
     SW_TRY_ALLOC(ids, "a batch");
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)(sw_philox_u64(1, (uint64_t)e->rank, (uint64_t)i) %
-                           (uint64_t)sw_engine_vocab(e));
+        ids[i] =
+            (int32_t)(sw_philox_u64(1, (uint64_t)rank, (uint64_t)i) % (uint64_t)sw_engine_vocab(e));
     }
     tensors[0] = (struct sw_tensor){"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}};
     tensors[1] = (struct sw_tensor){"labels", {.data = ids, .dtype = SW_I32, .shape = shape}};
-    for (int64_t k = 0; k < e->local; k++) {
+    for (int64_t k = 0; k < local; k++) {
         batches[k] = (struct sw_batch){tensors, 2};
     }
-    const sw_status st = sw_train_batch(e, batches, e->local, &report);
+    const sw_status st = sw_train_batch(e, batches, local, &report);
     sw_free(ids);
     return st;
 }
@@ -167,12 +167,13 @@ static sw_status step(sw_engine *e)
 /* Collectives that a plan lets run beside computation, as a serial executor measured them. */
 static double serial_ns(const sw_engine *e)
 {
-    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    const struct sw_program *program = &facts.plan->programs[facts.train_program];
     double ns = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue == SW_QUEUE_COMM && !instr->blocking) {
-            ns += (double)sw_executor_profile(e->executor, e->programs.train, i);
+            ns += (double)sw_executor_profile(facts.executor, facts.train_program, i);
         }
     }
     return ns;
@@ -182,15 +183,15 @@ static void note_times(struct training *t, sw_engine **engines, int rank, int64_
 {
     for (int w = OVERLAPPED; w < WAYS; w++) {
         struct sw_queue_times times[SW_QUEUE_COUNT];
-        sw_executor_queue_times(engines[w]->executor, times);
+        sw_executor_queue_times(sw_engine_facts(engines[w]).executor, times);
         const struct sw_queue_times *comm = &times[SW_QUEUE_COMM];
         t->busy[w][rank][round + 1] = w < SERIAL ? (double)comm->busy_ns : serial_ns(engines[w]);
         t->waited[w][rank][round + 1] = (double)comm->waited_ns;
     }
 }
 
-/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that what other
- * programs do meets both alike. */
+/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that
+ * what other programs do meets both alike. */
 static int way_of(int64_t round, int turn)
 {
     const int pair = (turn - OVERLAPPED) / 2;

@@ -61,7 +61,7 @@ sw_dependency(CMOCKA HEADER cmocka.h LIBRARY cmocka PACKAGE libcmocka-dev
     WITHOUT "tests use the small runner in tests/support")
 
 # MPI: a module for each that is here, compiled by its own wrapper (binary interfaces differ) and opened
-# at run time by src/comm/mpi/world.c.
+# at run time by src/comm/world.c.
 set(mpi_without "ranks are threads of one process (apt-get install libopenmpi-dev openmpi-bin)")
 set(SPILLWAY_MPI_MODULES "")
 if(SPILLWAY_MINIMAL OR SPILLWAY_MPI STREQUAL "OFF")

@@ -77,7 +77,7 @@ endfunction()
 # Architecture tests: what the sources and the libraries look like, not what they do.
 function(sw_architecture_tests)
     set(checks "${PROJECT_SOURCE_DIR}/tests/checks")
-    foreach(check IN ITEMS layers sources ops checks_test)
+    foreach(check IN ITEMS layers sources ops sizes names checks_test)
         add_test(NAME architecture/${check} COMMAND sh "${checks}/${check}.sh")
     endforeach()
     # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.
@@ -92,8 +92,8 @@ function(sw_architecture_tests)
         set_tests_properties(architecture/symbols architecture/install PROPERTIES
             LABELS architecture)
     endif()
-    set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/checks_test
-        PROPERTIES LABELS architecture)
+    set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
+        architecture/checks_test PROPERTIES LABELS architecture)
     set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
         SKIP_RETURN_CODE 77)
 

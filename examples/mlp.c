@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of your own: two spirals told apart by a small classifier. Its forward is written against the
-// public header; it is trained twice from the same start, by sw_train_batch and by sw_forward,
+// A model of your own: two spirals told apart by a small classifier. Its forward is written against
+// the public header; it is trained twice from the same start, by sw_train_batch and by sw_forward,
 // sw_backward, sw_step, and the weights must agree bit for bit.
 //
 //     cc mlp.c $(pkg-config --cflags --libs spillway) -lm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target (LLVMFuzzerTestOneInput) on mutations of seed files, where libFuzzer is not
-// linked. Execution i is a pure function of (seed, i, the seed files): what a crash prints is enough to
-// repeat it alone.
+// linked. Execution i is a pure function of (seed, i, the seed files): what a crash prints is
+// enough to repeat it alone.
 //
 //     fuzz_x [-n EXECUTIONS] [-s SEED] [-i ONLY] [FILE|FOLDER ..]
 #include "base/base.h"

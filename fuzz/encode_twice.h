@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every tokenizer that was read: its ids have tokens, and the same text gives the same ids.
+// What holds of every tokenizer that was read: its ids have tokens, and the same text gives the
+// same ids.
 #pragma once
 
 #include "data/byte_bpe.h"

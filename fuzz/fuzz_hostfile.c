@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a hostfile and, behind the first byte 0, a filter: refused with a message that names the
-// place, or read; what was read is written as a world, and reads again to the same hosts and slots.
+// Any bytes as a hostfile and, behind the first byte 0, a filter: refused with a message that names
+// the place, or read; what was read is written as a world, and reads again to the same hosts and
+// slots.
 #include "launch/private.h"
 
 #include <string.h>

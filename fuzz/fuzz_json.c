@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as JSON, in both dialects: refused with a place, or read; what was read is written, reads
-// again in the strict dialect and is written the same. What strict accepts, tolerant reads as a tree of
-// the same size.
+// Any bytes as JSON, in both dialects: refused with a place, or read; what was read is written,
+// reads again in the strict dialect and is written the same. What strict accepts, tolerant reads as
+// a tree of the same size.
 #include "json/json.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as JSON lines of texts, or of prompts and completions: refused with the path, or samples whose ids are
-// all in the vocabulary.
+// Any bytes as JSON lines of texts, or of prompts and completions: refused with the path, or
+// samples whose ids are all in the vocabulary.
 #include "data/data.h"
 
 #include "scratch.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a checkpoint's manifest.json, with a check that fits: one row of a list, complete or with what is
-// wrong with it.
+// Any bytes as a checkpoint's manifest.json, with a check that fits: one row of a list, complete or
+// with what is wrong with it.
 #include "ckpt/ckpt.h"
 
 #include <sys/stat.h>

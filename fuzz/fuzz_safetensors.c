@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a safetensors file: refused by a named kind, or every tensor lies inside the file, in
-// order, without holes, and can be read.
+// Any bytes as a safetensors file: refused by a named kind, or every tensor lies inside the file,
+// in order, without holes, and can be read.
 #include "hf/hf.h"
 
 #include <string.h>

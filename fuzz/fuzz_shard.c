@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a shard of token ids (.bin): refused with the path, or samples whose ids are all in the
-// vocabulary, the same twice.
+// Any bytes as a shard of token ids (.bin): refused with the path, or samples whose ids are all in
+// the vocabulary, the same twice.
 #include "data/data.h"
 
 #include "scratch.h"

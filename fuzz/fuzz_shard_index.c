@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as model.safetensors.index.json beside two shards, and beside a file that is none: refused with the
-// path, or a list of tensors in order of their names, each in a shard of the folder.
+// Any bytes as model.safetensors.index.json beside two shards, and beside a file that is none:
+// refused with the path, or a list of tensors in order of their names, each in a shard of the
+// folder.
 #include "hf/hf.h"
 
 #include "scratch.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as tokenizer.json: refused with a message, or a tokenizer whose ids all have a token, whose
-// two texts fit together as its template says, and which gives the same ids twice.
+// Any bytes as tokenizer.json: refused with a message, or a tokenizer whose ids all have a token,
+// whose two texts fit together as its template says, and which gives the same ids twice.
 #include "data/byte_bpe.h"
 
 #include "encode_twice.h"

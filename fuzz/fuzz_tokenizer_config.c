@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names the file or
-// the vocabulary that they do not fit, or a tokenizer that gives the same ids twice, with tokens for its roles.
+// Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names
+// the file or the vocabulary that they do not fit, or a tokenizer that gives the same ids twice,
+// with tokens for its roles.
 #include "data/byte_bpe.h"
 
 #include "encode_twice.h"

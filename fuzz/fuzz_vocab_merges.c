@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as vocab.json and, behind the first form feed, merges.txt: refused with a message that names the
-// file, or a tokenizer that gives the same ids twice.
+// Any bytes as vocab.json and, behind the first form feed, merges.txt: refused with a message that
+// names the file, or a tokenizer that gives the same ids twice.
 #include "data/byte_bpe.h"
 
 #include "encode_twice.h"

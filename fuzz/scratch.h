@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder for readers that take paths: made once, in memory where there is a file system for that, and
-// removed when the program ends. Files are written without the care that real ones need.
+// A folder for readers that take paths: made once, in memory where there is a file system for that,
+// and removed when the program ends. Files are written without the care that real ones need.
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Two trainings in one folder: the second is refused with host and process of the first, and changes nothing; a
-// restart waits for a predecessor that ends; whichever of two is killed, the other goes on, to the bytes of a
-// run that was alone.
+// Two trainings in one folder: the second is refused with host and process of the first, and
+// changes nothing; a restart waits for a predecessor that ends; whichever of two is killed, the
+// other goes on, to the bytes of a run that was alone.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +140,8 @@ static void a_second_job_is_refused_and_changes_nothing(void **state)
     }
 }
 
-/* SIGTERM is what a scheduler sends; the job that it starts instead comes while the first still saves. */
+/* SIGTERM is what a scheduler sends; the job that it starts instead comes while the first still
+ * saves. */
 static void a_restart_waits_for_its_predecessor(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
-// A plan's budget holds from outside: spillway train with a budget of exactly its plan's bytes goes through in a
-// memory cgroup of the budget and 64 MiB, without swap, with everything in memory, on the host and on disk.
-// A group that is smaller than the budget ends the run, so the limit is real. Skipped, with the reason, where no
-// such group can be had.
+// A plan's budget holds from outside: spillway train with a budget of exactly its plan's bytes goes
+// through in a memory cgroup of the budget and 64 MiB, without swap, with everything in memory, on
+// the host and on disk. A group that is smaller than the budget ends the run, so the limit is real.
+// Skipped, with the reason, where no such group can be had.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static void fits(const char *name, const char *more)
 {
     int64_t device, host;
     plan(more, &device, &host);
-    /* The cache of what the run reads and writes counts as well, as far as there is room: what the processes
-     * themselves have is what is left when there is none. */
+    /* The cache of what the run reads and writes counts as well, as far as there is room: what the
+     * processes themselves have is what is left when there is none. */
     const int64_t beside =
         host > 0 ? host : device; /* of no use where nothing is offloaded to it */
     const int status = train_in(device + host + BESIDE, device, beside, more);

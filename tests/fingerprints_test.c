@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math fingerprints of tests/fingerprints.txt are those of this version: each line is planned with the plain C
-// kernels, alone and as one of two ranks, and nothing is trained. Every kind of op is in some of the plans.
+// The math fingerprints of tests/fingerprints.txt are those of this version: each line is planned
+// with the plain C kernels, alone and as one of two ranks, and nothing is trained. Every kind of op
+// is in some of the plans.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,15 +108,16 @@ static uint64_t plan(char *const *columns, int n_ranks)
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", columns[NAME], sw_error_message());
     }
-    for (int i = 0; i < e->plan->n_programs; i++) {
-        const struct sw_ir *ir = e->plan->programs[i].ir;
+    const struct sw_plan *plan = sw_engine_facts(e).plan;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_ir *ir = plan->programs[i].ir;
         for (int32_t k = 0; k < ir->n_ops; k++) {
             if (ir->ops[k].move == SW_MOVE_NONE) {
                 met[ir->ops[k].kind] = true;
             }
         }
     }
-    const uint64_t fingerprint = e->plan->fingerprint;
+    const uint64_t fingerprint = plan->fingerprint;
     sw_close(e);
     sw_comm_close(comm, true); /* it never had a transport */
     return fingerprint;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Two and four hosts, which are network namespaces, under Open MPI's mpirun started by `spillway launch`: they train
-// the bits of one process; a host that is cut off or dies is named, and the job goes on with those
-// that are left, to the same bits. Skipped where namespaces or mpirun cannot be had.
+// Two and four hosts, which are network namespaces, under Open MPI's mpirun started by `spillway
+// launch`: they train the bits of one process; a host that is cut off or dies is named, and the job
+// goes on with those that are left, to the same bits. Skipped where namespaces or mpirun cannot be
+// had.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,7 +129,8 @@ static void two_and_four_hosts_train(void **state)
     hosts_train(4);
 }
 
-/* What the agents of all starts so far were told, and what ran while they were: no secret among it. */
+/* What the agents of all starts so far were told, and what ran while they were: no secret among
+ * it. */
 static void the_secret_is_in_no_list_of_processes(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// spillway io through the program: what it measures, what it compares, what it refuses, and that it leaves
-// nothing behind and touches no file that is not its own.
+// spillway io through the program: what it measures, what it compares, what it refuses, and that it
+// leaves nothing behind and touches no file that is not its own.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1800
 // SLOW SPILLWAY_KILLS=200
-// A training that is killed at random moments, at writes, fsyncs and renames of its saves, or stopped by a
-// signal, and resumed on another number of ranks at another ZeRO stage, ends with the bytes of the run of one
-// rank that was never stopped, and its metrics hold each step once.
-// The same with parameters and states on disk: killed runs leave swap files, which the next one names and never
-// touches. SPILLWAY_KILLS=200 runs that many random kills of each, SPILLWAY_FAULTS=all meets every place of a save.
+// A training that is killed at random moments, at writes, fsyncs and renames of its saves, or
+// stopped by a signal, and resumed on another number of ranks at another ZeRO stage, ends with the
+// bytes of the run of one rank that was never stopped, and its metrics hold each step once.
+// The same with parameters and states on disk: killed runs leave swap files, which the next one
+// names and never touches. SPILLWAY_KILLS=200 runs that many random kills of each,
+// SPILLWAY_FAULTS=all meets every place of a save.
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -162,7 +163,8 @@ static void killed_at_random_moments(void **state)
 
 /* ---- on disk ---- */
 
-/* Files in the folder of the disk tier: they have no names, so a run leaves none, however it ends. */
+/* Files in the folder of the disk tier: they have no names, so a run leaves none, however it
+ * ends. */
 static int count_swap_files(void)
 {
     int n = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan says what a training takes: anonymous resident memory stays within the plan, a baseline measured
-// on a model of one layer, and 32 MiB; what libraries allocate behind our back is counted by standing in
-// front of malloc, and bounded; after the first step nothing is allocated any more.
+// The plan says what a training takes: anonymous resident memory stays within the plan, a baseline
+// measured on a model of one layer, and 32 MiB; what libraries allocate behind our back is counted
+// by standing in front of malloc, and bounded; after the first step nothing is allocated any more.
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -104,7 +104,8 @@ struct measured {
     int64_t plan, anonymous, libraries, allocations;
 };
 
-/* Trains some steps of a GPT-2 of this size; runs in a child, so that each begins with fresh memory. */
+/* Trains some steps of a GPT-2 of this size; runs in a child, so that each begins with fresh
+ * memory. */
 static void train(const char *precision, int layers, int width, struct measured *out)
 {
     char model[512], config[512], path[] = "/tmp/spillway-memory-XXXXXX.json";

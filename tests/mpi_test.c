@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Ranks that are processes of each MPI that the build found: the bytes of a run of one process at every stage,
-// checkpoints that go on with another number of ranks, and failures that are named. Skipped, with a line,
-// where mpirun or the module is missing.
+// Ranks that are processes of each MPI that the build found: the bytes of a run of one process at
+// every stage, checkpoints that go on with another number of ranks, and failures that are named.
+// Skipped, with a line, where mpirun or the module is missing.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -235,7 +235,8 @@ static void stopped_rank(void)
     assert_int_not_equal(finish(job), 0);
     kill(rank, SIGKILL); /* where the launcher has not done it yet */
     char *log = read_text("log");
-    /* each that speaks names rank 2; on a machine with much else to do the launcher may end one before it spoke */
+    /* each that speaks names rank 2; on a machine with much else to do the launcher may end one
+     * before it spoke */
     int n_named = 0;
     for (int r = 0; r < 2; r++) {
         char name[32];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program does where it cannot write: status 1 and a line that says so, from every command. And
-// that it ends at once, with nothing half written, when it is told to while it sets up.
+// What the program does where it cannot write: status 1 and a line that says so, from every
+// command. And that it ends at once, with nothing half written, when it is told to while it sets
+// up.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>

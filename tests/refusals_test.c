@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user gets wrong, through the program: one line on standard error that names the thing, status 2
-// when it was refused before it started (1 while running), nothing else touched. And that the commands that
-// follow a training find what it left.
+// What a user gets wrong, through the program: one line on standard error that names the thing,
+// status 2 when it was refused before it started (1 while running), nothing else touched. And that
+// the commands that follow a training find what it left.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -261,8 +261,8 @@ static void an_export_has_its_tokenizer(void **state)
     assert_non_null(strstr(err, "--output run has checkpoints of a run"));
 }
 
-/* With slices on many ranks the folder is made of a checkpoint, and is the same to the byte: the names of the
- * hub stay. */
+/* With slices on many ranks the folder is made of a checkpoint, and is the same to the byte: the
+ * names of the hub stay. */
 static void an_export_does_not_tell_the_ranks(void **state)
 {
     char gpt2[TEST_PATH_CAP], whole[4096], err[4096], command[sizeof whole + 256];
@@ -323,7 +323,8 @@ static char *printed(void)
     return text;
 }
 
-/* Runs it, which must succeed, and looks for each of the words (ended by NULL) in what it prints. */
+/* Runs it, which must succeed, and looks for each of the words (ended by NULL) in what it
+ * prints. */
 static void expect_words(const char *arguments, const char *const *words)
 {
     char err[4096];
@@ -383,15 +384,17 @@ static void said_after(const char *words, char *buf, size_t cap)
     sw_free(text);
 }
 
-/* With the same flags: a vocabulary of characters, validation and samples count, and so does the default configuration. */
+/* With the same flags: a vocabulary of characters, validation and samples count, and so does the
+ * default configuration. */
 static void a_plan_says_the_bytes_that_train_holds(void **state)
 {
     static const char *const flags[] = {
-        "--model gpt2-tiny --data text.txt --seq-len 24 --threads 2 --eval-every 1 --sample-every 1 "
-        "--sample-tokens 3 --steps 1 --seed 3 --keep-last 1 --quiet --export last --trace t.json",
+        "--model gpt2-tiny --data text.txt --seq-len 24 --threads 2 --eval-every 1 --sample-every "
+        "1 --sample-tokens 3 --steps 1 --seed 3 --keep-last 1 --quiet --export last --trace t.json",
         "--model gpt2-tiny --data table.csv --as-text --seq-len 16 --steps 1 --deepspeed two.json "
         "--set bf16.enabled=true --set zero_optimization.stage=1 --set "
-        "zero_optimization.offload_optimizer.device=cpu --device-memory 64MiB --no-export --profile",
+        "zero_optimization.offload_optimizer.device=cpu --device-memory 64MiB --no-export "
+        "--profile",
         "--model small.json --data few.bin --seq-len 4 --steps 1",
     };
     (void)state;
@@ -434,7 +437,8 @@ static void expect_run(const char *arguments)
     expect_words(arguments, nothing);
 }
 
-/* Also what lies beside the weights, the names of the hub and the dtype; and which checkpoint it was. */
+/* Also what lies beside the weights, the names of the hub and the dtype; and which checkpoint it
+ * was. */
 static void an_export_is_the_model_of_its_run(void **state)
 {
     (void)state;
@@ -683,10 +687,10 @@ static int set_up(void **state)
     put("ids.bin", ids, sizeof ids);
     put_text("unknown.json", "{\"model_type\": \"mamba\"}");
     put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
-    put_text(
-        "classifier.json",
-        "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1, "
-        "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
+    put_text("classifier.json",
+             "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, "
+             "\"n_head\": 1, "
+             "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
     put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
     put_text("wide.json", "{\"model_type\": \"gpt2\", \"n_embd\": 4611686018427387904}");
     put_text("sum.json", "{\"model_type\": \"gpt2\", \"n_embd\": 536870911, \"n_head\": 1}");
@@ -700,9 +704,9 @@ static int set_up(void **state)
 #define OPTIMIZER "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}"
     put_text("typo.json", "{\"train_batch_size\": 4, \"gradient_cliping\": 1, " OPTIMIZER "}");
     put_text("twice.json", "{\"train_batch_size\": 4, \"train_batch_size\": 8, " OPTIMIZER "}");
-    put_text(
-        "negative.json",
-        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": -1}}}");
+    put_text("negative.json",
+             "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+             "-1}}}");
     put_text("two.json",
              "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, " OPTIMIZER "}");
     put_text("nobatch.json", "{" OPTIMIZER "}");
@@ -712,9 +716,9 @@ static int set_up(void **state)
         "{\"train_batch_size\": 4, " OPTIMIZER
         ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"/n\"}}}");
-    put_text(
-        "lion.json",
-        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}");
+    put_text("lion.json",
+             "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": "
+             "0.001}}}");
     const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
     put("few.bin", few, sizeof few);
     put_text("ab.txt", "abababababababababababab");

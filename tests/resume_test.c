@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// What `train --resume` refuses, and says: other data, other words, another learning rate, a checkpoint that was
-// damaged; what goes on all the same when it is asked to; a checkpoint of a program that kept no data.
+// What `train --resume` refuses, and says: other data, other words, another learning rate, a
+// checkpoint that was damaged; what goes on all the same when it is asked to; a checkpoint of a
+// program that kept no data.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

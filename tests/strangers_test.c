@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Strangers at a training of two ranks over TCP: they join as rank 1 with what was enough without a secret,
-// and with another secret; they connect by the hundred and say nothing, or talk without end. The training
-// has the bits of one process. And by pdsh, whose hosts take the secret from a file.
+// Strangers at a training of two ranks over TCP: they join as rank 1 with what was enough without a
+// secret, and with another secret; they connect by the hundred and say nothing, or talk without
+// end. The training has the bits of one process. And by pdsh, whose hosts take the secret from a
+// file.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>

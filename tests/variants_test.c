@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1800
 // SLOW SPILLWAY_VARIANTS=500
-// Random models, dtypes, optimizers and batches, each run plainly by one rank and in a random way: stage, ranks,
-// offload, budgets, tiles, recomputation, schedule, threads, places on disk, killed and resumed. The way has the weights and
-// losses of the plain run, or is refused in one line with status 2; nothing crashes, hangs or ends with status 1.
+// Random models, dtypes, optimizers and batches, each run plainly by one rank and in a random way:
+// stage, ranks, offload, budgets, tiles, recomputation, schedule, threads, places on disk, killed
+// and resumed. The way has the weights and losses of the plain run, or is refused in one line with
+// status 2; nothing crashes, hangs or ends with status 1.
 //
-// SPILLWAY_VARIANTS=N of them, drawn from SPILLWAY_VARIANTS_SEED; SPILLWAY_VARIANT=I runs variant I alone and shows it.
+// SPILLWAY_VARIANTS=N of them, drawn from SPILLWAY_VARIANTS_SEED; SPILLWAY_VARIANT=I runs variant I
+// alone and shows it.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own collectives for bench_zero, compiled with the wrapper of that MPI. MPI has been initialised.
+// MPI's own collectives for bench_zero, compiled with the wrapper of that MPI. MPI has been
+// initialised.
 #include <mpi.h>
 #include <stddef.h>
 

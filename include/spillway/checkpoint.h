@@ -13,8 +13,8 @@ extern "C" {
 
 /* One line a checkpoint of a folder, newest first; json: one object a line. */
 SW_API sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out);
-/* Reads every byte and compares the digests; prints one line. A folder of checkpoints stands for its
- * newest complete one. */
+/* Reads every byte and compares the digests; prints one line. A folder of checkpoints stands for
+ * its newest complete one. */
 SW_API sw_status sw_checkpoint_verify(const char *path, FILE *out);
 /* One line a tensor that differs, and a summary; *out_equal tells whether all are the same. */
 SW_API sw_status sw_checkpoint_diff(const char *first, const char *second, FILE *out,
@@ -30,8 +30,8 @@ struct sw_checkpoint_export_options {
 };
 
 /*
- * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory, with the files that
- * the model of its run has; prints which checkpoint it was.
+ * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory, with
+ * the files that the model of its run has; prints which checkpoint it was.
  *
  * SW_E_ARG     the folder holds something that no export made
  * SW_E_FORMAT  the checkpoint has no model configuration, or is damaged

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that train one model together, each with an engine of its own (spillway/engine.h, options.comm).
-// A communicator has the collectives; what carries its messages is a transport: threads of one process,
-// MPI, TCP, or the caller's own. Calls block, and come in the same order on every rank.
+// Ranks that train one model together, each with an engine of its own (spillway/engine.h,
+// options.comm). A communicator has the collectives; what carries its messages is a transport:
+// threads of one process, MPI, TCP, or the caller's own. Calls block, and come in the same order on
+// every rank.
 #pragma once
 
 #include <stdbool.h>
@@ -34,9 +35,10 @@ struct sw_exchange {
 };
 
 /*
- * What carries messages. exchange returns when everything was received and may be overwritten where it
- * was sent from; SW_E_PEER names the ranks that did not come within the deadline, or came with another
- * operation, sequence or size. abort: this rank cannot go on; whoever waits for it gets SW_E_PEER.
+ * What carries messages. exchange returns when everything was received and may be overwritten where
+ * it was sent from; SW_E_PEER names the ranks that did not come within the deadline, or came with
+ * another operation, sequence or size. abort: this rank cannot go on; whoever waits for it gets
+ * SW_E_PEER.
  */
 struct sw_transport {
     void *ctx;
@@ -70,8 +72,8 @@ enum { SW_THREAD_RANKS_MAX = 64, SW_DEADLINE_MAX_S = 1000000 };
  * SW_E_ARG     size or deadline_s is out of range
  */
 SW_API sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comms);
-/* Opens, calls fn once a rank, each on a thread of its own, and closes. A rank that fails aborts; the
- * failure that the others only report is returned, with "rank R: " in front. */
+/* Opens, calls fn once a rank, each on a thread of its own, and closes. A rank that fails aborts;
+ * the failure that the others only report is returned, with "rank R: " in front. */
 typedef sw_status (*sw_rank_fn)(void *ctx, sw_comm *comm);
 SW_API sw_status sw_threads_run(int size, double deadline_s, sw_rank_fn fn, void *ctx);
 
@@ -81,15 +83,16 @@ struct sw_tcp_options {
     const char *host; /* where rank 0 listens, .. */
     int port;         /* .. as all know */
     double deadline_s;
-    /* [16] The same on all ranks and known to nobody else: each proves it to each before they take part; it
-     * is not sent. NULL: host must be a loopback address, and any user of that machine can take part. */
+    /* [16] The same on all ranks and known to nobody else: each proves it to each before they take
+     * part; it is not sent. NULL: host must be a loopback address, and any user of that machine can
+     * take part. */
     const unsigned char *secret;
     const char *job; /* tells this start of the job from others with that secret; NULL: "" */
 };
 /*
- * sw_tcp_open - meets the others at rank 0. Who proves nothing, or counts other ranks, is turned away
- * without ending the meeting. What is sent afterwards is neither enciphered nor signed. Raises the soft
- * limit of open files to what the ranks need. Strings are borrowed for the call.
+ * sw_tcp_open - meets the others at rank 0. Who proves nothing, or counts other ranks, is turned
+ * away without ending the meeting. What is sent afterwards is neither enciphered nor signed. Raises
+ * the soft limit of open files to what the ranks need. Strings are borrowed for the call.
  *
  * SW_E_PEER    who did not come, by name; or this rank was turned away, and why
  * SW_E_CONFIG  no secret, and a host that is not loopback; a limit of open files below the ranks
@@ -99,21 +102,21 @@ SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_tra
 /*
  * sw_world_open - the ranks that a launcher started, if one did.
  *
- * mpirun and srun: Open MPI and MPICH are reached through modules beside the library, opened only here;
- * SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules. Launchers that say RANK,
- * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `spillway launch` does: TCP, with the secret that
- * SPILLWAY_JOB_SECRET is (32 hexadecimal digits), or that is in the file (of mode 0600)
+ * mpirun and srun: Open MPI and MPICH are reached through modules beside the library, opened only
+ * here; SPILLWAY_MPI=off ignores them, SPILLWAY_MODULES names the folder of the modules. Launchers
+ * that say RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `spillway launch` does: TCP, with the
+ * secret that SPILLWAY_JOB_SECRET is (32 hexadecimal digits), or that is in the file (of mode 0600)
  * SPILLWAY_JOB_SECRET_FILE. Without one, on loopback only, and a line on standard error says so.
  *
  * out          NULL when this process was started alone
  *
- * SW_E_UNSUP   started as one of several, and this build has no module for that MPI, or that MPI, as
- *              under an srun without its --mpi, finds nobody else
+ * SW_E_UNSUP   started as one of several, and this build has no module for that MPI, or that MPI,
+ *              as under an srun without its --mpi, finds nobody else
  * SW_E_CONFIG  WORLD_SIZE without the others; no secret and a MASTER_ADDR that is not loopback
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
-/* Whether the mpirun or srun of an MPI started this process: what it prints is carried elsewhere then, though it may look like a
- * terminal. */
+/* Whether the mpirun or srun of an MPI started this process: what it prints is carried elsewhere
+ * then, though it may look like a terminal. */
 SW_API bool sw_world_is_mpi(void);
 /* Which MPIs sw_world_open can reach, one line each, for people. The caller's: sw_text_free. */
 SW_API sw_status sw_world_text(char **out_text);
@@ -123,8 +126,8 @@ struct sw_fault_options {
     int64_t fail_at;   /* SW_E_IO instead of this exchange */
     int64_t silent_at; /* from this exchange on the rank says nothing more */
     double delay_s;    /* before each exchange */
-    /* Of a wire, 0 = none: an exchange takes so much longer, both directions at once. Its rank sleeps, as
-     * beside a network card. */
+    /* Of a wire, 0 = none: an exchange takes so much longer, both directions at once. Its rank
+     * sleeps, as beside a network card. */
     double bytes_per_s;
 };
 /* inner  copied; closed with out. out is closed by the communicator it is given to. */
@@ -175,7 +178,8 @@ SW_API sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, s
 SW_API sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                                     const char *what);
 
-/* A sum over ranks in the canonical order: rank by rank onto acc, in fp32 whatever dtype is sent. */
+/* A sum over ranks in the canonical order: rank by rank onto acc, in fp32 whatever dtype is
+ * sent. */
 struct sw_reduction {
     enum sw_dtype dtype; /* of src and workspace: SW_F32, SW_BF16, SW_F16 */
     const void *src;     /* [size, n] */
@@ -190,7 +194,8 @@ SW_API void sw_comm_add_slices(const struct sw_reduction *reduction, int n_ranks
 /* Bytes of an all-to-all; the classic reduce-scatter has no fixed order. */
 SW_API sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *reduction,
                                         const char *what);
-/* The same, and everybody gets all slices: whole [size, n] fp32; acc may lie in its own place there. */
+/* The same, and everybody gets all slices: whole [size, n] fp32; acc may lie in its own place
+ * there. */
 SW_API sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *reduction,
                                     float *whole, const char *what);
 SW_API sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes,

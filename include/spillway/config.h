@@ -36,9 +36,9 @@ SW_API sw_status sw_config_report(const struct sw_config_options *options, char 
                                   char **out_notes);
 
 /*
- * sw_config_elastic_text - what the `elasticity` block makes: global batch, numbers of ranks that divide
- * it, and for options->elastic_ranks the micro-batch and accumulation. Reads the file and edits of
- * the options, and json.
+ * sw_config_elastic_text - what the `elasticity` block makes: global batch, numbers of ranks that
+ * divide it, and for options->elastic_ranks the micro-batch and accumulation. Reads the file and
+ * edits of the options, and json.
  *
  * out_text     the caller's: sw_text_free
  *

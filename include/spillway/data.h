@@ -60,7 +60,8 @@ SW_API sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_o
  */
 SW_API sw_status sw_tokenizer_open_chars(const char *name, const char *text, size_t len,
                                          struct sw_tokenizer **out);
-/* The same over all text of data files (paths or globs; plain text and JSONL). as_text: as in sw_dataset_options. */
+/* The same over all text of data files (paths or globs; plain text and JSONL). as_text: as in
+ * sw_dataset_options. */
 SW_API sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files, bool as_text,
                                             struct sw_tokenizer **out);
 SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
@@ -104,7 +105,8 @@ SW_API int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer);
 SW_API int32_t sw_tokenizer_eos(const struct sw_tokenizer *tokenizer);
 SW_API int32_t sw_tokenizer_bos(const struct sw_tokenizer *tokenizer);
 SW_API int32_t sw_tokenizer_pad(const struct sw_tokenizer *tokenizer);
-/* A token as the vocabulary spells it (byte-level BPE: in the byte alphabet), borrowed; NULL if the id has none. */
+/* A token as the vocabulary spells it (byte-level BPE: in the byte alphabet), borrowed; NULL if the
+ * id has none. */
 SW_API const char *sw_tokenizer_token(const struct sw_tokenizer *tokenizer, int32_t id,
                                       size_t *out_len);
 /* The id of a token as the vocabulary spells it; -1 if there is none. */
@@ -139,8 +141,9 @@ enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
  * What to read. Files are paths or globs; by content and ending they are
  *   *.jsonl      one JSON object a line: {"text"}, or {"prompt", "completion"} in every line
  *   *.bin        token shards: llm.c's (by its magic numbers), else nanoGPT's headerless u16
- *   all other    plain text, one document a file; what is structured by its name (.json, .csv, .gz ..) or begins
- *                and ends as JSON does is refused: as_text takes every file as one plain text
+ *   all other    plain text, one document a file; what is structured by its name (.json, .csv, .gz
+ *                ..) or begins and ends as JSON does is refused: as_text takes every file as one
+ *                plain text
  * Documents are joined by the end-of-text token, if the tokenizer has one, and cut in windows of
  * seq_len inputs and as many labels, each label the token after its input. Prompt and completion
  * make one row each, padded on the right, with labels on the completion only.

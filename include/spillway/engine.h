@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine: a model, a configuration (DeepSpeed's ds_config.json) and a plan, ready to train.
 //
-//     sw_initialize -> { sw_train_batch | K x (sw_forward, sw_backward) then sw_step } .. -> sw_close
+//     sw_initialize
+//     -> { sw_train_batch | K x (sw_forward, sw_backward) then sw_step } ..
+//     -> sw_close
 //
-// Everything is planned when the engine opens: it fits, or sw_initialize says what is missing. After
-// the first step nothing is allocated.
+// Everything is planned when the engine opens: it fits, or sw_initialize says what is missing.
+// After the first step nothing is allocated.
 #pragma once
 
 #include <stdbool.h>
@@ -36,7 +38,8 @@ struct sw_batch {
  * sw_cross_entropy or sw_linear_cross_entropy). Called once for each program. */
 typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
 
-/* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are SW_E_ARG. */
+/* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are
+ * SW_E_ARG. */
 struct sw_engine_options {
     /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
     const char *config_path;
@@ -52,11 +55,11 @@ struct sw_engine_options {
     sw_forward_fn forward;
     void *forward_ctx;
 
-    /* This rank among the others, borrowed; NULL = alone. Then every call that computes, saves or loads
-     * is collective: each rank makes it, in the same order. */
+    /* This rank among the others, borrowed; NULL = alone. Then every call that computes, saves or
+     * loads is collective: each rank makes it, in the same order. */
     sw_comm *comm;
-    /* The batch arithmetic of the configuration counts so many ranks, whatever comm has: K stays when a job
-     * goes on with fewer. 0 = as many as comm has. */
+    /* The batch arithmetic of the configuration counts so many ranks, whatever comm has: K stays
+     * when a job goes on with fewer. 0 = as many as comm has. */
     int batch_ranks;
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
@@ -75,7 +78,8 @@ struct sw_engine_options {
      * cpu:reference in memory that the host cannot reach; borrowed while opening. NULL = the CPU,
      * with the configuration's kernels. */
     const char *device;
-    /* For tests: what befalls the transfers of this rank's disk tier, borrowed while opening; NULL = nothing. */
+    /* For tests: what befalls the transfers of this rank's disk tier, borrowed while opening; NULL
+     * = nothing. */
     const struct sw_nvme_fault *disk_fault;
 };
 
@@ -97,7 +101,8 @@ struct sw_step_report {
  */
 SW_API sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out);
 SW_API void sw_close(sw_engine *engine);
-/* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is, or how to make one. */
+/* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is,
+ * or how to make one. */
 SW_API sw_status sw_model_check_path(const char *path);
 
 /* Micro-batches of one optimizer step, and samples of one micro-batch. */
@@ -113,26 +118,29 @@ SW_API int64_t sw_engine_samples(const sw_engine *engine);
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 
 /*
- * The whole step: [n] micro-batches, n = sw_engine_local_micro_batches. All of them are looked at before the first one runs:
- * SW_E_ARG names a tensor that is missing or of another shape, or an id or label that is out of range, and its place.
+ * The whole step: [n] micro-batches, n = sw_engine_local_micro_batches. All of them are looked at
+ * before the first one runs: SW_E_ARG names a tensor that is missing or of another shape, or an id
+ * or label that is out of range, and its place.
  *
- * After a failure, SW_E_ARG of a call that was wrong apart, the engine is as it was before the step where it can be, and the
- * next micro-batch begins a step, the same or another one: on one rank before anything was updated, and with two places on the disk
- * (spillway.disk_slots) whatever failed there, on any rank; SW_E_PEER: on another one. Elsewhere, and when a rank is
- * lost, it takes no step before it has loaded a checkpoint, and says so.
+ * After a failure, SW_E_ARG of a call that was wrong apart, the engine is as it was before the step
+ * where it can be, and the next micro-batch begins a step, the same or another one: on one rank
+ * before anything was updated, and with two places on the disk (spillway.disk_slots) whatever
+ * failed there, on any rank; SW_E_PEER: on another one. Elsewhere, and when a rank is lost, it
+ * takes no step before it has loaded a checkpoint, and says so.
  */
 SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_batches, int64_t n,
                                 struct sw_step_report *out);
-/* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward, which, where states are
- * offloaded and gradients are not clipped, updates weights already; with two places on the disk they count from sw_step on. On several
- * ranks a disk that fails is then heard of in sw_step, on all of them; losses until there mean nothing. SW_E_CONFIG under
+/* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward,
+ * which, where states are offloaded and gradients are not clipped, updates weights already; with
+ * two places on the disk they count from sw_step on. On several ranks a disk that fails is then
+ * heard of in sw_step, on all of them; losses until there mean nothing. SW_E_CONFIG under
  * spillway.schedule "vertical", where all micro-batches of a step run together. */
 SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, double *out_loss);
 SW_API sw_status sw_backward(sw_engine *engine);
 SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
 
-/* Sum of losses and number of targets of one batch, without dropout (want_eval). A batch that is wrong is SW_E_ARG, here and
- * in all calls that take one. */
+/* Sum of losses and number of targets of one batch, without dropout (want_eval). A batch that is
+ * wrong is SW_E_ARG, here and in all calls that take one. */
 SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
                              double *out_count);
 /* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier. */
@@ -154,8 +162,9 @@ SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
 
 /* ---- folders ---- */
 
-/* Writes a Hugging Face folder: weights, config.json, and the files beside the weights of the folder
- * that the model came from. dtype: SW_F32, SW_BF16, SW_F16, or SW_DTYPE_COUNT for the dtype it had. */
+/* Writes a Hugging Face folder: weights, config.json, and the files beside the weights of the
+ * folder that the model came from. dtype: SW_F32, SW_BF16, SW_F16, or SW_DTYPE_COUNT for the dtype
+ * it had. */
 SW_API sw_status sw_export(sw_engine *engine, const char *folder, enum sw_dtype dtype);
 
 /* ---- checkpoints ---- */
@@ -170,7 +179,8 @@ SW_API sw_status sw_save(sw_engine *engine, const char *folder,
 /*
  * sw_load - the newest complete checkpoint of the folder, or a checkpoint itself.
  *
- * Rank 0 chooses for all. Each file is read whole once, beside loading, and compared with its digest.
+ * Rank 0 chooses for all. Each file is read whole once, beside loading, and compared with its
+ * digest.
  *
  * SW_PENDING   there is none
  * SW_E_CONFIG  it was written under other arithmetic: names every key that changed
@@ -188,9 +198,9 @@ struct sw_sampling {
     uint64_t seed;
     int32_t stop_id; /* ends the text; -1 = none */
 };
-/* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when not
- * NULL, [n_new, V]: what each was chosen from. sampling NULL: greedy, up to n_new. Needs generate_tokens
- * >= n_prompt + n_new. */
+/* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when
+ * not NULL, [n_new, V]: what each was chosen from. sampling NULL: greedy, up to n_new. Needs
+ * generate_tokens >= n_prompt + n_new. */
 SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
                              int64_t n_new, const struct sw_sampling *sampling, int32_t *out,
                              int64_t *out_n, float *logits);
@@ -199,12 +209,13 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
-/* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by formulas;
- * nothing is opened. The caller's: sw_text_free. */
+/* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by
+ * formulas; nothing is opened. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
-/* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s,
- * "copy=20", "disk_read=2", "disk_write=1", "comm=1.2" in GB/s), or measured within seconds on this machine. */
+/* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200"
+ * in GFLOP/s, "copy=20", "disk_read=2", "disk_write=1", "comm=1.2" in GB/s), or measured within
+ * seconds on this machine. */
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;

@@ -5,7 +5,8 @@
 // SW_NO_VALUE, accept SW_NO_VALUE as input and do nothing further: write the whole forward straight
 // through and ask sw_graph_status once at the end.
 //
-// Shape letters: B micro-batch, T tokens, C model width, V vocabulary, N rows (leading dims flattened).
+// Shape letters: B micro-batch, T tokens, C model width, V vocabulary, N rows (leading dims
+// flattened).
 #pragma once
 
 #include <stdbool.h>
@@ -69,10 +70,11 @@ SW_API void sw_scope_pop(sw_graph *g);
 /* table [V,C], ids i32 [..] -> [..,C]; the gradient is row-sparse. padding_id: a row that gets no
  * gradient, -1 for none. */
 SW_API sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding_id);
-/* a [..,K] (leading dims are rows) times b [K,N]; trans_b: b is [N,K]; trans_a: a is [K,M], one matrix.
- * -> [..,N] or [M,N]. Sums in fp32 (f64 in f64 graphs), rounded once. */
+/* a [..,K] (leading dims are rows) times b [K,N]; trans_b: b is [N,K]; trans_a: a is [K,M], one
+ * matrix. -> [..,N] or [M,N]. Sums in fp32 (f64 in f64 graphs), rounded once. */
 SW_API sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans_b);
-/* x [..,I]; weight [O,I], or [I,O] with in_out (GPT-2's Conv1D); bias [O] or SW_NO_VALUE -> [..,O] */
+/* x [..,I]; weight [O,I], or [I,O] with in_out (GPT-2's Conv1D); bias [O] or SW_NO_VALUE ->
+ * [..,O] */
 SW_API sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out);
 /* b has a's shape, or a suffix of it (then it repeats over the leading dims). */
 SW_API sw_value sw_add(sw_graph *g, sw_value a, sw_value b);
@@ -109,11 +111,11 @@ SW_API sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad);
 /* x [B,T,C], index i32 [B] -> [B,C] */
 SW_API sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index);
 
-/* Mean cross entropy over the labels that are not -100; labels i32 with one label per row of the first
- * argument. -> f32 [1]; 0 when no label counts. */
+/* Mean cross entropy over the labels that are not -100; labels i32 with one label per row of the
+ * first argument. -> f32 [1]; 0 when no label counts. */
 SW_API sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels);
-/* The same of logits = h weight^T without ever holding them: h [..,C], weight [V,C]; runs over chunks
- * of the vocabulary. */
+/* The same of logits = h weight^T without ever holding them: h [..,C], weight [V,C]; runs over
+ * chunks of the vocabulary. */
 SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels);
 
 /* ---- an operation of your own ---- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a program on many places: on this machine, or on hosts through mpirun, srun or pdsh. It builds
-// their command, starts it, watches it and may start it again; it is not a cluster manager.
+// Starting a program on many places: on this machine, or on hosts through mpirun, srun or pdsh. It
+// builds their command, starts it, watches it and may start it again; it is not a cluster manager.
 #pragma once
 
 #include <stdbool.h>
@@ -64,7 +64,8 @@ SW_API sw_status sw_launch_text(const struct sw_launch_options *options, char **
 /*
  * sw_launch_run - start it, watch it, end the rest when one part fails.
  *
- * Signals INT, TERM and HUP that come meanwhile are passed on. Blocks; one call at a time in a process.
+ * Signals INT, TERM and HUP that come meanwhile are passed on. Blocks; one call at a time in a
+ * process.
  *
  * log          who failed and how, a line each; may be NULL
  * out_started  false: refused before anything was started

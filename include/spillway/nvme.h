@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files on fast disks as one range of bytes: read and written in any place, at any length, from any
-// memory, many requests at a time, past the page cache where the file system allows it. Stands alone:
-// needs nothing else of the library. The manual page is docs/nvme.md.
+// memory, many requests at a time, past the page cache where the file system allows it. Stands
+// alone: needs nothing else of the library. The manual page is docs/nvme.md.
 #pragma once
 
 #include <stdbool.h>
@@ -23,8 +23,8 @@ enum sw_nvme_direct { SW_NVME_DIRECT_AUTO, SW_NVME_DIRECT_ON, SW_NVME_DIRECT_OFF
 /* AUTO takes io_uring where the kernel gives it, else threads, and says so in the log. */
 enum sw_nvme_backend { SW_NVME_BACKEND_AUTO, SW_NVME_BACKEND_URING, SW_NVME_BACKEND_THREADS };
 
-/* For tests: what happens instead of, or before, the transfers number at .. at+count-1 that are handed
- * to the backend; parts of requests and their repetitions count one by one, from 1. */
+/* For tests: what happens instead of, or before, the transfers number at .. at+count-1 that are
+ * handed to the backend; parts of requests and their repetitions count one by one, from 1. */
 enum sw_nvme_fault_action {
     SW_NVME_FAULT_NONE,
     SW_NVME_FAULT_EIO,
@@ -49,11 +49,10 @@ struct sw_nvme_options {
     bool overlap_events;        /* begin transfers while others complete; false: batch by batch */
     enum sw_nvme_direct direct; /* O_DIRECT */
     enum sw_nvme_backend backend;
-    const int *
-        fds; /* [n_paths] NULL = files are opened by their paths. Else new, empty files that the caller
-                     * made, open for both: the store's from the call on, also where it fails. Paths only
-                     * name them then, so the caller may unlink them before: nothing is left of a process
-                     * that is killed */
+    /* [n_paths] NULL = files are opened by their paths. Else new, empty files that the caller made,
+     * open for both: the store's from the call on, also where it fails. Paths only name them then,
+     * so the caller may unlink them before: nothing is left of a process that is killed. */
+    const int *fds;
     bool reopen;            /* keep what the files hold; false: they must not exist yet */
     bool read_only;         /* with reopen */
     bool preallocate;       /* reserve the space when opening */
@@ -70,27 +69,28 @@ SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
 /*
  * sw_nvme_open - a range of `bytes` bytes over files.
  *
- * The files are created (for their owner alone, mode 0600), or opened where options->reopen says so, locked
- * against a second user, and made as long as needed; their length is rounded up to whole blocks. Nothing but sw_nvme_flush and
- * sw_nvme_buffer_open allocates afterwards.
+ * The files are created (for their owner alone, mode 0600), or opened where options->reopen says
+ * so, locked against a second user, and made as long as needed; their length is rounded up to whole
+ * blocks. Nothing but sw_nvme_flush and sw_nvme_buffer_open allocates afterwards.
  *
  * paths        [n_paths] one file each, best on different disks: bytes go round over them
  * bytes        of the range; 0 with reopen and one path: what the file has
  * options      copied; NULL = the defaults
  *
  * SW_E_NOMEM   the disk has too little space: path, what is needed, what is free; or host memory
- * SW_E_IO      path and system's message; also a file that somebody else has open here, and one that exists
- *              where none was to be reopened: it is left as it is
+ * SW_E_IO      path and system's message; also a file that somebody else has open here, and one
+ *              that exists where none was to be reopened: it is left as it is
  * SW_E_UNSUP   O_DIRECT or io_uring was insisted on and is not to be had
  * SW_E_FORMAT  reopen with checksums: the side file is missing or not of these files
  */
 SW_API sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t bytes,
                               const struct sw_nvme_options *options, sw_nvme **out);
-/* Cancels what is in flight and waits for it. With checksums, call sw_nvme_flush first to learn of a
- * failure; here it is only logged. Buffers opened with the store are closed before. NULL is fine. */
+/* Cancels what is in flight and waits for it. With checksums, call sw_nvme_flush first to learn of
+ * a failure; here it is only logged. Buffers opened with the store are closed before. NULL is
+ * fine. */
 SW_API void sw_nvme_close(sw_nvme *store);
-/* Waits until the writes in flight are finished, makes all written bytes durable (fdatasync) and writes
- * the side file of the checksums. Tickets stay to be waited for. */
+/* Waits until the writes in flight are finished, makes all written bytes durable (fdatasync) and
+ * writes the side file of the checksums. Tickets stay to be waited for. */
 SW_API sw_status sw_nvme_flush(sw_nvme *store);
 /* Removes the files and the side file. Missing ones are fine. */
 SW_API sw_status sw_nvme_remove(const char *const *paths, int n_paths);
@@ -112,10 +112,10 @@ struct sw_nvme_segment {
  *              request until it has been waited for or polled to its end, also after a cancel
  *
  * SW_OK        accepted; the result comes with sw_nvme_wait or sw_nvme_poll
- * SW_E_ARG     outside of the store; read of bytes that were never written, naming them; overlap with
- *              a request in flight of which one writes: wait for it first
- * SW_E_NOMEM   all tickets are taken (never waits for one: only the caller can give one back), or too
- *              many separate ranges were written (max_extents)
+ * SW_E_ARG     outside of the store; read of bytes that were never written, naming them; overlap
+ *              with a request in flight of which one writes: wait for it first
+ * SW_E_NOMEM   all tickets are taken (never waits for one: only the caller can give one back), or
+ *              too many separate ranges were written (max_extents)
  */
 SW_API sw_status sw_nvme_begin_read(sw_nvme *store, int64_t offset,
                                     const struct sw_nvme_segment *segments, int n_segments,
@@ -131,8 +131,8 @@ SW_API sw_status sw_nvme_begin_write(sw_nvme *store, int64_t offset,
  *
  * SW_E_IO      a transfer failed: path, offset, length, the system's message. After a failed or
  *              cancelled write its bytes count as never written.
- *              Also: not finished within the deadline; then the request goes on and the ticket is still
- *              taken (sw_nvme_in_flight tells the two apart): cancel it, or wait again
+ *              Also: not finished within the deadline; then the request goes on and the ticket is
+ *              still taken (sw_nvme_in_flight tells the two apart): cancel it, or wait again
  * SW_E_FORMAT  a block does not have its checksum: path and block
  * SW_E_STOP    cancelled
  * SW_E_ARG     no such ticket
@@ -142,13 +142,14 @@ SW_API sw_status sw_nvme_wait(sw_nvme *store, sw_nvme_ticket ticket, double dead
 SW_API sw_status sw_nvme_wait_all(sw_nvme *store, double deadline_s);
 /* SW_PENDING, or as sw_nvme_wait. */
 SW_API sw_status sw_nvme_poll(sw_nvme *store, sw_nvme_ticket ticket);
-/* Asks a request to stop. It is still to be waited for: SW_E_STOP, or its result if it was faster. */
+/* Asks a request to stop. It is still to be waited for: SW_E_STOP, or its result if it was
+ * faster. */
 SW_API sw_status sw_nvme_cancel(sw_nvme *store, sw_nvme_ticket ticket);
 /* Whether the ticket is still taken: after a wait that failed, whether only its deadline passed. */
 SW_API bool sw_nvme_in_flight(sw_nvme *store, sw_nvme_ticket ticket);
 
-/* Begin and wait. When the deadline passes the request is cancelled; they return when the memory is no
- * longer used. */
+/* Begin and wait. When the deadline passes the request is cancelled; they return when the memory is
+ * no longer used. */
 SW_API sw_status sw_nvme_read(sw_nvme *store, int64_t offset, void *data, size_t bytes);
 SW_API sw_status sw_nvme_write(sw_nvme *store, int64_t offset, const void *data, size_t bytes);
 
@@ -165,8 +166,8 @@ struct sw_nvme_buffer_info {
     bool huge_pages; /* the system was asked for them and did not refuse */
     bool registered; /* with io_uring: the kernel need not look the pages up again */
 };
-/* store  whose io_uring it is registered with; NULL = none. What the system does not give is left out,
- *        and the info says so. */
+/* store  whose io_uring it is registered with; NULL = none. What the system does not give is left
+ *        out, and the info says so. */
 SW_API sw_status sw_nvme_buffer_open(sw_nvme *store, size_t bytes, sw_nvme_buffer **out);
 SW_API void sw_nvme_buffer_close(sw_nvme_buffer *buffer); /* NULL is fine */
 SW_API void sw_nvme_buffer_get_info(const sw_nvme_buffer *buffer, struct sw_nvme_buffer_info *out);

@@ -46,12 +46,14 @@ SW_API const char *sw_status_string(sw_status code);
  */
 SW_API const char *sw_error_message(void);
 
-/* The frames the last error passed through, innermost first, one "file:line" a line; for reports. */
+/* The frames the last error passed through, innermost first, one "file:line" a line; for
+ * reports. */
 SW_API const char *sw_error_trace(void);
 
 /*
- * sw_parse_bytes - a size as people write it: bytes, or a number with K, M, G or T (also KiB, MiB, GiB, TiB), which are
- * powers of 1024, or with KB, MB, GB or TB, which are powers of 1000. The case of letters does not matter.
+ * sw_parse_bytes - a size as people write it: bytes, or a number with K, M, G or T (also KiB, MiB,
+ * GiB, TiB), which are powers of 1024, or with KB, MB, GB or TB, which are powers of 1000. The case
+ * of letters does not matter.
  *
  * Returns NULL, or what is wrong with the text, to be put behind it; *out is then unchanged.
  */

@@ -46,9 +46,9 @@ struct sw_view {
 
 /*
  * How a parameter is cut for ranks that compute with parts of it (tensor parallelism): along one
- * dimension, which consists of groups that are each cut alone, at multiples of a unit. Columns, rows and
- * a vocabulary are one group; q, k and v side by side are three; heads have their width as unit. All
- * zeros: it is not cut, every rank has all of it.
+ * dimension, which consists of groups that are each cut alone, at multiples of a unit. Columns,
+ * rows and a vocabulary are one group; q, k and v side by side are three; heads have their width as
+ * unit. All zeros: it is not cut, every rank has all of it.
  */
 enum { SW_SPLIT_MAX_GROUPS = 4 };
 struct sw_tensor_split {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole training job that `spillway train` runs: text or token shards in, steps with a line each,
-// validation, samples, checkpoints, and at the end a Hugging Face folder.
+// The whole training job that `spillway train` runs: text or token shards in, steps with a line
+// each, validation, samples, checkpoints, and at the end a Hugging Face folder.
 #pragma once
 
 #include <signal.h>
@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* All zero plus model, data, output and steps is a legal start; no options at all (NULL) are SW_E_ARG. Strings are
- * borrowed for the call. */
+/* All zero plus model, data, output and steps is a legal start; no options at all (NULL) are
+ * SW_E_ARG. Strings are borrowed for the call. */
 struct sw_train_options {
     const char *model;       /* folder, config.json or preset */
     const char *const *data; /* [n_data] paths or globs */
@@ -67,8 +67,9 @@ SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, boo
                           struct sw_train_result *result);
 
 /*
- * What sw_train would open its engine with, for plans: the same configuration, and the vocabulary of the tokenizer or of
- * the text. Only the model must be given; options are borrowed while it is open.
+ * What sw_train would open its engine with, for plans: the same configuration, and the vocabulary
+ * of the tokenizer or of the text. Only the model must be given; options are borrowed while it is
+ * open.
  */
 typedef struct sw_train_setup sw_train_setup;
 SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);

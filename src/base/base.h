@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base - what every room stands on: status and error text, log, counted allocation, arenas, strings,
-// checked arithmetic, Philox random numbers, hashes, clock, thread pool, fault points.
+// base - what every room stands on: status and error text, log, counted allocation, arenas,
+// strings, checked arithmetic, Philox random numbers, hashes, clock, thread pool, fault points.
 // Invariant: nothing here knows a tensor, a file format or a device.
 #pragma once
 
@@ -23,8 +23,8 @@ sw_status sw_frame_at(const char *file, int line, sw_status code);
 /* Puts "text: " in front of the current message (a caller that knows the file, key or rank). */
 sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
 
-/* Both macros hand on a code that the compiler can see is negative: it then knows that outputs, which
- * are written only on success, are set wherever they are read. */
+/* Both macros hand on a code that the compiler can see is negative: it then knows that outputs,
+ * which are written only on success, are set wherever they are read. */
 #define SW_FAIL(code, ...)                                                                         \
     __extension__({                                                                                \
         const sw_status sw_fail_st = (code);                                                       \
@@ -130,8 +130,8 @@ const char *sw_str_text(const struct sw_str *str); /* never NULL */
 void sw_str_clear(struct sw_str *str);             /* keeps the memory */
 void sw_str_fini(struct sw_str *str);
 
-/* Words that came from elsewhere, for a terminal: control characters and what is no UTF-8 as \xNN. Cut at
- * cap - 1 bytes. Returns out. */
+/* Words that came from elsewhere, for a terminal: control characters and what is no UTF-8 as \xNN.
+ * Cut at cap - 1 bytes. Returns out. */
 const char *sw_plain_words(const char *text, char *out, size_t cap);
 
 /* Levenshtein distance, for "did you mean"; -1 when out of memory. */
@@ -143,8 +143,9 @@ const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 
 /* ---- files ---- */
 
-/* Opens a regular file to be read; *out_bytes is its length now. A folder, FIFO or device is refused at
- * once: every reader of the library opens its files here. SW_E_IO names path and errno. */
+/* Opens a regular file to be read; *out_bytes is its length now. A folder, FIFO or device is
+ * refused at once: every reader of the library opens its files here. SW_E_IO names path and
+ * errno. */
 sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes);
 /* Bytes [at, at + bytes) of it; SW_E_IO also when it ends before: it became shorter meanwhile. */
 sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at);
@@ -194,7 +195,7 @@ static inline int64_t sw_ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* ---- random numbers: Philox4x32-10 (Salmon et al. 2011), a pure function of key and counter ---- */
+/* ---- random numbers: Philox4x32-10 (Salmon et al. 2011), a function of key and counter ---- */
 
 void sw_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
 /* Uniform in [0,1) with 24 bits; in (0,1) for logarithms. */
@@ -202,8 +203,8 @@ static inline float sw_u32_unit(uint32_t u)
 {
     return (float)(u >> 8) * 0x1p-24f;
 }
-/* Element i of a standard normal stream (Box-Muller on Philox, double arithmetic): the value depends
- * on (seed, stream, i) only. */
+/* Element i of a standard normal stream (Box-Muller on Philox, double arithmetic): the value
+ * depends on (seed, stream, i) only. */
 double sw_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);
 /* Element i of a uniform u64 stream. */
 uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
@@ -216,9 +217,9 @@ uint64_t sw_hash(uint64_t h, const void *data, size_t len);
 /* Includes the NUL, so that fields do not run together. */
 uint64_t sw_hash_str(uint64_t h, const char *text);
 
-/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) under a key that is drawn when
- * the process starts, so that nobody can make a file whose names all collide. Nothing that is kept, compared
- * or ordered may depend on it. */
+/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) under a key that is
+ * drawn when the process starts, so that nobody can make a file whose names all collide. Nothing
+ * that is kept, compared or ordered may depend on it. */
 struct sw_hash_key {
     uint64_t words[2];
 };
@@ -260,8 +261,8 @@ struct sw_job_secret {
 /* A new one, with a new id. */
 sw_status sw_job_secret_draw(struct sw_job_secret *out);
 /*
- * sw_job_secret_read - what the environment says, each NULL or "" where it says nothing: the secret, or else
- * the path of a file that holds it, of mode 0600; the id of the job.
+ * sw_job_secret_read - what the environment says, each NULL or "" where it says nothing: the
+ * secret, or else the path of a file that holds it, of mode 0600; the id of the job.
  *
  * SW_E_CONFIG  no secret, or a file that others may read
  */
@@ -297,8 +298,9 @@ double sw_now_s(void);
 
 struct sw_pool;
 typedef void (*sw_pool_fn)(void *ctx, int64_t i_item, int i_worker);
-/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. The pool's own threads
- * keep off the processor that the caller is on; the caller's affinity stays what it is. */
+/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. The
+ * pool's own threads keep off the processor that the caller is on; the caller's affinity stays what
+ * it is. */
 sw_status sw_pool_open(int n_threads, struct sw_pool **out);
 int sw_pool_threads(const struct sw_pool *pool);
 /* Runs fn(ctx, i, worker) for i in 0 .. n_items-1, each once, in any order; returns when all are
@@ -309,9 +311,10 @@ void sw_pool_close(struct sw_pool *pool);
 int sw_cpu_count(void);
 
 /* ---- fault points: named places where tests make the program fail ----
- * SPILLWAY_FAULT="name:n:action[,...]": at the n-th pass through `name` (1 = first) do: eio, enospc,
- * kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was called.
- * Names that mean the same everywhere: write, fsync, rename, in front of the call of that name. */
+ * SPILLWAY_FAULT="name:n:action[,...]": at the n-th pass through `name` (1 = first) do: eio,
+ * enospc, kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was
+ * called. Names that mean the same everywhere: write, fsync, rename, in front of the call of that
+ * name. */
 enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
 enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
 sw_status sw_fault_set(const char *spec);              /* NULL switches all off */

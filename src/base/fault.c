@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault points. The list of armed points is read from SPILLWAY_FAULT once, at the first pass, or set
-// by a test. A program without faults pays one relaxed load a pass.
+// Fault points. The list of armed points is read from SPILLWAY_FAULT once, at the first pass, or
+// set by a test. A program without faults pays one relaxed load a pass.
 #include "base/base.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole small files: configuration, vocabularies, manifests. Writing is atomic and durable: a reader,
-// and a machine after a loss of power, sees the old file or the new one and never a part.
+// Whole small files: configuration, vocabularies, manifests. Writing is atomic and durable: a
+// reader, and a machine after a loss of power, sees the old file or the new one and never a part.
 // The system calls that change the disk are fault points: "write", "fsync", "rename".
 #include "base/base.h"
 
@@ -46,8 +46,8 @@ static int open_retry(const char *path, int flags, mode_t mode)
 
 /* ---- reading ---- */
 
-/* O_NONBLOCK: a FIFO that nobody writes to, or a terminal line, must not hold us up before we know what it
- * is. It is taken back, because requests of an io_uring heed it on regular files, too. */
+/* O_NONBLOCK: a FIFO that nobody writes to, or a terminal line, must not hold us up before we know
+ * what it is. It is taken back, because requests of an io_uring heed it on regular files, too. */
 static sw_status check_regular(int fd, const char *path, size_t *out_bytes)
 {
     struct stat info;
@@ -177,7 +177,8 @@ static sw_status sync_folder_of(const char *path)
     return st;
 }
 
-/* Opens a new file beside `path`; another process, thread or a killed run may hold other such names. */
+/* Opens a new file beside `path`; another process, thread or a killed run may hold other such
+ * names. */
 static int open_beside(const char *path, char *temp, size_t cap)
 {
     static _Atomic unsigned serial;

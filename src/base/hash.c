@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FNV-1a for names and fingerprints, and digests of files: XXH3-128 by libxxhash where it was found,
-// CRC-32C of our own everywhere, so that what one build wrote any build can at least name.
+// FNV-1a for names and fingerprints, and digests of files: XXH3-128 by libxxhash where it was
+// found, CRC-32C of our own everywhere, so that what one build wrote any build can at least name.
 #include "base/base.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool. One job at a time; items are handed out by an atomic counter, and the driver takes
-// items like everyone else. A thread that has nothing to do spins for a moment and then sleeps.
+// The thread pool. One job at a time; items are handed out by an atomic counter, and the driver
+// takes items like everyone else. A thread that has nothing to do spins for a moment and then
+// sleeps.
 //
 // The gate says whether there is a job to join, in one word:
 //
@@ -8,21 +9,23 @@
 //     bit  31      open: workers may join
 //     bits 30..0   workers that joined and have not left
 //
-// The driver fills in the job, then opens the gate with a new serial; a worker joins by adding one to
-// an open gate, and only then reads the job. When the items have run out the driver closes the gate
-// and waits for the count to fall to zero. A worker that wakes up late finds the gate closed and
-// waits for the next job: nobody ever waits for a thread that did not take part. The job's fields are
-// plain: opening (release) comes before joining (acquire), leaving (release) before reuse (acquire).
+// The driver fills in the job, then opens the gate with a new serial; a worker joins by adding one
+// to an open gate, and only then reads the job. When the items have run out the driver closes the
+// gate and waits for the count to fall to zero. A worker that wakes up late finds the gate closed
+// and waits for the next job: nobody ever waits for a thread that did not take part. The job's
+// fields are plain: opening (release) comes before joining (acquire), leaving (release) before
+// reuse (acquire).
 //
 // Sleeping: whoever wants to sleep first announces it and then looks at the gate once more; whoever
 // changes the gate looks for announcements afterwards. Both are sequentially consistent, so one of
 // the two sees the other and no wake-up is lost.
 //
-// Neighbours: who is woken is put near who woke it, and where every processor has something to do that is often the
-// same one: the threads of a job take turns on one processor while another program has the next one for
-// itself. So workers keep off the processor that the driver is on. While the driver sleeps for some who were kept
-// from running, these may have its processor, too. Only the affinity of workers is changed: to that of the driver,
-// which is the caller's, less one processor.
+// Neighbours: who is woken is put near who woke it, and where every processor has something to do
+// that is often the same one: the threads of a job take turns on one processor while another
+// program has the next one for itself. So workers keep off the processor that the driver is on.
+// While the driver sleeps for some who were kept from running, these may have its processor, too.
+// Only the affinity of workers is changed: to that of the driver, which is the caller's, less one
+// processor.
 #include "base/base.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret of a job: 128 bits that its processes hold and nobody else does. Both ends of a connection
-// prove that they hold it by a keyed hash (BLAKE2s, RFC 7693) over numbers that both have just drawn, so
-// that nothing that was heard before is worth anything. Invariant: the secret itself is never sent, and
-// a comparison takes as long whatever differs.
+// The secret of a job: 128 bits that its processes hold and nobody else does. Both ends of a
+// connection prove that they hold it by a keyed hash (BLAKE2s, RFC 7693) over numbers that both
+// have just drawn, so that nothing that was heard before is worth anything. Invariant: the secret
+// itself is never sent, and a comparison takes as long whatever differs.
 #include "base/base.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckpt - checkpoints: what a run needs to go on, written by one rank or many, read by any number.
-// A checkpoint is a folder checkpoint-STEP of safetensors files and one manifest.json, byte by byte in
-// docs/checkpoint.md. Invariant: whatever ends a save (a kill, a full disk, a loss of power), the folder
-// of checkpoints holds the old complete checkpoint or the new one; a part never looks whole.
-// The room knows no engine: tensors come in through a callback, in pieces, and go out by name and box.
+// A checkpoint is a folder checkpoint-STEP of safetensors files and one manifest.json, byte by byte
+// in docs/checkpoint.md. Invariant: whatever ends a save (a kill, a full disk, a loss of power),
+// the folder of checkpoints holds the old complete checkpoint or the new one; a part never looks
+// whole. The room knows no engine: tensors come in through a callback, in pieces, and go out by
+// name and box.
 #pragma once
 
 #include "base/base.h"
@@ -18,8 +19,8 @@ struct sw_ckpt_lock;
 /*
  * sw_ckpt_acquire - be the one that writes to a folder, until release or the end of the process.
  *
- * Two holders of one process exclude each other, too. The descriptor is not handed on to programs that
- * the process starts.
+ * Two holders of one process exclude each other, too. The descriptor is not handed on to programs
+ * that the process starts.
  *
  * dir          made when it is not there
  * wait_s       for a holder that is ending; 0: not at all
@@ -36,7 +37,8 @@ const char *sw_ckpt_lock_dir(const struct sw_ckpt_lock *lock);
 
 /* ---- saving ---- */
 
-/* One box of one tensor that a writer holds. The boxes of all writers cover each tensor exactly once. */
+/* One box of one tensor that a writer holds. The boxes of all writers cover each tensor exactly
+ * once. */
 struct sw_ckpt_tensor {
     const char *param; /* "transformer.h.0.attn.c_attn.weight" */
     const char *kind; /* "master" (decoded fp32 weights), "exp_avg", "exp_avg_sq", "momentum", .. */
@@ -56,8 +58,8 @@ struct sw_ckpt_scaler {
     int64_t iteration, last_overflow, hysteresis_left;
 };
 
-/* Everything beside tensors. Strings and config are borrowed. A schedule is a function of `applied` and
- * the configuration, so it has no state of its own. */
+/* Everything beside tensors. Strings and config are borrowed. A schedule is a function of `applied`
+ * and the configuration, so it has no state of its own. */
 struct sw_ckpt_meta {
     int64_t step;    /* optimizer steps so far, skipped ones included; names the folder */
     int64_t applied; /* those that were applied: the position of the schedule */
@@ -79,20 +81,21 @@ struct sw_ckpt_save_options {
 /*
  * sw_ckpt_save - one writer's whole save: begin, write_part, commit.
  *
- * When it fails, what was written so far is removed again, as far as possible. An old checkpoint that
- * cannot be deleted is named in the log; the next save tries again.
+ * When it fails, what was written so far is removed again, as far as possible. An old checkpoint
+ * that cannot be deleted is named in the log; the next save tries again.
  *
- * SW_E_IO      names the path and says why; the checkpoints that were there are intact. "is saved, but":
- *              the new one is complete, too, and `latest` or `best` does not name it
+ * SW_E_IO      names the path and says why; the checkpoints that were there are intact. "is saved,
+ *              but": the new one is complete, too, and `latest` or `best` does not name it
  */
 sw_status sw_ckpt_save(const struct sw_ckpt_save_options *options, const struct sw_ckpt_meta *meta,
                        const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
                        sw_ckpt_read_fn read, void *ctx);
 
-/* The same for many writers on a shared file system. Rank 0, which holds the folder, begins; then, when all
- * have the token from it, each rank writes its part, in parallel; then, after all agreed that they
- * could, rank 0 commits. A save that is given up is dropped by rank 0 (or by the next begin, which removes
- * what dead runs left). The token is new for each save: no two of them ever write to the same files. */
+/* The same for many writers on a shared file system. Rank 0, which holds the folder, begins; then,
+ * when all have the token from it, each rank writes its part, in parallel; then, after all agreed
+ * that they could, rank 0 commits. A save that is given up is dropped by rank 0 (or by the next
+ * begin, which removes what dead runs left). The token is new for each save: no two of them ever
+ * write to the same files. */
 sw_status sw_ckpt_begin(const struct sw_ckpt_lock *lock, int64_t step, uint64_t *out_token);
 sw_status sw_ckpt_write_part(const char *dir, int64_t step, uint64_t token, int rank,
                              const struct sw_ckpt_tensor *tensors, int64_t n_tensors,
@@ -108,17 +111,17 @@ struct sw_ckpt; /* an open checkpoint; one thread at a time */
 /*
  * sw_ckpt_open - open for reading.
  *
- * path         a folder of checkpoints (or its "/latest"): the newest complete one, those that are not
- *              complete named in the log and passed over; its "/best": the one of least validation
- *              loss; or a checkpoint itself
+ * path         a folder of checkpoints (or its "/latest"): the newest complete one, those that are
+ *              not complete named in the log and passed over; its "/best": the one of least
+ *              validation loss; or a checkpoint itself
  *
  * SW_PENDING   the folder is not there or holds no complete checkpoint; *out is not set
  * SW_E_FORMAT  path is a checkpoint and not complete: says what is missing
  * SW_E_UNSUP   it requires a feature, or has a version, that this program does not know
  */
 sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out);
-/* The one that sw_ckpt_open(path) gave to another rank, which calls it `name` (sw_ckpt_name). Where path is a
- * checkpoint itself, that one. */
+/* The one that sw_ckpt_open(path) gave to another rank, which calls it `name` (sw_ckpt_name). Where
+ * path is a checkpoint itself, that one. */
 sw_status sw_ckpt_open_named(const char *path, const char *name, struct sw_ckpt **out);
 void sw_ckpt_close(struct sw_ckpt *ckpt);
 
@@ -163,7 +166,8 @@ sw_status sw_ckpt_read_flat(struct sw_ckpt *ckpt, int64_t i_tensor, int64_t firs
 sw_status sw_ckpt_verify(const struct sw_ckpt *ckpt);
 
 /*
- * sw_ckpt_verify_begin - the same of files first, first + stride, .., on a thread beside the caller.
+ * sw_ckpt_verify_begin - the same of files first, first + stride, .., on a thread beside the
+ * caller.
  *
  * Ranks that share a checkpoint take first = rank, stride = ranks: each file is read once.
  *

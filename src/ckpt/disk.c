@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls by which a checkpoint changes the disk, each a fault point, each error naming its path; and
-// the names of checkpoints.
+// The calls by which a checkpoint changes the disk, each a fault point, each error naming its path;
+// and the names of checkpoints.
 #include "ckpt/private.h"
 
 #include <dirent.h>
@@ -117,7 +117,8 @@ sw_status sw_ckpt_sync_folder(const char *path)
     return st;
 }
 
-/* The folder above the first `len` characters of path: "." for a relative name, "/" for the root. */
+/* The folder above the first `len` characters of path: "." for a relative name, "/" for the
+ * root. */
 static sw_status sync_above(const char *path, size_t len)
 {
     char above[PATH_MAX];
@@ -286,8 +287,8 @@ static sw_status is_folder(const char *path, bool *out)
     return SW_OK;
 }
 
-/* Folders inside `path` are lifted to be beside it, in `top`, so that however deep a tree is, its names
- * stay short and nothing here calls itself. n_lifted: so many were, which names them. */
+/* Folders inside `path` are lifted to be beside it, in `top`, so that however deep a tree is, its
+ * names stay short and nothing here calls itself. n_lifted: so many were, which names them. */
 static sw_status flatten(const char *top, const char *path, struct sw_arena *arena,
                          int64_t *n_lifted)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One holder at a time of a folder of checkpoints: flock on the file .lock in it, which the system gives back
-// when the holder ends, however it ends. The file holds who has it, for whoever is refused; it stays when it
-// is given back, because a name that comes and goes could be locked twice.
+// One holder at a time of a folder of checkpoints: flock on the file .lock in it, which the system
+// gives back when the holder ends, however it ends. The file holds who has it, for whoever is
+// refused; it stays when it is given back, because a name that comes and goes could be locked
+// twice.
 #include "ckpt/private.h"
 
 #include <errno.h>
@@ -124,7 +125,8 @@ static sw_status try_lock(const struct sw_ckpt_lock *lock)
     return SW_FAIL(SW_E_IO, "cannot lock %s/" LOCK_NAME ": %s", lock->dir, strerror(error));
 }
 
-/* Whoever made the folder and leaves nothing in it removes the file, too: then it is another one's name, or nobody's. */
+/* Whoever made the folder and leaves nothing in it removes the file, too: then it is another one's
+ * name, or nobody's. */
 static bool is_current(const struct sw_ckpt_lock *lock)
 {
     char path[PATH_MAX];

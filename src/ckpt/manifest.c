@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json: written last, read first. It is the text of one JSON object whose last member, "check",
-// is the CRC-32C of everything before it, so that a torn or edited manifest is no manifest. What it says
-// is checked as if a stranger had written it: boxes inside files, tensors covered exactly once.
+// manifest.json: written last, read first. It is the text of one JSON object whose last member,
+// "check", is the CRC-32C of everything before it, so that a torn or edited manifest is no
+// manifest. What it says is checked as if a stranger had written it: boxes inside files, tensors
+// covered exactly once.
 #include "ckpt/private.h"
 
 #include <errno.h>
@@ -41,8 +42,8 @@ static int compare_starts(const void *a, const void *b)
     return (pa->box.start[0] > pb->box.start[0]) - (pa->box.start[0] < pb->box.start[0]);
 }
 
-/* Disjoint boxes of the right total cover a tensor. Sorted by their first start, each is compared with
- * those only that begin before it ends. */
+/* Disjoint boxes of the right total cover a tensor. Sorted by their first start, each is compared
+ * with those only that begin before it ends. */
 static sw_status check_cover(const char *where, const struct ckpt_stored *tensor)
 {
     const struct sw_ckpt_entry *e = &tensor->entry;
@@ -343,7 +344,8 @@ static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
     return SW_OK;
 }
 
-/* What every version of the format keeps in its place, then whether this program can read the rest. */
+/* What every version of the format keeps in its place, then whether this program can read the
+ * rest. */
 static sw_status read_head(struct ckpt_manifest *m, const struct sw_json *root)
 {
     const char *where = sw_json_name(m->doc), *format;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the checkpoint room share: names on disk, system calls that can be made to fail,
-// the manifest in memory.
+// What the files of the checkpoint room share: names on disk, system calls that can be made to
+// fail, the manifest in memory.
 #pragma once
 
 #include <limits.h>
@@ -14,7 +14,8 @@
 #define CKPT_UNFINISHED ".tmp" /* being written: "checkpoint-STEP.TOKEN.tmp" */
 #define CKPT_RETIRED ".old"    /* being deleted, or waiting for its successor to take its name */
 
-/* No count in a checkpoint is above it: every reader of JSON has it exactly, and sums of two fit. */
+/* No count in a checkpoint is above it: every reader of JSON has it exactly, and sums of two
+ * fit. */
 #define CKPT_MOST (INT64_C(1) << 53)
 
 /* "dir/checkpoint-STEP" and suffix into path[PATH_MAX]. SW_E_IO when it is too long. */
@@ -77,14 +78,16 @@ struct ckpt_manifest {
     struct sw_json_doc *doc; /* owns the strings */
 };
 
-/* Part lists of all ranks in `folder` and meta -> folder/manifest.json, durable; the part lists go. */
+/* Part lists of all ranks in `folder` and meta -> folder/manifest.json, durable; the part lists
+ * go. */
 sw_status sw_ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta,
                                  int64_t serial, int n_ranks);
 /*
  * Reads and checks the manifest, and that every file it names is there with its size.
  *
  * SW_E_FORMAT, SW_E_IO  the checkpoint is not complete
- * SW_E_UNSUP            it is newer than this program; out->serial and out->meta.step are set, nothing else
+ * SW_E_UNSUP            it is newer than this program; out->serial and out->meta.step are set,
+ *                       nothing else
  */
 sw_status sw_ckpt_manifest_read(const char *folder, struct ckpt_manifest *out);
 void sw_ckpt_manifest_fini(struct ckpt_manifest *manifest);
@@ -118,5 +121,6 @@ sw_status sw_ckpt_fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const ch
 /* Before a save: removes what dead runs left, gives a retired checkpoint its name back when its
  * successor never came. Says so in the log. The caller holds the folder, so nobody else does. */
 sw_status sw_ckpt_heal(const char *dir);
-/* The readable one of least validation loss, of equal ones the newest; NULL when none has a loss. */
+/* The readable one of least validation loss, of equal ones the newest; NULL when none has a
+ * loss. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a checkpoint: any box of a tensor out of whatever boxes it was written as. Rows go through a
-// window over the file, so that thin boxes (a few columns of a matrix) cost few reads.
+// Reading a checkpoint: any box of a tensor out of whatever boxes it was written as. Rows go
+// through a window over the file, so that thin boxes (a few columns of a matrix) cost few reads.
 #include "ckpt/private.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ static bool is_there(const struct sw_ckpt *ckpt, const char *path)
            open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-/* A job may save to the folder meanwhile: the manifest is read again if its name went to another one. */
+/* A job may save to the folder meanwhile: the manifest is read again if its name went to another
+ * one. */
 static sw_status read_manifest(struct sw_ckpt *ckpt, const char *path)
 {
     enum { TRIES = 100 };
@@ -121,7 +122,8 @@ static sw_status open_newest(const char *dir, bool want_best, struct sw_ckpt **o
         struct sw_ckpt_list list;
         SW_TRY(sw_ckpt_list(dir, &list));
         st = choose(dir, want_best, &list, out);
-        /* A job that saves to the folder may have deleted it in between: then there is a newer one. */
+        /* A job that saves to the folder may have deleted it in between: then there is a newer
+         * one. */
         const bool gone = st < 0 && list.n_items > 0 && !sw_ckpt_exists(list.items[0].path);
         sw_ckpt_list_fini(&list);
         if (!gone) {
@@ -290,8 +292,8 @@ static sw_status pread_some(struct sw_ckpt *ckpt, int64_t i_file, int64_t start,
     return SW_OK;
 }
 
-/* Lends up to `len` bytes from `start` out of the window, which moves there when it must. At least one
- * whole element of `elem_bytes`. */
+/* Lends up to `len` bytes from `start` out of the window, which moves there when it must. At least
+ * one whole element of `elem_bytes`. */
 static sw_status lend(struct sw_ckpt *ckpt, int64_t i_file, int64_t start, int64_t len,
                       int64_t elem_bytes, const void **out, int64_t *out_len)
 {

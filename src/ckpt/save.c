@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a save: everything durable under a name that no reader takes for a checkpoint, then one
-// rename; the markers after it; deletion last. At every moment the newest checkpoint that was ever
-// reported as saved can be read.
+// The order of a save: everything durable under a name that no reader takes for a checkpoint, then
+// one rename; the markers after it; deletion last. At every moment the newest checkpoint that was
+// ever reported as saved can be read.
 #include "ckpt/private.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of this save alone, whoever else writes: another machine, another thread, a run that was here before. */
+/* Of this save alone, whoever else writes: another machine, another thread, a run that was here
+ * before. */
 static uint64_t draw_token(const struct sw_ckpt_lock *lock)
 {
     char host[256] = "";
@@ -90,8 +91,8 @@ static sw_status write_marker(const char *dir, const char *marker, const char *n
     return SW_OK;
 }
 
-/* The new name is durable before the first file goes: a machine that stops in between finds either the
- * whole checkpoint or one that does not look like any. */
+/* The new name is durable before the first file goes: a machine that stops in between finds either
+ * the whole checkpoint or one that does not look like any. */
 static sw_status retire(const char *dir, const char *path, const char *retired)
 {
     if (sw_ckpt_exists(path)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of checkpoints: which are there, which are complete, which is the newest and which the best.
-// The files `latest` and `best` are for people and scripts; nothing here believes them.
+// A folder of checkpoints: which are there, which are complete, which is the newest and which the
+// best. The files `latest` and `best` are for people and scripts; nothing here believes them.
 #include "ckpt/private.h"
 
 #include <errno.h>

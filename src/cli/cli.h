@@ -44,8 +44,9 @@ struct command {
  * Returns -1 to go on, else the exit status: help was printed (0), or a word was refused (2).
  */
 int cli_parse(const struct command *command, int argc, char **argv, struct words *positional);
-/* The same for a command that starts a program: its words are all from "--", or from the first one that is
- * no flag, on. Flags may be one letter, and be written with _ as in DeepSpeed's launcher. */
+/* The same for a command that starts a program: its words are all from "--", or from the first one
+ * that is no flag, on. Flags may be one letter, and be written with _ as in DeepSpeed's
+ * launcher. */
 int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program);
 void cli_free_words(struct words *words);
 

@@ -16,7 +16,8 @@ int sw_cmd_checkpoint(int argc, char **argv)
     const struct command command = {
         "checkpoint", "ls FOLDER | verify PATH | diff PATH PATH",
         "ls lists a folder's checkpoints, newest first. verify reads every byte and compares the\n"
-        "digests. diff compares two checkpoints tensor by tensor and ends with status 1 if they differ.\n"
+        "digests. diff compares two checkpoints tensor by tensor and ends with status 1 if they "
+        "differ.\n"
         "A folder of checkpoints stands for its newest complete one.",
         flags, 1};
     int status = cli_parse(&command, argc, argv, &words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway config - effective values of a ds_config.json and where each came from; what a key means;
-// what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
+// spillway config - effective values of a ds_config.json and where each came from; what a key
+// means; what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
 #include <limits.h>
 #include <stdio.h>
 
@@ -70,7 +70,8 @@ int sw_cmd_config(int argc, char **argv)
     };
     const struct command command = {
         "config",
-        "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | --explain KEY",
+        "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | --explain "
+        "KEY",
         "Prints the effective values of a ds_config.json and where each came from.", flags,
         sizeof flags / sizeof flags[0]};
     int status = cli_parse(&command, argc, argv, &files);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway estimate - bytes of model states by DeepSpeed's rules of thumb. `spillway plan --ranks` has
-// the bytes that a training of ours would take.
+// spillway estimate - bytes of model states by DeepSpeed's rules of thumb. `spillway plan --ranks`
+// has the bytes that a training of ours would take.
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -22,8 +22,8 @@ int sw_cmd_estimate(int argc, char **argv)
     };
     const struct command command = {
         "estimate", "--model M | --parameters P [--largest-layer L] [..]",
-        "Prints what DeepSpeed's estimate_zero2_model_states_mem_needs and ..zero3.. say: formulas, "
-        "no plan.\n\"spillway plan --ranks R\" prints what a training takes here.",
+        "Prints what DeepSpeed's estimate_zero2_model_states_mem_needs and ..zero3.. say: "
+        "formulas, no plan.\n\"spillway plan --ranks R\" prints what a training takes here.",
         flags, (int)(sizeof flags / sizeof flags[0])};
     char *out = NULL;
     int status = cli_parse(&command, argc, argv, NULL);

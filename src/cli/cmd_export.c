@@ -24,7 +24,8 @@ int sw_cmd_export(int argc, char **argv)
     };
     const struct command command = {
         "export", "CHECKPOINT --output DIR [--best] [--dtype D] [--tokenizer DIR]",
-        "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints stands for its\n"
+        "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
+        "stands for its\n"
         "newest complete one.",
         flags, (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, &words);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io - how fast and how right the disk is: bench, tune, verify. Works on files of its own, which it
-// removes; never on one that exists. Exit status 0, 1 when something went wrong, 2 when refused.
+// spillway io - how fast and how right the disk is: bench, tune, verify. Works on files of its own,
+// which it removes; never on one that exists. Exit status 0, 1 when something went wrong, 2 when
+// refused.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,7 +249,8 @@ int sw_cmd_io(int argc, char **argv)
     };
     const struct command command = {
         "io", "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
-        "bench: GB/s of the disk. tune: the best \"aio\" block. verify: odd offsets and lengths, compared.",
+        "bench: GB/s of the disk. tune: the best \"aio\" block. verify: odd offsets and lengths, "
+        "compared.",
         flags, sizeof flags / sizeof flags[0]};
     run.command = &command;
     int status = cli_parse(&command, argc, argv, &verbs);

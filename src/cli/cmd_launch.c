@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway launch - flags to a launch; the words behind the first one that is no flag are the program.
+// spillway launch - flags to a launch; the words behind the first one that is no flag are the
+// program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,8 @@ int sw_cmd_launch(int argc, char **argv)
         "launch",
         "[OPTIONS] [--] PROGRAM [ARGS..]",
         "Starts PROGRAM once a slot: on this machine, or on hosts by mpirun, srun or pdsh.\n"
-        "Options may be written with _ as in DeepSpeed's launcher. Each job has a secret that its ranks\n"
+        "Options may be written with _ as in DeepSpeed's launcher. Each job has a secret that its "
+        "ranks\n"
         "prove to each other; pdsh wants SPILLWAY_JOB_SECRET_FILE, a file with it on every host.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),

@@ -111,7 +111,8 @@ static int show(const struct command *command, const struct run *run)
     return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
 }
 
-/* The table of the training, with what it means here where that is something else, and flags of this command. */
+/* The table of the training, with what it means here where that is something else, and flags of
+ * this command. */
 static int make_table(struct run *run, struct flag *out)
 {
     const struct flag own[OWN_FLAGS] = {
@@ -124,8 +125,8 @@ static int make_table(struct run *run, struct flag *out)
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
         {"--rates", FLAG_LIST, &run->rates, "NAME=N",
-         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, comm "
-         "(GB/s)",
+         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
+         "comm (GB/s)",
          true},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
         {"--json", FLAG_BOOL, &run->json, NULL, "one JSON object", 0},
@@ -149,8 +150,10 @@ int sw_cmd_plan(int argc, char **argv)
     cli_train_init(&run.train);
     const struct command command = {
         "plan", "--model M [--ranks R] [--stage S] [..]",
-        "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with --ranks "
-        "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all flags of "
+        "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with "
+        "--ranks "
+        "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all "
+        "flags of "
         "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
         table, make_table(&run, table)};
     int status = cli_parse(&command, argc, argv, NULL);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway tokenize - lines of text to lines of token ids and back, standard input to standard output.
+// spillway tokenize - lines of text to lines of token ids and back, standard input to standard
+// output.
 #include "cli/cli.h"
 
 #include "spillway/data.h"

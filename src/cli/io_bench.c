@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io bench and tune: rates of writing, reading and both, from pinned memory, several requests in
-// flight. A write is over when it is durable, so it has its flush in it.
+// spillway io bench and tune: rates of writing, reading and both, from pinned memory, several
+// requests in flight. A write is over when it is durable, so it has its flush in it.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

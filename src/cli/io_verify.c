@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io verify: writes the whole range in pieces of odd lengths, several in flight, then every second
-// stretch of an odd length anew, and reads all of it back in other pieces. Each byte is a function of its place
-// and of who wrote it last, so one that went to the wrong place, or was lost to a neighbour, is seen. Then
-// the files are opened again and everything is compared once more.
+// spillway io verify: writes the whole range in pieces of odd lengths, several in flight, then
+// every second stretch of an odd length anew, and reads all of it back in other pieces. Each byte
+// is a function of its place and of who wrote it last, so one that went to the wrong place, or was
+// lost to a neighbour, is seen. Then the files are opened again and everything is compared once
+// more.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

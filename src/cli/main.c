@@ -66,8 +66,8 @@ static int run(int argc, char **argv)
     return CLI_REFUSED;
 }
 
-/* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave us. Nobody
- * misses what was never written, where standard output is closed. */
+/* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave
+ * us. Nobody misses what was never written, where standard output is closed. */
 static int finish(int status)
 {
     const bool wrote = __fpending(stdout) != 0, failed = ferror(stdout) != 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of "spillway train", which "spillway plan" takes, too: what is planned is then what would be trained.
+// The flags of "spillway train", which "spillway plan" takes, too: what is planned is then what
+// would be trained.
 #pragma once
 
 #include "cli/cli.h"
@@ -18,7 +19,7 @@ struct train_flags {
 void cli_train_init(struct train_flags *flags);
 /* Writes the table of flags into out [CLI_TRAIN_FLAGS]; returns how many. */
 int cli_train_table(struct train_flags *flags, struct flag *out);
-/* After parsing: flags that stand for keys of the configuration become edits, and flags.o has everything. Returns -1 to go on,
- * else the exit status. */
+/* After parsing: flags that stand for keys of the configuration become edits, and flags.o has
+ * everything. Returns -1 to go on, else the exit status. */
 int cli_train_settle(const struct command *command, struct train_flags *flags);
 void cli_train_fini(struct train_flags *flags);

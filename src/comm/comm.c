@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as exchanges of messages, each rank directly with each other: as many bytes as any other
-// way needs, and the receiver decides in which order it adds. What a rank keeps for itself is copied here
-// and never reaches the transport.
+// Collectives as exchanges of messages, each rank directly with each other: as many bytes as any
+// other way needs, and the receiver decides in which order it adds. What a rank keeps for itself is
+// copied here and never reaches the transport.
 #include <string.h>
 
 #include "comm/comm.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// comm - collectives over transports: thread.c, mpi/, fault.c. The public header is the room's door; only
-// what its files share is here.
+// comm - collectives over transports: thread.c, mpi/, fault.c. The public header is the room's
+// door; only what its files share is here.
 // Invariant: a rank that fails, stays away or does something else is named by all others within the
 // deadline, and nobody hangs.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: a sender shows its bytes, the receiver copies them, and the sender
-// leaves when all of its were taken. No message is stored between.
+// Ranks as threads of one process: a sender shows its bytes, the receiver copies them, and the
+// sender leaves when all of its were taken. No message is stored between.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -146,8 +146,8 @@ static bool is_missing(const struct member *m, int rank)
     return !m->received[rank] || post_of(m->world, m->rank, rank)->state != EMPTY;
 }
 
-/* Takes all that is shown to this rank. *out_left: ranks that something is still to be had from or given
- * to; *out_copied: the lock was let go of meanwhile, so look again before waiting. */
+/* Takes all that is shown to this rank. *out_left: ranks that something is still to be had from or
+ * given to; *out_copied: the lock was let go of meanwhile, so look again before waiting. */
 static sw_status take(struct member *m, const struct sw_exchange *x, int *out_left,
                       bool *out_copied)
 {
@@ -207,8 +207,8 @@ static struct timespec deadline_from_now(double seconds)
     return until;
 }
 
-/* Sleeps until something changed or the deadline passed (true). Others are often nearly ready: it looks
- * for some microseconds first, giving way, because ranks may be more than processors. */
+/* Sleeps until something changed or the deadline passed (true). Others are often nearly ready: it
+ * looks for some microseconds first, giving way, because ranks may be more than processors. */
 static bool wait_for_change(struct world *w, const struct timespec *until)
 {
     enum { LOOKS = 40 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether this process is one of several that a launcher started, and how they reach one another:
-// the module of the MPI whose mpirun or srun it was, or TCP. What is in the environment decides: an MPI that
-// nobody asked for is never started.
+// Finds out whether this process is one of several that a launcher started, and how they reach one
+// another: the module of the MPI whose mpirun or srun it was, or TCP. What is in the environment
+// decides: an MPI that nobody asked for is never started.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static const struct flavour *find_flavour(int *out_size)
     return find_slurm(out_size);
 }
 
-/* Where the module is: in the folder that the user says; beside this code; where it is installed. */
+/* Where the module is: in the folder that the user says; beside this code; where it is
+ * installed. */
 static bool find_module(const char *file, char *path, size_t cap)
 {
     static const char *const places[] = {"", "/spillway", "/../" SPILLWAY_LIBDIR "/spillway"};

@@ -120,8 +120,8 @@ static bool is_on(const struct sw_config *config, const char *path)
     return node && node->type == SW_JSON_BOOL && node->boolean;
 }
 
-/* The `elasticity` block decides, for the ranks at hand. What it decides must not contradict the batch keys, for
- * whoever wrote them means them. */
+/* The `elasticity` block decides, for the ranks at hand. What it decides must not contradict the
+ * batch keys, for whoever wrote them means them. */
 static sw_status by_elasticity(const struct sw_config *config, struct triad *t, int64_t *k)
 {
     struct sw_config_elastic found;

@@ -3,7 +3,8 @@
 // effective document and into the struct.
 //
 // Two sets of rules, as in DeepSpeed. Its typed blocks convert: "yes", 1 and 1.0 are true, "2" and
-// true are integers. The blocks that it reads by hand keep whatever they find; here they are strict.
+// true are integers. The blocks that it reads by hand keep whatever they find; here they are
+// strict.
 #include "config/private.h"
 
 #include <ctype.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSpeed's `elasticity` block, versions 0.1 and 0.2: one global batch that as many numbers of ranks as
-// possible divide. A candidate is a micro-batch, or the least common multiple of all of them, times
-// the largest highly composite number that keeps it within the bound; the candidate with most divisors
-// wins. Pure arithmetic: training itself keeps K fixed and asks nothing of this file.
+// DeepSpeed's `elasticity` block, versions 0.1 and 0.2: one global batch that as many numbers of
+// ranks as possible divide. A candidate is a micro-batch, or the least common multiple of all of
+// them, times the largest highly composite number that keeps it within the bound; the candidate
+// with most divisors wins. Pure arithmetic: training itself keeps K fixed and asks nothing of this
+// file.
 #include "config/private.h"
 
 #include <limits.h>
@@ -149,7 +150,8 @@ static sw_status least_common_multiple(const struct elasticity *e, int64_t *out)
     return SW_OK;
 }
 
-/* The largest multiple of base by a highly composite number within the bound; base where none is. */
+/* The largest multiple of base by a highly composite number within the bound; base where none
+ * is. */
 static int64_t candidate(int64_t base, int64_t max_batch)
 {
     int64_t factor = 1;
@@ -239,7 +241,7 @@ static sw_status version_1(const struct elasticity *e, struct sw_config_elastic 
     return most_divisible(e, e->max_batch, (struct range){e->min_ranks, e->max_ranks}, out);
 }
 
-/* ---- version 0.2: the same in units of nodes, and a way out for a count that is not among them ---- */
+/* ---- version 0.2: in units of nodes, and a way out for a count that is not among them ---- */
 
 static bool has_ranks(const struct sw_config_elastic *elastic, int64_t n)
 {

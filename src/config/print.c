@@ -410,15 +410,20 @@ void sw_config_write_docs(struct sw_str *out)
         out,
         "<!-- Written by `spillway config --docs` from the tables in src/config; do not edit. -->\n"
         "# Configuration\n\n"
-        "Spillway reads DeepSpeed's `ds_config.json`. Comments, trailing commas, unquoted keys and\n"
-        "missing outer braces are accepted. Unknown and duplicate keys are errors, with file, line and\n"
+        "Spillway reads DeepSpeed's `ds_config.json`. Comments, trailing commas, unquoted keys "
+        "and\n"
+        "missing outer braces are accepted. Unknown and duplicate keys are errors, with file, "
+        "line and\n"
         "the nearest known key. `--set a.b=1` edits the file's tree before it is read.\n"
-        "`spillway config FILE` prints effective values and where each came from, `spillway config\n"
-        "--explain KEY` one key of this page, `--schedule N` the rates of the first N steps, `--elastic N` what\n"
+        "`spillway config FILE` prints effective values and where each came from, `spillway "
+        "config\n"
+        "--explain KEY` one key of this page, `--schedule N` the rates of the first N steps, "
+        "`--elastic N` what\n"
         "`elasticity` makes of N ranks. What differs from DeepSpeed is in "
         "[differences.md](differences.md).\n\n"
         "State: **built** acts; **accepted, no effect** is taken and says why nothing is lost;\n"
-        "**not built yet** is refused by name before training, when it differs from its default.\n\n");
+        "**not built yet** is refused by name before training, when it differs from its "
+        "default.\n\n");
     for (size_t i = 0; i < sw_config_n_sections(); i++) {
         const struct config_section *section = sw_config_section_at(i);
         sw_str_printf(out, "## %s%s%s\n\n", section->path[0] ? "`" : "Top level: ",

@@ -43,8 +43,8 @@ static sw_status put(struct sw_config_impl *impl, struct sw_json *parent, const 
     return SW_OK;
 }
 
-/* "key?=value" comes from a flag of the program that means the same as the key: the file and --set may
- * leave it out or say the same, but not something else. */
+/* "key?=value" comes from a flag of the program that means the same as the key: the file and --set
+ * may leave it out or say the same, but not something else. */
 static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw_json *parent,
                               const char *path, const char *key, const char *value)
 {

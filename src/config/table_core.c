@@ -449,7 +449,8 @@ static const char *const kernels[] = {"fast", "reference", NULL};
 
 static const struct config_field spillway_fields[] = {
     INT("micro_batches", AT(spillway.micro_batches), "null", 1, HIGHEST,
-        "K, micro-batches of a global batch over all ranks; fixes the batch for any number of ranks",
+        "K, micro-batches of a global batch over all ranks; fixes the batch for any number of "
+        "ranks",
         .flags = FIELD_NULL, BUILT),
     CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
            "the step's loss: mean of the micro-batches' means, or mean over all targets", BUILT),
@@ -501,7 +502,8 @@ static const struct config_field spillway_fields[] = {
     BYTES(
         "transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
         "bytes loaded ahead of their readers at most; those on their way back are at most as many, "
-        "and 128MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to 1GiB",
+        "and 128MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to "
+        "1GiB",
         .flags = FIELD_NULL, BUILT),
     STRING("trace", AT(spillway.trace), "null",
            "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,

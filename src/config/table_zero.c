@@ -6,7 +6,8 @@
 
 static const struct config_field zero_fields[] = {
     INT("stage", AT(zero.stage), "0", 0, 3,
-        "what is split over ranks: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters",
+        "what is split over ranks: 0 nothing, 1 optimizer states, 2 and gradients, 3 and "
+        "parameters",
         .flags = FIELD_CHOICE_INT, BUILT),
     BOOL("contiguous_gradients", AT(zero.contiguous_gradients), "true",
          "copy gradients into one buffer as they are produced",
@@ -34,8 +35,8 @@ static const struct config_field zero_fields[] = {
     BOOL("elastic_checkpoint", NOWHERE, "false", "deprecated: load on another number of ranks",
          NEEDLESS("every checkpoint loads on any number of ranks")),
     INT("sub_group_size", AT(zero.sub_group_elems), "1000000000", 0, HIGHEST,
-        "offloaded states are updated in pieces of so many elements, 2097152 at most; 0 = tensor by "
-        "tensor",
+        "offloaded states are updated in pieces of so many elements, 2097152 at most; 0 = tensor "
+        "by tensor",
         ELEMS, BUILT),
     INT("prefetch_bucket_size", AT(zero.prefetch_bucket_elems), "50000000", 0, HIGHEST,
         "elements gathered ahead of use, less where a budget asks for it", ELEMS,

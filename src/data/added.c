@@ -2,8 +2,8 @@
 // Added tokens. The sorted list is used as a trie: each byte of the text narrows a range of it.
 //
 // The order of things is the reference's (tokenizers 0.23): matches are found in the whole text
-// first and the flags look at them afterwards, so white space that an rstrip token took along can be
-// the match of a later token too.
+// first and the flags look at them afterwards, so white space that an rstrip token took along can
+// be the match of a later token too.
 #include "data/added.h"
 
 #include "data/utf8.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Added tokens: strings that are found in the text and become one id before anything else looks at
-// it. Leftmost-longest, and then the flags: single_word needs neighbours that are no word, lstrip and
-// rstrip take the white space beside the token along.
+// it. Leftmost-longest, and then the flags: single_word needs neighbours that are no word, lstrip
+// and rstrip take the white space beside the token along.
 #pragma once
 
 #include "data/regex.h"

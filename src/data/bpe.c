@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE: the merge table, the merging of one word, and the memory of words.
 //
-// A word is a doubly linked list of symbols; a binary heap holds (rank, position) of every pair that
-// has a rank. An entry is stale when the symbols at its position have changed: it is checked when it
-// is popped, which costs less than removing it. So a word of n bytes takes O(n log n), however long.
+// A word is a doubly linked list of symbols; a binary heap holds (rank, position) of every pair
+// that has a rank. An entry is stale when the symbols at its position have changed: it is checked
+// when it is popped, which costs less than removing it. So a word of n bytes takes O(n log n),
+// however long.
 #include "data/bpe.h"
 
 #include "data/utf8.h"
@@ -249,7 +250,8 @@ static void merge_all(const struct sw_bpe *bpe, struct word *word)
     }
 }
 
-/* Room for a word of n symbols. The heap: n - 1 pairs at first, two more for each of n - 1 merges. */
+/* Room for a word of n symbols. The heap: n - 1 pairs at first, two more for each of n - 1
+ * merges. */
 static sw_status reserve(struct sw_bpe *bpe, size_t n)
 {
     while (bpe->links.cap < 2 * (int64_t)n) {

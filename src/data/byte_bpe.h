@@ -36,7 +36,8 @@ sw_status sw_byte_bpe_open(struct sw_byte_bpe **out);
 /* The added token `text` (with the flags of `flags`; its text and len are not used). */
 sw_status sw_byte_bpe_add_token(struct sw_byte_bpe *tokenizer, const char *text, size_t len,
                                 int64_t id, struct sw_added_token flags, bool normalized);
-/* The same from its object in a JSON file: content, special, single_word, lstrip, rstrip, normalized. */
+/* The same from its object in a JSON file: content, special, single_word, lstrip, rstrip,
+ * normalized. */
 sw_status sw_byte_bpe_add_entry(struct sw_byte_bpe *tokenizer, const struct sw_json_doc *doc,
                                 const struct sw_json *entry, int64_t id);
 /* After all parts: builds what encoding needs and checks the templates. */
@@ -59,7 +60,8 @@ struct sw_named_text {
     const char *name, *text; /* [len] */
     size_t len;
 };
-/* The texts of vocab.json, merges.txt and tokenizer_config.json, the last NULL where there is none. */
+/* The texts of vocab.json, merges.txt and tokenizer_config.json, the last NULL where there is
+ * none. */
 sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
                                           const struct sw_tokenizer_options *options,
                                           struct sw_byte_bpe **out);

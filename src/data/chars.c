@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Characters as tokens: the code points of a text in rising order, id = rank. Its file, chars.json, is
-// a list of one-character strings, and any order in it is kept.
+// Characters as tokens: the code points of a text in rising order, id = rank. Its file, chars.json,
+// is a list of one-character strings, and any order in it is kept.
 #include "data/tokenizer.h"
 
 #include "data/source.h"

@@ -7,7 +7,8 @@
 
 #include "spillway/data.h"
 
-/* Calls fn with each file that patterns (paths or globs) name, in the order in which a dataset reads them. */
+/* Calls fn with each file that patterns (paths or globs) name, in the order in which a dataset
+ * reads them. */
 sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
                             sw_status (*fn)(void *ctx, const char *path), void *ctx);
 
@@ -15,5 +16,6 @@ sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);
 
-/* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer takes their place. */
+/* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer
+ * takes their place. */
 void sw_tokenizer_remove(const char *folder);

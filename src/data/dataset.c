@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: files -> a corpus (a stream cut in windows, or rows of prompt and completion) -> numbered
-// samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token but the
-// first is a label exactly once an epoch.
+// Datasets: files -> a corpus (a stream cut in windows, or rows of prompt and completion) ->
+// numbered samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
+// but the first is a label exactly once an epoch.
 #include "data/data.h"
 
 #include "data/examples.h"

@@ -2,7 +2,8 @@
 // utf8proc: normal forms and lower case. The only file that knows its header.
 //
 // Lower case is the reference's: code point by code point, a final sigma no exception, U+0130 the
-// one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs of Unicode 14 to 17 are listed here.
+// one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs of Unicode 14 to 17 are listed
+// here.
 #include "data/normalize.h"
 
 #include "data/utf8.h"

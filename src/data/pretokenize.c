@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pre-tokenizers as a cascade: each step cuts what the step before gives it and hands the pieces on,
-// so no list of pieces is ever made.
+// Pre-tokenizers as a cascade: each step cuts what the step before gives it and hands the pieces
+// on, so no list of pieces is ever made.
 //
-// ByteLevel is the last of them: a space in front of every piece that reaches it, if the file asks for
-// one, and then GPT-2's pattern, kept here as one more step.
+// ByteLevel is the last of them: a space in front of every piece that reaches it, if the file asks
+// for one, and then GPT-2's pattern, kept here as one more step.
 #include "data/pretokenize.h"
 
 #include <string.h>

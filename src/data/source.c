@@ -317,8 +317,8 @@ static sw_status read_lines(const char *path, sw_document_fn fn, void *ctx)
     return st;
 }
 
-/* A text is one document, so all of it is in memory: a map of it would be a crash where the file becomes
- * shorter meanwhile. */
+/* A text is one document, so all of it is in memory: a map of it would be a crash where the file
+ * becomes shorter meanwhile. */
 static sw_status read_text(const char *path, bool as_text, sw_document_fn fn, void *ctx)
 {
     const struct structured *by_name = as_text ? NULL : structure_by_name(path);

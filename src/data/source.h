@@ -28,6 +28,7 @@ struct sw_document {
 };
 typedef sw_status (*sw_document_fn)(void *ctx, const struct sw_document *document);
 
-/* Calls fn with each document of a text or JSONL file, in order. as_text: the file is one text, whatever its name and however
- * it begins; else SW_E_FORMAT says what a structured file is, and what to make of it. */
+/* Calls fn with each document of a text or JSONL file, in order. as_text: the file is one text,
+ * whatever its name and however it begins; else SW_E_FORMAT says what a structured file is, and
+ * what to make of it. */
 sw_status sw_source_read(const char *path, bool as_text, sw_document_fn fn, void *ctx);

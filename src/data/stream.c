@@ -13,7 +13,8 @@
 
 enum { HEADER_BYTES = 1024, SCAN_IDS = 1 << 26 };
 enum { CHUNK_IDS = 4096 };
-/* Descriptors are few (1024 where nothing was set up); shards beyond these are opened for each read. */
+/* Descriptors are few (1024 where nothing was set up); shards beyond these are opened for each
+ * read. */
 enum { MOST_OPEN = 64 };
 
 /* Magic numbers of the llm.c family: token shards, and files that are no token stream. */
@@ -267,8 +268,8 @@ static sw_status read_segment(const struct sw_stream *stream, const struct sw_se
     return SW_OK;
 }
 
-/* A wrong vocabulary should stop a run before it starts, so the beginning is looked at now (all of a
- * file up to 2^26 tokens); later ids are checked when they are read. */
+/* A wrong vocabulary should stop a run before it starts, so the beginning is looked at now (all of
+ * a file up to 2^26 tokens); later ids are checked when they are read. */
 static sw_status scan(const struct sw_stream *stream, const struct sw_segment *segment)
 {
     int32_t ids[CHUNK_IDS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long row of token ids: some made here from text, some read from files when they are asked for, as one.
-// Ids are kept in 2 bytes where the vocabulary allows it.
+// A long row of token ids: some made here from text, some read from files when they are asked for,
+// as one. Ids are kept in 2 bytes where the vocabulary allows it.
 #pragma once
 
 #include "base/base.h"

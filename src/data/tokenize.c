@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of lines through a tokenizer: what `spillway tokenize` does between its two ends. A line is
-// cut at \n; a carriage return stays in its text.
+// Streams of lines through a tokenizer: what `spillway tokenize` does between its two ends. A line
+// is cut at \n; a carriage return stays in its text.
 #include "data/data.h"
 
 #include "json/json.h"

@@ -108,7 +108,8 @@ static sw_status read_merges(struct source *in, const struct sw_json *model)
     return SW_OK;
 }
 
-/* Options of BPE that change ids and have no byte-level use: only their neutral values are taken. */
+/* Options of BPE that change ids and have no byte-level use: only their neutral values are
+ * taken. */
 static sw_status refuse_model_options(const struct source *in, const struct sw_json *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -387,7 +388,8 @@ static sw_status read_named_id(const struct sw_json *component, const char *key,
     return SW_OK;
 }
 
-/* RoBERTa: <s> A </s></s> B </s>, all of type 0. BERT: [CLS] A [SEP] B [SEP], B and its end type 1. */
+/* RoBERTa: <s> A </s></s> B </s>, all of type 0. BERT: [CLS] A [SEP] B [SEP], B and its end type
+ * 1. */
 static sw_status read_pair_of_marks(struct source *in, const struct sw_json *component,
                                     bool roberta)
 {

@@ -5,7 +5,8 @@
 
 #include "base/base.h"
 
-/* The code point at text[*pos], which moves past it; -1 (and *pos stays) where none is well-formed. */
+/* The code point at text[*pos], which moves past it; -1 (and *pos stays) where none is
+ * well-formed. */
 int32_t sw_utf8_next(const char *text, size_t len, size_t *pos);
 /* Offset of the first byte that is not UTF-8; len if there is none. */
 size_t sw_utf8_valid_len(const char *text, size_t len);
@@ -13,5 +14,6 @@ size_t sw_utf8_valid_len(const char *text, size_t len);
 sw_status sw_utf8_check(const char *name, const char *text, size_t len);
 /* Returns the number of bytes, 1 to 4. */
 size_t sw_utf8_put(int32_t code_point, char out[4]);
-/* Appends with U+FFFD for each maximal ill-formed part (Unicode 3.9, what decoders of the web do). */
+/* Appends with U+FFFD for each maximal ill-formed part (Unicode 3.9, what decoders of the web
+ * do). */
 void sw_utf8_append_lossy(struct sw_str *out, const char *bytes, size_t len);

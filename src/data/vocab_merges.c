@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as GPT-2's class
-// makes it. Which tokens are special is in no file of the pair, so tokenizer_config.json beside it is
-// asked, and <|endoftext|> is special where the vocabulary has it.
+// makes it. Which tokens are special is in no file of the pair, so tokenizer_config.json beside it
+// is asked, and <|endoftext|> is special where the vocabulary has it.
 #include "data/byte_bpe.h"
 
 #include <errno.h>
@@ -74,7 +74,8 @@ static sw_status read_merges(const struct sw_named_text *file, struct sw_byte_bp
     return sw_tokenizer_keep_file(&self->super, "merges.txt", file->text, file->len);
 }
 
-/* "added_tokens_decoder": {"50256": {"content": .., "special": .., ..}} of tokenizer_config.json. */
+/* "added_tokens_decoder": {"50256": {"content": .., "special": .., ..}} of
+ * tokenizer_config.json. */
 static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw_json *entry,
                                   struct sw_byte_bpe *self)
 {

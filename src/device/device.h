@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// device - memory, streams, events, and kernels by op kind. Constant tables; the front functions below
-// check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C reference),
-// mock (memory that the host cannot reach, poison after release, work as late, or as early, as its
-// order allows).
+// device - memory, streams, events, and kernels by op kind. Constant tables; the front functions
+// below check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C
+// reference), mock (memory that the host cannot reach, poison after release, work as late, or as
+// early, as its order allows).
 #pragma once
 
 #include "base/base.h"
@@ -134,8 +134,8 @@ struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* what was found, what is used */
     int n_threads;
-    bool
-        has_amx; /* matrix units, which a library's products of bf16 may use; no register peak is theirs */
+    /* Matrix units, which a library's products of bf16 may use; no register peak is theirs. */
+    bool has_amx;
     struct {
         enum sw_dtype dtype;
         double register_gflops; /* measured, one thread, out of registers .. */

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must have in common before they train together: the configuration, the model, the data and
-// the flags of the run. Each makes digests of its own, and all compare them, so that who differs, and in
-// what, is said before the first step. Left out is what may differ from host to host: paths, and budgets
-// of memory, disk and threads.
+// What ranks must have in common before they train together: the configuration and the model; a training
+// adds its data and flags (job/agree.c). Each makes digests of its own, and all compare them, so that who
+// differs, and in what, is said before the first step. Left out is what may differ from host to host: paths,
+// and budgets of memory, disk and threads.
 #include <string.h>
 
 #include "engine/agree.h"
-
-struct agreed {
-    const char *what, *hint; /* of a message: "rank 1 has other WHAT than rank 0: HINT" */
-    uint8_t digest[32];
-};
 
 static bool is_one_of(const char *path, const char *const *list)
 {
@@ -45,8 +40,7 @@ static void write_tree(const struct sw_json *node, const char *path, const char 
     sw_str_fini(&below);
 }
 
-/* Takes the text. */
-static sw_status digest_of(struct sw_str *text, struct agreed *out)
+sw_status sw_engine_digest(struct sw_str *text, struct sw_agreed *out)
 {
     const bool failed = text->failed;
     sw_blake2s(NULL, 0, sw_str_text(text), text->len, out->digest, sizeof out->digest);
@@ -54,8 +48,7 @@ static sw_status digest_of(struct sw_str *text, struct agreed *out)
     return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a digest") : SW_OK;
 }
 
-/* On all ranks the same, or who has another one of what. */
-static sw_status compare(sw_comm *comm, const struct agreed *items, int n)
+sw_status sw_engine_compare(sw_comm *comm, const struct sw_agreed *items, int n)
 {
     const int ranks = sw_comm_size(comm), rank = sw_comm_rank(comm);
     const size_t bytes = (size_t)n * sizeof items->digest;
@@ -79,7 +72,7 @@ static sw_status compare(sw_comm *comm, const struct agreed *items, int n)
     return st;
 }
 
-static sw_status agree_on_config(const struct sw_engine *e, struct agreed *out)
+static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *out)
 {
     static const char *const left_out[] = {"spillway.threads",
                                            "spillway.device_memory",
@@ -104,10 +97,10 @@ static sw_status agree_on_config(const struct sw_engine *e, struct agreed *out)
     /* where neither file nor flag says it, the caller's */
     sw_str_printf(&text, "seed=%llu tokens=%lld", (unsigned long long)e->seed,
                   (long long)e->tokens);
-    *out = (struct agreed){.what = "keys in its configuration",
-                           .hint = "`spillway config` prints them all (--set, --seed and "
-                                   "--seq-len count; paths and budgets do not)"};
-    const sw_status made = digest_of(&text, out);
+    *out = (struct sw_agreed){.what = "keys in its configuration",
+                              .hint = "`spillway config` prints them all (--set, --seed and "
+                                      "--seq-len count; paths and budgets do not)"};
+    const sw_status made = sw_engine_digest(&text, out);
     return st < 0 ? st : made;
 }
 
@@ -126,7 +119,7 @@ static void write_tensor(const struct sw_safetensor *t, struct sw_str *out)
     }
 }
 
-static sw_status agree_on_model(const struct sw_engine *e, struct agreed *out)
+static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out)
 {
     static const char *const left_out[] = {"_name_or_path", "transformers_version", NULL};
     struct sw_str text = {0};
@@ -136,60 +129,19 @@ static sw_status agree_on_model(const struct sw_engine *e, struct agreed *out)
     for (int64_t i = 0; e->folder && i < sw_hf_folder_count(e->folder); i++) {
         write_tensor(sw_hf_folder_at(e->folder, i), &text);
     }
-    *out = (struct agreed){.what = "settings or weights in its model",
-                           .hint = "the folder must be the same on all hosts (config.json, and "
-                                   "the tensors with their shapes and ends, were compared)"};
-    return digest_of(&text, out);
+    *out = (struct sw_agreed){.what = "settings or weights in its model",
+                              .hint = "the folder must be the same on all hosts (config.json, and "
+                                      "the tensors with their shapes and ends, were compared)"};
+    return sw_engine_digest(&text, out);
 }
 
 sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
 {
-    struct agreed items[2];
+    struct sw_agreed items[2];
     if (e->ranks == 1) {
         return SW_OK;
     }
     SW_TRY(agree_on_config(e, &items[0]));
     SW_TRY(agree_on_model(e, &items[1]));
-    return compare(e->options.comm, items, 2);
-}
-
-/* So many samples of each split are compared, spread over all; smaller data whole. */
-enum { MOST_SAMPLES = 2048 };
-
-static sw_status write_samples(const sw_dataset *dataset, enum sw_split split, int64_t tokens,
-                               int32_t *rows, struct sw_str *out)
-{
-    const int64_t n = sw_dataset_n_samples(dataset, split);
-    const int64_t looked = sw_min_i64(n, MOST_SAMPLES);
-    sw_str_printf(out, "%lld samples of %lld;", (long long)n, (long long)tokens);
-    for (int64_t i = 0; i < looked; i++) {
-        uint8_t digest[16];
-        SW_TRY(sw_dataset_fetch(dataset, split, n * i / looked, 1, rows, rows + tokens, NULL));
-        sw_blake2s(NULL, 0, rows, 2 * (size_t)tokens * sizeof *rows, digest, sizeof digest);
-        sw_str_append(out, (const char *)digest, sizeof digest);
-    }
-    return SW_OK;
-}
-
-sw_status sw_engine_agree_on_data(sw_comm *comm, const sw_dataset *dataset, int64_t tokens,
-                                  const char *flags)
-{
-    struct sw_str data = {0}, run = {0};
-    struct agreed items[2] = {
-        {.what = "data", .hint = "the files must be the same on all hosts, in the same order"},
-        {.what = "flags",
-         .hint = "--steps, and what happens every so many steps, is the same on "
-                 "all ranks of a run"}};
-    int32_t *rows = sw_alloc("engine", 2 * (size_t)tokens * sizeof *rows);
-    SW_TRY_ALLOC(rows, "a sample");
-    sw_str_printf(&data, "%lld tokens;", (long long)sw_dataset_n_tokens(dataset));
-    sw_status st = write_samples(dataset, SW_SPLIT_TRAIN, tokens, rows, &data);
-    st = st < 0 ? st : write_samples(dataset, SW_SPLIT_VAL, tokens, rows, &data);
-    sw_free(rows);
-    sw_str_puts(&run, flags);
-    const sw_status made = digest_of(&data, &items[0]), made_too = digest_of(&run, &items[1]);
-    SW_TRY(st);
-    SW_TRY(made);
-    SW_TRY(made_too);
-    return compare(comm, items, 2);
+    return sw_engine_compare(e->options.comm, items, 2);
 }

@@ -23,6 +23,40 @@ static const struct {
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
 };
 
+static void print_libraries(struct sw_str *text)
+{
+    for (size_t i = 0; i < SW_LEN(libraries); i++) {
+        if (libraries[i].found) {
+            sw_str_printf(text, "✓ %s\n", libraries[i].name);
+        } else {
+            sw_str_printf(text, "✗ %-9s %s\n", libraries[i].name, libraries[i].without);
+        }
+    }
+    char *world = NULL;
+    if (sw_world_text(&world) >= 0) {
+        sw_str_puts(text, world);
+        sw_text_free(world);
+    }
+}
+
+static void print_processor(const struct sw_cpu_report *report, const char *kernels,
+                            struct sw_str *text)
+{
+    sw_str_printf(text, "cpu      %s, %d threads\nisa      %s\nkernels  %s\n", report->cpu,
+                  report->n_threads, report->isa, kernels);
+    for (size_t i = 0; i < SW_LEN(report->peak); i++) {
+        sw_str_printf(text,
+                      "%-8s register peak %7.1f GFLOP/s a thread (%s), product %7.1f GFLOP/s: %s\n",
+                      sw_dtype_name(report->peak[i].dtype), report->peak[i].register_gflops,
+                      report->peak[i].unit, report->peak[i].product_gflops, report->peak[i].path);
+    }
+    if (report->has_amx) {
+        sw_str_puts(text, "amx      oneDNN's products of bf16 may use it, and be faster than a "
+                          "register peak, which is of vector units\n");
+    }
+    sw_str_printf(text, "memcpy   %.1f GB/s, read and written\n", report->copy_gb_s);
+}
+
 sw_status sw_doctor_text(int n_threads, char **out)
 {
     const struct sw_cpu_options options = {.n_threads = n_threads};
@@ -37,31 +71,8 @@ sw_status sw_doctor_text(int n_threads, char **out)
     }
     struct sw_str text = {0};
     sw_str_printf(&text, "spillway %s\n", sw_version());
-    for (size_t i = 0; i < SW_LEN(libraries); i++) {
-        if (libraries[i].found) {
-            sw_str_printf(&text, "✓ %s\n", libraries[i].name);
-        } else {
-            sw_str_printf(&text, "✗ %-9s %s\n", libraries[i].name, libraries[i].without);
-        }
-    }
-    char *world = NULL;
-    if (sw_world_text(&world) >= 0) {
-        sw_str_puts(&text, world);
-        sw_text_free(world);
-    }
-    sw_str_printf(&text, "cpu      %s, %d threads\nisa      %s\nkernels  %s\n", report.cpu,
-                  report.n_threads, report.isa, sw_device_kernel_set(dev));
-    for (size_t i = 0; i < SW_LEN(report.peak); i++) {
-        sw_str_printf(&text,
-                      "%-8s register peak %7.1f GFLOP/s a thread (%s), product %7.1f GFLOP/s: %s\n",
-                      sw_dtype_name(report.peak[i].dtype), report.peak[i].register_gflops,
-                      report.peak[i].unit, report.peak[i].product_gflops, report.peak[i].path);
-    }
-    if (report.has_amx) {
-        sw_str_puts(&text, "amx      oneDNN's products of bf16 may use it, and be faster than a "
-                           "register peak, which is of vector units\n");
-    }
-    sw_str_printf(&text, "memcpy   %.1f GB/s, read and written\n", report.copy_gb_s);
+    print_libraries(&text);
+    print_processor(&report, sw_device_kernel_set(dev), &text);
     sw_device_close(dev);
     if (text.failed) {
         sw_str_fini(&text);

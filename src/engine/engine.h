@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine - joins the rooms: configuration, model, graph, plan, executor, data, checkpoints. What users
-// see is spillway/engine.h and spillway/tools.h; this header is shared by the files of the room.
+// engine - joins the rooms: configuration, model, graph, plan, executor, checkpoints. Users see
+// spillway/engine.h; this is what the rooms above it, and measurements, may ask of an open engine and tell it.
 #pragma once
 
-#include <stdio.h>
-
-#include "base/base.h"
+#include "ckpt/ckpt.h"
 #include "config/config.h"
 #include "device/device.h"
-#include "hf/hf.h"
-#include "json/json.h"
-#include "layout/layout.h"
-#include "model/model.h"
-#include "optim/optim.h"
 #include "plan/plan.h"
 #include "run/run.h"
 #include "spillway/engine.h"
 
-/* Which program of the plan computes what; -1 = not planned. */
-struct engine_programs {
-    int train, eval, logits;
-    int prefill, decode; /* prompt chunks of SW_PREFILL_TOKENS, and one token at a time */
+/* ---- facts.c: what an engine turned out to be ---- */
+
+/* Settled when it is open; what is pointed to is lent until it closes. */
+struct sw_engine_facts {
+    const struct sw_config *config;
+    const struct sw_plan *plan;
+    int train_program; /* index into the plan's; -1 = not planned */
+    struct sw_device *device;
+    struct sw_executor *executor;
+    const char *kernel_set;
+    const char *model_folder;          /* where the model came from; NULL for presets */
+    enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
+    bool trains, language_model;
+    uint64_t seed;
+    sw_comm *comm;           /* NULL = alone */
+    int rank, ranks;         /* of the data axis */
+    int64_t generate_tokens; /* prompt and continuation together */
 };
-enum { SW_PREFILL_TOKENS = 32, SW_MOST_PROGRAMS = 5 };
+struct sw_engine_facts sw_engine_facts(const sw_engine *e);
 
 /* A trained or frozen parameter with where its parts lie. */
 struct engine_param {
@@ -30,156 +36,64 @@ struct engine_param {
     const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
     const char *file_name;              /* in the folder that it was read from; NULL: its own */
 };
+/* Parameter i of sw_engine_n_tensors. */
+const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);
 
-/* Of steps first .. last; see trace.c. */
-struct engine_trace {
-    struct sw_trace *trace;    /* NULL = none */
-    int64_t first, last;       /* 0 = not settled yet */
-    int64_t begin_ns, base_ns; /* of the step under way, of the first one */
-    bool began;                /* a step has begun, in the window or not */
-    bool recording, done, written;
-    bool made; /* the file was not there before */
-};
+/* Of the last step: sum and count of the losses of each micro-batch of this rank, [local, 2]. */
+const double *sw_engine_losses(const sw_engine *e);
+/* Elements of an output of the program that sw_logits runs; -1: it has none of this name. */
+int64_t sw_engine_output_elems(const sw_engine *e, const char *name);
+/* Reads one that is there, after sw_logits, widened to f32. */
+sw_status sw_engine_output(sw_engine *e, const char *name, float *out);
+/* The steps that the trace has, once it is written; false: it is not. */
+bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *out_last);
 
-struct sw_engine {
-    struct sw_engine_options options; /* strings borrowed only while opening */
-    struct sw_config *config;
-    struct sw_json_doc *model_doc; /* config.json; NULL for a user's own forward */
-    struct sw_model *model;        /* likewise */
-    struct sw_hf_folder *folder;   /* weights, while they are read */
-    char *model_folder;            /* where the model came from; NULL for presets */
-    enum sw_dtype dtype, grad_dtype;
-    enum sw_dtype export_dtype; /* what the model's folder had */
-    bool fp16, token_mean;
-    int64_t batch, tokens, micro_batches; /* B, T, K */
-    struct sw_mesh mesh;                  /* today: data only */
-    int rank, ranks;                      /* of its data axis */
-    int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    double *losses;        /* [rounds, 2] sum and count of this rank's micro-batches */
-    double *all_losses;    /* [ranks, rounds, 2] */
-    int64_t *statuses;     /* [ranks] */
-    struct sw_update_rule rule;
-    bool trains;
-    struct sw_schedule schedule;
-    struct sw_scaler scaler;
-    struct sw_device *device;
-    struct sw_plan *plan;
-    struct sw_executor *executor;
-    const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
-    int n_folders;
-    struct engine_programs programs;
-    struct engine_trace trace;
-    struct engine_param *params;
-    struct sw_arena names; /* of file_name, bounds */
-    int32_t n_params;
-    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
-    int n_bounds;
-    bool vertical; /* all micro-batches of a block before the next block */
-    /* [rounds, 2] sum and count in the training program; one round where it holds one */
-    const struct sw_port **loss_outputs;
-    const struct sw_port *eval_sum, *eval_count;
-    double loss_weight; /* see attrs.loss_mean */
-    struct engine_graphs {
-        struct sw_program_spec specs[SW_MOST_PROGRAMS];
-        int n;
-    } graphs;       /* while a plan is looked for */
-    float *scratch; /* [SW_SCRATCH_ELEMS] for conversions */
+/* The rate of the next step, instead of the schedule's; NaN: the schedule's. For recorded runs. */
+void sw_engine_override_lr(sw_engine *e, double lr);
 
-    /* the run */
-    struct engine_totals {
-        double sum, count, means; /* of the losses of a step, over k, in the order of k */
-    } totals;
-    struct sw_rates rates; /* of the step under way */
-    int64_t step, applied, samples;
-    int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
-    uint64_t seed;
-    double
-        lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
-    bool failed;     /* a step broke in the middle: state is not to be trusted */
-    bool mend;       /* the step before was given up */
-    bool one_place;  /* some rank has no room for two, see sw_plan_options */
-
-    /* of the training that it is in, on rank 0; NULL elsewhere */
+/* The training that an engine is in, told on rank 0 alone. Borrowed until it closes. */
+struct sw_engine_training {
     const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
-    const struct sw_json *data;      /* what it is fed with, for its checkpoints: data_record.c */
+    const struct sw_json *data;      /* what it is fed with, for its checkpoints */
     bool allow_other_data;           /* than a checkpoint was trained on */
 };
-enum { SW_SCRATCH_ELEMS = 1 << 16 };
+void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training);
 
-/* ---- inputs.c ---- */
-/* What each input of a graph, as its forward describes it, may hold: before passes divide the tables that it indexes. */
-sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
-/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that are out of range; nothing
- * has run then. micro: which micro-batch of a program that holds several, else 0. */
-sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
-                                 const struct sw_batch *batch);
-/* Of a batch that was checked. */
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
-                                const struct sw_batch *batch);
+/* For measurements: an executor with other options takes the place of the engine's, with weights and states as at the
+ * start. */
+sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options options);
 
-/* ---- open.c ---- */
-/* Reads an f32 (or f64) scalar output. */
-sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
-
-/* ---- fit.c ---- */
-/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the parameters' that are not
- * among them. */
-sw_status sw_engine_find_folders(struct sw_engine *e);
-struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
-/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change with which it fits. */
-sw_status sw_engine_make_plan(struct sw_engine *e);
-
-/* ---- predict.c ---- */
-/* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
-void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
+/* ---- agree.c ---- */
+struct sw_agreed {
+    const char *what, *hint; /* of a message: "rank 1 has other WHAT than rank 0: HINT" */
+    uint8_t digest[32];
+};
+/* Makes the digest of a text, which it takes. */
+sw_status sw_engine_digest(struct sw_str *text, struct sw_agreed *out);
+/* SW_E_CONFIG names a rank that has another digest than this one, and of what. Collective. */
+sw_status sw_engine_compare(sw_comm *comm, const struct sw_agreed *items, int n);
 
 /* ---- trace.c ---- */
-sw_status sw_engine_open_trace(struct sw_engine *e);
 /* The run ends with this step. SW_E_CONFIG: none of the steps of the trace is in it. */
 sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step);
-/* Around every step; the second one writes the file after the last step. Collective. */
-void sw_engine_begin_trace(struct sw_engine *e);
-/* The step is given up: what runs until it begins again is no part of it. */
-void sw_engine_pause_trace(struct sw_engine *e);
-sw_status sw_engine_end_trace(struct sw_engine *e);
 /* Writes what there is, if it is not written yet. Collective. */
 sw_status sw_engine_finish_trace(struct sw_engine *e);
-void sw_engine_close_trace(struct sw_engine *e);
-
-/* ---- estimate.c ---- */
-/* Parameters of the module that owns most. */
-int64_t sw_engine_largest_layer(const sw_engine *e);
 
 /* ---- step.c ---- */
-/* Any float output, widened to f32. */
-sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
-
 /* A step that fails while it updates leaves the disk neither as it was nor as it would be. */
 bool sw_engine_writes_in_place(const struct sw_engine *e);
-/* The worst status of all ranks, the same answer everywhere. Alone: st. */
-sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+
+/* ---- save.c ---- */
+/* Of one checkpoint, whatever the ranks. */
+int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e);
 
 /* ---- weights.c ---- */
-/* A head in the file that differs from the embedding is used untied, whatever the config says. */
-sw_status sw_engine_settle_tie(struct sw_engine *e);
-sw_status sw_engine_zero_states(struct sw_engine *e);
-sw_status sw_engine_index_params(struct sw_engine *e);
-sw_status sw_engine_init_weights(struct sw_engine *e);
-sw_status sw_engine_load_folder(struct sw_engine *e);
 /* [first, first + n) counts elements of the whole tensor. Setting stores what this rank holds of them;
  * getting wants a range that it holds. */
-/* Of any parameter or state, in its dtype. */
-sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, const void *src);
-sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, void *dst);
 sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, float *out);
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, const float *src);
-const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
-/* The tensor of the folder that holds parameter `name`; NULL if there is none. */
-const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
 
 /* ---- export.c ---- */
 /* SW_E_ARG: it holds something, and no mark of an export; owned: it is ours all the same. */
@@ -188,6 +102,6 @@ sw_status sw_engine_check_folder(const char *folder, bool owned);
 sw_status sw_engine_claim_folder(const char *folder, bool owned);
 /* sw_export without the files beside the weights. */
 sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
-/* The same of a checkpoint; note: which one it was, for people. */
-sw_status sw_engine_export_saved(const char *path, const char *folder, enum sw_dtype dtype,
-                                 char *note, size_t cap);
+/* The same of a checkpoint; *dtype SW_DTYPE_COUNT: as the model came, and says then what that is. */
+sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
+                                      enum sw_dtype *dtype);

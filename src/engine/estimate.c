@@ -3,7 +3,7 @@
 // owns: the parameters whose names differ in the last part only.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 /* Same module: the names are equal up to the last dot. */
 static size_t module_len(const char *name)

@@ -3,11 +3,17 @@
 // device has no room for whole parameters; and where nothing fits, the change with which it would.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 /* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
  * milliseconds of a disk. */
 enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
+
+enum { MOST_PROGRAMS = 5 };
+struct engine_graphs {
+    struct sw_program_spec specs[MOST_PROGRAMS];
+    int n;
+};
 
 struct recipe {
     enum sw_program_kind kind;
@@ -154,7 +160,7 @@ static sw_status build_all(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
-    struct engine_graphs *graphs = &e->graphs;
+    struct engine_graphs *graphs = e->graphs;
     const bool train = !o->no_train;
     const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
@@ -162,7 +168,7 @@ static sw_status build_all(struct sw_engine *e)
     const struct {
         bool wanted;
         struct recipe recipe;
-    } all[SW_MOST_PROGRAMS] = {
+    } all[MOST_PROGRAMS] = {
         {train,
          {SW_PROGRAM_TRAIN, &p->train, e->batch, e->tokens, .backward = true, .labels = true}},
         {o->want_eval, {SW_PROGRAM_EVAL, &p->eval, e->batch, e->tokens, .labels = true}},
@@ -185,15 +191,15 @@ static sw_status build_all(struct sw_engine *e)
 
 static void close_graphs(struct sw_engine *e)
 {
-    for (int i = 0; i < e->graphs.n; i++) {
-        sw_graph_close((struct sw_graph *)(uintptr_t)e->graphs.specs[i].graph);
+    for (int i = 0; i < e->graphs->n; i++) {
+        sw_graph_close((struct sw_graph *)(uintptr_t)e->graphs->specs[i].graph);
     }
-    e->graphs.n = 0;
+    e->graphs = NULL;
 }
 
 static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *options)
 {
-    return sw_plan_open(e->graphs.specs, e->graphs.n, options, &e->plan);
+    return sw_plan_open(e->graphs->specs, e->graphs->n, options, &e->plan);
 }
 
 /* Second places in host memory, of what is cached there, are room that a cache of more would have. What they would spare
@@ -546,7 +552,7 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         .query_ctx = e->device,
         .kernel_set = sw_device_kernel_set(e->device),
         .micro_batches = e->micro_batches,
-        .vertical = e->vertical,
+        .vertical = sw_engine_is_vertical(e),
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
         .rule = e->trains ? &e->rule : NULL,
@@ -580,6 +586,8 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
                        "zero_optimization.offload_optimizer with a ratio of 1");
     }
     struct sw_plan_refusal refusal;
+    struct engine_graphs graphs = {.n = 0};
+    e->graphs = &graphs;
     sw_status st = build_all(e);
     if (st >= 0) {
         st = open_plan_in_tiles(e, &options, &refusal);

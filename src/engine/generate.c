@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 struct candidate {
     float logit;
@@ -111,6 +111,20 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     return SW_OK;
 }
 
+/* The prompt in chunks of the prefill program, what is left token by token; *out_program: which one ran last. */
+static sw_status read_prompt(sw_engine *e, const int32_t *prompt, int64_t n_prompt,
+                             int *out_program)
+{
+    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate_tokens);
+    for (int64_t at = 0; at < n_prompt;) {
+        const bool whole = n_prompt - at >= chunk;
+        *out_program = whole ? e->programs.prefill : e->programs.decode;
+        SW_TRY(run(e, *out_program, prompt + at, whole ? chunk : 1, at));
+        at += whole ? chunk : 1;
+    }
+    return SW_OK;
+}
+
 sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int64_t n_new,
                       const struct sw_sampling *sampling, int32_t *out, int64_t *out_n,
                       float *out_logits)
@@ -120,21 +134,15 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
     sampling = sampling ? sampling : &plain;
     sw_status st = SW_OK;
     const int64_t vocab = e->model->vocab;
-    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate_tokens);
     float *logits = sw_alloc("engine", (size_t)vocab * sizeof *logits);
     struct candidate *work = sw_alloc("engine", (size_t)vocab * sizeof *work);
-    int64_t at = 0, n = 0;
+    int64_t at = n_prompt, n = 0;
     int last_program = e->programs.decode;
     if (!logits || !work) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for sampling");
         goto done;
     }
-    while (at < n_prompt) {
-        const bool whole = n_prompt - at >= chunk;
-        last_program = whole ? e->programs.prefill : e->programs.decode;
-        SW_TRY_OR(done, run(e, last_program, prompt + at, whole ? chunk : 1, at));
-        at += whole ? chunk : 1;
-    }
+    SW_TRY_OR(done, read_prompt(e, prompt, n_prompt, &last_program));
     while (n < n_new) {
         const struct sw_program *program = &e->plan->programs[last_program];
         SW_TRY_OR(done, sw_engine_read_output(e, sw_program_output(program, "logits", 0), logits));

@@ -4,7 +4,7 @@
 // graphs are built, and looked at here, before anything runs.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 enum { IGNORED = -100 }; /* a label without a loss */
 

@@ -2,7 +2,7 @@
 // Looking at an engine: its plan as text, gradients of the last micro-batch, time by operation.
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 static sw_status give_text(struct sw_str *text, char **out)
 {
@@ -118,15 +118,13 @@ struct row {
     int64_t ns, flops, count;
 };
 
-sw_status sw_profile_text(const sw_engine *e, char **out)
+enum { MAX_ROWS = SW_N_OP_KINDS * 3 };
+
+/* One row for each kind of op and kernel that it ran on. */
+static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
 {
-    if (!e->options.profile || e->programs.train < 0) {
-        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
-    }
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    struct row rows[SW_N_OP_KINDS * 3] = {0};
     int n = 0;
-    int64_t total = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const char *path = instr->kernel.path ? instr->kernel.path : "";
@@ -135,7 +133,7 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
                (strcmp(rows[r].name, instr->name) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
-        if (r == (int)SW_LEN(rows)) {
+        if (r == MAX_ROWS) {
             continue;
         }
         n = r == n ? n + 1 : n;
@@ -145,6 +143,17 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         rows[r].flops += instr->flops;
         rows[r].count++;
     }
+    return n;
+}
+
+sw_status sw_profile_text(const sw_engine *e, char **out)
+{
+    if (!e->options.profile || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
+    }
+    struct row rows[MAX_ROWS] = {0};
+    const int n = sum_rows(e, rows);
+    int64_t total = 0;
     for (int r = 0; r < n; r++) {
         total += rows[r].ns;
     }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/engine.h"
+#include "engine/private.h"
 
 static bool is_there(const char *folder, const char *name)
 {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "engine/agree.h"
-#include "engine/engine.h"
+#include "engine/private.h"
 
 /* ---- configuration ---- */
 
@@ -34,8 +34,7 @@ static sw_status settle_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     e->fp16 = c->fp16.enabled;
-    e->vertical = c->spillway.schedule == SW_STEP_VERTICAL;
-    if (e->vertical && e->options.keep_gradients) {
+    if (sw_engine_is_vertical(e) && e->options.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
                                     "micro-batch (keep_gradients); \"horizontal\" does");
     }

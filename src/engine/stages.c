@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rank of many would hold and send at each ZeRO stage: the plans of all four stages, made and
-// not run, side by side, with the formulas of the ZeRO paper and of architecture 5a beside them.
+// not run, side by side, with the formulas of the ZeRO paper and of docs/zero.md beside them.
 #include <stddef.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 enum { N_STAGES = 4 };
 
@@ -91,7 +91,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     sw_comm *comm;
     SW_TRY(open_stage(options, stage, false, out, &comm, &e));
     out->dtype = e->dtype;
-    out->vertical = e->vertical;
+    out->vertical = sw_engine_is_vertical(e);
     out->micro_batches = e->micro_batches;
     out->paper = sw_paper_widths(e->dtype, &e->rule);
     out->moved[stage] = sw_plan_transfers(e->plan, e->rounds);

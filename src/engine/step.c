@@ -8,7 +8,7 @@
 // them hear of it.
 #include <math.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 static const struct sw_step *step_of(const struct sw_engine *e)
 {
@@ -249,7 +249,7 @@ static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
 /* Its parts are those of the horizontal schedule. */
 static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
-    if (e->vertical) {
+    if (sw_engine_is_vertical(e)) {
         return SW_FAIL(SW_E_CONFIG,
                        "%s: under spillway.schedule \"vertical\" all micro-batches of a step run "
                        "together: sw_train_batch does it",

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 enum { DEFAULT_STEPS = 3 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 
 static size_t elem_bytes(const struct sw_persistent *item)
 {

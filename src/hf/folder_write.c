@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hf/folder_write - the weights of a model folder, cut into shards, and their index.
 //
-// Every file is replaced whole. The set of files is not: where shards of the same names are replaced, a
-// crash between two of them leaves a mix, so a folder that matters is written beside the old one.
+// Every file is replaced whole. The set of files is not: where shards of the same names are
+// replaced, a crash between two of them leaves a mix, so a folder that matters is written beside
+// the old one.
 
 #include "hf/private.h"
 

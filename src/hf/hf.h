@@ -2,9 +2,9 @@
 // hf - Hugging Face model folders: safetensors files, their index, config.json and the files beside
 // them. What the tensors mean is the model room's business. Formats byte by byte: docs/formats.md.
 //
-// Reading maps files: opening costs the header, bytes are read when they are touched. A file that becomes
-// shorter while it is open is found by sw_safetensor_check, asked before bytes are touched (this room never
-// changes one in place: a new file replaces it).
+// Reading maps files: opening costs the header, bytes are read when they are touched. A file that
+// becomes shorter while it is open is found by sw_safetensor_check, asked before bytes are touched
+// (this room never changes one in place: a new file replaces it).
 #pragma once
 
 #include "base/base.h"
@@ -32,8 +32,8 @@ struct sw_safetensor {
  * sw_safetensors_open - map a file and check all of its header.
  *
  * SW_E_IO      cannot be opened or mapped
- * SW_E_FORMAT  "path: Kind: what": the kinds are those of the reference reader, checked in its order -
- *              HeaderTooSmall, HeaderTooLarge, InvalidHeaderLength, InvalidHeader,
+ * SW_E_FORMAT  "path: Kind: what": the kinds are those of the reference reader, checked in its
+ *              order - HeaderTooSmall, HeaderTooLarge, InvalidHeaderLength, InvalidHeader,
  *              InvalidHeaderDeserialization, InvalidOffset, ValidationOverflow, MisalignedSlice,
  *              TensorInvalidInfo, MetadataIncompleteBuffer
  */
@@ -74,9 +74,9 @@ struct sw_safetensors_writer;
 /*
  * sw_safetensors_create - start a file of the declared tensors under a temporary name.
  *
- * The bytes are those of the reference writer: tensors by alignment of the dtype, largest first, then
- * by name. specs and options are borrowed for the call; options may be NULL. Fault points: hf.write,
- * hf.fsync, hf.rename.
+ * The bytes are those of the reference writer: tensors by alignment of the dtype, largest first,
+ * then by name. specs and options are borrowed for the call; options may be NULL. Fault points:
+ * hf.write, hf.fsync, hf.rename.
  */
 sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spec *specs,
                                 int64_t n_specs, const struct sw_safetensors_options *options,
@@ -100,8 +100,8 @@ struct sw_hf_folder;
 /*
  * sw_hf_folder_open - the weights of a folder as one list of tensors.
  *
- * Reads model.safetensors, or model.safetensors.index.json and the shards it names. Tensors of a shard
- * that the index does not map are left out, with a warning.
+ * Reads model.safetensors, or model.safetensors.index.json and the shards it names. Tensors of a
+ * shard that the index does not map are left out, with a warning.
  *
  * SW_E_FORMAT  a shard or the index is damaged, or a mapped tensor is not in its shard
  * SW_E_IO      no weights there, or not readable
@@ -120,8 +120,8 @@ struct sw_hf_folder_writer;
 /*
  * sw_hf_folder_create - start the weights of a folder, cut into shards if need be.
  *
- * Shards are filled in the order of specs up to max_shard_bytes of data (0 = 5 GB); a tensor that is
- * larger has a shard of its own. One shard is model.safetensors, more have an index.
+ * Shards are filled in the order of specs up to max_shard_bytes of data (0 = 5 GB); a tensor that
+ * is larger has a shard of its own. One shard is model.safetensors, more have an index.
  */
 sw_status sw_hf_folder_create(const char *path, const struct sw_safetensor_spec *specs,
                               int64_t n_specs, int64_t max_shard_bytes,
@@ -134,9 +134,10 @@ sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec,
 sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
-/* Copies the files of a model folder that are neither weights nor config.json (tokenizer, generation
- * settings, licence, ..) unchanged; subfolders and hidden files are left out. So is, with a warning, a link out
- * of the folder, except to the blobs of the hub cache that the folder is a snapshot of. */
+/* Copies the files of a model folder that are neither weights nor config.json (tokenizer,
+ * generation settings, licence, ..) unchanged; subfolders and hidden files are left out. So is,
+ * with a warning, a link out of the folder, except to the blobs of the hub cache that the folder is
+ * a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 
 /* Whether two paths are one folder; false where one of them is not there. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hf/safetensors_read - one file: u64 length of the header, header (JSON), data. Every claim of the
-// header is checked before anything is lent; nothing is allocated by a size that only the file claims.
+// header is checked before anything is lent; nothing is allocated by a size that only the file
+// claims.
 //
 // The order of the checks and the names of the errors are the reference reader's, so that a file is
 // refused by both for the same reason.
@@ -38,7 +39,8 @@ struct claim {
     bool has_shape; /* one that Spillway can hold */
 };
 
-/* Claims become tensors where they stand: a header of many small ones then costs little more than these. */
+/* Claims become tensors where they stand: a header of many small ones then costs little more than
+ * these. */
 union slot {
     struct claim claim;
     struct sw_safetensor tensor;
@@ -48,8 +50,8 @@ _Static_assert(sizeof(union slot) == sizeof(struct sw_safetensor), "tensors foll
 /* ---- header: from JSON to claims (InvalidHeaderDeserialization) ---- */
 
 /*
- * The header is read twice, as events and never as a tree, which would take fifty times its bytes: first
- * counted, so that memory is asked for once, by what is really there; then kept.
+ * The header is read twice, as events and never as a tree, which would take fifty times its bytes:
+ * first counted, so that memory is asked for once, by what is really there; then kept.
  */
 enum field { FIELD_OTHER, FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, N_FIELDS };
 
@@ -91,7 +93,7 @@ static bool read_u64(const struct sw_json *value, uint64_t *out)
     return true;
 }
 
-/* ---- __metadata__: pairs one behind the other: two lengths, then both texts with their NUL ---- */
+/* ---- __metadata__: one pair behind the other: two lengths, both texts with their NUL ---- */
 
 static size_t pair_bytes(size_t key_len, size_t value_len)
 {
@@ -414,8 +416,8 @@ sw_status sw_safetensor_check(const struct sw_safetensor *tensor)
     return check_length(tensor->of);
 }
 
-/* Elements that the file does not align (headers of odd length, small dtypes in between) are copied,
- * so that readers may use them in place. */
+/* Elements that the file does not align (headers of odd length, small dtypes in between) are
+ * copied, so that readers may use them in place. */
 static sw_status lend_data(struct sw_safetensors *f, struct sw_safetensor *tensor,
                            const char *bytes, size_t align)
 {

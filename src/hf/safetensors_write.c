@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hf/safetensors_write - one file: all tensors are declared first, so header and offsets are settled
-// before the first byte of data, and data can come in pieces, in any order, from several threads.
-// The file has a temporary name until commit: whoever maps the old one keeps it.
+// hf/safetensors_write - one file: all tensors are declared first, so header and offsets are
+// settled before the first byte of data, and data can come in pieces, in any order, from several
+// threads. The file has a temporary name until commit: whoever maps the old one keeps it.
 
 #include "hf/private.h"
 

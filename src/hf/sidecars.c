@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hf/sidecars - what lies beside the weights: config.json, which is read, and everything else, which is
-// carried over unchanged when a model is exported.
+// hf/sidecars - what lies beside the weights: config.json, which is read, and everything else,
+// which is carried over unchanged when a model is exported.
 
 #include "hf/private.h"
 
@@ -60,8 +60,8 @@ static bool is_sidecar(const char *name)
 /* ---- where links may lead ---- */
 
 /* The model's folder, links resolved, and the blobs of the hub cache that it is a snapshot of:
- * models--x/snapshots/<rev>/ has links to models--x/blobs/. A link to anywhere else would publish a file of
- * the user's under the model's name. */
+ * models--x/snapshots/<rev>/ has links to models--x/blobs/. A link to anywhere else would publish a
+ * file of the user's under the model's name. */
 struct allowed {
     char folder[PATH_MAX];
     char blobs[PATH_MAX]; /* "" = none */

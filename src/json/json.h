@@ -10,7 +10,7 @@
 enum sw_json_type {
     SW_JSON_NULL,
     SW_JSON_BOOL,
-    SW_JSON_INT, /* fits int64_t, was written as a whole number (tolerant: any spelling below 1e10) */
+    SW_JSON_INT,   /* fits int64_t, written as a whole number (tolerant: any spelling below 1e10) */
     SW_JSON_FLOAT, /* everything else numeric */
     SW_JSON_STRING,
     SW_JSON_ARRAY,
@@ -49,13 +49,13 @@ sw_status sw_json_parse(const char *name, const char *text, size_t len,
                         enum sw_json_dialect dialect, struct sw_json_doc **out);
 sw_status sw_json_read(const char *path, enum sw_json_dialect dialect, struct sw_json_doc **out);
 /*
- * sw_json_scan - the parts of a strict document in the order of the text, without a tree: memory is that of
- * the longest string.
+ * sw_json_scan - the parts of a strict document in the order of the text, without a tree: memory is
+ * that of the longest string.
  *
- * fn           called with each scalar, and where a container opens and closes; `value` has type, key (NULL
- *              in an array, at the root and on closing) and what a scalar holds, borrowed for the call; `depth`
- *              counts the containers around it. A failure of fn ends the scan and is returned. Keys that
- *              come twice are for fn to notice
+ * fn           called with each scalar, and where a container opens and closes; `value` has type,
+ *              key (NULL in an array, at the root and on closing) and what a scalar holds, borrowed
+ *              for the call; `depth` counts the containers around it. A failure of fn ends the scan
+ *              and is returned. Keys that come twice are for fn to notice
  *
  * SW_E_FORMAT  as sw_json_parse
  */
@@ -77,8 +77,8 @@ struct sw_json *sw_json_path(const struct sw_json *object, const char *path);
 const char *
 sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
 
-/* Typed look-up with default for optional members; JSON null counts as absent. Wrong type = SW_E_FORMAT
- * that names file, line, key, wanted and found. `doc` is for messages. */
+/* Typed look-up with default for optional members; JSON null counts as absent. Wrong type =
+ * SW_E_FORMAT that names file, line, key, wanted and found. `doc` is for messages. */
 sw_status sw_json_get_i64(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, int64_t fallback, int64_t *out);
 sw_status sw_json_get_f64(const struct sw_json_doc *doc, const struct sw_json *object,
@@ -89,8 +89,8 @@ sw_status sw_json_get_bool(const struct sw_json_doc *doc, const struct sw_json *
 sw_status sw_json_get_str(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, const char *fallback, const char **out);
 
-/* Building and editing: returns the new or replaced member, NULL when out of memory. key NULL appends
- * to an array. */
+/* Building and editing: returns the new or replaced member, NULL when out of memory. key NULL
+ * appends to an array. */
 struct sw_json *sw_json_put(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
                             enum sw_json_type type);
 struct sw_json *sw_json_put_i64(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
@@ -106,8 +106,8 @@ struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent
                                  const struct sw_json *value);
 void sw_json_remove(struct sw_json *parent, struct sw_json *child);
 
-/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal, whole
- * numbers beyond int64_t as they were written, NaN and infinities (JSON has none) as null. */
+/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal,
+ * whole numbers beyond int64_t as they were written, NaN and infinities (JSON has none) as null. */
 void sw_json_write(const struct sw_json *value, int indent, struct sw_str *out);
 /* One string as JSON, quotes included; invalid UTF-8 becomes U+FFFD. */
 void sw_json_write_string(const char *text, size_t len, struct sw_str *out);

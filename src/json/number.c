@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/number - numbers to text and back. A program that embeds the library may have called setlocale,
-// and then strtod and printf want a comma: everything here is independent of the locale.
+// json/number - numbers to text and back. A program that embeds the library may have called
+// setlocale, and then strtod and printf want a comma: everything here is independent of the locale.
 
 #include "json/private.h"
 
@@ -163,7 +163,8 @@ static double from_digits(const char *digits, int exponent)
     return sw_json_number_f64(text);
 }
 
-/* The next larger decimal of as many digits. Never all nines: those have fewer digits rounded up. */
+/* The next larger decimal of as many digits. Never all nines: those have fewer digits rounded
+ * up. */
 static void step_up(char *digits)
 {
     char *last = digits + strlen(digits) - 1;
@@ -174,9 +175,10 @@ static void step_up(char *digits)
 }
 
 /* The fewest digits that read back equal; returns the exponent of the first digit.
- * A decimal of up to 15 digits survives the way through a double, so if one names value, printing 15
- * digits finds it (subnormal numbers carry fewer: they start at one). With 16, the nearest decimal is the one if any is, but for powers of two: below them
- * doubles lie closer together, and the nearest may miss where the next one up still hits. */
+ * A decimal of up to 15 digits survives the way through a double, so if one names value, printing
+ * 15 digits finds it (subnormal numbers carry fewer: they start at one). With 16, the nearest
+ * decimal is the one if any is, but for powers of two: below them doubles lie closer together, and
+ * the nearest may miss where the next one up still hits. */
 static int shortest_digits(double value, char digits[24])
 {
     for (int n = value < DBL_MIN ? 1 : 15; n <= 17; n++) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the room json share: the node behind struct sw_json, the document, the key index
-// and the reader's state.
+// What the files of the room json share: the node behind struct sw_json, the document, the key
+// index and the reader's state.
 #pragma once
 
 #include "json/json.h"
 
 /* From this many members on, an object is looked up through its index. */
 enum { SW_JSON_INDEX_FROM = 16 };
-/* Containers inside containers, at most. Nothing recurses: the limit protects those who walk trees. */
+/* Containers inside containers, at most. Nothing recurses: the limit protects those who walk
+ * trees. */
 enum { SW_JSON_MAX_DEPTH = 512 };
 
 struct key_index; /* open addressing, from key to member */

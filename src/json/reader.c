@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/reader - from text to tree, in one loop over an explicit stack (the parent pointers), for both
-// dialects. Linear in the length of the text: positions are counted as the reader moves, keys are
-// checked for duplicates through the index.
+// json/reader - from text to tree, in one loop over an explicit stack (the parent pointers), for
+// both dialects. Linear in the length of the text: positions are counted as the reader moves, keys
+// are checked for duplicates through the index.
 
 #include "json/private.h"
 
@@ -153,7 +153,8 @@ static bool at_close(const struct sw_json_reader *r, const struct sw_json *conta
 }
 
 /* Behind a member: finds out whether another one follows or the container ends here, and takes the
- * comma between. Strict: a comma and a member, or no comma and the end. Tolerant: any of the four. */
+ * comma between. Strict: a comma and a member, or no comma and the end. Tolerant: any of the
+ * four. */
 static bool read_separator(struct sw_json_reader *r, const struct sw_json *container,
                            bool *out_closed)
 {

@@ -160,7 +160,8 @@ bool sw_json_set_string(struct sw_json_reader *r, struct sw_json *node, const ch
 
 /* ---- numbers ---- */
 
-/* hjson's reader makes an integer of every whole value below 1e10, whatever its spelling: 5e8, 1.0. */
+/* hjson's reader makes an integer of every whole value below 1e10, whatever its spelling: 5e8,
+ * 1.0. */
 static bool is_whole_value(double value)
 {
     return fabs(value) < 1e10 && value == trunc(value);

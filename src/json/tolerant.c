@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/tolerant - what hjson adds to JSON, as DeepSpeed's reader takes it: comments, bare keys, bare
-// words up to the end of the line, multi-line strings. tests/hjson_test.c holds it to recorded cases.
+// json/tolerant - what hjson adds to JSON, as DeepSpeed's reader takes it: comments, bare keys,
+// bare words up to the end of the line, multi-line strings. tests/hjson_test.c holds it to recorded
+// cases.
 //
-// A bare value is a number or one of the three words if a comma, a closing bracket, a comment or the
-// end of the line follows at once; any other is a string that runs to the end of its line, commas,
-// brackets and comment signs included.
+// A bare value is a number or one of the three words if a comma, a closing bracket, a comment or
+// the end of the line follows at once; any other is a string that runs to the end of its line,
+// commas, brackets and comment signs included.
 
 #include "json/private.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/tree - documents and their nodes: looking up, building, editing. All memory is the document's
-// arena: what is replaced or removed stays there until the document is closed, so pointers into the
-// tree never dangle before that.
+// json/tree - documents and their nodes: looking up, building, editing. All memory is the
+// document's arena: what is replaced or removed stays there until the document is closed, so
+// pointers into the tree never dangle before that.
 
 #include "json/private.h"
 
@@ -184,8 +184,8 @@ const char *sw_json_name(const struct sw_json_doc *doc)
 
 /* ---- building and editing ---- */
 
-/* The existing member takes over the value of `value`, a node that is in no tree: its place among its
- * siblings and pointers to it stay. */
+/* The existing member takes over the value of `value`, a node that is in no tree: its place among
+ * its siblings and pointers to it stay. */
 static void assume(struct sw_json *member, struct sw_json *value)
 {
     struct sw_json next = *value;
@@ -310,7 +310,8 @@ static struct sw_json *copy_node(struct sw_json_doc *doc, const struct sw_json *
 struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
                                  const struct sw_json *value)
 {
-    /* the whole copy is made before it is attached: value may contain parent, or be replaced by it */
+    /* the whole copy is made before it is attached: value may contain parent, or be replaced by
+     * it */
     struct sw_json *top = copy_node(doc, value);
     struct sw_json *into = top;
     const struct sw_json *from = value->first;

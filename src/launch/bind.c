@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares of the cores: all threads of one core stay together, which hwloc knows; without it each
-// processor of the affinity mask counts as a core. The rank in slot i of n gets the i-th of n shares.
+// processor of the affinity mask counts as a core. The rank in slot i of n gets the i-th of n
+// shares.
 #include "launch/private.h"
 
 #include <errno.h>

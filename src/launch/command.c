@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job as processes to start: the words of mpirun, srun or pdsh, or one process a rank. What the ranks
-// are told travels in those words where the launcher has a place for it, else in its own environment. The
-// secret of the job travels in environments only.
+// A job as processes to start: the words of mpirun, srun or pdsh, or one process a rank. What the
+// ranks are told travels in those words where the launcher has a place for it, else in its own
+// environment. The secret of the job travels in environments only.
 #include "launch/private.h"
 
 #include <limits.h>
@@ -70,7 +70,8 @@ static sw_status tell_int(const struct builder *b, const char *name, int value)
     return tell(b, name, text);
 }
 
-/* mpirun and srun hand their environment on, or what of it they are told to, over their own connections. */
+/* mpirun and srun hand their environment on, or what of it they are told to, over their own
+ * connections. */
 static sw_status tell_secret(const struct builder *b)
 {
     char text[2 * SW_SECRET_BYTES + 1];
@@ -261,7 +262,8 @@ static sw_status slurm(const struct builder *b)
     return put_program(b);
 }
 
-/* Quoted for the remote shell, and % doubled: pdsh puts its own words in the place of %h, %n and %u. */
+/* Quoted for the remote shell, and % doubled: pdsh puts its own words in the place of %h, %n and
+ * %u. */
 static void remote_word(struct sw_str *out, const char *word)
 {
     struct sw_str quoted = {0};

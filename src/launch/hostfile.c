@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostfiles: a line "NAME slots=N" a host, # begins a comment, `max_slots=N` behind it is read and left
-// (mpirun's own). And a world, the same in one word: what a launcher tells those it starts on hosts.
+// Hostfiles: a line "NAME slots=N" a host, # begins a comment, `max_slots=N` behind it is read and
+// left (mpirun's own). And a world, the same in one word: what a launcher tells those it starts on
+// hosts.
 #include "launch/private.h"
 
 #include <stdlib.h>

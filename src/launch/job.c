@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options into a job: which hosts and slots, which launcher, what the ranks are told. Everything that
-// can be refused without starting a process is refused here.
+// Options into a job: which hosts and slots, which launcher, what the ranks are told. Everything
+// that can be refused without starting a process is refused here.
 #include "launch/private.h"
 
 #include <arpa/inet.h>
@@ -174,7 +174,8 @@ static sw_status check_node(struct job *job)
     return SW_OK;
 }
 
-/* Names become words of commands, here and on hosts: none may be an option or anything else but a name. */
+/* Names become words of commands, here and on hosts: none may be an option or anything else but a
+ * name. */
 static sw_status check_host(const char *host)
 {
     static const char letters[] =

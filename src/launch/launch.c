@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two entries: print the command of a job, or run it, and run it again where that was asked for.
+// The two entries: print the command of a job, or run it, and run it again where that was asked
+// for.
 #include "launch/private.h"
 
 #include <string.h>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch - starting a program on many places (spillway/launch.h), and the line by which a started rank
-// tells the launcher that it is alive. Invariant: nothing here knows what the program does.
+// launch - starting a program on many places (spillway/launch.h), and the line by which a started
+// rank tells the launcher that it is alive. Invariant: nothing here knows what the program does.
 #pragma once
 
 #include "base/base.h"
 #include "spillway/launch.h"
 
 /*
- * A rank's line to the launcher, where SPILLWAY_LAUNCH=host:port was given to it. A thread of its own
- * says every second where the rank is, so that the launcher can tell a dead rank from a slow one.
+ * A rank's line to the launcher, where SPILLWAY_LAUNCH=host:port was given to it. A thread of its
+ * own says every second where the rank is, so that the launcher can tell a dead rank from a slow
+ * one.
  */
 struct sw_launch_link;
 

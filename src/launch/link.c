@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' side of the line: a thread that says every second where the rank is. It only ever writes;
-// when the launcher is gone, the line goes quiet and the rank works on.
+// The ranks' side of the line: a thread that says every second where the rank is. It only ever
+// writes; when the launcher is gone, the line goes quiet and the rank works on.
 #include "launch/private.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which hosts can still be reached: the job's agent (ssh) is asked to run `true` on each, all at once.
+// Which hosts can still be reached: the job's agent (ssh) is asked to run `true` on each, all at
+// once.
 #include "launch/private.h"
 
 #include <poll.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's ear: ranks connect, prove that they are of this job (report.c), say every second "at RANK
-// STEP WHAT", and at the end "bye RANK STATUS". A connection that breaks without a bye is a rank that is
-// gone; one that is there and says nothing is a rank that is stopped or cut off. Anybody may connect: who
-// proves nothing judges nobody, costs one place for a while, and cannot keep the launcher from anything
-// else.
+// The launcher's ear: ranks connect, prove that they are of this job (report.c), say every second
+// "at RANK STEP WHAT", and at the end "bye RANK STATUS". A connection that breaks without a bye is
+// a rank that is gone; one that is there and says nothing is a rank that is stopped or cut off.
+// Anybody may connect: who proves nothing judges nobody, costs one place for a while, and cannot
+// keep the launcher from anything else.
 #include "launch/private.h"
 
 #include <arpa/inet.h>

@@ -92,7 +92,8 @@ struct job {
     struct sw_job_secret secret; /* of this start; not known where nothing is started */
 };
 
-/* before NULL: hosts and launcher as the options say; else those of an earlier job, less some hosts. */
+/* before NULL: hosts and launcher as the options say; else those of an earlier job, less some
+ * hosts. */
 sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_arena *arena,
                              const struct job *before, struct job *out);
 const char *sw_launch_name(enum launcher launcher);
@@ -103,8 +104,8 @@ bool sw_launch_is_here(const char *host);
 /* Whether this launcher listens to its ranks itself: else another one started it, and listens. */
 bool sw_launch_listens(const struct job *job);
 /*
- * sw_launch_settle_secret - sets job->secret for one start: that of the environment, or a new one; the id is
- * new where this launcher can tell it to all ranks.
+ * sw_launch_settle_secret - sets job->secret for one start: that of the environment, or a new one;
+ * the id is new where this launcher can tell it to all ranks.
  *
  * draws        false: nothing is started; only what cannot travel is refused
  *
@@ -168,8 +169,8 @@ enum heard {
 enum heard sw_launch_report_take(struct reporter *reporter, const struct sw_job_secret *secret,
                                  const char *line, const uint8_t nonce[SW_NONCE_BYTES],
                                  char reply[SW_LAUNCH_LINE_CAP]);
-/* The other side's first line, kind "hello" or "node", and its answer to the launcher's; false: that is no
- * launcher of this job. Lines without their end. */
+/* The other side's first line, kind "hello" or "node", and its answer to the launcher's; false:
+ * that is no launcher of this job. Lines without their end. */
 void sw_launch_report_hello(const char *kind, int number, const char *host, long pid,
                             const uint8_t nonce[SW_NONCE_BYTES], char out[SW_LAUNCH_LINE_CAP]);
 bool sw_launch_report_answer(const struct sw_job_secret *secret, const char *hello,
@@ -189,7 +190,8 @@ struct verdict {
     char text[512];   /* for people */
 };
 
-/* *out_address: "host:port" for the ranks, in the job's arena. log: who was turned away; may be NULL. */
+/* *out_address: "host:port" for the ranks, in the job's arena. log: who was turned away; may be
+ * NULL. */
 sw_status sw_launch_monitor_open(const struct job *job, FILE *log, struct monitor **out,
                                  const char **out_address);
 void sw_launch_monitor_close(struct monitor *monitor);
@@ -247,8 +249,8 @@ struct outcome {
     bool asked; /* a signal to the launcher */
 };
 
-/* Writes lines to log (may be NULL). monitor may be NULL. lost[i] is set where host i was silent when the
- * job failed, before its end made everybody so. */
+/* Writes lines to log (may be NULL). monitor may be NULL. lost[i] is set where host i was silent
+ * when the job failed, before its end made everybody so. */
 sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
                           struct monitor *monitor, FILE *log, bool *lost, struct outcome *out);
 void sw_launch_say(FILE *log, const char *fmt, ...) SW_PRINTF(2, 3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting and ending processes. Each leads a group of its own: a signal to the group reaches what the
-// program started itself, and a signal from the terminal reaches the launcher alone, which passes it on.
+// Starting and ending processes. Each leads a group of its own: a signal to the group reaches what
+// the program started itself, and a signal from the terminal reaches the launcher alone, which
+// passes it on.
 #include "launch/private.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One start of a job, from its first process to the end of its last: passes signals on, names who failed
-// first, and ends the rest. Invariant: when it returns, no process that it started is left running.
+// One start of a job, from its first process to the end of its last: passes signals on, names who
+// failed first, and ends the rest. Invariant: when it returns, no process that it started is left
+// running.
 #include "launch/private.h"
 
 #include <errno.h>
@@ -155,8 +156,8 @@ static void read_uplink(struct watch *w)
     }
 }
 
-/* Ranks that said goodbye may have other work to do, and mpirun waits for its agent on every host: only
- * whoever started the job knows whether that is for nothing. */
+/* Ranks that said goodbye may have other work to do, and mpirun waits for its agent on every host:
+ * only whoever started the job knows whether that is for nothing. */
 static void tell_what_lingers(struct watch *w)
 {
     const double deadline_s = w->job->options->deadline_s;

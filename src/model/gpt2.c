@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 as Hugging Face defines it: pre-norm blocks, learned positions, Conv1D weights [in,out], head
-// tied to the token embedding. Positions are 0..T-1 whatever the mask says.
+// GPT-2 as Hugging Face defines it: pre-norm blocks, learned positions, Conv1D weights [in,out],
+// head tied to the token embedding. Positions are 0..T-1 whatever the mask says.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,8 @@ static sw_status check_parameters(const struct sw_json_doc *doc, const struct gp
     if (all > most) {
         return SW_FAIL(
             SW_E_FORMAT,
-            "%s: n_embd %lld, n_inner %lld, n_layer %lld, vocab_size %lld: %.3g parameters; wanted at most %.3g",
+            "%s: n_embd %lld, n_inner %lld, n_layer %lld, vocab_size %lld: %.3g parameters; "
+            "wanted at most %.3g",
             sw_json_name(doc), (long long)base->width, (long long)m->inner, (long long)base->layers,
             (long long)base->vocab, all, most);
     }
@@ -198,7 +199,8 @@ static sw_status open(struct sw_json_doc *doc, const struct sw_json *config, str
 
 /* ---- forward ---- */
 
-/* With a cache, queries see the keys of all tokens before: new keys and values are appended first. */
+/* With a cache, queries see the keys of all tokens before: new keys and values are appended
+ * first. */
 static sw_value cached_attention(const struct gpt2 *m, sw_graph *g, sw_value qkv_BTC3,
                                  const struct sw_forward_spec *spec, int64_t layer,
                                  struct sw_attention_spec *attention)

@@ -88,7 +88,8 @@ sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,
                   (long long)v, (long long)(max_tokens > 0 ? max_tokens : preset->max_tokens),
                   (long long)preset->width, (long long)preset->layers, (long long)preset->heads,
                   preset->dropout, preset->dropout, preset->dropout);
-    /* GPT-2's own vocabulary has one special token, its last. Left out, it would be that one for any. */
+    /* GPT-2's own vocabulary has one special token, its last. Left out, it would be that one for
+     * any. */
     const char *special = v == 50257 ? "50256" : "null";
     sw_str_printf(&text, ",\"bos_token_id\":%s,\"eos_token_id\":%s}", special, special);
     const sw_status st =

@@ -28,11 +28,12 @@ struct sw_model_ops {
     /* Reads config.json; refuses by name what it cannot compute. */
     sw_status (*open)(struct sw_json_doc *doc, const struct sw_json *config, struct sw_model **out);
     void (*close)(struct sw_model *model);
-    /* Emits the forward; *out_loss is SW_NO_VALUE without labels. Failures are in sw_graph_status. */
+    /* Emits the forward; *out_loss is SW_NO_VALUE without labels. Failures are in
+     * sw_graph_status. */
     void (*forward)(const struct sw_model *model, sw_graph *g, const struct sw_forward_spec *spec,
                     sw_value *out_loss);
-    /* The name `name` has in a file of other origin, number `i` = 0, 1, ..; NULL when there are no more.
-     * Written to buf. */
+    /* The name `name` has in a file of other origin, number `i` = 0, 1, ..; NULL when there are no
+     * more. Written to buf. */
     const char *(*alias)(const struct sw_model *model, const char *name, int i, char *buf,
                          size_t cap);
     /* Tensors of a file that the family knows and has no use for. */

@@ -98,7 +98,7 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
                               struct sw_update_rule *out);
 
 /* What one parameter keeps between steps, in the order the UPDATE op takes it. bf16 parameters: the
- * low half of the master (architecture 5a); fp16: an fp32 master; then the moments in fp32. */
+ * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32. */
 struct sw_update_state {
     const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum" */
     enum sw_dtype dtype;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Update rules: what a configuration says of one, and which states a parameter needs. The ops that apply it are the plan's.
+// Update rules: what a configuration says of one, and which states a parameter needs. The ops that
+// apply it are the plan's.
 #include "optim/optim.h"
 
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What O_DIRECT wants of a file. The kernel says it where it knows how (statx, STATX_DIOALIGN: the
-// alignment of memory and of offsets); elsewhere one read at each of 512, 4096 and the block size of the
-// file system finds the smallest that is taken. Offsets are then kept to whole blocks of the file system,
-// too: ext4 and XFS serialize direct writes of parts of a block with all others of the file.
+// alignment of memory and of offsets); elsewhere one read at each of 512, 4096 and the block size
+// of the file system finds the smallest that is taken. Offsets are then kept to whole blocks of the
+// file system, too: ext4 and XFS serialize direct writes of parts of a block with all others of the
+// file.
 #include "store/private.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ static bool is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Reads at an offset that is a multiple of `align` and no more; beyond the end is as good an answer. */
+/* Reads at an offset that is a multiple of `align` and no more; beyond the end is as good an
+ * answer. */
 static bool takes(int fd, char *memory, size_t align)
 {
     ssize_t n;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that transfers like best: aligned, asked to be in huge pages, kept in physical memory, registered
-// with the store's io_uring. Each of these is taken as far as the system gives it, and the info says so.
+// Memory that transfers like best: aligned, asked to be in huge pages, kept in physical memory,
+// registered with the store's io_uring. Each of these is taken as far as the system gives it, and
+// the info says so.
 #include "store/private.h"
 
 #include <sys/mman.h>
@@ -72,8 +73,8 @@ sw_status sw_nvme_buffer_open(sw_nvme *store, size_t bytes, sw_nvme_buffer **out
     if (store) {
         add_to(store, buffer);
     }
-    /* What is registered is pinned. mlock before would have found other pages, in more pieces: measured with
-     * ordinary pages, reading took half as long again. */
+    /* What is registered is pinned. mlock before would have found other pages, in more pieces:
+     * measured with ordinary pages, reading took half as long again. */
     buffer->mlocked = !buffer->info.registered && mlock(buffer->info.data, whole) == 0;
     buffer->info.locked = buffer->info.registered || buffer->mlocked;
     *out = buffer;

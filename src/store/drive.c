@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes ops through the backend: filled, started, looked at when they come back, and started again until
-// all their bytes have moved. Short transfers are continued, EINTR and EAGAIN repeated, an edge goes from
-// reading to writing; anything else stops the request with a message that names path, offset and
-// length. Runs on the caller's thread and on the backend's.
+// Takes ops through the backend: filled, started, looked at when they come back, and started again
+// until all their bytes have moved. Short transfers are continued, EINTR and EAGAIN repeated, an
+// edge goes from reading to writing; anything else stops the request with a message that names
+// path, offset and length. Runs on the caller's thread and on the backend's.
 #include "store/private.h"
 
 #include <errno.h>
@@ -59,7 +59,8 @@ static enum next_step look(struct op *op, int result)
     if (result == -ECANCELED && op->request->stopped) {
         return STOPPED;
     }
-    /* Cancelled by nobody: the thread that submitted it has ended, and io_uring lets go of its work. */
+    /* Cancelled by nobody: the thread that submitted it has ended, and io_uring lets go of its
+     * work. */
     if ((result == -EINTR || result == -EAGAIN || result == -ECANCELED) &&
         op->n_retries++ < MOST_RETRIES) {
         return op->request->stopped ? STOPPED : AGAIN;
@@ -110,8 +111,8 @@ static bool checked(struct op *op)
 
 /* ---- ends ---- */
 
-/* What a write left half done counts as never written: its own bytes, and those of others in a granule
- * that it may have spoiled. Lock held. */
+/* What a write left half done counts as never written: its own bytes, and those of others in a
+ * granule that it may have spoiled. Lock held. */
 static void forget(struct op *op)
 {
     struct sw_nvme *store = op->store;

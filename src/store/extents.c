@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of written bytes: sorted ranges that neither touch nor overlap, in an array of fixed size.
-// Neighbours are joined, so the usual store has few. Who adds makes sure of room before.
+// The set of written bytes: sorted ranges that neither touch nor overlap, in an array of fixed
+// size. Neighbours are joined, so the usual store has few. Who adds makes sure of room before.
 #include "store/private.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files under a store: opened, locked, checked for space, made long enough. A store that fails to open
-// removes the files that it made.
+// The files under a store: opened, locked, checked for space, made long enough. A store that fails
+// to open removes the files that it made.
 #include "store/private.h"
 
 #include <errno.h>
@@ -53,8 +53,8 @@ static int open_retry(const char *path, int flags)
     return fd;
 }
 
-/* A file that is there is opened when the caller says that it is his; none is ever emptied. O_NONBLOCK, taken
- * back by then: a FIFO must not hold us up. */
+/* A file that is there is opened when the caller says that it is his; none is ever emptied.
+ * O_NONBLOCK, taken back by then: a FIFO must not hold us up. */
 static sw_status open_path(const struct sw_nvme *store, struct store_file *file)
 {
     const struct sw_nvme_options *o = &store->options;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening and closing a store: options checked, files, backend, and all the memory that requests will
-// need. Flushing.
+// Opening and closing a store: options checked, files, backend, and all the memory that requests
+// will need. Flushing.
 #include "store/private.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the room share. A request (ticket) is cut into ops, each one transfer of at most
-// block_bytes in one file, made as slots become free (split.c); a backend carries ops and reports each
-// with a result (backend.h); drive.c takes an op from one to the other.
-// Locks: store->lock guards everything of the store except what an op in flight owns (its own fields, its
-// bounce buffer, the checksums of its granules). A backend's own lock is taken inside or after it, never
-// the other way round.
+// What the files of the room share. A request (ticket) is cut into ops, each one transfer of at
+// most block_bytes in one file, made as slots become free (split.c); a backend carries ops and
+// reports each with a result (backend.h); drive.c takes an op from one to the other.
+// Locks: store->lock guards everything of the store except what an op in flight owns (its own
+// fields, its bounce buffer, the checksums of its granules). A backend's own lock is taken inside
+// or after it, never the other way round.
 #pragma once
 
 #include <pthread.h>
@@ -103,9 +103,9 @@ struct backend;
 
 /*
  * start takes over an op and kick passes on those started; the result of each comes back by
- * sw_store_op_done, from a thread of the backend with none of its locks held: bytes moved, or -errno.
- * cancel, called with the store's lock held, makes an op return soon, as -ECANCELED if it can.
- * close is called when no op is in flight.
+ * sw_store_op_done, from a thread of the backend with none of its locks held: bytes moved, or
+ * -errno. cancel, called with the store's lock held, makes an op return soon, as -ECANCELED if it
+ * can. close is called when no op is in flight.
  */
 struct backend_ops {
     const char *name;
@@ -187,8 +187,9 @@ struct alignment {
 };
 void sw_store_alignment(int fd, const char *path, struct alignment *out);
 
-/* files.c, in this order: the files and the range; whether O_DIRECT, with align and memory_align; lengths.
- * O_DIRECT is probed on a file with bytes in it, so lengthen comes before and, with the granule found, again. */
+/* files.c, in this order: the files and the range; whether O_DIRECT, with align and memory_align;
+ * lengths. O_DIRECT is probed on a file with bytes in it, so lengthen comes before and, with the
+ * granule found, again. */
 sw_status sw_store_files_open(struct sw_nvme *store);
 sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule);
 sw_status sw_store_files_direct(struct sw_nvme *store);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: checked when they begin, then left to drive.c, then waited for. A ticket is a slot number and
-// a serial, so that one that was given back is never mistaken for its successor. Memory was taken when the
-// store was opened.
+// Tickets: checked when they begin, then left to drive.c, then waited for. A ticket is a slot
+// number and a serial, so that one that was given back is never mistaken for its successor. Memory
+// was taken when the store was opened.
 #include "store/private.h"
 
 #include <errno.h>

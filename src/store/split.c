@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts requests into ops. With a granule (O_DIRECT's alignment, or the block of the checksums) an op
-// covers whole granules of the file, in one of four ways:
+// Cuts requests into ops. With a granule (O_DIRECT's alignment, or the block of the checksums) an
+// op covers whole granules of the file, in one of four ways:
 //
 //     body    whole granules from or into the caller's memory, where that is aligned
 //     bounced the same through a bounce buffer, where it is not
 //     around  a read that begins or ends inside a granule: all of it into a bounce buffer
 //     edge    a write of a part of one granule: read it, change it, write it
 //
-// A granule at an edge holds bytes of others. While an op works on one, no other op of this store may
-// touch it, unless both only read: so neighbours written at the same time never lose each other's bytes.
-// The file is locked against other stores, so this one sees all of them. (Going through a second,
-// buffered descriptor instead would leave it to the kernel to keep the page cache and direct writes
-// of the same page apart, which it does not promise.)
+// A granule at an edge holds bytes of others. While an op works on one, no other op of this store
+// may touch it, unless both only read: so neighbours written at the same time never lose each
+// other's bytes. The file is locked against other stores, so this one sees all of them. (Going
+// through a second, buffered descriptor instead would leave it to the kernel to keep the page cache
+// and direct writes of the same page apart, which it does not promise.)
 //
-// Nothing waits while it holds something: an op takes its slot, its bounce buffer and its granules at
-// once or not at all.
+// Nothing waits while it holds something: an op takes its slot, its bounce buffer and its granules
+// at once or not at all.
 #include "store/private.h"
 
 #include <string.h>
@@ -51,8 +51,8 @@ static struct place advance(const struct request *r, struct place at, int64_t by
     return at;
 }
 
-/* Pieces of memory of at most `bytes` bytes from `at`; empty segments are passed over. Returns how many;
- * *out_bytes is what they hold. */
+/* Pieces of memory of at most `bytes` bytes from `at`; empty segments are passed over. Returns how
+ * many; *out_bytes is what they hold. */
 static int gather(const struct request *r, struct place at, size_t bytes, struct iovec *pieces,
                   size_t *out_bytes)
 {
@@ -111,7 +111,8 @@ void sw_store_op_copy(struct op *op, bool to_caller)
 
 /* ---- lanes ---- */
 
-/* Slices begin at whole blocks of the store, so that only the request's own ends are not aligned. */
+/* Slices begin at whole blocks of the store, so that only the request's own ends are not
+ * aligned. */
 void sw_store_cut_lanes(struct sw_nvme *store, struct request *r)
 {
     const int64_t block = store->options.block_bytes;
@@ -147,7 +148,8 @@ static bool aligned(const struct sw_nvme *store, const struct iovec *pieces, int
     return true;
 }
 
-/* Into the caller's memory: as many whole granules, of those `bytes`, as its pieces allow; 0 = bounce. */
+/* Into the caller's memory: as many whole granules, of those `bytes`, as its pieces allow; 0 =
+ * bounce. */
 static size_t body_bytes(const struct sw_nvme *store, const struct request *r,
                          const struct lane *lane, size_t bytes)
 {
@@ -197,8 +199,8 @@ static bool shape(const struct sw_nvme *store, struct request *r, const struct l
     return bounce;
 }
 
-/* Another op works on the same bytes of the file and one of them writes. Bytes that requests asked for
- * are apart, so this can only be a granule at an edge. */
+/* Another op works on the same bytes of the file and one of them writes. Bytes that requests asked
+ * for are apart, so this can only be a granule at an edge. */
 static bool disturbed(const struct sw_nvme *store, const struct op *op)
 {
     for (int i = 0; i < store->n_ops && op->edge; i++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CRC-32C for each granule of the store, in memory, and beside the first file in PATH.sums when the store
-// was flushed. Granules are written whole (a part of one is read, checked, changed and written), so a
-// checksum always is that of all of its bytes. The side file also has the written ranges. It is removed when
-// the first write after a flush begins: one that exists is right.
+// A CRC-32C for each granule of the store, in memory, and beside the first file in PATH.sums when
+// the store was flushed. Granules are written whole (a part of one is read, checked, changed and
+// written), so a checksum always is that of all of its bytes. The side file also has the written
+// ranges. It is removed when the first write after a flush begins: one that exists is right.
 //
 //     struct header, extents, crc, known, CRC-32C of all of that; in the byte order of the machine
 #include "store/private.h"
@@ -36,8 +36,8 @@ void sw_store_sums_set_known(struct sw_nvme *store, int64_t first, int64_t n, bo
     memset(store->sums.known + first, known, (size_t)n);
 }
 
-/* Calls for each granule of an op, in order, with its CRC, over memory that comes in pieces; a call that
- * gives false ends it. */
+/* Calls for each granule of an op, in order, with its CRC, over memory that comes in pieces; a call
+ * that gives false ends it. */
 static bool each_granule(const struct op *op,
                          bool (*call)(struct sums *sums, int64_t i, uint32_t crc),
                          int64_t *out_granule)

@@ -8,7 +8,8 @@
 size_t sw_dtype_bytes(enum sw_dtype dtype);
 const char *sw_dtype_name(enum sw_dtype dtype); /* "f32", "bf16", .. */
 bool sw_dtype_is_float(enum sw_dtype dtype);
-/* From "fp32", "float32", "f32", "bf16", "bfloat16", "fp16", "float16", "half", ..; false if unknown. */
+/* From "fp32", "float32", "f32", "bf16", "bfloat16", "fp16", "float16", "half", ..; false if
+ * unknown. */
 bool sw_dtype_parse(const char *text, enum sw_dtype *out);
 
 struct sw_shape sw_shape_of(int rank, const int64_t *dims);
@@ -35,7 +36,8 @@ uint16_t sw_f32_to_bf16(float x);
 float sw_bf16_to_f32(uint16_t x);
 uint16_t sw_f32_to_f16(float x);
 float sw_f16_to_f32(uint16_t x);
-/* n elements, any float dtype to any float dtype; src and dst do not overlap unless equal in size. */
+/* n elements, any float dtype to any float dtype; src and dst do not overlap unless equal in
+ * size. */
 void sw_convert(enum sw_dtype dst_dtype, void *dst, enum sw_dtype src_dtype, const void *src,
                 int64_t n);
 /* acc [n] += slices [n_slices, n], slice by slice, each addition in fp32 by itself; fresh: the
@@ -45,8 +47,8 @@ void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t 
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 
-/* The split bf16 master (architecture 5a): hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16) as a
- * signed 16-bit number. Lossless for every finite value and for infinities; NaN becomes the quiet NaN
- * 0x7fc0 (sign kept) with lo 0. */
+/* The split bf16 master: the working copy is its upper half, rounded, and what is missing is kept
+ * as a signed 16-bit number; hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16). Lossless for every
+ * finite value and for infinities; NaN becomes the quiet NaN 0x7fc0 (sign kept) with lo 0. */
 void sw_master_split(float master, uint16_t *hi, int16_t *lo);
 float sw_master_join(uint16_t hi, int16_t lo);

@@ -31,10 +31,21 @@ offence() {
 
 mkdir -p "$tree/src/base/tests" "$tree/src/json" "$tree/src/store/uring" "$tree/src/cli" "$tree/src/config/tests" "$tree/src/plan" \
     "$tree/include/spillway" "$tree/examples" "$tree/tests"
-printf '# comment\nbase 0 -\njson 1 base # x\nconfig 2 json\nstore 2 base\ncli 9 public\n' > "$tree/LAYERS"
+layers() {
+    printf '# comment\nbase 0 -\njson 1 base # x\nconfig 2 json\nstore 2 base # uring/\ncli 9 public\n' > "$tree/LAYERS"
+}
+# allowance <sed script> <what>: LAYERS is changed, found, and put back
+allowance() {
+    sed -i "$1" "$tree/LAYERS"
+    expect find layers "$2"
+    layers
+}
+layers
 header src/base/base.h '#include "spillway/x.h"'
 header src/base/private.h ''
 header src/json/json.h '#include "base/base.h"'
+source src/config/config.c '#include "json/json.h"'
+source src/store/store.c '#include "spillway/status.h"'
 header include/spillway/x.h '#include <stdint.h>'
 source src/store/uring/ring.c '#include <liburing.h>'
 source src/config/tests/a_test.c '#include "base/base.h"'
@@ -57,6 +68,9 @@ offence layers src/json/mpi.c '  #  include <mpi.h>'
 offence layers src/json/gpu.c '#include <cuda_runtime.h>'
 offence layers src/json/dnnl.c '#include <dnnl.h>'
 offence layers src/json/door.c '#include "cli/cli.h"'
+allowance 's/^store 2 base/store 2 base json/' 'a room is allowed that no file includes'
+allowance '$a gpu 9 base' 'a room without a folder'
+allowance 's/uring/posix/' 'a part of a room without a folder'
 offence layers src/cli/main.c '#include "base/base.h"'
 offence layers examples/a.c '#include "base/base.h"'
 offence layers include/spillway/y.h '#include "base/base.h"'
@@ -64,6 +78,69 @@ offence layers src/base/tests/a_test.c '#include "json/json.h"'
 offence ops src/plan/new.c 'int f(int k) { return k == SW_OP_MATMUL; }'
 offence ops src/plan/place.c 'int f(int k) { return k == SW_OP_CAST || k == SW_OP_UPDATE; }'
 offence ops src/base/a.c 'int f(int k) { return k == SW_OP_CAST; }'
+source src/json/b.c '/* see src/json/json.h, json/json.c and base/base.h. */'
+expect pass names 'files that are there'
+rm "$tree/src/json/b.c"
+offence names src/json/a.c '/* see json/gone.h */'
+offence names src/json/a.c '// as base/gone.c does.'
+mkdir "$tree/docs"
+echo 'Begin with `json/gone.h`.' > "$tree/docs/a.md"
+expect find names 'a document'
+rm -r "$tree/docs"
+
+columns=$(printf '%0100d' 0 | tr 0 =)
+source src/json/b.c "//${columns#==}
+//${columns#====}✓✓"
+expect pass columns '100 columns'
+rm "$tree/src/json/b.c"
+offence columns src/json/a.c "// ${columns#==}"
+offence columns src/json/a.c "const char *s = \"${columns}\";"
+export SPILLWAY_EXCEPTED=json
+expect find columns 'an exception that nothing needs'
+source src/json/a.c "// ${columns}"
+expect pass columns 'a room that is excepted'
+rm "$tree/src/json/a.c"
+unset SPILLWAY_EXCEPTED
+
+# limits of size, with a list of what exceeds them
+long() {
+    printf '// what it is for\nint %s(int a,\n    int b)\n{\n' "$1"
+    i=0
+    while [ $i -lt "$2" ]; do
+        echo '    a += b;'
+        i=$((i + 1))
+    done
+    printf '}\n'
+}
+fields() {
+    printf 'struct %s {\n' "$1"
+    i=0
+    while [ $i -lt "$2" ]; do
+        printf '    int a%d, *b%d;\n' $i $i
+        i=$((i + 2))
+    done
+    printf '};\n'
+}
+: > "$tree/sizes.txt"
+mkdir -p "$tree/src/job"
+source src/job/short.c "$(long f 38; long g 38; fields s 30)"
+expect pass sizes 'functions of 42 lines, a struct of 30 fields'
+offence sizes src/job/a.c "$(long half 39)"
+offence sizes src/job/a.c "$(long whole 57)"
+offence sizes src/job/a.c "$(fields large 31)"
+offence sizes src/job/a.c 'int f(int a, int b, int c, int d, int e, int f, int g, int h, int (*i)(int, int))
+{
+}'
+expect pass sizes 'eight parameters or less'
+source src/job/a.c "$(fields large 31)"
+echo 'struct job large 32 # for a while' > "$tree/sizes.txt"
+expect pass sizes 'what is listed may exceed'
+source src/job/a.c "$(fields large 33)"
+expect find sizes 'what is listed grew'
+source src/job/a.c "$(fields large 29)"
+expect find sizes 'what is listed exceeds no more'
+rm -r "$tree/src/job"
+: > "$tree/sizes.txt"
 offence sources src/json/a.c 'int x = f(malloc(3));'
 offence sources src/json/a.c 'free(x);'
 offence sources src/json/a.c '/* a */ free (x);'

@@ -3,6 +3,8 @@
 # Every #include obeys LAYERS: a room includes its own headers, the doors of the rooms on its line, and
 # public headers; nobody includes another room's private header; vendor headers stay in their backend.
 # The tests of a room may use what the room is linked with: also the rooms of the rooms on its line.
+# And LAYERS allows no more than that: a room on a line is included by some file, by its door or by a public
+# header of its own, and rooms, and folders of rooms (`cpu/`) in the text behind a line, are there.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,13 +13,29 @@ cd "${1:-$here/../..}"
 find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f "$here/code.awk" |
     awk '
     function complain(why) { print place ": " why ": " wanted; bad = 1 }
+    function there(folder) { return system("test -d " folder) == 0 }
 
+    BEGIN {
+        split("status base nvme store train job checkpoint job doctor engine", of, " ")
+        for (i = 1; i in of; i += 2) { home["spillway/" of[i] ".h"] = of[i + 1] }
+    }
     FILENAME == "LAYERS" {
+        place = "LAYERS:" FNR
+        text = $0
+        sub(/^[^#]*/, "", text)
         sub(/#.*/, "")
         if (NF < 2) { next }
+        line[$1] = place
+        wanted = "src/" $1
+        if (!there(wanted)) { complain("there is no such folder") }
+        while (match(text, /[a-z]+\//)) {
+            wanted = "src/" $1 "/" substr(text, RSTART, RLENGTH - 1)
+            if (!there(wanted)) { complain("there is no such folder") }
+            text = substr(text, RSTART + RLENGTH)
+        }
         known[$1] = 1
         for (i = 3; i <= NF; i++) {
-            may[$1, $i] = below[$1, $i] = 1
+            if ($i != "-" && $i != "public") { may[$1, $i] = below[$1, $i] = 1 }
             for (room in known) { if ((($i, room) in below)) { below[$1, room] = 1 } }
         }
         next
@@ -63,7 +81,12 @@ find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f
         sub(/".*$/, "", header)
         m = split(header, to, "/")
         target = to[1]
-        if (target == "spillway") { next }
+        if (target == "spillway") {
+            sub(/\.h$/, "", to[2])
+            used[room, header in home ? home[header] : to[2]] = 1
+            next
+        }
+        used[room, target] = 1
         if (dir[1] == "include") { complain("a public header includes a private one"); next }
         if (dir[1] == "examples") { complain("an example uses more than public headers"); next }
         if (in_tests && target == "support") { next }
@@ -75,6 +98,12 @@ find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f
         if (room != "" && !((room, target) in may)) { complain("LAYERS does not let " room " use"); next }
     }
     END {
+        for (pair in may) {
+            split(pair, part, SUBSEP)
+            place = line[part[1]]
+            wanted = part[2]
+            if (!(pair in used)) { complain("no file of " part[1] " includes it") }
+        }
         if (n_includes == 0) { print "no include was found: the check looked in the wrong place"; bad = 1 }
         if (!bad) { print n_includes " includes obey LAYERS" }
         exit bad

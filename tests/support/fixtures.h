@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where recorded cases are: below $SPILLWAY_FIXTURES, else below ../shared/fixtures (tests run in the
-// source root). A test without its folder is skipped:
+// Where recorded cases are: below $SPILLWAY_FIXTURES, else below ../shared/fixtures (tests run in
+// the source root). A test without its folder is skipped:
 //
 //     char folder[TEST_PATH_CAP];
 //     if (!test_fixture_folder("gpt2", folder)) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test vocabulary: cmocka where it was found, else the same subset by runner.c, so that the tests
-// also run on a machine with nothing but a C compiler. Assertions belong to the thread that runs the
-// test function. A test program returns cmocka_run_group_tests(..), or 77 when it cannot run at all.
+// The test vocabulary: cmocka where it was found, else the same subset by runner.c, so that the
+// tests also run on a machine with nothing but a C compiler. Assertions belong to the thread that
+// runs the test function. A test program returns cmocka_run_group_tests(..), or 77 when it cannot
+// run at all.
 #pragma once
 
 #include <math.h>
@@ -16,7 +17,8 @@
 
 #define TEST_EXIT_SKIPPED 77
 
-/* With AddressSanitizer or ThreadSanitizer, which are slow, and whose memory is not the program's. */
+/* With AddressSanitizer or ThreadSanitizer, which are slow, and whose memory is not the
+ * program's. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TEST_SANITIZED 1
 #elif defined(__has_feature)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool: each item once, worker numbers never shared at one time, nesting, many short jobs,
-// sleeping and waking, failures while opening. Run under ThreadSanitizer to see that plain memory is
-// handed over correctly: items write and the driver reads without any atomic.
+// The thread pool: each item once, worker numbers never shared at one time, nesting, many short
+// jobs, sleeping and waking, failures while opening. Run under ThreadSanitizer to see that plain
+// memory is handed over correctly: items write and the driver reads without any atomic.
 #include "base/base.h"
 
 #include <sched.h>

@@ -88,7 +88,8 @@ static void streams_differ_in_every_argument(void **state)
     assert_true(sw_philox_normal(3, 4, 5) != sw_philox_normal(3, 5, 4));
 }
 
-/* SipHash-1-3 of 00 01 .. under the key 00 .. 0f: the vectors of its reference and of Rust's library. */
+/* SipHash-1-3 of 00 01 .. under the key 00 .. 0f: the vectors of its reference and of Rust's
+ * library. */
 static void keyed_hash_values(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keyed hash against its published vectors, proofs that hold for nothing but what they are about, and
-// the files that a secret is taken from.
+// The keyed hash against its published vectors, proofs that hold for nothing but what they are
+// about, and the files that a secret is taken from.
 #include "base/base.h"
 
 #include "support/test.h"

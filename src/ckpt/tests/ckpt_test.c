@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written; what is
-// damaged is named; what stays and what goes.
+// What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written;
+// what is damaged is named; what stays and what goes.
 #include "ckpt/tests/helpers.h"
 #include "hf/hf.h"
 
@@ -101,7 +101,8 @@ static void any_number_of_writers(void **test_state)
     }
 }
 
-/* More than one piece, so that the pieces of a save and the window of a load both end in the middle. */
+/* More than one piece, so that the pieces of a save and the window of a load both end in the
+ * middle. */
 enum { BIG_ROWS = 1003, BIG_COLUMNS = 307 };
 
 static sw_status count_up(void *ctx, int64_t i_tensor, int64_t first, int64_t n, void *dst)
@@ -181,7 +182,8 @@ static void gaps_and_overlaps_are_refused(void **test_state)
     assert_int_equal(count_leftovers(root), 0);
 }
 
-/* What a stranger's reader sees: every rule of the format holds, and keys say which box they are. */
+/* What a stranger's reader sees: every rule of the format holds, and keys say which box they
+ * are. */
 static void data_files_are_safetensors(void **test_state)
 {
     (void)test_state;
@@ -507,7 +509,8 @@ static void markers_are_not_believed(void **test_state)
     assert_int_equal(newest_step(root), 20);
     assert_int_equal(newest_step(in_root("latest")), 20);
     assert_int_equal(newest_step(in_root("checkpoint-10/")), 10);
-    /* Gone back to step 10 and on from there: the newest is what was saved last, not the highest step. */
+    /* Gone back to step 10 and on from there: the newest is what was saved last, not the highest
+     * step. */
     assert_int_equal(save_state(root, 15, 3, 1, 0, NAN), SW_OK);
     assert_int_equal(newest_step(root), 15);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves that end early: killed at, or failing in, every write, fsync, rename, unlink and mkdir, one after
-// the other, until a save passes untouched. What is read afterwards is the old state or the new one, and
-// the next save works and clears up. Full disks: a real one where the tests run as root.
+// Saves that end early: killed at, or failing in, every write, fsync, rename, unlink and mkdir, one
+// after the other, until a save passes untouched. What is read afterwards is the old state or the
+// new one, and the next save works and clears up. Full disks: a real one where the tests run as
+// root.
 #include "ckpt/tests/helpers.h"
 
 #include <signal.h>
@@ -224,7 +225,8 @@ static void hear(void *ctx, enum sw_log_level level, const char *text)
     snprintf(heard->text, sizeof(heard->text), "%s", text);
 }
 
-/* Every unlink of a save fails once: where the save goes on, somebody has said what was not removed. */
+/* Every unlink of a save fails once: where the save goes on, somebody has said what was not
+ * removed. */
 static void a_clean_up_that_fails_is_named(void **test_state)
 {
     (void)test_state;
@@ -257,7 +259,8 @@ static void a_clean_up_that_fails_is_named(void **test_state)
     assert_true(n_named >= 3); /* manifest, data, folder */
 }
 
-/* Disks of growing size: the first save that does not fit leaves the old checkpoint, until one fits. */
+/* Disks of growing size: the first save that does not fit leaves the old checkpoint, until one
+ * fits. */
 static void full_disk(void **test_state)
 {
     (void)test_state;

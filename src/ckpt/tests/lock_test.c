@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One holder at a time: the second is refused with host and process of the first, a successor waits for
-// it, a process that ends lets go, and what is in the folder is removed by nobody while its holder lives.
+// One holder at a time: the second is refused with host and process of the first, a successor waits
+// for it, a process that ends lets go, and what is in the folder is removed by nobody while its
+// holder lives.
 #include "ckpt/tests/helpers.h"
 
 #include <errno.h>
@@ -193,7 +194,8 @@ static sw_status nothing(void *ctx, int64_t i_tensor, int64_t first, int64_t n, 
     return SW_OK;
 }
 
-/* A save that a rank of a killed job is still writing to, beside one of its successor at the same step. */
+/* A save that a rank of a killed job is still writing to, beside one of its successor at the same
+ * step. */
 static void a_slow_rank_of_a_dead_job_reaches_no_checkpoint_of_another(void **test_state)
 {
     (void)test_state;

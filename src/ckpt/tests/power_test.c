@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss of power. The system calls of a save are recorded (this program's own write, fsync, rename, ..
-// stand in front of the C library's), then for every moment of it the states that a disk may be in
-// are built and read: each must give the old checkpoint or the new one.
-// The disk is as weak as POSIX allows. Contents: what was written since the last fsync of a file may be
-// there, be missing (holes read as zeros), or be torn at 512 bytes, each write by itself. Names: what happened
-// to a folder since its last fsync may be lost from some point on, each folder by itself.
+// Loss of power. The system calls of a save are recorded (this program's own write, fsync, rename,
+// .. stand in front of the C library's), then for every moment of it the states that a disk may be
+// in are built and read: each must give the old checkpoint or the new one.
+// The disk is as weak as POSIX allows. Contents: what was written since the last fsync of a file
+// may be there, be missing (holes read as zeros), or be torn at 512 bytes, each write by itself.
+// Names: what happened to a folder since its last fsync may be lost from some point on, each folder
+// by itself.
 #include "ckpt/tests/helpers.h"
 
 #include <fcntl.h>

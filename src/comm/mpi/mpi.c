@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges over MPI's messages between two ranks, polled, so that every wait has a deadline and knows
-// whom it waits for; MPI's own collectives know neither. A header goes ahead of each payload: ranks that
-// are at different operations find out instead of exchanging bytes. Payloads are cut below 2^31 bytes.
+// Exchanges over MPI's messages between two ranks, polled, so that every wait has a deadline and
+// knows whom it waits for; MPI's own collectives know neither. A header goes ahead of each payload:
+// ranks that are at different operations find out instead of exchanging bytes. Payloads are cut
+// below 2^31 bytes.
 #include "comm/mpi/mpi.h"
 
 #include <errno.h>
@@ -261,8 +262,8 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
 
 /* ---- ending ---- */
 
-/* Tells all others, and stays long enough for them to hear and to say so themselves: when one process
- * of an MPI job ends badly, its launcher kills the rest. */
+/* Tells all others, and stays long enough for them to hear and to say so themselves: when one
+ * process of an MPI job ends badly, its launcher kills the rest. */
 static void give_up(void *ctx, sw_status reason)
 {
     struct mpi *m = ctx;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two ranks say to each other first: each proves to the other that it holds the secret of the job, over
-// numbers that both have just drawn. Nothing here knows a socket. Invariant: what was said before the
-// proof decides nothing but whether to go on.
+// What two ranks say to each other first: each proves to the other that it holds the secret of the
+// job, over numbers that both have just drawn. Nothing here knows a socket. Invariant: what was
+// said before the proof decides nothing but whether to go on.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find one another: rank 0 listens at an address that all know; the others tell it where they
-// listen, get the list of all, and connect to those before them. Anybody may connect: all who have not yet
-// proved that they are of this job (hello.c) are served together, and who does not is turned away alone.
-// Invariant: nobody but a rank of this job can end a meeting or make it wait.
+// How ranks find one another: rank 0 listens at an address that all know; the others tell it where
+// they listen, get the list of all, and connect to those before them. Anybody may connect: all who
+// have not yet proved that they are of this job (hello.c) are served together, and who does not is
+// turned away alone. Invariant: nobody but a rank of this job can end a meeting or make it wait.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -582,8 +582,8 @@ struct target {
     char name[128];
 };
 
-/* Connects and says hello within the deadline: whoever listens may start later than we do, and may let a
- * connection go when it has too many. */
+/* Connects and says hello within the deadline: whoever listens may start later than we do, and may
+ * let a connection go when it has too many. */
 static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_verdict *out)
 {
     const struct addrinfo *name = t->names;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges over a socket to every other rank. A frame is a header, which names the operation, and the
-// messages behind it. A connection that breaks is a rank that is gone, and is known at once; one that is
-// silent is known at the deadline.
+// Exchanges over a socket to every other rank. A frame is a header, which names the operation, and
+// the messages behind it. A connection that breaks is a rank that is gone, and is known at once;
+// one that is silent is known at the deadline.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -229,8 +229,8 @@ static bool is_in_frame(const struct tcp *c, int peer)
     return c->out[peer].busy && c->out[peer].header_done > 0;
 }
 
-/* This exchange failed. Peers that wait for the rest of a frame get it, if they take it soon: they could not
- * be told otherwise what went wrong, and would name this rank. */
+/* This exchange failed. Peers that wait for the rest of a frame get it, if they take it soon: they
+ * could not be told otherwise what went wrong, and would name this rank. */
 static void finish_frames(struct tcp *c, const struct sw_exchange *x)
 {
     const double until = sw_now_s() + (c->deadline_s < 1 ? c->deadline_s : 1);

@@ -7,8 +7,8 @@
 enum { SW_TCP_HOST_CAP = 64 };
 
 /*
- * sw_tcp_meet - every rank gets a socket to every other: they meet at rank 0, which tells all where the
- * others listen.
+ * sw_tcp_meet - every rank gets a socket to every other: they meet at rank 0, which tells all where
+ * the others listen.
  *
  * out_fds      [size] filled, not blocking; -1 at the own rank. The caller's, to close
  * out_hosts    [size] names of the machines

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators over threads: every collective moves what it says and counts it, sums come in the order of
-// ranks, and nobody hangs: a rank that gives up, stays away, is silent or comes with something else is named
-// by all others.
+// Communicators over threads: every collective moves what it says and counts it, sums come in the
+// order of ranks, and nobody hangs: a rank that gives up, stays away, is silent or comes with
+// something else is named by all others.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -388,7 +388,8 @@ static const char *misbehave_together(enum mode mode, bool tcp, double deadline_
     return mode == STAYS_AWAY || outcome->st[2] < 0 ? NULL : "rank 2 did well";
 }
 
-/* On a machine with much else to do others are late, too: then a longer deadline must tell them apart. */
+/* On a machine with much else to do others are late, too: then a longer deadline must tell them
+ * apart. */
 static void name_failures(bool tcp)
 {
     for (enum mode mode = 0; mode < (tcp ? FAILS : MODES); mode++) {
@@ -412,8 +413,8 @@ static void failures_are_named(void **state)
     name_failures(true);
 }
 
-/* Rank 0 is the only one that has to do with rank 1, which is gone; it must tell rank 2, to which it has begun
- * to send, or has not. */
+/* Rank 0 is the only one that has to do with rank 1, which is gone; it must tell rank 2, to which
+ * it has begun to send, or has not. */
 static sw_status lose_one(void *ctx, sw_comm *comm)
 {
     enum { MUCH = 8 << 20 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A meeting that strangers come to: who does not prove the secret of the job, or cannot take part, is turned
-// away alone; silence, floods and a lack of descriptors hold nobody up; and what a peer says about itself is
-// fit for a terminal.
+// A meeting that strangers come to: who does not prove the secret of the job, or cannot take part,
+// is turned away alone; silence, floods and a lack of descriptors hold nobody up; and what a peer
+// says about itself is fit for a terminal.
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -304,7 +304,8 @@ static int join_by_hand(int port, int rank, int size)
     return fd;
 }
 
-/* One that was there and has left again, before the others came, may come anew; not while it is there. */
+/* One that was there and has left again, before the others came, may come anew; not while it is
+ * there. */
 static void a_rank_that_left_may_come_again(void **state)
 {
     (void)state;

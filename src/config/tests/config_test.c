@@ -37,7 +37,8 @@ static void refused(const char *text, const char *set, const char *const *words)
 
 /* ---- the tables ---- */
 
-/* Each row: keys are unique in their block, defaults convert, needless and later rows have a why. */
+/* Each row: keys are unique in their block, defaults convert, needless and later rows have a
+ * why. */
 static void rows_are_sound(void **state)
 {
     (void)state;
@@ -351,7 +352,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
         "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"none\"}}}");
     is_built(
         "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"x\"}, \"elasticity\": null, "
-        "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"nebula\": false, \"sparse_gradients\": true, "
+        "\"amp\": {\"enabled\": false, \"opt_level\": \"O2\"}, \"nebula\": false, "
+        "\"sparse_gradients\": true, "
         "\"compression_training\": {}, \"hybrid_engine\": {\"enabled\": false}, "
         "\"gradient_allreduce_op\": \"MEAN\", \"autotuning\": {\"enabled\": false}}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded readings of ds_config.json by DeepSpeed: same effective values, same refusals. Where we
-// differ on purpose, the difference must follow from a rule of docs/differences.md; there is no list
-// of cases to skip.
+// differ on purpose, the difference must follow from a rule of docs/differences.md; there is no
+// list of cases to skip.
 #include "config/private.h"
 
 #include "support/test.h"

@@ -164,8 +164,8 @@ static void the_memory_of_words_forgets(void **state)
     drop(&f);
 }
 
-/* 40,000 texts whose FNV-1a ends in the same 17 bits: all in one place of a table by that hash. The last two
- * letters of each are those that lead there. */
+/* 40,000 texts whose FNV-1a ends in the same 17 bits: all in one place of a table by that hash. The
+ * last two letters of each are those that lead there. */
 static void names_made_to_collide_do_not(void **state)
 {
     (void)state;

@@ -180,7 +180,8 @@ static void a_shard_that_becomes_shorter_is_an_error(void **state)
     sw_dataset_close(dataset);
 }
 
-/* More than have a descriptor for good: the others are opened for each read, and must be the same file. */
+/* More than have a descriptor for good: the others are opened for each read, and must be the same
+ * file. */
 static void more_shards_than_descriptors(void **state)
 {
     (void)state;
@@ -244,10 +245,10 @@ static void json_lines_across_blocks(void **state)
     struct sw_str text = {0};
     sw_str_puts(&text, "\xEF\xBB\xBF");
     for (int i = 0; i < N; ++i) {
-        sw_str_printf(
-            &text, "{\"text\":\"%.*s\"}%s", i % 97,
-            "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
-            i + 1 < N ? "\n" : "");
+        sw_str_printf(&text, "{\"text\":\"%.*s\"}%s", i % 97,
+                      "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc"
+                      "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+                      i + 1 < N ? "\n" : "");
     }
     const char *path = sw_test_write(0, "blocks.jsonl", text.ptr, text.len);
     struct sw_tokenizer *tokenizer;

@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-/* $SPILLWAY_FIXTURES or ../shared/fixtures; NULL (and a line that says so) if the folder is absent. */
+/* $SPILLWAY_FIXTURES or ../shared/fixtures; NULL (and a line that says so) if the folder is
+ * absent. */
 const char *sw_test_fixtures(void);
 /* "<fixtures>/../data/<name>", or "../shared/data/<name>" when that is absent. */
 const char *sw_test_data(struct sw_str *path, const char *name);

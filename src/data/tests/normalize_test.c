@@ -76,7 +76,8 @@ static void check_equal(const struct sw_str *a, const struct sw_str *b)
     assert_memory_equal(sw_str_text(a), sw_str_text(b), a->len);
 }
 
-/* NFC(x) = NFC(NFD(x)), NFD(x) = NFD(NFC(x)), and each form is its own form, for every character. */
+/* NFC(x) = NFC(NFD(x)), NFD(x) = NFD(NFC(x)), and each form is its own form, for every
+ * character. */
 static void laws_of_normal_forms(void **state)
 {
     (void)state;

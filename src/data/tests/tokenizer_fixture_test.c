@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every folder of fixtures/tokenizers: byte-level BPE gives the recorded ids and text, one by one and
-// over whole files; every other kind is refused with its name.
+// Every folder of fixtures/tokenizers: byte-level BPE gives the recorded ids and text, one by one
+// and over whole files; every other kind is refused with its name.
 // TIMEOUT 1200
 #include "data/data.h"
 

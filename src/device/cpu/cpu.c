@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU device. A stream is the caller: work runs inline, its items on the pool, so every queue is
-// always drained and events have nothing to wait for. Kernels are chosen when they are prepared: the
-// first fast row that takes the op, else the reference row.
+// The CPU device. A stream is the caller: work runs inline, its items on the pool, so every queue
+// is always drained and events have nothing to wait for. Kernels are chosen when they are prepared:
+// the first fast row that takes the op, else the reference row.
 #include "device/cpu/cpu.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu - what the CPU back end's files share: the call, the kernel rows, the draw of dropout.
-// Every op kind has a reference row (plain C, any float dtype, f64 too); fast rows are tried first and
-// say through query whether they take an op. A kernel's result depends on shapes, dtypes and the
-// kernel set only: never on the number of threads or on which worker ran an item.
+// Every op kind has a reference row (plain C, any float dtype, f64 too); fast rows are tried first
+// and say through query whether they take an op. A kernel's result depends on shapes, dtypes and
+// the kernel set only: never on the number of threads or on which worker ran an item.
 #pragma once
 
 #include "device/device.h"
@@ -50,8 +50,8 @@ struct cpu_kernel {
 extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4]; /* may be all NULL */
 extern const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS];
 
-/* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to the
- * kernel set; empty when nothing does. At most cap bytes with the NUL. */
+/* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to
+ * the kernel set; empty when nothing does. At most cap bytes with the NUL. */
 void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
 /* ---- LAMB's scalars (lamb.c) ---- */
@@ -64,9 +64,9 @@ double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *nor
 double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars);
 
 /*
- * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global sample
- * s = MICRO * B + b. Kept when the 32-bit word is >= p * 2^32. One Philox block gives four elements:
- * key = seed ^ path, counter = (e / 4, s), word e % 4. Attention's probabilities use
+ * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global
+ * sample s = MICRO * B + b. Kept when the 32-bit word is >= p * 2^32. One Philox block gives four
+ * elements: key = seed ^ path, counter = (e / 4, s), word e % 4. Attention's probabilities use
  * e = ((h * T) + i) * S + j with i the absolute query (position + row).
  */
 struct cpu_draw {

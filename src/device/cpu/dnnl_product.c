@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A product piece as one oneDNN matmul primitive, run in one thread.
 //
-// oneDNN 2 built for OpenMP asks the OpenMP runtime how many threads to use, when a primitive is made
-// (it picks its blocking by it) and when it runs. Both happen here with that number at 1 in the thread
-// at hand, and the caller's number is put back: results depend on the piece alone, and oneDNN opens no
-// team. The two OpenMP functions are looked up in the process, so that we need no OpenMP of our own.
+// oneDNN 2 built for OpenMP asks the OpenMP runtime how many threads to use, when a primitive is
+// made (it picks its blocking by it) and when it runs. Both happen here with that number at 1 in
+// the thread at hand, and the caller's number is put back: results depend on the piece alone, and
+// oneDNN opens no team. The two OpenMP functions are looked up in the process, so that we need no
+// OpenMP of our own.
 //
 // Each worker has its own stream and memory objects; the scratchpad is ours.
 #include "device/cpu/fast.h"
@@ -149,8 +150,8 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
     return ok;
 }
 
-/* oneDNN picks instructions by itself: under a limit below the processor's it is left out, so that the
- * limit is one. */
+/* oneDNN picks instructions by itself: under a limit below the processor's it is left out, so that
+ * the limit is one. */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 {
     return dev->isa >= CPU_AVX2 && !dev->is_limited &&

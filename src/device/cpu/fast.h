@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fast - what the fast CPU rows share: a table of single-threaded vector kernels per instruction set,
-// and products cut into blocks.
+// fast - what the fast CPU rows share: a table of single-threaded vector kernels per instruction
+// set, and products cut into blocks.
 //
 // The division of labour: a row (fast_<op>.c) cuts its op into items by shape and dtype alone and
 // hands them to the pool; an item calls the vector kernels below on its part. So what is computed
@@ -47,8 +47,8 @@ struct cpu_update {
 /* Elements of a parameter that are one item: 16 KiB of sums, which stay in the L1 cache. */
 enum { CPU_STREAM_ELEMS = 4096 };
 
-/* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token; rows
- * are ld_x elements apart. */
+/* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token;
+ * rows are ld_x elements apart. */
 struct cpu_attention {
     enum sw_dtype dtype;
     int64_t t, s, d;  /* queries, keys, head width */
@@ -121,7 +121,8 @@ struct cpu_vector {
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)); label_i -100: the row is 0 */
+    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)); label_i -100: the row is
+     * 0 */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label, float dsum,
                          void *out, int64_t ld_out);
@@ -146,8 +147,8 @@ struct cpu_vector {
                          float *w, float *direction);
     /* LAMB_APPLY: u->step_size is the step times the ratio */
     void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
-    /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is added, where
-     * an element is no number or above limit in size */
+    /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is
+     * added, where an element is no number or above limit in size */
     bool (*add_squares)(const float *g, double limit, int64_t *stats);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw, db [width]: sums over these rows alone */
@@ -158,7 +159,8 @@ struct cpu_vector {
                      float *sums);
 };
 
-/* The table for an instruction set at most `isa`; portable where this machine or build has no other. */
+/* The table for an instruction set at most `isa`; portable where this machine or build has no
+ * other. */
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa);
 extern const struct cpu_vector sw_cpu_vector_portable;
 #if defined(__x86_64__)
@@ -188,7 +190,8 @@ struct cpu_product {
 /* Own kernels; always possible for f32, bf16, f16. */
 sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                   struct cpu_product **out);
-/* oneDNN's primitive; *out stays NULL where oneDNN is absent or has no direct way for these dtypes. */
+/* oneDNN's primitive; *out stays NULL where oneDNN is absent or has no direct way for these
+ * dtypes. */
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                    struct cpu_product **out);
 /* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
@@ -198,8 +201,8 @@ void sw_cpu_dnnl_describe(char *out, size_t cap);
 
 /* ---- a product cut into blocks ---- */
 
-/* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes follow
- * from m and n alone. */
+/* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes
+ * follow from m and n alone. */
 struct cpu_grid {
     struct cpu_gemm whole;
     int64_t mb, nb, n_m, n_n;

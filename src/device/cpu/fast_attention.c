@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a block of
-// queries of one (sample, head). Backward: one (sample, key head) with all its query heads in order,
-// so that no two items add to the same gradient.
+// ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a
+// block of queries of one (sample, head). Backward: one (sample, key head) with all its query heads
+// in order, so that no two items add to the same gradient.
 #include "device/cpu/fast.h"
 
 struct operands {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CROSS_ENTROPY and its gradient of logits that are given: rows are the items, taken piece by piece in
-// fp32. (For logits that are a product, fast_linear_ce.c does not make them at all.)
+// CROSS_ENTROPY and its gradient of logits that are given: rows are the items, taken piece by piece
+// in fp32. (For logits that are a product, fast_linear_ce.c does not make them at all.)
 #include <math.h>
 
 #include "device/cpu/fast.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, SCALE, CAST, DROPOUT. The items are runs of
-// elements.
+// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, SCALE, CAST, DROPOUT. The items are
+// runs of elements.
 #include "device/cpu/fast.h"
 
 enum { RUN_ELEMS = 16384 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EMBEDDING copies rows. EMBEDDING_GRAD sorts the tokens by (id, place), so that each distinct row's sum is
-// one item and runs in token order.
+// EMBEDDING copies rows. EMBEDDING_GRAD sorts the tokens by (id, place), so that each distinct
+// row's sum is one item and runs in token order.
 #include <math.h>
 #include <string.h>
 

@@ -55,8 +55,8 @@ static int64_t even_edge(int64_t whole, int64_t edge)
 
 /* Relative time of the whole product with these blocks: packing an operand costs about 12 columns'
  * worth of multiplying a block; and with few blocks some of 2, 4, 8 or 16 threads have none at the
- * end, the more common counts weighing more. The machine at hand is left out on purpose: bits may not
- * depend on it. */
+ * end, the more common counts weighing more. The machine at hand is left out on purpose: bits may
+ * not depend on it. */
 static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
 {
     static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB_MOMENTS and LAMB_APPLY. Items are runs of elements as in fast_streams.c; the sums of squares are
-// those of GRAD_STATS, over the weights and over their directions.
+// LAMB_MOMENTS and LAMB_APPLY. Items are runs of elements as in fast_streams.c; the sums of squares
+// are those of GRAD_STATS, over the weights and over their directions.
 #include <math.h>
 #include <string.h>
 

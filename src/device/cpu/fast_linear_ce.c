@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits.
 //
-// Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows and those into blocks;
-// of a block only each row's maximum and sum of exponentials stay, and the label's logit. A row's
-// pieces are joined in the order of the vocabulary afterwards (two-term online softmax).
+// Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows and
+// those into blocks; of a block only each row's maximum and sum of exponentials stay, and the
+// label's logit. A row's pieces are joined in the order of the vocabulary afterwards (two-term
+// online softmax).
 //
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
-// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run. A library may choose how it
-// multiplies by the stride of an operand, and so the bits: d has the same one in every tile of a table.
+// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run. A library
+// may choose how it multiplies by the stride of an operand, and so the bits: d has the same one in
+// every tile of a table.
 #include <math.h>
 #include <string.h>
 
@@ -120,7 +122,8 @@ close:
     return st;
 }
 
-/* The workspace: [rows] label logits, [n_columns, rows] maxima and sums, then the workers' scratch. */
+/* The workspace: [rows] label logits, [n_columns, rows] maxima and sums, then the workers'
+ * scratch. */
 static size_t stats_bytes(const struct forward *f)
 {
     return sw_round_up((size_t)(f->s.rows * (1 + 2 * f->n_columns)) * sizeof(float), CPU_LINE);

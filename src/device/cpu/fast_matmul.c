@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// MATMUL: output blocks are the items; bias, activation and rounding follow each block's product while
-// it is in cache. A plain f32 product is written in place.
-// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its own; a tile has some of them
-// and computes what the whole op would.
+// MATMUL: output blocks are the items; bias, activation and rounding follow each block's product
+// while it is in cache. A plain f32 product is written in place.
+// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
+// own; a tile has some of them and computes what the whole op would.
 #include <string.h>
 
 #include "device/cpu/fast.h"

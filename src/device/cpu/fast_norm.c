@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAYER_NORM, ADD_LAYER_NORM: items are runs of rows. LAYER_NORM_GRAD and SUM_ROWS: items are blocks of
-// SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are added in order at the end.
+// LAYER_NORM, ADD_LAYER_NORM: items are runs of rows. LAYER_NORM_GRAD and SUM_ROWS: items are
+// blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are added in
+// order at the end.
 #include "device/cpu/fast.h"
 
 static bool has_output(const struct sw_op_desc *desc, int i)

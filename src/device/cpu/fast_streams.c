@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reads the gradient streams of one parameter: ACCUMULATE, GRAD_STATS, UPDATE. A stream is dense or
-// row-sparse (rows and their index, ascending, then -1). Items are runs of the parameter's elements, for
-// which the streams are first added up, in order, in a small buffer.
+// What reads the gradient streams of one parameter: ACCUMULATE, GRAD_STATS, UPDATE. A stream is
+// dense or row-sparse (rows and their index, ascending, then -1). Items are runs of the parameter's
+// elements, for which the streams are first added up, in order, in a small buffer.
 #include <math.h>
 #include <string.h>
 

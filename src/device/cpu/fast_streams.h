@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fast_streams - the gradient streams of one parameter, for the fast rows that read them: ACCUMULATE,
-// GRAD_STATS, UPDATE, LAMB_MOMENTS.
+// fast_streams - the gradient streams of one parameter, for the fast rows that read them:
+// ACCUMULATE, GRAD_STATS, UPDATE, LAMB_MOMENTS.
 #pragma once
 
 #include "device/cpu/fast.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, the trust
-// ratio, and the size of the step, which has the bias correction as DeepSpeed's kernel has it.
+// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, the
+// trust ratio, and the size of the step, which has the bias correction as DeepSpeed's kernel has
+// it.
 #include <math.h>
 
 #include "device/cpu/cpu.h"

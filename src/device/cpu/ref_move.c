@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reference kernels that move elements without computing with them, or work on integers and scalars:
-// copies, conversions, selections, the cache of keys and values, statistics' ends, a user's own op.
+// Reference kernels that move elements without computing with them, or work on integers and
+// scalars: copies, conversions, selections, the cache of keys and values, statistics' ends, a
+// user's own op.
 #include "device/cpu/ref.h"
 
 #include <math.h>
@@ -227,8 +228,8 @@ static void lamb_add_norms(const struct cpu_call *call)
     sw_exact_settle(norms + SW_STATS_WORDS);
 }
 
-/* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element that
- * is not finite has an infinite norm; it says so even where nothing is skipped. */
+/* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element
+ * that is not finite has an infinite norm; it says so even where nothing is skipped. */
 static void stats_finish(const struct cpu_call *call)
 {
     const double clip = call->desc->op->attrs.stats.clip;

@@ -48,7 +48,8 @@ static void run(const struct cpu_call *call)
 /* The same row for every kind: the op says the rest. A view has no kernel. */
 // clang-format off
 const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS] = {
-#define REFERENCE_ROW(kind, text) [SW_OP_##kind] = {.name = "reference", .query = query, .run = run},
+#define REFERENCE_ROW(kind, text)                                                                  \
+    [SW_OP_##kind] = {.name = "reference", .query = query, .run = run},
     SW_OP_LIST(REFERENCE_ROW)
 #undef REFERENCE_ROW
 };

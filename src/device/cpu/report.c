@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this processor can do and what our products make of it, for `spillway doctor` and the benches.
-// Every figure is the best of a few short measurements: others may use the machine meanwhile.
+// What this processor can do and what our products make of it, for `spillway doctor` and the
+// benches. Every figure is the best of a few short measurements: others may use the machine
+// meanwhile.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// simd - one vector of floats, as wide as the file that includes it is compiled for. Kernels written
-// with it are compiled once per instruction set (fast_vector_*.c). Only what GCC's vector extensions
-// cannot say is written with intrinsics: fused multiply-add, the half-precision conversions.
+// simd - one vector of floats, as wide as the file that includes it is compiled for. Kernels
+// written with it are compiled once per instruction set (fast_vector_*.c). Only what GCC's vector
+// extensions cannot say is written with intrinsics: fused multiply-add, the half-precision
+// conversions.
 //
 // exp, tanh and erf are good to about 2 units in the last place over their whole range.
 #pragma once
@@ -55,8 +56,8 @@ typedef float vf_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 typedef uint32_t vu_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t vh_mem __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
-/* f(0), f(1), .. one for each lane: constant vectors are written as lists, since compilers do not see
- * through an assignment to each lane. */
+/* f(0), f(1), .. one for each lane: constant vectors are written as lists, since compilers do not
+ * see through an assignment to each lane. */
 #define EACH_4(f, l) f(l), f((l) + 1), f((l) + 2), f((l) + 3)
 #if LANES == 16
 #define EACH_LANE(f) EACH_4(f, 0), EACH_4(f, 4), EACH_4(f, 8), EACH_4(f, 12)
@@ -159,7 +160,7 @@ INLINE float vf_top(vf x)
     return part[0];
 }
 
-/* ---- storage types: dtype is a constant at every call, so the choice is made by the compiler ---- */
+/* ---- storage types: dtype is a constant at every call, so the compiler makes the choice ---- */
 
 INLINE vf vf_from_bf16(vh h)
 {
@@ -284,8 +285,8 @@ INLINE vi lanes_below(int64_t n)
 
 /* ---- functions ---- */
 
-/* 2^n e^r with x = n ln 2 + r, |r| <= ln 2 / 2, n split in two so that results below the normal range
- * and the overflow to infinity come out by themselves. */
+/* 2^n e^r with x = n ln 2 + r, |r| <= ln 2 / 2, n split in two so that results below the normal
+ * range and the overflow to infinity come out by themselves. */
 INLINE vf vf_exp(vf x)
 {
     const float high = 89.0f, low = -104.0f, shift = 0x1.8p23f;

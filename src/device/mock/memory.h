@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory - the mock's address space. Device memory has two addresses: the one that is handed out lies
-// in pages without any permission, so that a host access faults, and a system call with it fails;
-// kernels and copies use the other. Host memory has one. The caller locks. Fresh and released
-// memory holds 0xff bytes, NaN in every float dtype.
+// memory - the mock's address space. Device memory has two addresses: the one that is handed out
+// lies in pages without any permission, so that a host access faults, and a system call with it
+// fails; kernels and copies use the other. Host memory has one. The caller locks. Fresh and
+// released memory holds 0xff bytes, NaN in every float dtype.
 #pragma once
 
 #include "device/device.h"

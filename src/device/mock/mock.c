@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mock device: the reference kernels behind the manners of an accelerator, to find what a device
-// whose memory is the host's forgives. Work is only queued; a queue runs when the host waits for it, or
-// when a queue that runs has to wait for one of its events, and no further than that event. So work
-// happens as late as its order allows, and whoever forgets to wait reads poison or an older value.
-// The other mode is the opposite: work runs when it is queued, as early as its order allows, and
-// whoever queues it before what it reads is there finds that out. One lock for all: the work of
-// several threads never overlaps.
+// The mock device: the reference kernels behind the manners of an accelerator, to find what a
+// device whose memory is the host's forgives. Work is only queued; a queue runs when the host waits
+// for it, or when a queue that runs has to wait for one of its events, and no further than that
+// event. So work happens as late as its order allows, and whoever forgets to wait reads poison or
+// an older value. The other mode is the opposite: work runs when it is queued, as early as its
+// order allows, and whoever queues it before what it reads is there finds that out. One lock for
+// all: the work of several threads never overlaps.
 #include <pthread.h>
 #include <string.h>
 
@@ -119,8 +119,8 @@ static sw_status run_command(struct mock *m, const struct command *c)
     return SW_OK;
 }
 
-/* A wait names a position that was reached in queueing before it was queued itself, so the recursion
- * through COMMAND_WAIT only goes back in time and ends. */
+/* A wait names a position that was reached in queueing before it was queued itself, so the
+ * recursion through COMMAND_WAIT only goes back in time and ends. */
 static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position)
 {
     while (stream->n_done < position && stream->head < stream->n) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
-// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and wherever operands
-// begin, for each instruction set, the fast kernels near the plain C reference (equal where the op is exact), the mock equal
-// to it. A new fast row is covered the moment it takes an op.
+// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and
+// wherever operands begin, for each instruction set, the fast kernels near the plain C reference
+// (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it
+// takes an op.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -84,7 +85,8 @@ static double tolerance(enum sw_dtype dtype)
     }
 }
 
-/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has them. */
+/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has
+ * them. */
 static double tolerance_of(const struct op_case *c, int i_out)
 {
     double wide = tolerance(c->out[i_out].view.dtype);

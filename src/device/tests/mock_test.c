@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mock finds what it is for: reads of memory that was never written or was released, work that was not
-// waited for, or that was queued too early, addresses that are not the device's, a host that
-// reaches for its memory; and does correct programs correctly.
+// The mock finds what it is for: reads of memory that was never written or was released, work that
+// was not waited for, or that was queued too early, addresses that are not the device's, a host
+// that reaches for its memory; and does correct programs correctly.
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>

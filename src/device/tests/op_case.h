@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_case - one op with hand-made operands, filled with numbers that depend on the case alone, and its
-// run on any device. What the tests of the device room share.
+// op_case - one op with hand-made operands, filled with numbers that depend on the case alone, and
+// its run on any device. What the tests of the device room share.
 #pragma once
 
 #include "device/device.h"
@@ -40,8 +40,8 @@ void case_out_absent(struct op_case *c);
 /* The same random element as case_in would put. */
 double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double low, double high);
 
-/* Runs the case; results go to result->out[..].view.data (bytes as in c) and result->scalars, a copy of
- * c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
+/* Runs the case; results go to result->out[..].view.data (bytes as in c) and result->scalars, a
+ * copy of c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
 
 /* Between memory of the test's and the device's; complete when they return. */

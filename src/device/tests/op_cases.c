@@ -433,7 +433,8 @@ static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int varia
 
 enum { TILE_ROWS_OF_LABELS = 37, TILE_VOCAB = 1031, TILE_CHUNK = 100, TILE_WIDTH = 39 };
 
-/* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first goes to a sum, the last one finishes it. */
+/* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first goes to a sum, the last one finishes
+ * it. */
 static int64_t loss_tile(struct op_case *c, int i_tile)
 {
     c->op.attrs.linear_ce.chunk = TILE_CHUNK;
@@ -934,8 +935,8 @@ static const struct sw_update_attrs lamb_attrs[] = {
     {.kind = SW_UPDATE_LAMB, .maximize = true, .eps = 1e-6, .min_coeff = 0.01, .max_coeff = 0.02},
 };
 
-/* Variants: the rules above; then the first one with padding, with an element that is not finite, and (for
- * LAMB_APPLY) skipped. */
+/* Variants: the rules above; then the first one with padding, with an element that is not finite,
+ * and (for LAMB_APPLY) skipped. */
 enum { LAMB_PADDED = SW_LEN(lamb_attrs), LAMB_NOT_FINITE, LAMB_SKIPPED, N_LAMB };
 
 static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle itself: the reference kernels against the definitions of their ops. Gradients against finite
-// differences in double, updates against the textbook's form, and properties that follow from the contract.
+// The oracle itself: the reference kernels against the definitions of their ops. Gradients against
+// finite differences in double, updates against the textbook's form, and properties that follow
+// from the contract.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -180,8 +181,8 @@ static void test_layer_norm_gradient(void **state)
     case_fini(&r);
 }
 
-/* Variants of op_cases' attention that are small enough: packed; grouped heads, mask and dropout; separate
- * keys; a position. */
+/* Variants of op_cases' attention that are small enough: packed; grouped heads, mask and dropout;
+ * separate keys; a position. */
 static void test_attention_gradient(void **state)
 {
     static const int variants[] = {0, 4, 5, 7};
@@ -313,7 +314,8 @@ static void test_linear_ce_gradient(void **state)
 
 /* ---- randomness ---- */
 
-/* Two samples as micro-batch 2 and 3, or four as micro-batch 1: the same global samples, the same draw. */
+/* Two samples as micro-batch 2 and 3, or four as micro-batch 1: the same global samples, the same
+ * draw. */
 static void test_dropout_names_global_samples(void **state)
 {
     struct op_case whole, all, part, r;
@@ -499,8 +501,8 @@ static double lamb_u(const struct sw_update_attrs *a, double w, double m, double
     return m / (a->eps_inside_sqrt ? sqrt(v + a->eps) : sqrt(v) + a->eps) + a->weight_decay * w;
 }
 
-/* The norms of LAMB as DeepSpeed's kernel defines them, in double: moments without correction, decay within
- * the direction, eps in either place; nothing from the padding. */
+/* The norms of LAMB as DeepSpeed's kernel defines them, in double: moments without correction,
+ * decay within the direction, eps in either place; nothing from the padding. */
 static void test_lamb_norms(void **state)
 {
     struct op_case c;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products and losses by tiles have the bits of the whole: for odd and tiny shapes, each dtype and instruction set,
-// with tiles that begin anywhere in memory. And what a library may choose by, the stride of an operand, is the
-// same for a tile as for the whole.
+// Products and losses by tiles have the bits of the whole: for odd and tiny shapes, each dtype and
+// instruction set, with tiles that begin anywhere in memory. And what a library may choose by, the
+// stride of an operand, is the same for a tile as for the whole.
 #include "device/tests/op_case.h"
 #include "support/test.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, K = 4, MOST_RANKS = 3, MOST_EXCHANGES = 1000 };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/test.h"
 
 enum { B = 1, T = 16, V = 1000, K = 2, STEPS = 9, SAVED_AT = 6, MIB = 1 << 20 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "engine/tests/owned.h"
 #include "engine/tests/disk_faults.h"
 

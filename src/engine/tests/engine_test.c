@@ -10,12 +10,9 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "engine/engine.h"
-#include "spillway/check.h"
+#include "engine/private.h"
 #include "spillway/config.h"
-#include "spillway/data.h"
 #include "spillway/engine.h"
-#include "spillway/train.h"
 #include "plan/plan.h"
 #include "support/test.h"
 
@@ -595,21 +592,12 @@ static void options_may_be_left_out(void **state)
 {
     (void)state;
     sw_engine *engine = NULL;
-    sw_dataset *dataset = NULL;
-    struct sw_train_result result;
-    bool started = true;
     char *text = NULL, *notes = NULL;
-    int failed = 0;
     assert_int_equal(sw_initialize(NULL, &engine), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "sw_initialize"));
     assert_int_equal(sw_plan_stages_text(NULL, 2, false, &text), SW_E_ARG);
-    assert_int_equal(sw_train(NULL, stdout, &started, &result), SW_E_ARG);
-    assert_false(started);
-    assert_int_equal(sw_dataset_open(NULL, &dataset), SW_E_ARG);
     assert_int_equal(sw_config_report(NULL, &text, &notes), SW_E_ARG);
     assert_int_equal(sw_config_elastic_text(NULL, &text), SW_E_ARG);
-    assert_int_equal(sw_check_case("tests/cases/gpt2_tied", NULL, stdout, &failed), SW_OK);
-    assert_int_equal(failed, 0);
 
     engine = open_with(
         (struct sw_engine_options){.config_text = config_of("", 1), .generate_tokens = 16}, NULL,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's memory estimates: every recorded row, to the byte, and the counts that a model gives.
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/fixtures.h"
 #include "support/test.h"
 

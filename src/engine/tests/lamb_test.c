@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 6, MAX_ELEMS = 4096 };

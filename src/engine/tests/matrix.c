@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
 
@@ -468,32 +468,6 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
             assert_bits_of_one_rank(&row, n_steps);
         }
     }
-}
-
-bool matrix_placement(int i, struct matrix_placement *out)
-{
-    static const enum axis where[] = {STATES, PARAMS, ACTIVATIONS, PIECES, TILES};
-    struct row row = {{[STAGE] = 3}};
-    int n = 1;
-    for (size_t a = 0; a < SW_LEN(where); a++) {
-        n *= axes[where[a]].n;
-    }
-    for (int at = 0; at < n; at++) {
-        int rest = at;
-        for (size_t a = 0; a < SW_LEN(where); a++) {
-            row.at[where[a]] = (int8_t)(rest % axes[where[a]].n);
-            rest /= axes[where[a]].n;
-        }
-        if ((may_tile(&row) || !is_second(&row, TILES)) && i-- == 0) {
-            *out = (struct matrix_placement){.states = choice(&row, STATES),
-                                             .params = choice(&row, PARAMS),
-                                             .activations_in_host = is_second(&row, ACTIVATIONS),
-                                             .pieces = is_second(&row, PIECES),
-                                             .tiles = is_second(&row, TILES)};
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---- covering arrays ---- */

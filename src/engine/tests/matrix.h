@@ -18,12 +18,5 @@ enum matrix_devices { MATRIX_CPU, MATRIX_MOCK, MATRIX_CPU_AND_MOCK };
 void matrix_cover(int strength, enum matrix_devices devices, int n_steps);
 /* All states and parameters on disk at stage 3 and no clipping: updates run within backward, in pieces. */
 void matrix_on_disk(enum matrix_devices devices, int n_steps);
-/* Where values lie at stage 3, as the axes have it. */
-struct matrix_placement {
-    const char *states, *params; /* "none", "cpu" or "nvme" */
-    bool activations_in_host, pieces, tiles;
-};
-/* Placement i, each once; false: there are no more. */
-bool matrix_placement(int i, struct matrix_placement *out);
 /* Part i of n of the whole product, 0 <= i < n. */
 void matrix_part(int64_t i, int64_t n);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/test.h"
 
 /* Rows of 28, 84, 449 and 7 floats: odd ends in every pack. */

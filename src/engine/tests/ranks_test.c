@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
@@ -65,12 +65,12 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
         tensors[n][1] =
             (struct sw_tensor){"labels", {.data = labels[n], .dtype = SW_I32, .shape = shape}};
         batches[n] = (struct sw_batch){tensors[n], 2};
-        if (!e->vertical) {
+        if (!sw_engine_is_vertical(e)) {
             SW_TRY(sw_forward(e, &batches[n], NULL));
             SW_TRY(sw_backward(e));
         }
     }
-    return e->vertical ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
+    return sw_engine_is_vertical(e) ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
 }
 
 /* What the plan says that one step of this engine sends to other ranks, and the losses besides. */

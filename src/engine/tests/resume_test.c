@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "spillway/comm.h"
 #include "support/test.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "support/test.h"
 
 /* GPT-2 with 36 layers of width 4096: 7.5B parameters. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/private.h"
 #include "engine/tests/owned.h"
 #include "support/test.h"
 

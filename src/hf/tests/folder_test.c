@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model folders: the recorded ones read and written again byte by byte, shards and their index, damage,
-// and what is carried over beside the weights.
+// Model folders: the recorded ones read and written again byte by byte, shards and their index,
+// damage, and what is carried over beside the weights.
 
 #include "support/fixtures.h"
 #include "support/test.h"

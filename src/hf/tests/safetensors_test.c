@@ -351,8 +351,8 @@ static float read_value(const char *path)
     return value;
 }
 
-/* Fails pass 1, 2, .. of each point: an error, the old or (after the rename) the new file whole, and no
- * temporary file left. */
+/* Fails pass 1, 2, .. of each point: an error, the old or (after the rename) the new file whole,
+ * and no temporary file left. */
 static void test_failing_writes(void **state)
 {
     (void)state;

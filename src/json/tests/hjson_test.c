@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tolerant dialect against recorded readings of hjson: value and type of every leaf, or an error.
+// The tolerant dialect against recorded readings of hjson: value and type of every leaf, or an
+// error.
 
 #include "support/fixtures.h"
 #include "support/test.h"

@@ -387,7 +387,8 @@ static void test_write_numbers(void **state)
     sw_json_close(doc);
 }
 
-/* Every double reads back as itself; random bit patterns, and short decimals keep their spelling. */
+/* Every double reads back as itself; random bit patterns, and short decimals keep their
+ * spelling. */
 static void test_round_trip(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands without running them: words come back from a shell as they went in, later variables win, every
-// refusal names what was wanted, and hosts that differ get their own numbers.
+// Commands without running them: words come back from a shell as they went in, later variables win,
+// every refusal names what was wanted, and hosts that differ get their own numbers.
 #include "launch/private.h"
 
 #include "support/test.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded readings of hostfiles, filters, counts and commands by DeepSpeed's launcher: the same hosts and
-// slots, the same refusals, the same words. Where we differ on purpose, the difference must follow from
-// a rule of docs/differences.md, named here as there; there is no list of cases to skip.
+// Recorded readings of hostfiles, filters, counts and commands by DeepSpeed's launcher: the same
+// hosts and slots, the same refusals, the same words. Where we differ on purpose, the difference
+// must follow from a rule of docs/differences.md, named here as there; there is no list of cases to
+// skip.
 #include "launch/private.h"
 
 #include "support/fixtures.h"
@@ -57,8 +58,9 @@ static void describe(const char *what, const struct sw_json *row, sw_status st)
 
 /* ---- hostfiles ---- */
 
-/* Rule `hostfile-words`: behind "slots=" stands a whole number of ASCII digits, behind it nothing but
- * max_slots=N or a comment. Rule `slots-have-a-limit`. Looks at the text, not at what we did. */
+/* Rule `hostfile-words`: behind "slots=" stands a whole number of ASCII digits, behind it nothing
+ * but max_slots=N or a comment. Rule `slots-have-a-limit`. Looks at the text, not at what we
+ * did. */
 static const char *hostfile_rule(const char *text)
 {
     for (const char *at = text; (at = strstr(at, "slots=")); at += 6) {
@@ -616,7 +618,8 @@ static void file_exports(struct sw_arena *arena, const char *text, struct words 
     }
 }
 
-/* The one word that the remote shells read: its own reading must give exports, folder and program. */
+/* The one word that the remote shells read: its own reading must give exports, folder and
+ * program. */
 static bool remote_fits(struct sw_arena *arena, const struct request *r, const struct job *job,
                         const struct words *recorded, const char *remote)
 {
@@ -722,7 +725,8 @@ static bool check_row(struct sw_arena *arena, const struct request *r, sw_status
         return st == SW_E_CONFIG && strstr(sw_error_message(), "--launcher: wanted");
     }
     if (!error || rule) {
-        /* rules `mpi-takes-filters` and `uneven-slots` lift a refusal, but single slots stay refused */
+        /* rules `mpi-takes-filters` and `uneven-slots` lift a refusal, but single slots stay
+         * refused */
         const bool by_mpi = r->options.launcher && strcasecmp(r->options.launcher, "pdsh") != 0;
         const char *include = r->options.include;
         if (by_mpi && include && strstr(include, ":1,3")) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting, watching and starting again, with real processes of this machine. The test program is also the
-// program that is launched: with a word behind its name it plays that part. mpirun and the agent are
-// small scripts, so that no MPI is needed.
+// Starting, watching and starting again, with real processes of this machine. The test program is
+// also the program that is launched: with a word behind its name it plays that part. mpirun and the
+// agent are small scripts, so that no MPI is needed.
 #include "launch/private.h"
 
 #include "support/test.h"
@@ -625,8 +625,8 @@ static void test_elastic(void **state)
     assert_string_equal(read_text("calls"), "-n 4 --host c:2,b:1,a:1\n-n 1 --host a:1\n");
 }
 
-/* Starts `spillway launch` on a process of its own, with a mpirun that is this script behind what sets the
- * variables that it is given. */
+/* Starts `spillway launch` on a process of its own, with a mpirun that is this script behind what
+ * sets the variables that it is given. */
 static pid_t start_behind(const char *script, struct sw_launch_options *o, const char *log)
 {
     char path[4096], text[2048];

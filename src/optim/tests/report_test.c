@@ -14,7 +14,8 @@ static int write_file(void **state)
 {
     (void)state;
     static const char text[] =
-        "{\"train_batch_size\": 8,\n\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}},\n"
+        "{\"train_batch_size\": 8,\n\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": "
+        "0.5}},\n"
         "\"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_min_lr\": [0.1, 0.2],\n"
         "\"cycle_max_lr\": 0.5, \"cycle_first_step_size\": 4}},\n"
         "\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss scaling: the traces of the rule, every recorded trace by the rule of the ZeRO stages, and the
-// recorded engines, whose one mistake is expected by its own rule.
+// Loss scaling: the traces of the rule, every recorded trace by the rule of the ZeRO stages, and
+// the recorded engines, whose one mistake is expected by its own rule.
 #include "optim/optim.h"
 #include "json/json.h"
 
@@ -160,7 +160,8 @@ static double number(const struct sw_json *step, const char *key)
 static bool check_engine(const struct sw_json *row)
 {
     static const char *const text =
-        "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.25}}, \"scheduler\": {\"type\": "
+        "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.25}}, \"scheduler\": "
+        "{\"type\": "
         "\"WarmupLR\", \"params\": {\"warmup_max_lr\": 0.25, \"warmup_num_steps\": 8, "
         "\"warmup_type\": \"linear\"}}}";
     struct sw_config *config;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: closed forms at hand-computed points, every recorded run of DeepSpeed's schedulers, and
-// every block that it refuses.
+// Schedules: closed forms at hand-computed points, every recorded run of DeepSpeed's schedulers,
+// and every block that it refuses.
 #include "optim/optim.h"
 #include "json/json.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults for tests, around another backend. Transfers are counted as they are started; those in the
-// range of the fault fail, move half, or wait. A thread of its own delivers what fails or waits, since a
-// backend never reports from within start.
+// range of the fault fail, move half, or wait. A thread of its own delivers what fails or waits,
+// since a backend never reports from within start.
 #include "store/private.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend that every system has: threads that read and write, each one op at a time. As many as ops
-// may be in flight, within reason: what waits in the queue is still begun in order.
+// The backend that every system has: threads that read and write, each one op at a time. As many as
+// ops may be in flight, within reason: what waits in the queue is still begun in order.
 #include "store/private.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Every transfer failed once, cut short, interrupted, delayed: a status that names path, offset and length,
-// or the right bytes; never a wrong number, no leak, nothing that hangs.
+// Every transfer failed once, cut short, interrupted, delayed: a status that names path, offset and
+// length, or the right bytes; never a wrong number, no leak, nothing that hangs.
 #include "store/tests/helpers.h"
 
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a store makes of its files: refusals by name, space, locks, reopening, striping, checksums, memory.
+// What a store makes of its files: refusals by name, space, locks, reopening, striping, checksums,
+// memory.
 #include "store/tests/helpers.h"
 
 #include <fcntl.h>
@@ -187,7 +188,8 @@ static int make_file(const char *path)
     return fd;
 }
 
-/* The caller's files without names; with checksums, too, there is no side file that would have one. */
+/* The caller's files without names; with checksums, too, there is no side file that would have
+ * one. */
 static void files_that_are_open_already(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the room share: a folder of their own, small random numbers, stores in all variants.
+// What the tests of the room share: a folder of their own, small random numbers, stores in all
+// variants.
 #pragma once
 
 #include "store/store.h"

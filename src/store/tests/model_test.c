@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// A store against a plain array of bytes: random offsets, lengths, scatter lists and alignments, several
-// requests in flight at a time, neighbours down to the byte, over every kind of store. What was never
-// written must be refused, everything else must be what was written last.
+// A store against a plain array of bytes: random offsets, lengths, scatter lists and alignments,
+// several requests in flight at a time, neighbours down to the byte, over every kind of store. What
+// was never written must be refused, everything else must be what was written last.
 #include "store/tests/helpers.h"
 
 #include <pthread.h>

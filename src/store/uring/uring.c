@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend over io_uring. Whoever starts ops fills the submission queue under a lock; one thread of
-// ours waits for completions. Files are registered, and memory where the system allows it. Where the
-// kernel, a container or this build has no io_uring, opening says so and the caller goes on without.
+// The backend over io_uring. Whoever starts ops fills the submission queue under a lock; one thread
+// of ours waits for completions. Files are registered, and memory where the system allows it. Where
+// the kernel, a container or this build has no io_uring, opening says so and the caller goes on
+// without.
 #include "store/private.h"
 
 #include <errno.h>
@@ -151,8 +152,8 @@ static void *work(void *ctx)
             sw_log(SW_LOG_ERROR, "waiting for io_uring: %s", strerror(-st));
         }
         const int n = take_results(u, results);
-        /* What the submitting thread wrote into the op is seen from here on: the kernel orders it so, and
-         * the lock says it to those who check. */
+        /* What the submitting thread wrote into the op is seen from here on: the kernel orders it
+         * so, and the lock says it to those who check. */
         pthread_mutex_lock(&u->lock);
         pthread_mutex_unlock(&u->lock);
         for (int i = 0; i < n; i++) {

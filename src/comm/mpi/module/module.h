@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libspillway asks of an MPI: a table of plain functions in a module of its own, compiled once for
-// each MPI at hand, because their binary interfaces differ. Nothing of MPI's and nothing of ours is seen
-// through it.
+// What libspillway asks of an MPI: a table of plain functions in a module of its own, compiled once
+// for each MPI at hand, because their binary interfaces differ. Nothing of MPI's and nothing of
+// ours is seen through it.
 #pragma once
 
 enum { SW_MPI_MODULE_VERSION = 1 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that would not train the same say so before the first step, by rank and by what differs; paths and
-// budgets may differ from host to host.
+// Ranks that would not train the same say so before the first step, by rank and by what differs;
+// paths and budgets may differ from host to host.
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/agree.h"
+#include "job/private.h"
 #include "support/test.h"
 
 static char folder[64];
@@ -147,8 +147,7 @@ static sw_status open_data(void *ctx, sw_comm *comm)
                                                .seq_len = 8,
                                                .seed = 1};
     st = st < 0 ? st : sw_dataset_open(&options, &dataset);
-    st = st < 0 ? st
-                : sw_engine_agree_on_data(comm, dataset, 8, is_odd && odd->set ? odd->set : "5 0");
+    st = st < 0 ? st : sw_job_agree(comm, dataset, 8, is_odd && odd->set ? odd->set : "5 0");
     sw_dataset_close(dataset);
     sw_tokenizer_close(tokenizer);
     return st;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// queues - what the queues of an executor did in a step or a run: rates of the disk, how much of the transfers was
-// hidden behind computation, and what bound it.
+// queues - what the queues of an executor did in a step or a run: rates of the disk, how much of
+// the transfers was hidden behind computation, and what bound it.
 #pragma once
 
 #include "run/run.h"
@@ -8,11 +8,12 @@
 struct queue_use {
     double read_gb_s, write_gb_s;   /* of the disk, while it read and wrote; 0 = it did not */
     double read_bytes, write_bytes; /* of the disk */
-    double
-        hidden; /* share of the time of disk and copies that computation did not wait for, 0 .. 1; NaN = no such time */
-    enum sw_queue bound; /* the largest of .. */
-    double share
-        [SW_QUEUE_COUNT]; /* .. of the thread that computes: computation, and waiting for each queue */
+    /* Share of the time of disk and copies that computation did not wait for, 0 .. 1; NaN = no such
+     * time. */
+    double hidden;
+    /* Of the thread that computes: computation, and waiting for each queue. */
+    double share[SW_QUEUE_COUNT];
+    enum sw_queue bound; /* the largest share */
 };
 
 /* Between two readings of the same executor. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// progress - lines that stay, and on a terminal one live line with a bar that each step writes anew. mpirun gives its
-// processes a pseudo-terminal that nobody sees: without a bar there, unless asked for.
+// progress - lines that stay, and on a terminal one live line with a bar that each step writes
+// anew. mpirun gives its processes a pseudo-terminal that nobody sees: without a bar there, unless
+// asked for.
 #pragma once
 
 #include <stdbool.h>
@@ -19,8 +20,8 @@ struct progress sw_progress_start(FILE *out, bool bar);
 /*
  * sw_progress_step - show one step.
  *
- * text      what is known of it, in fields with a tab between, the most important first: on a terminal those at the end that
- *           its width has no room for are left out
+ * text      what is known of it, in fields with a tab between, the most important first: on a
+ *           terminal those at the end that its width has no room for are left out
  * done      share of the whole, 0 .. 1, for the bar
  * lasting   keep the line on a terminal, too; elsewhere every line is kept
  */

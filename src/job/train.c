@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "data/data.h"
-#include "engine/agree.h"
-#include "engine/engine.h"
-#include "engine/progress.h"
-#include "engine/queues.h"
-#include "engine/resume.h"
+#include "config/config.h"
+#include "hf/hf.h"
+#include "job/private.h"
+#include "job/progress.h"
+#include "job/queues.h"
 #include "launch/launch.h"
+#include "model/model.h"
+#include "run/run.h"
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
 
@@ -35,6 +36,8 @@ struct job {
     sw_dataset *dataset;
     struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
+    struct sw_engine_facts facts; /* of it */
+    int64_t *statuses;            /* [ranks] whether each is asked to stop */
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
     int64_t local;             /* micro-batches of this rank */
@@ -128,10 +131,11 @@ static sw_status open_engine(struct job *job)
     char text[DEFAULT_CONFIG_CAP];
     const struct sw_engine_options options = engine_options(job, text, sizeof text);
     SW_TRY(sw_initialize(&options, &job->engine));
-    if (!job->engine->trains) {
+    job->facts = sw_engine_facts(job->engine);
+    if (!job->facts.trains) {
         return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
     }
-    if (job->engine->model->head != SW_HEAD_LM) {
+    if (!job->facts.language_model) {
         return SW_FAIL(SW_E_UNSUP, "train: text trains language models; this one is a classifier");
     }
     job->batch = sw_engine_micro_batch_size(job->engine);
@@ -153,7 +157,7 @@ static sw_status open_data(struct job *job)
         .tokenizer = job->tokenizer,
         .vocab_size = sw_engine_vocab(job->engine),
         .seq_len = job->tokens,
-        .seed = job->engine->seed,
+        .seed = job->facts.seed,
         .as_text = o->as_text,
     };
     SW_TRY(sw_dataset_open(&options, &job->dataset));
@@ -163,7 +167,8 @@ static sw_status open_data(struct job *job)
     job->labels = sw_alloc("train", elems * sizeof *job->labels);
     job->tensors = sw_alloc_zero("train", 2 * k, sizeof *job->tensors);
     job->batches = sw_alloc_zero("train", k, sizeof *job->batches);
-    if (!job->ids || !job->labels || !job->tensors || !job->batches) {
+    job->statuses = sw_alloc_zero("train", (size_t)job->facts.ranks, sizeof *job->statuses);
+    if (!job->ids || !job->labels || !job->tensors || !job->batches || !job->statuses) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the batch");
     }
     for (size_t i = 0; i < k; i++) {
@@ -257,7 +262,7 @@ static sw_status validate(struct job *job)
         count += batch_count;
     }
     job->val_loss = count > 0 ? sum / count : NAN;
-    job->val_step = job->engine->step;
+    job->val_step = sw_engine_step(job->engine);
     return SW_OK;
 }
 
@@ -284,7 +289,7 @@ static sw_status check_sample(const struct job *job)
     if (job->options->sample_every < 1 || !job->tokenizer) {
         return SW_OK;
     }
-    const int64_t most = job->engine->options.generate_tokens;
+    const int64_t most = job->facts.generate_tokens;
     sw_status st = sample_prompt(job, &prompt);
     if (st < 0) {
         st = sw_fail_prefix(st, "--sample-prompt");
@@ -299,7 +304,7 @@ static sw_status check_sample(const struct job *job)
 static sw_status print_sample(struct job *job)
 {
     const struct sw_train_options *o = job->options;
-    const int64_t most = job->engine->options.generate_tokens;
+    const int64_t most = job->facts.generate_tokens;
     struct sw_ids prompt = {0};
     int32_t *out = NULL;
     char *text = NULL;
@@ -315,14 +320,15 @@ static sw_status print_sample(struct job *job)
     }
     const struct sw_sampling sampling = {.temperature = 0.8,
                                          .top_k = 40,
-                                         .seed = job->engine->seed + (uint64_t)job->engine->step,
+                                         .seed = job->facts.seed +
+                                                 (uint64_t)sw_engine_step(job->engine),
                                          .stop_id = -1};
     SW_TRY_OR(done,
               sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
     SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
     sw_progress_end(&job->progress);
-    fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n", (long long)job->engine->step,
-            o->sample_prompt ? o->sample_prompt : "", text);
+    fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n",
+            (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "", text);
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
@@ -330,10 +336,11 @@ done:
     return st;
 }
 
-/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop has no time for it. */
+/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop
+ * has no time for it. */
 static sw_status save(struct job *job, bool in_haste)
 {
-    const int64_t step = job->engine->step;
+    const int64_t step = sw_engine_step(job->engine);
     if (job->saved_step == step) {
         return SW_OK;
     }
@@ -390,7 +397,8 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
     char text[512];
     snprintf(
         text, sizeof text,
-        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice %s\thost %s%s",
+        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice "
+        "%s\thost %s%s",
         (long long)r->step, (long long)o->steps, eta, r->loss,
         r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
         tokens / seconds, device, host, queues);
@@ -453,10 +461,10 @@ static sw_status one_step(struct job *job)
     struct sw_step_report report;
     struct sw_queue_times before[SW_QUEUE_COUNT], after[SW_QUEUE_COUNT];
     struct queue_use use;
-    sw_executor_queue_times(job->engine->executor, before);
+    sw_executor_queue_times(job->facts.executor, before);
     const double begin = sw_now_s();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
-        const int64_t k = j * job->engine->ranks + job->engine->rank;
+        const int64_t k = j * job->facts.ranks + job->facts.rank;
         const int64_t at = j * job->batch * job->tokens;
         SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_TRAIN,
                                 sw_engine_samples(job->engine) + k * job->batch, job->batch,
@@ -464,7 +472,7 @@ static sw_status one_step(struct job *job)
     }
     SW_TRY(sw_train_batch(job->engine, job->batches, job->local, &report));
     const double seconds = sw_now_s() - begin;
-    sw_executor_queue_times(job->engine->executor, after);
+    sw_executor_queue_times(job->facts.executor, after);
     sw_queue_use(before, after, &use);
     if (!report.skipped && !isfinite(report.loss)) {
         return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
@@ -489,8 +497,8 @@ static sw_status one_step(struct job *job)
     return SW_OK;
 }
 
-/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and whatever has become of
- * the model's folder and the text by then. */
+/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
+ * whatever has become of the model's folder and the text by then. */
 static sw_status beside_path(const struct job *job, char *path, size_t cap)
 {
     const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
@@ -500,7 +508,7 @@ static sw_status beside_path(const struct job *job, char *path, size_t cap)
 static sw_status save_beside(const struct job *job)
 {
     char path[4096];
-    const char *model = job->engine->model_folder;
+    const char *model = job->facts.model_folder;
     if (!job->leads || (!job->tokenizer && !model)) {
         return SW_OK;
     }
@@ -528,19 +536,20 @@ static sw_status claim_model(const struct job *job)
                : sw_engine_claim_folder(path, job->first_step > 0);
 }
 
-/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a checkpoint, too. */
+/* With slices on many ranks, the last checkpoint has what no rank holds alone; the best one is a
+ * checkpoint, too. */
 static sw_status export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     char path[4096], from[4096], beside[4096], note[256] = "";
     snprintf(path, sizeof path, "%s/model", o->output);
     const enum sw_dtype dtype =
-        o->export_dtype < 0 ? job->engine->export_dtype : (enum sw_dtype)o->export_dtype;
-    if (job->engine->ranks == 1 && !o->export_best) {
+        o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
+    if (job->facts.ranks == 1 && !o->export_best) {
         SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
     } else {
         snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
-        SW_TRY(sw_engine_export_saved(from, path, dtype, note, sizeof note));
+        SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));
     }
     SW_TRY(beside_path(job, beside, sizeof beside));
     if (access(beside, R_OK) == 0) {
@@ -571,9 +580,10 @@ static sw_status tell_engine(struct job *job)
         .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     SW_TRY(sw_data_record(&options, &job->data));
-    job->engine->data = sw_json_root(job->data);
-    job->engine->allow_other_data = o->allow_other_data;
-    job->engine->lock = job->lock;
+    const struct sw_engine_training training = {.lock = job->lock,
+                                                .data = sw_json_root(job->data),
+                                                .allow_other_data = o->allow_other_data};
+    sw_engine_join_training(job->engine, &training);
     return SW_OK;
 }
 
@@ -582,13 +592,13 @@ static sw_status agree(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
     char flags[256];
-    if (job->engine->ranks == 1) {
+    if (job->facts.ranks == 1) {
         return SW_OK;
     }
     snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
              (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
              (long long)o->sample_tokens, (long long)o->save_every, o->resume);
-    return sw_engine_agree_on_data(job->comm, job->dataset, job->tokens, flags);
+    return sw_job_agree(job->comm, job->dataset, job->tokens, flags);
 }
 
 static bool asked_to_stop(const struct job *job)
@@ -632,11 +642,12 @@ static sw_status set_up(struct job *job)
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
-/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody made. */
+/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody
+ * made. */
 static void print_origins(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
-    const struct sw_engine *e = job->engine;
+    const struct sw_engine_facts *e = &job->facts;
     const struct sw_config *c = e->config;
     char source[256];
     if (!e->model_folder && job->first_step == 0) {
@@ -674,17 +685,16 @@ static void print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
     fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
-            (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->engine->dtype));
+            (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->facts.dtype));
     print_origins(job);
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
-            job->engine->ranks > 1 ? " of a rank" : "",
+            job->facts.ranks > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
             format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
-            format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]),
-            sw_device_kernel_set(job->engine->device));
+            format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]), job->facts.kernel_set);
     if (has_disk(job)) {
         fprintf(job->out, "disk: updates %s\n",
                 sw_engine_writes_in_place(job->engine)
@@ -697,7 +707,8 @@ static void print_head(const struct job *job)
     fflush(job->out);
 }
 
-/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first save. */
+/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first
+ * save. */
 static void print_room(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -741,14 +752,14 @@ static sw_status finish(struct job *job, bool stopped)
 {
     SW_TRY(sw_engine_finish_trace(job->engine));
     SW_TRY(save(job, stopped));
-    if (job->engine->trace.written) {
-        fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->engine->config->spillway.trace,
-                (long long)job->engine->trace.first,
-                (long long)sw_min_i64(job->engine->trace.last, job->engine->step));
+    int64_t first, last;
+    if (sw_engine_trace_written(job->engine, &first, &last)) {
+        fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->facts.config->spillway.trace,
+                (long long)first, (long long)last);
     }
     if (stopped) {
         fprintf(job->out, "stopped at step %lld with a checkpoint; --resume goes on from it\n",
-                (long long)job->engine->step);
+                (long long)sw_engine_step(job->engine));
         return SW_OK;
     }
     if (!job->options->no_export && job->leads) {
@@ -769,7 +780,7 @@ static void print_queues(struct job *job)
     struct sw_queue_times now[SW_QUEUE_COUNT];
     struct queue_use use;
     struct sw_str text = {0};
-    sw_executor_queue_times(job->engine->executor, now);
+    sw_executor_queue_times(job->facts.executor, now);
     sw_queue_use(job->began, now, &use);
     sw_queue_use_report(&use, &text);
     fputs(sw_str_text(&text), job->out);
@@ -788,6 +799,7 @@ static void tear_down(struct job *job)
     sw_free(job->labels);
     sw_free(job->tensors);
     sw_free(job->batches);
+    sw_free(job->statuses);
     sw_json_close(job->data);
     sw_ckpt_release(job->lock);
 }
@@ -836,15 +848,14 @@ static sw_status hold_folder(struct job *job)
 static sw_status agree_to_stop(struct job *job, bool *stopped)
 {
     const sw_status mine = asked_to_stop(job) ? SW_E_STOP : SW_OK;
-    if (job->engine->ranks == 1) {
+    if (job->facts.ranks == 1) {
         *stopped = mine != SW_OK;
         return SW_OK;
     }
     const int64_t word = mine;
-    SW_TRY(
-        sw_comm_all_gather(job->comm, &word, job->engine->statuses, sizeof word, "the stop flag"));
-    for (int r = 0; r < job->engine->ranks; r++) {
-        *stopped |= job->engine->statuses[r] != SW_OK;
+    SW_TRY(sw_comm_all_gather(job->comm, &word, job->statuses, sizeof word, "the stop flag"));
+    for (int r = 0; r < job->facts.ranks; r++) {
+        *stopped |= job->statuses[r] != SW_OK;
     }
     return SW_OK;
 }
@@ -858,70 +869,88 @@ struct team {
     struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
 };
 
+/* It has started when all ranks have what they need. */
+static sw_status start(struct job *job)
+{
+    SW_TRY(hold_folder(job));
+    SW_TRY(set_up(job));
+    return job->comm ? sw_comm_barrier(job->comm, "the first step") : SW_OK;
+}
+
+static sw_status run_steps(struct job *job, bool *stopped)
+{
+    job->began_s = sw_now_s();
+    sw_executor_queue_times(job->facts.executor, job->began);
+    SW_TRY(claim_model(job));
+    SW_TRY(save_beside(job));
+    while (sw_engine_step(job->engine) < job->options->steps && !*stopped) {
+        sw_launch_link_at(job->link, sw_engine_step(job->engine) + 1, "training");
+        SW_TRY(one_step(job));
+        SW_TRY(agree_to_stop(job, stopped));
+    }
+    return SW_OK;
+}
+
+static sw_status end(struct job *job, bool stopped, struct sw_train_result *result)
+{
+    const double seconds = sw_now_s() - job->began_s;
+    const int64_t step = sw_engine_step(job->engine);
+    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    *result = (struct sw_train_result){
+        .step = step,
+        .loss = job->loss,
+        .val_loss = job->val_loss,
+        .seconds = seconds,
+        .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * tokens / seconds : 0,
+        .stopped = stopped && step < job->options->steps,
+    };
+    const sw_status st = finish(job, result->stopped);
+    result->val_loss = job->val_loss; /* the last checkpoint may have brought one along */
+    return st;
+}
+
+static void print_end(struct job *job, const struct sw_train_result *result)
+{
+    if (result->step == job->first_step) {
+        fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->first_step);
+        return;
+    }
+    fprintf(job->out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
+            (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
+            result->loss);
+    if (isfinite(result->val_loss)) {
+        fprintf(job->out, ", validation loss %.4f", result->val_loss);
+    }
+    fputc('\n', job->out);
+    if (has_disk(job)) {
+        print_queues(job);
+    }
+}
+
 static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, bool *started,
                             struct sw_train_result *result)
 {
-    const struct sw_train_options *options = team->options;
-    struct job job = {.options = options,
+    struct job job = {.options = team->options,
                       .link = team->link,
                       .comm = comm,
                       .leads = !comm || sw_comm_rank(comm) == 0,
                       .out = out,
-                      .progress = sw_progress_start(out, options->bar),
+                      .progress = sw_progress_start(out, team->options->bar),
                       .val_loss = NAN,
                       .saved_step = -1,
                       .val_step = -1};
-    *started = false;
-    sw_status st = hold_folder(&job);
-    st = st < 0 ? st : set_up(&job);
-    if (st >= 0 && comm) { /* it has started when all ranks have what they need */
-        st = sw_comm_barrier(comm, "the first step");
-    }
     bool stopped = false;
+    sw_status st = start(&job);
+    *started = st >= 0;
     if (st >= 0) {
         print_head(&job);
         print_room(&job);
-        *started = true;
-        job.began_s = sw_now_s();
-        sw_executor_queue_times(job.engine->executor, job.began);
-        st = claim_model(&job);
-        st = st < 0 ? st : save_beside(&job);
-    }
-    while (st >= 0 && job.engine->step < options->steps && !stopped) {
-        sw_launch_link_at(job.link, job.engine->step + 1, "training");
-        st = one_step(&job);
-        st = st < 0 ? st : agree_to_stop(&job, &stopped);
+        st = run_steps(&job, &stopped);
     }
     sw_progress_end(&job.progress);
+    st = st < 0 ? st : end(&job, stopped, result);
     if (st >= 0) {
-        const double seconds = sw_now_s() - job.began_s;
-        const double steps = (double)(job.engine->step - job.first_step);
-        *result = (struct sw_train_result){
-            .step = job.engine->step,
-            .loss = job.loss,
-            .val_loss = job.val_loss,
-            .seconds = seconds,
-            .tokens_per_s =
-                seconds > 0 ? steps * (double)(job.micro_batches * job.batch * job.tokens) / seconds
-                            : 0,
-            .stopped = stopped && job.engine->step < options->steps,
-        };
-        st = finish(&job, result->stopped);
-        result->val_loss = job.val_loss; /* the last checkpoint may have brought one along */
-    }
-    if (st >= 0 && job.engine->step == job.first_step) {
-        fprintf(out, "nothing to do: step %lld was the last\n", (long long)job.first_step);
-    } else if (st >= 0) {
-        fprintf(out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
-                (long long)(result->step - job.first_step), result->seconds, result->tokens_per_s,
-                result->loss);
-        if (isfinite(result->val_loss)) {
-            fprintf(out, ", validation loss %.4f", result->val_loss);
-        }
-        fputc('\n', out);
-        if (has_disk(&job)) {
-            print_queues(&job);
-        }
+        print_end(&job, result);
     }
     tear_down(&job);
     return st;

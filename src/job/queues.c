@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the thread that computes, time is computation or waiting for one of the queues, never two of them: the
-// largest part is what bound the step.
-#include "engine/queues.h"
+// Of the thread that computes, time is computation or waiting for one of the queues, never two of
+// them: the largest part is what bound the step.
+#include "job/queues.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a training job: one file with the steps that were asked for, of every rank, also of one that has no
-// micro-batch; and no other loss with it than without. Windows that a run does not reach are refused by name.
+// The trace of a training job: one file with the steps that were asked for, of every rank, also of
+// one that has no micro-batch; and no other loss with it than without. Windows that a run does not
+// reach are refused by name.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer traces: parameters and states after every step, from recorded gradients. The update op runs
-// through plan and executor as in a training; only its gradients are inputs instead of a backward pass.
+// Optimizer traces: parameters and states after every step, from recorded gradients. The update op
+// runs through plan and executor as in a training; only its gradients are inputs instead of a
+// backward pass.
 #include <math.h>
 #include <string.h>
 
-#include "engine/check.h"
+#include "check/private.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+#include "run/run.h"
 
 struct trace {
     struct check *c;

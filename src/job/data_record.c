@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training was fed with, as its checkpoints keep it: name, size and digest of each file in the order in
-// which they are read, the tokenizer, and how many samples an epoch has.
+// What a training was fed with, as its checkpoints keep it: name, size and digest of each file in
+// the order in which they are read, the tokenizer, and how many samples an epoch has.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/data.h"
-#include "engine/resume.h"
+#include "job/private.h"
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -92,8 +91,8 @@ static sw_status add_files(struct record *r, const char *key, const char *const 
     return sw_data_each_file(files, n, add_file, r);
 }
 
-/* By its words: two with the same ones give a text the same tokens, but for the order of merges, which follows
- * that of the words. */
+/* By its words: two with the same ones give a text the same tokens, but for the order of merges,
+ * which follows that of the words. */
 static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
 {
     struct sw_digest *digest;

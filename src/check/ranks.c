@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
-// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of ranks.
-// Here the ranks are threads. What the recorded program did wrong is printed and does not decide.
+// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of
+// ranks. Here the ranks are threads. What the recorded program did wrong is printed and does not
+// decide.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/check.h"
+#include "check/private.h"
+#include "layout/layout.h"
+#include "spillway/comm.h"
 
 enum { MAX_OWN_SETS = 3 };
 
@@ -69,23 +72,26 @@ static sw_status fill(const struct run *run, int64_t step, int64_t k, struct giv
 
 static sw_status train(struct run *run, sw_engine *e, struct given *given, struct sw_batch *batches)
 {
-    if (e->micro_batches != run->k) {
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    const int64_t local = sw_engine_local_micro_batches(e);
+    if (sw_engine_micro_batches(e) != run->k) {
         return SW_FAIL(SW_E_CONFIG,
                        "a step of this case has %lld micro-batches, of the configuration %lld",
-                       (long long)run->k, (long long)e->micro_batches);
+                       (long long)run->k, (long long)sw_engine_micro_batches(e));
     }
     for (int64_t s = 0; s < run->steps; s++) {
         struct sw_step_report report;
-        for (int64_t j = 0; j < e->local; j++) {
-            SW_TRY(fill(run, s, j * e->ranks + e->rank, &given[j]));
+        for (int64_t j = 0; j < local; j++) {
+            SW_TRY(fill(run, s, j * facts.ranks + facts.rank, &given[j]));
             batches[j] = (struct sw_batch){given[j].tensors, 2};
         }
-        SW_TRY(sw_train_batch(e, batches, e->local, &report));
-        for (int64_t j = 0; j < e->local; j++) {
-            const double *loss = &e->losses[2 * j];
-            run->losses[s * run->k + j * e->ranks + e->rank] = loss[1] > 0 ? loss[0] / loss[1] : 0;
+        SW_TRY(sw_train_batch(e, batches, local, &report));
+        for (int64_t j = 0; j < local; j++) {
+            const double *loss = sw_engine_losses(e) + 2 * j;
+            run->losses[s * run->k + j * facts.ranks + facts.rank] =
+                loss[1] > 0 ? loss[0] / loss[1] : 0;
         }
-        if (e->rank == 0) {
+        if (facts.rank == 0) {
             run->norms[s] = report.grad_norm;
             run->lrs[s] = report.lr;
         }
@@ -97,18 +103,18 @@ static sw_status train(struct run *run, sw_engine *e, struct given *given, struc
 static sw_status collect(struct run *run, sw_engine *e)
 {
     int64_t at = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const int64_t elems = sw_shape_elems(&e->params[i].work->layout.whole);
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const struct engine_param *param = sw_engine_param(e, i);
+        const int64_t elems = sw_shape_elems(&param->work->layout.whole);
         struct sw_run_iter iter;
         struct sw_run own;
         if (at + elems > run->n_weights) {
             return SW_FAIL(SW_E_FORMAT, "%s: %s is not in the folder of the model", run->c->path,
-                           e->params[i].work->name);
+                           param->work->name);
         }
-        sw_owned_begin(&e->params[i].work->layout, &iter);
+        sw_owned_begin(&param->work->layout, &iter);
         while (sw_runs_next(&iter, &own)) {
-            SW_TRY(sw_engine_get_master(e, &e->params[i], own.first, own.n,
-                                        run->weights + at + own.first));
+            SW_TRY(sw_engine_get_master(e, param, own.first, own.n, run->weights + at + own.first));
         }
         at += elems;
     }
@@ -145,9 +151,10 @@ static float formula_weight(const char *name, uint32_t base, int64_t i, int shif
 static sw_status set_weights(const struct run *run, sw_engine *e)
 {
     float chunk[1024];
-    for (int32_t p = 0; run->formula && p < e->n_params; p++) {
-        const char *name = e->params[p].work->name;
-        const int64_t n = sw_shape_elems(&e->params[p].work->layout.whole);
+    for (int32_t p = 0; run->formula && p < sw_engine_n_tensors(e); p++) {
+        const struct engine_param *param = sw_engine_param(e, p);
+        const char *name = param->work->name;
+        const int64_t n = sw_shape_elems(&param->work->layout.whole);
         uint32_t base = 2166136261u ^ run->salt;
         for (const char *c = name; *c; c++) {
             base = (base ^ (uint8_t)*c) * 16777619u;
@@ -158,7 +165,7 @@ static sw_status set_weights(const struct run *run, sw_engine *e)
             for (int64_t i = 0; i < len; i++) {
                 chunk[i] = formula_weight(name, base, first + i, run->shift);
             }
-            SW_TRY(sw_engine_set_master(e, &e->params[p], first, len, chunk));
+            SW_TRY(sw_engine_set_master(e, param, first, len, chunk));
         }
     }
     return SW_OK;
@@ -241,8 +248,8 @@ static void compare_losses(struct run *run, const char *series, const char *why)
     sw_check_row(run->c, row, worst, sw_check_number(run->c, run->loss_tolerance, 1e-6), why);
 }
 
-/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other tolerances
- * allow, ten times in fp32 and three times in 16 bit. */
+/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other
+ * tolerances allow, ten times in fp32 and three times in 16 bit. */
 static double norm_tolerance(const struct check *c)
 {
     const char *dtype = sw_check_text(c, "dtype");
@@ -301,8 +308,8 @@ static void compare(struct run *run, const char *series, const char *why)
     compare_rates(run, series);
 }
 
-/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient of zero
- * in exact arithmetic: Adam makes whole updates of its rounding noise. */
+/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient
+ * of zero in exact arithmetic: Adam makes whole updates of its rounding noise. */
 static sw_status compare_after(struct run *run)
 {
     const struct sw_engine_options options = {.config_text =
@@ -316,8 +323,8 @@ static sw_status compare_after(struct run *run)
     double worst = 0;
     int64_t at = 0, n_tensors = 0;
     SW_TRY(sw_initialize(&options, &e));
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *work = e->params[i].work;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const struct sw_persistent *work = sw_engine_param(e, i)->work;
         const struct sw_safetensor *ref = sw_check_tensor(run->c, "after.%s", work->name);
         const int64_t n = sw_shape_elems(&work->layout.whole);
         const bool qkv_bias = strstr(work->name, ".attn.c_attn.bias") != NULL;
@@ -539,8 +546,8 @@ static sw_status check_offload_run(void *ctx, const char *name)
     return st;
 }
 
-/* Rows that end off the disk's grid: another model, the configuration of a run that swaps, and as right answer that
- * of a run that does not. */
+/* Rows that end off the disk's grid: another model, the configuration of a run that swaps, and as
+ * right answer that of a run that does not. */
 static sw_status write_misaligned_model(const struct check *c, char *path, size_t cap)
 {
     static const char *const keys[] = {"n_layer", "n_head",     "n_embd",

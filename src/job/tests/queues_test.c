@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of what the queues did: rates, hidden share, and what bound a step, of given times.
+// The arithmetic of what the queues did: rates, hidden share, and what bound a step, of given
+// times.
 #include <string.h>
 
-#include "engine/queues.h"
+#include "job/queues.h"
 #include "support/test.h"
 
 enum { MS = 1000000 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording before anything runs: keys of reference.json have the types that `check` reads, and no tensor
-// is empty. A default in place of a value that was not understood would compare with another run.
-#include "engine/check.h"
+// A recording before anything runs: keys of reference.json have the types that `check` reads, and
+// no tensor is empty. A default in place of a value that was not understood would compare with
+// another run.
+#include "check/private.h"
 
 enum wanted { NUMBER, NUMBERS, TEXT, TEXTS, OBJECT };
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of `check` share: an open case, its rows. Private to the room.
+// What the files of `check` share: an open case, its rows. Private to the room, whose door is
+// spillway/check.h.
 #pragma once
 
+#include "base/base.h"
 #include "engine/engine.h"
+#include "hf/hf.h"
+#include "json/json.h"
 #include "spillway/check.h"
 
 struct check {
@@ -22,13 +26,15 @@ void sw_check_row(struct check *c, const char *quantity, double error, double to
                   const char *why);
 void sw_check_fail(struct check *c, const char *quantity, const char *why);
 
-/* The rows that follow are of ds_config.<run>.json: some have the same names as those of other runs. */
+/* The rows that follow are of ds_config.<run>.json: some have the same names as those of other
+ * runs. */
 void sw_check_heading(struct check *c, const char *run);
 
 /* The larger of two errors; a NaN is the largest, and stays. */
 double sw_check_worse(double worst, double error);
 
-/* A row that does not decide: on n steps the recording has no norm of the gradients. None: no row. */
+/* A row that does not decide: on n steps the recording has no norm of the gradients. None: no
+ * row. */
 void sw_check_no_norms(struct check *c, const char *series, int64_t n);
 
 /* ---- the recording ---- */
@@ -43,7 +49,8 @@ int64_t sw_check_elems(const struct sw_safetensor *tensor);
 /* A number of reference.json by path, "tolerance.loss_rel"; fallback where it is absent. */
 double sw_check_number(const struct check *c, const char *path, double fallback);
 const char *sw_check_text(const struct check *c, const char *path);
-/* SW_E_FORMAT names a key of reference.json of another type, or a tensor of the recording without values. */
+/* SW_E_FORMAT names a key of reference.json of another type, or a tensor of the recording without
+ * values. */
 sw_status sw_check_reference(const struct check *c);
 /* SW_E_FORMAT names a tensor without values. */
 sw_status sw_check_none_empty(const struct sw_safetensors *file);
@@ -52,7 +59,8 @@ void sw_check_understand(struct check *c, const char *prefix);
 
 /* ---- running ---- */
 
-/* Opens an engine for the case's model with text or a file of configuration and the user's edits. */
+/* Opens an engine for the case's model with text or a file of configuration and the user's
+ * edits. */
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
 /* The optimizer block of reference.json's `train` as a configuration; into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,

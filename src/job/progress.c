@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // No line exceeds the terminal's width: a live one that wrapped could not be written over.
-#include "engine/progress.h"
+#include "job/progress.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,21 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // SLOW SPILLWAY_FIGURES=all
-// What is reported is what is planned and held: for each placement of the matrix the bytes of every tier in the line
-// at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the disk moved what `plan`
-// says, and the memory of a process is at most the tiers that are memory, a baseline measured on a model of one layer with
-// nothing elsewhere, and 32 MiB (half of it for the small models of the quick run).
+// What is reported is what is planned and held: for each placement the bytes of every tier in the
+// line at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the
+// disk moved what `plan` says, and the memory of a process is at most the tiers that are memory, a
+// baseline measured on a model of one layer with nothing elsewhere, and 32 MiB (half of it for the
+// small models of the quick run).
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "engine/engine.h"
-#include "engine/tests/matrix.h"
+#include "spillway/comm.h"
 #include "spillway/train.h"
+#include "support/test.h"
 
 enum { STEPS = 2 };
 
 static char folder[64];
+
+/* Where values lie at stage 3; tiles where both states and parameters are offloaded. */
+struct placement {
+    const char *states, *params; /* "none", "cpu" or "nvme" */
+    bool activations_in_host, pieces, tiles;
+};
+
+/* Placement i, each once; false: there are no more. */
+static bool placement(int i, struct placement *out)
+{
+    static const char *const where[] = {"none", "cpu", "nvme"};
+    enum { N_PLACES = 3, N = N_PLACES * N_PLACES * 2 * 2 * 2 };
+    for (int at = 0; at < N; at++) {
+        const int states = at % N_PLACES, params = at / N_PLACES % N_PLACES;
+        const int rest = at / (N_PLACES * N_PLACES);
+        const struct placement p = {.states = where[states],
+                                    .params = where[params],
+                                    .activations_in_host = rest % 2 == 1,
+                                    .pieces = rest / 2 % 2 == 1,
+                                    .tiles = rest / 4 == 1};
+        if (p.tiles && (states == 0 || params == 0)) {
+            continue;
+        }
+        if (i-- == 0) {
+            *out = p;
+            return true;
+        }
+    }
+    return false;
+}
 
 static void write_text(const char *name, const char *text)
 {
@@ -25,7 +58,7 @@ static void write_text(const char *name, const char *text)
 }
 
 /* A configuration at stage 3 with this placement; pieces in elements, tiles in bytes. */
-static void write_config(const struct matrix_placement *p, int64_t pieces, int64_t tiles,
+static void write_config(const struct placement *p, int64_t pieces, int64_t tiles,
                          int64_t micro_batches, char *out, size_t size)
 {
     char path[96], tile[32] = "null";
@@ -46,7 +79,7 @@ static void write_config(const struct matrix_placement *p, int64_t pieces, int64
              (long long)micro_batches, tile);
 }
 
-static void placement_text(const struct matrix_placement *p, char *out, size_t size)
+static void placement_text(const struct placement *p, char *out, size_t size)
 {
     snprintf(out, size,
              "states on %s, parameters on %s, activations in the host %d, pieces %d, tiles %d",
@@ -159,7 +192,7 @@ static void assert_shown(const char *text, const char *line, const char *key, in
     }
 }
 
-static void check_report(const struct matrix_placement *p, int ranks, const char *config)
+static void check_report(const struct placement *p, int ranks, const char *config)
 {
     static const char *const tiers[] = {"device", "host", "disk"};
     struct report r;
@@ -204,8 +237,8 @@ static void what_is_reported_is_what_is_planned(void **state)
 {
     (void)state;
     char config[2048], text[128];
-    struct matrix_placement p;
-    for (int i = 0; matrix_placement(i, &p); i++) {
+    struct placement p;
+    for (int i = 0; placement(i, &p); i++) {
         placement_text(&p, text, sizeof text);
         const int ranks = 1 + i % 2; /* each choice is met with both */
         write_config(&p, 450, 700, ranks + i / 2 % 2, config, sizeof config);
@@ -313,7 +346,7 @@ static void what_is_held_is_what_is_planned(void **state)
 {
     (void)state;
     char config[2048], text[128];
-    struct matrix_placement p = {.states = "none", .params = "none"};
+    struct placement p = {.states = "none", .params = "none"};
     const bool all = getenv("SPILLWAY_FIGURES") != NULL;
     const int64_t limit = (all ? 32 : 16) * INT64_C(1048576);
 #ifdef TEST_SANITIZED
@@ -322,7 +355,7 @@ static void what_is_held_is_what_is_planned(void **state)
     write_config(&p, 1, 1, 1, config, sizeof config);
     const struct held one_layer = measure(config, "layer.json", 1);
     int64_t most = 0;
-    for (int i = 0; matrix_placement(i, &p); i++) {
+    for (int i = 0; placement(i, &p); i++) {
         for (int ranks = 1; ranks <= 2; ranks++) {
             /* the quick run meets each pair of states and parameters */
             if (!all && (i % 4 != 0 || i / 4 % 2 + 1 != ranks)) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training curves over a text: batches are recorded as offsets into its tokens, with labels already
-// shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each run.
-// What the recording program did wrong is printed and does not decide: see docs/differences.md.
+// shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each
+// run. What the recording program did wrong is printed and does not decide: see
+// docs/differences.md.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/private.h"
 #include "data/data.h"
-#include "engine/check.h"
 
 struct curve {
     struct check *c;
@@ -123,8 +124,8 @@ static sw_status one_step(struct curve *k, sw_engine *e, int64_t s)
 
 /* ---- fp32, with validation ---- */
 
-/* Mean loss over the recorded validation rows; where they fill no last batch, its other rows have no
- * targets. */
+/* Mean loss over the recorded validation rows; where they fill no last batch, its other rows have
+ * no targets. */
 static sw_status validate(struct curve *k, sw_engine *e, double *out)
 {
     const struct sw_safetensor *offsets = sw_check_tensor(k->c, "val.offsets");
@@ -172,7 +173,7 @@ static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
             n++;
         }
         if (s < k->steps) {
-            e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+            sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN);
             SW_TRY(one_step(k, e, s));
         }
     }
@@ -329,8 +330,8 @@ static bool has_all_steps(struct curve *k, const char *prefix)
 }
 
 /* The run at hand against one recorded series. sound: its gradients were divided by the scale that
- * backward used, as ours are. Others took half an update on the step that doubled the scale: from the
- * next step on they have other weights, and in time other overflows. */
+ * backward used, as ours are. Others took half an update on the step that doubled the scale: from
+ * the next step on they have other weights, and in time other overflows. */
 static void compare(struct curve *k, const char *prefix, bool sound, const char *why)
 {
     static const char halved[] = "DeepSpeed halves the update on which the scale doubles";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
-// `check` passes every case of our own and every recorded case of what is built, refuses the optimizers
-// that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of another size, one that
-// nobody knows.
+// `check` passes every case of our own and every recorded case of what is built, refuses the
+// optimizers that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of
+// another size, one that nobody knows.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +82,14 @@ static void own_cases_pass(void **state)
 {
     (void)state;
     assert_int_equal(check_folder(own), 3);
+}
+
+static void no_options_mean_as_recorded(void **state)
+{
+    (void)state;
+    int failed = 1;
+    assert_int_equal(sw_check_case("tests/cases/gpt2_tied", NULL, stdout, &failed), SW_OK);
+    assert_int_equal(failed, 0);
 }
 
 static void recorded_models_pass(void **state)
@@ -399,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_cases_pass),
+        cmocka_unit_test(no_options_mean_as_recorded),
         cmocka_unit_test(recorded_models_pass),
         cmocka_unit_test(recorded_ranks_pass_vertically),
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `spillway check`: opens a recorded case, tells its kind, prints rows, and at the end names every
 // recorded tensor that nobody understood: a silence would look like a pass.
-#include "engine/check.h"
+#include "check/private.h"
 
 #include <glob.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over recorded
-// batches; greedy continuation. Labels of language models are recorded as Hugging Face takes them, not
-// shifted.
+// Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over
+// recorded batches; greedy continuation. Labels of language models are recorded as Hugging Face
+// takes them, not shifted.
 #include <math.h>
 #include <string.h>
 
-#include "engine/check.h"
+#include "check/private.h"
 
 enum { MAX_INPUTS = 4 };
 
@@ -23,8 +23,8 @@ static void given_fini(struct given *g)
     }
 }
 
-/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and -100
- * at its end. */
+/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and
+ * -100 at its end. */
 static sw_status give(struct given *g, const char *name, const struct sw_safetensor *src,
                       int64_t first, struct sw_shape shape, bool shifted)
 {
@@ -91,15 +91,14 @@ static double largest(const float *ours, const struct sw_safetensor *ref,
 static sw_status check_output(struct check *c, sw_engine *e, const char *output,
                               const struct sw_safetensor *ref, double tolerance)
 {
-    const int i_program = e->programs.logits;
-    const struct sw_port *port = sw_program_output(&e->plan->programs[i_program], output, 0);
-    if (!port || sw_shape_elems(&port->shape) != sw_check_elems(ref)) {
-        sw_check_fail(c, ref->name, !port ? "the model has no such output" : "another shape");
+    const int64_t elems = sw_engine_output_elems(e, output);
+    if (elems != sw_check_elems(ref)) {
+        sw_check_fail(c, ref->name, elems < 0 ? "the model has no such output" : "another shape");
         return SW_OK;
     }
     float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
     SW_TRY_ALLOC(ours, "outputs");
-    const sw_status st = sw_engine_read_output(e, port, ours);
+    const sw_status st = sw_engine_output(e, output, ours);
     if (st >= 0) {
         sw_check_row(c, ref->name, largest(ours, ref, sw_check_tensor(c, "input.attention_mask")),
                      tolerance, NULL);
@@ -131,8 +130,8 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct given
 /* The parameter that a file calls `name`. */
 static const struct engine_param *param_of(const sw_engine *e, const char *name)
 {
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const struct engine_param *param = sw_engine_param(e, i);
         if ((param->file_name && strcmp(param->file_name, name) == 0) ||
             strcmp(param->work->name, name) == 0) {
             return param;
@@ -216,6 +215,29 @@ static sw_status check_backward(struct check *c, sw_engine *e, const struct give
     return SW_OK;
 }
 
+static sw_status take_prompt(const struct check *c, const struct sw_safetensor *prompt,
+                             size_t vocab, int32_t *out)
+{
+    for (int64_t i = 0; i < sw_check_elems(prompt); i++) {
+        const double id = sw_check_value(prompt, i);
+        if (!(id >= 0 && id < (double)vocab)) {
+            return SW_FAIL(SW_E_FORMAT, "%s: input.prompt holds %g, wanted ids below %zu", c->path,
+                           id, vocab);
+        }
+        out[i] = (int32_t)id;
+    }
+    return SW_OK;
+}
+
+static void check_ids(struct check *c, const int32_t *ids, const struct sw_safetensor *recorded)
+{
+    double n_other = 0;
+    for (int64_t i = 0; i < sw_check_elems(recorded); i++) {
+        n_other += (double)ids[i] != sw_check_value(recorded, i);
+    }
+    sw_check_row(c, "output.greedy (ids that differ)", n_other, 0, NULL);
+}
+
 static sw_status check_generate(struct check *c)
 {
     const struct sw_safetensor *prompt = sw_check_tensor(c, "input.prompt");
@@ -242,28 +264,16 @@ static sw_status check_generate(struct check *c)
         sw_check_tensor_of(c, n_new * (int64_t)vocab, "output.step_logits");
     int32_t *ids = sw_alloc("check", (size_t)(n_prompt + n_new) * sizeof *ids);
     float *ours = sw_alloc("check", (size_t)n_new * vocab * sizeof *ours);
-    sw_status st = ids && ours ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
-    for (int64_t i = 0; st >= 0 && i < n_prompt; i++) {
-        const double id = sw_check_value(prompt, i);
-        if (!(id >= 0 && id < (double)vocab)) {
-            st = SW_FAIL(SW_E_FORMAT, "%s: input.prompt holds %g, wanted ids below %zu", c->path,
-                         id, vocab);
-            break;
-        }
-        ids[i] = (int32_t)id;
-    }
+    sw_status st = ids && ours ? take_prompt(c, prompt, vocab, ids)
+                               : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
     const struct sw_sampling sampling = {.stop_id = -1};
     st = st < 0 ? st : sw_generate(e, ids, n_prompt, n_new, &sampling, ids + n_prompt, &n, ours);
     if (st >= 0) {
-        double wrong = 0;
-        for (int64_t i = 0; i < n_new; i++) {
-            wrong += (double)ids[n_prompt + i] != sw_check_value(greedy, i);
-        }
-        sw_check_row(c, "output.greedy (ids that differ)", wrong, 0, NULL);
-        if (logits) {
-            sw_check_row(c, "output.step_logits", largest(ours, logits, NULL),
-                         sw_check_number(c, "tolerance.logits_abs", 1e-5), NULL);
-        }
+        check_ids(c, ids + n_prompt, greedy);
+    }
+    if (st >= 0 && logits) {
+        sw_check_row(c, "output.step_logits", largest(ours, logits, NULL),
+                     sw_check_number(c, "tolerance.logits_abs", 1e-5), NULL);
     }
     sw_free(ids);
     sw_free(ours);
@@ -308,14 +318,42 @@ static void check_rates(struct check *c, const struct sw_safetensor *lr)
     sw_check_row(c, "train.lr (by its rule)", worst, 1e-12, NULL);
 }
 
+/* How far weights are from the recorded ones after all steps. */
+struct distance {
+    double worst, sum_error, sum_update;
+    int64_t n_tensors;
+};
+
+/* mask: NULL = every element counts. */
+static sw_status add_distance(sw_engine *e, const char *name, const struct sw_safetensor *ref,
+                              const struct sw_safetensor *start, const struct sw_safetensor *mask,
+                              struct distance *d)
+{
+    const int64_t n = sw_check_elems(ref);
+    float *ours = sw_alloc("check", (size_t)n * sizeof *ours);
+    const sw_status st = ours ? sw_get_weight(e, name, 0, n, ours)
+                              : SW_FAIL(SW_E_NOMEM, "out of host memory for weights");
+    for (int64_t k = 0; st >= 0 && k < n; k++) {
+        if (mask && sw_check_value(mask, k) == 0) {
+            continue;
+        }
+        const double want = sw_check_value(ref, k), error = ours[k] - want;
+        d->worst = sw_check_worse(d->worst, fabs(error));
+        d->sum_error += error * error;
+        d->sum_update += (want - sw_check_value(start, k)) * (want - sw_check_value(start, k));
+    }
+    sw_free(ours);
+    d->n_tensors++;
+    return st;
+}
+
 static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
 {
     char prefix[64], mask_prefix[64];
     snprintf(prefix, sizeof prefix, "after%s.", suffix);
     snprintf(mask_prefix, sizeof mask_prefix, "after_mask%s.", suffix);
     struct sw_hf_folder *before = NULL;
-    double worst = 0, sum_error = 0, sum_update = 0;
-    int64_t n_tensors = 0;
+    struct distance d = {0};
     SW_TRY(sw_hf_folder_open(c->path, &before));
     sw_status st = SW_OK;
     for (int64_t i = 0; st >= 0 && i < sw_safetensors_count(c->ref); i++) {
@@ -334,28 +372,15 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
             sw_check_fail(c, ref->name, "the model has no such parameter of this shape");
             continue;
         }
-        float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
-        st = ours ? sw_get_weight(e, param->work->name, 0, sw_check_elems(ref), ours)
-                  : SW_FAIL(SW_E_NOMEM, "out of host memory for weights");
-        for (int64_t k = 0; st >= 0 && k < sw_check_elems(ref); k++) {
-            if (mask && sw_check_value(mask, k) == 0) {
-                continue;
-            }
-            const double want = sw_check_value(ref, k), error = ours[k] - want;
-            worst = sw_check_worse(worst, fabs(error));
-            sum_error += error * error;
-            sum_update += (want - sw_check_value(start, k)) * (want - sw_check_value(start, k));
-        }
-        sw_free(ours);
-        n_tensors++;
+        st = add_distance(e, param->work->name, ref, start, mask, &d);
     }
     sw_hf_folder_close(before);
-    if (st >= 0 && n_tensors > 0) {
+    if (st >= 0 && d.n_tensors > 0) {
         char row[96];
         snprintf(row, sizeof row, "after%s.*", suffix);
-        sw_check_row(c, row, worst, sw_check_number(c, "tolerance.after_abs", 1e-5), NULL);
+        sw_check_row(c, row, d.worst, sw_check_number(c, "tolerance.after_abs", 1e-5), NULL);
         snprintf(row, sizeof row, "after%s.* over all updates", suffix);
-        sw_check_row(c, row, sqrt(sum_error / sum_update),
+        sw_check_row(c, row, sqrt(d.sum_error / d.sum_update),
                      sw_check_number(c, "tolerance.after_update_rel", 1e-4), NULL);
     }
     return st;
@@ -381,7 +406,7 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
             given_fini(&given);
             SW_TRY(st);
         }
-        e->lr_override = lr ? sw_check_value(lr, s) : NAN;
+        sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN);
         SW_TRY(sw_step(e, &report));
         if (loss) {
             const double want = sw_check_value(loss, s);
@@ -403,6 +428,29 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
     return check_after(c, e, meaning->suffix);
 }
 
+/* ids: [steps, B, T] or [steps, micro, B, T] */
+static sw_status train_with(struct check *c, const struct meaning *meaning,
+                            const struct sw_safetensor *ids)
+{
+    const int rank = ids->shape.rank;
+    const int64_t micro = rank == 4 ? ids->shape.dims[1] : 1;
+    char config[1024];
+    sw_engine *e = NULL;
+    SW_TRY(sw_check_train_config(c, ids->shape.dims[rank - 2], micro, meaning->tokens, config,
+                                 sizeof config));
+    SW_TRY(sw_check_engine(
+        c,
+        (struct sw_engine_options){.config_text = config,
+                                   .model = c->path,
+                                   .seq_len = ids->shape.dims[rank - 1],
+                                   .want_mask =
+                                       sw_safetensors_find(c->ref, "train.attention_mask") != NULL},
+        &e));
+    const sw_status st = train_steps(c, e, meaning, ids->shape.dims[0]);
+    sw_close(e);
+    return st;
+}
+
 static sw_status check_training(struct check *c)
 {
     static const struct meaning meanings[] = {
@@ -418,36 +466,22 @@ static sw_status check_training(struct check *c)
                        "%s: train.input_ids wants the shape [steps, B, T] or [steps, micro, B, T]",
                        c->path);
     }
-    const int64_t steps = ids->shape.dims[0];
-    const int64_t micro = rank == 4 ? ids->shape.dims[1] : 1;
     if (lr) {
         check_rates(c, lr);
     }
     for (size_t i = 0; i < SW_LEN(meanings); i++) {
-        char config[1024], name[64];
+        char name[64];
         snprintf(name, sizeof name, "train.loss%s", meanings[i].suffix);
         if (!sw_safetensors_find(c->ref, name)) {
             continue;
         }
-        sw_engine *e = NULL;
-        SW_TRY(sw_check_train_config(c, ids->shape.dims[rank - 2], micro, meanings[i].tokens,
-                                     config, sizeof config));
-        SW_TRY(sw_check_engine(
-            c,
-            (struct sw_engine_options){
-                .config_text = config,
-                .model = c->path,
-                .seq_len = ids->shape.dims[rank - 1],
-                .want_mask = sw_safetensors_find(c->ref, "train.attention_mask") != NULL},
-            &e));
-        const sw_status st = train_steps(c, e, &meanings[i], steps);
-        sw_close(e);
-        SW_TRY(st);
+        SW_TRY(train_with(c, &meanings[i], ids));
     }
     return SW_OK;
 }
 
-/* Other classes of model are recorded with other inputs: its folder says which class, and refuses. */
+/* Other classes of model are recorded with other inputs: its folder says which class, and
+ * refuses. */
 static sw_status refuse_class(struct check *c)
 {
     static const char *const inputs[] = {"input.input_ids", "train.input_ids", "input.prompt"};

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rooms above know of an open engine, and tell it. The engine's fields are the room's own.
+#include "engine/private.h"
+
+struct sw_engine_facts sw_engine_facts(const sw_engine *e)
+{
+    return (struct sw_engine_facts){
+        .config = e->config,
+        .plan = e->plan,
+        .train_program = e->programs.train,
+        .device = e->device,
+        .executor = e->executor,
+        .kernel_set = sw_device_kernel_set(e->device),
+        .model_folder = e->model_folder,
+        .dtype = e->dtype,
+        .export_dtype = e->export_dtype,
+        .trains = e->trains,
+        .language_model = e->model && e->model->head == SW_HEAD_LM,
+        .seed = e->seed,
+        .comm = e->options.comm,
+        .rank = e->rank,
+        .ranks = e->ranks,
+        .generate_tokens = e->options.generate_tokens,
+    };
+}
+
+const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i)
+{
+    return &e->params[i];
+}
+
+const double *sw_engine_losses(const sw_engine *e)
+{
+    return e->losses;
+}
+
+static const struct sw_port *find_output(const sw_engine *e, const char *name)
+{
+    return sw_program_output(&e->plan->programs[e->programs.logits], name, 0);
+}
+
+int64_t sw_engine_output_elems(const sw_engine *e, const char *name)
+{
+    const struct sw_port *port = find_output(e, name);
+    return port ? sw_shape_elems(&port->shape) : -1;
+}
+
+sw_status sw_engine_output(sw_engine *e, const char *name, float *out)
+{
+    return sw_engine_read_output(e, find_output(e, name), out);
+}
+
+bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *out_last)
+{
+    *out_first = e->trace.first;
+    *out_last = sw_min_i64(e->trace.last, e->step);
+    return e->trace.written;
+}
+
+void sw_engine_override_lr(sw_engine *e, double lr)
+{
+    e->lr_override = lr;
+}
+
+void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training)
+{
+    e->lock = training->lock;
+    e->data = training->data;
+    e->allow_other_data = training->allow_other_data;
+}
+
+sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options options)
+{
+    options.swap = sw_engine_swap(e);
+    sw_executor_close(e->executor);
+    e->executor = NULL;
+    SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
+    SW_TRY(sw_engine_zero_states(e));
+    return sw_engine_init_weights(e);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the engine share. Private to the room.
+#pragma once
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "hf/hf.h"
+#include "json/json.h"
+#include "layout/layout.h"
+#include "model/model.h"
+#include "optim/optim.h"
+
+/* Which program of the plan computes what; -1 = not planned. */
+struct engine_programs {
+    int train, eval, logits;
+    int prefill, decode; /* prompt chunks of SW_PREFILL_TOKENS, and one token at a time */
+};
+enum { SW_PREFILL_TOKENS = 32 };
+
+/* Of steps first .. last; see trace.c. */
+struct engine_trace {
+    struct sw_trace *trace;    /* NULL = none */
+    int64_t first, last;       /* 0 = not settled yet */
+    int64_t begin_ns, base_ns; /* of the step under way, of the first one */
+    bool began;                /* a step has begun, in the window or not */
+    bool recording, done, written;
+    bool made; /* the file was not there before */
+};
+
+struct sw_engine {
+    struct sw_engine_options options; /* strings borrowed only while opening */
+    struct sw_config *config;
+    struct sw_json_doc *model_doc; /* config.json; NULL for a user's own forward */
+    struct sw_model *model;        /* likewise */
+    struct sw_hf_folder *folder;   /* weights, while they are read */
+    char *model_folder;            /* where the model came from; NULL for presets */
+    enum sw_dtype dtype, grad_dtype;
+    enum sw_dtype export_dtype; /* what the model's folder had */
+    bool fp16, token_mean;
+    int64_t batch, tokens, micro_batches; /* B, T, K */
+    struct sw_mesh mesh;                  /* today: data only */
+    int rank, ranks;                      /* of its data axis */
+    int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
+    double *losses;        /* [rounds, 2] sum and count of this rank's micro-batches */
+    double *all_losses;    /* [ranks, rounds, 2] */
+    int64_t *statuses;     /* [ranks] */
+    struct sw_update_rule rule;
+    bool trains;
+    struct sw_schedule schedule;
+    struct sw_scaler scaler;
+    struct sw_device *device;
+    struct sw_plan *plan;
+    struct sw_executor *executor;
+    const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
+    int n_folders;
+    struct engine_programs programs;
+    struct engine_trace trace;
+    struct engine_param *params;
+    struct sw_arena names; /* of file_name, bounds */
+    int32_t n_params;
+    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
+    int n_bounds;
+    /* [rounds, 2] sum and count in the training program; one round where it holds one */
+    const struct sw_port **loss_outputs;
+    const struct sw_port *eval_sum, *eval_count;
+    double loss_weight;           /* see attrs.loss_mean */
+    struct engine_graphs *graphs; /* of all programs, while a plan is looked for; fit.c */
+    float *scratch;               /* [SW_SCRATCH_ELEMS] for conversions */
+
+    /* the run */
+    struct engine_totals {
+        double sum, count, means; /* of the losses of a step, over k, in the order of k */
+    } totals;
+    struct sw_rates rates; /* of the step under way */
+    int64_t step, applied, samples;
+    int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
+    uint64_t seed;
+    double
+        lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
+    bool failed;     /* a step broke in the middle: state is not to be trusted */
+    bool mend;       /* the step before was given up */
+    bool one_place;  /* some rank has no room for two, see sw_plan_options */
+
+    /* of the training that it is in, on rank 0; NULL elsewhere */
+    const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
+    const struct sw_json *data;      /* what it is fed with, for its checkpoints */
+    bool allow_other_data;           /* than a checkpoint was trained on */
+};
+enum { SW_SCRATCH_ELEMS = 1 << 16 };
+
+/* All micro-batches of a block before the next block. */
+static inline bool sw_engine_is_vertical(const struct sw_engine *e)
+{
+    return e->config->spillway.schedule == SW_STEP_VERTICAL;
+}
+
+/* ---- inputs.c ---- */
+/* What each input of a graph, as its forward describes it, may hold: before passes divide the tables that it indexes. */
+sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
+/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that are out of range; nothing
+ * has run then. micro: which micro-batch of a program that holds several, else 0. */
+sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
+                                 const struct sw_batch *batch);
+/* Of a batch that was checked. */
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+                                const struct sw_batch *batch);
+
+/* ---- open.c ---- */
+/* Reads an f32 (or f64) scalar output. */
+sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
+
+/* ---- fit.c ---- */
+/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the parameters' that are not
+ * among them. */
+sw_status sw_engine_find_folders(struct sw_engine *e);
+struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
+/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change with which it fits. */
+sw_status sw_engine_make_plan(struct sw_engine *e);
+
+/* ---- predict.c ---- */
+/* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
+void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
+
+/* ---- trace.c ---- */
+sw_status sw_engine_open_trace(struct sw_engine *e);
+/* Around every step; the second one writes the file after the last step. Collective. */
+void sw_engine_begin_trace(struct sw_engine *e);
+/* The step is given up: what runs until it begins again is no part of it. */
+void sw_engine_pause_trace(struct sw_engine *e);
+sw_status sw_engine_end_trace(struct sw_engine *e);
+void sw_engine_close_trace(struct sw_engine *e);
+
+/* ---- estimate.c ---- */
+/* Parameters of the module that owns most. */
+int64_t sw_engine_largest_layer(const sw_engine *e);
+
+/* ---- step.c ---- */
+/* Any float output, widened to f32. */
+sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
+
+/* The worst status of all ranks, the same answer everywhere. Alone: st. */
+sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+
+/* ---- weights.c ---- */
+/* A head in the file that differs from the embedding is used untied, whatever the config says. */
+sw_status sw_engine_settle_tie(struct sw_engine *e);
+sw_status sw_engine_zero_states(struct sw_engine *e);
+sw_status sw_engine_index_params(struct sw_engine *e);
+sw_status sw_engine_init_weights(struct sw_engine *e);
+sw_status sw_engine_load_folder(struct sw_engine *e);
+/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
+sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, const void *src);
+sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                          int64_t n, void *dst);
+const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
+/* The tensor of the folder that holds parameter `name`; NULL if there is none. */
+const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint as a Hugging Face folder: which one, its weights, and the files of its run beside
+// them.
+#include "spillway/checkpoint.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hf/hf.h"
+#include "job/private.h"
+
+/* "runs/a/checkpoint-20, step 20, validation loss 1.2345" */
+static void describe(const struct sw_ckpt *ckpt, char *note, size_t cap)
+{
+    const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
+    const int n = snprintf(note, cap, "%s, step %lld", sw_ckpt_path(ckpt), (long long)meta->step);
+    if (n > 0 && (size_t)n < cap && isfinite(meta->val_loss)) {
+        snprintf(note + n, cap - (size_t)n, ", validation loss %.4f", meta->val_loss);
+    }
+}
+
+static sw_status open_one(const char *path, struct sw_ckpt **out)
+{
+    const sw_status st = sw_ckpt_open(path, out);
+    const char *name = strrchr(path, '/');
+    if (st != SW_PENDING) {
+        return st;
+    }
+    if (name && strcmp(name, "/best") == 0) {
+        return SW_FAIL(SW_E_IO,
+                       "%.*s: no checkpoint has a validation loss (they have with --eval-every)",
+                       (int)(name - path), path);
+    }
+    return SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path);
+}
+
+sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
+                              size_t cap)
+{
+    struct sw_ckpt *ckpt = NULL;
+    SW_TRY(open_one(path, &ckpt));
+    describe(ckpt, note, cap);
+    const sw_status st = sw_engine_export_checkpoint(ckpt, folder, &dtype);
+    sw_ckpt_close(ckpt);
+    return st;
+}
+
+/* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the
+ * place of its own. */
+static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, const char *folder)
+{
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%s/../tokenizer", checkpoint);
+    if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0) {
+        sw_tokenizer_remove(folder); /* of an export before */
+        SW_TRY(sw_hf_copy_sidecars(path, folder));
+    }
+    if (!tokenizer_path) {
+        return SW_OK;
+    }
+    sw_tokenizer *tokenizer = NULL;
+    SW_TRY(sw_tokenizer_open(tokenizer_path, NULL, &tokenizer));
+    sw_tokenizer_remove(folder);
+    const sw_status st = sw_tokenizer_save(tokenizer, folder);
+    sw_tokenizer_close(tokenizer);
+    return st;
+}
+
+static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
+                                   struct sw_ckpt *ckpt, FILE *out)
+{
+    char note[4096];
+    enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
+    SW_TRY(sw_engine_export_checkpoint(ckpt, o->folder, &dtype));
+    SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
+    describe(ckpt, note, sizeof note);
+    fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), note);
+    return SW_OK;
+}
+
+/* Something beside the path that says that it is one checkpoint, and no folder of them. */
+static bool is_one(const char *path)
+{
+    char manifest[4096];
+    const int n = snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    return n > 0 && (size_t)n < sizeof manifest && access(manifest, F_OK) == 0;
+}
+
+sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options, FILE *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    struct sw_str best = {0};
+    SW_TRY_OPTIONS(options);
+    if (options->best && is_one(options->path)) {
+        return SW_FAIL(SW_E_ARG,
+                       "--best chooses among the checkpoints of a folder, and %s is one of them",
+                       options->path);
+    }
+    sw_str_puts(&best, options->path);
+    while (best.len > 1 && best.ptr[best.len - 1] == '/') {
+        best.ptr[--best.len] = '\0';
+    }
+    sw_str_puts(&best, options->best ? "/best" : "");
+    sw_status st = best.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                               : open_one(best.ptr, &ckpt);
+    st = st < 0 ? st : export_checkpoint(options, ckpt, out);
+    sw_ckpt_close(ckpt);
+    sw_str_fini(&best);
+    return st;
+}
