@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
+// COST 20
 // `check` passes every case of our own and every recorded case of what is built, refuses the optimizers
 // that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of another size, one that
 // nobody knows.

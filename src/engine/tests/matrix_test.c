@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
+// COST 30
 // ZeRO over ranks: each pair of choices gives the bits of one rank.
 #include "engine/tests/matrix.h"
 
