@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// EXECUTIONS 5000
 // Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names the file or
 // the vocabulary that they do not fit, or a tokenizer that gives the same ids twice, with tokens for its roles.
 #include "data/byte_bpe.h"
