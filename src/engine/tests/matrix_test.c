@@ -5,7 +5,7 @@
 #include "engine/tests/matrix.h"
 
 #ifdef TEST_SANITIZED /* which are slow */
-enum { STEPS = 3 };
+enum { STEPS = 2 };
 #else
 enum { STEPS = 8 };
 #endif
