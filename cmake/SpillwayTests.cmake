@@ -8,7 +8,8 @@ target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
 
 # sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
 # The program runs in the source root; exit 77 means skipped. A comment `// LABEL slow` near the top
-# of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit;
+# of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit, `// COST 40` about
+# how many seconds it takes: where several run at once, the longest begin first.
 # `// SLOW NAME=VALUE` adds <label>/<x>_slow, labelled so, with that variable and no limit to speak of.
 function(sw_test label source)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
@@ -28,6 +29,8 @@ function(sw_test label source)
             list(APPEND labels ${CMAKE_MATCH_1})
         elseif(line MATCHES "^// TIMEOUT ([0-9]+)")
             set(timeout ${CMAKE_MATCH_1})
+        elseif(line MATCHES "^// COST ([0-9]+)")
+            set(cost ${CMAKE_MATCH_1})
         elseif(line MATCHES "^// SLOW ([A-Z_]+=[^ ]+)")
             set(slow ${CMAKE_MATCH_1})
         endif()
@@ -37,6 +40,9 @@ function(sw_test label source)
     set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
         LABELS "${labels}"
         ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+    if(DEFINED cost)
+        set_tests_properties(${label}/${stem} PROPERTIES COST ${cost})
+    endif()
     if(DEFINED slow)
         add_test(NAME ${label}/${stem}_slow COMMAND ${target}
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")

@@ -156,6 +156,10 @@ static void edit(struct input *in, struct dice *dice)
     }
 }
 
+/* What libFuzzer calls first; a target that cannot do anything in this build ends there with status
+ * 77. */
+__attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
+
 /* A target that keeps something from one execution to the next frees it here. */
 __attribute__((weak)) void fuzz_end(void);
 
@@ -246,6 +250,9 @@ int main(int argc, char **argv)
 {
     long long n = 20000, only = -1;
     uint64_t seed = 1;
+    if (LLVMFuzzerInitialize) {
+        LLVMFuzzerInitialize(&argc, &argv);
+    }
     for (int opt; (opt = getopt(argc, argv, "n:s:i:")) != -1;) {
         switch (opt) {
         case 'n':

@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// EXECUTIONS 5000
 // Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names
 // the file or the vocabulary that they do not fit, or a tokenizer that gives the same ids twice,
 // with tokens for its roles.
 #include "data/byte_bpe.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "encode_twice.h"
 
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Without PCRE2 the vocabulary beside it is refused before any of its bytes is read. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    if (!SW_HAVE_PCRE2) {
+        printf("skipped: this build has no PCRE2\n");
+        exit(77);
+    }
+    return 0;
+}
 
 static const char vocab[] =
     "{\"a\":0,\"b\":1,\"ab\":2,\"H\":3,\"e\":4,\"l\":5,\"o\":6,\"\\u0120\":7,"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as vocab.json and, behind the first form feed, merges.txt: refused with a message that
-// names the file, or a tokenizer that gives the same ids twice.
+// names the file, or a tokenizer that gives the same ids twice. Without PCRE2 both are read, and
+// then refused for that.
 #include "data/byte_bpe.h"
 
 #include "encode_twice.h"
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sw_log_set_level(SW_LOG_ERROR);
     if (sw_tokenizer_parse_vocab_merges(files, &options, &tokenizer) < 0) {
         SW_ASSERT(strncmp(sw_error_message(), "vocab.json:", 11) == 0 ||
-                  strncmp(sw_error_message(), "merges.txt:", 11) == 0);
+                  strncmp(sw_error_message(), "merges.txt:", 11) == 0 ||
+                  (!SW_HAVE_PCRE2 && strstr(sw_error_message(), "this build has no PCRE2")));
         return 0;
     }
     encode_twice(&tokenizer->super);

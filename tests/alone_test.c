@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
+// COST 10
 // Two trainings in one folder: the second is refused with host and process of the first, and
 // changes nothing; a restart waits for a predecessor that ends; whichever of two is killed, the
 // other goes on, to the bytes of a run that was alone.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
+// COST 20
 // A plan's budget holds from outside: spillway train with a budget of exactly its plan's bytes goes
 // through in a memory cgroup of the budget and 64 MiB, without swap, with everything in memory, on
 // the host and on disk. A group that is smaller than the budget ends the run, so the limit is real.
@@ -153,7 +154,7 @@ static int set_up(void **state)
     }
     const int bad =
         put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_positions\":128,"
-                           "\"n_embd\":512,\"n_layer\":8,\"n_head\":8}") ||
+                           "\"n_embd\":512,\"n_layer\":4,\"n_head\":8}") ||
         put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
                        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
                        "\"spillway\": {\"threads\": 2}}") ||

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
+// COST 40
 // Two and four hosts, which are network namespaces, under Open MPI's mpirun started by `spillway
 // launch`: they train the bits of one process; a host that is cut off or dies is named, and the job
 // goes on with those that are left, to the same bits. Skipped where namespaces or mpirun cannot be

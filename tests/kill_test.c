@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1800
+// COST 30
 // SLOW SPILLWAY_KILLS=200
 // A training that is killed at random moments, at writes, fsyncs and renames of its saves, or
 // stopped by a signal, and resumed on another number of ranks at another ZeRO stage, ends with the
@@ -21,7 +22,7 @@
 #include "base/base.h"
 #include "support/test.h"
 
-enum { STEPS = 60, SAVE_EVERY = 4 };
+enum { STEPS = 36, SAVE_EVERY = 4 };
 
 static char folder[64], program[512], steps_text[16], save_text[16];
 static char *want; /* model.safetensors of the run that was never stopped */

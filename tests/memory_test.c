@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// COST 14
 // The plan says what a training takes: anonymous resident memory stays within the plan, a baseline
 // measured on a model of one layer, and 32 MiB; what libraries allocate behind our back is counted
 // by standing in front of malloc, and bounded; after the first step nothing is allocated any more.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
+// COST 12
 // Ranks that are processes of each MPI that the build found: the bytes of a run of one process at
 // every stage, checkpoints that go on with another number of ranks, and failures that are named.
 // Skipped, with a line, where mpirun or the module is missing.

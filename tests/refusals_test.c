@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// COST 12
 // What a user gets wrong, through the program: one line on standard error that names the thing,
 // status 2 when it was refused before it started (1 while running), nothing else touched. And that
 // the commands that follow a training find what it left.

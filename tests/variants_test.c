@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1800
+// COST 10
 // SLOW SPILLWAY_VARIANTS=500
 // Random models, dtypes, optimizers and batches, each run plainly by one rank and in a random way:
 // stage, ranks, offload, budgets, tiles, recomputation, schedule, threads, places on disk, killed

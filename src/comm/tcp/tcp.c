@@ -129,6 +129,41 @@ static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int pe
 
 /* ---- moving bytes ---- */
 
+/* Nothing can be sent to `peer` any more. Why may lie behind frames that nobody has read, of this
+ * exchange and of those after it: they are lost with it. */
+static bool said_why(struct tcp *c, int peer, struct header *out)
+{
+    char lost[4096];
+    const struct talk *t = &c->in[peer];
+    size_t skip = 0, done = t->busy ? t->header_done : 0;
+    *out = t->header;
+    if (done == sizeof *out) {
+        for (const struct sw_message *m = t->message; m < t->end;
+             m = next_with(m + 1, t->end, peer)) {
+            skip += m->bytes;
+        }
+        skip -= t->done;
+        done = 0;
+    }
+    for (;;) {
+        const bool heads = skip == 0;
+        const size_t want = heads ? sizeof *out - done : skip < sizeof lost ? skip : sizeof lost;
+        const ssize_t n = recv(c->fds[peer], heads ? (char *)out + done : lost, want, MSG_DONTWAIT);
+        if (n <= 0) {
+            return false;
+        }
+        skip -= heads ? 0 : (size_t)n;
+        done += heads ? (size_t)n : 0;
+        if (done == sizeof *out) {
+            if (out->kind == ABORT) {
+                return true;
+            }
+            skip = (size_t)out->bytes;
+            done = 0;
+        }
+    }
+}
+
 /* As much as goes without waiting; *out_n bytes. */
 static sw_status move(struct tcp *c, const struct sw_exchange *x, int peer, void *data,
                       size_t bytes, bool sends, bool more, size_t *out_n)
@@ -142,10 +177,9 @@ static sw_status move(struct tcp *c, const struct sw_exchange *x, int peer, void
     }
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
         const int error = errno;
-        /* it may have said why before it left */
         struct header h;
-        const bool said = recv(c->fds[peer], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT) == sizeof h;
-        return said && h.kind == ABORT ? say_aborted(c, x, peer, &h) : say_gone(c, x, peer, error);
+        return sends && said_why(c, peer, &h) ? say_aborted(c, x, peer, &h)
+                                              : say_gone(c, x, peer, error);
     }
     return SW_OK;
 }
@@ -177,8 +211,10 @@ static sw_status advance(struct tcp *c, const struct sw_exchange *x, int peer, b
     return SW_OK;
 }
 
-/* A rank that nothing is expected from now may still say that it cannot go on, or be gone. */
-static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, struct pollfd *p, int peer)
+/* A rank that nothing is expected from now may still say that it cannot go on, or be gone.
+ * *out_ahead: it has sent bytes for a later exchange, or done its work, and says no more of this
+ * one. */
+static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, int peer, bool *out_ahead)
 {
     struct header h;
     const ssize_t n = recv(c->fds[peer], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
@@ -191,7 +227,7 @@ static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, struct po
     if ((size_t)n == sizeof h && h.kind == ABORT) {
         return say_aborted(c, x, peer, &h);
     }
-    p->fd = -1; /* it is ahead of us, with bytes for the next exchange, or done with its work */
+    *out_ahead = true;
     return SW_OK;
 }
 
@@ -199,6 +235,7 @@ static sw_status serve(struct tcp *c, const struct sw_exchange *x, int peer)
 {
     struct pollfd *p = &c->polls[peer];
     const short seen = p->revents;
+    bool ahead = false;
     p->revents = 0;
     if (seen & POLLOUT && c->out[peer].busy) {
         SW_TRY(advance(c, x, peer, true));
@@ -207,10 +244,11 @@ static sw_status serve(struct tcp *c, const struct sw_exchange *x, int peer)
         if (c->in[peer].busy) {
             SW_TRY(advance(c, x, peer, false));
         } else {
-            SW_TRY(listen_to(c, x, p, peer));
+            SW_TRY(listen_to(c, x, peer, &ahead));
         }
     }
-    p->events = (short)(POLLIN | (c->out[peer].busy ? POLLOUT : 0));
+    p->events = (short)((ahead ? 0 : POLLIN) | (c->out[peer].busy ? POLLOUT : 0));
+    p->fd = p->events ? p->fd : -1;
     return SW_OK;
 }
 

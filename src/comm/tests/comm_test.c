@@ -447,6 +447,55 @@ static void a_rank_that_died_is_named_by_those_who_do_not_talk_to_it(void **stat
     assert_int_equal(done, 1);
 }
 
+/* Rank 1 sends rank 0 a message, cannot go on because rank 2 has gone, says so and leaves. Rank 0
+ * comes only then, with more than sockets hold: the line is broken, and why lies behind the
+ * message. */
+static sw_status come_late(void *ctx, sw_comm *thread)
+{
+    enum { MUCH = 8 << 20 };
+    const int rank = sw_comm_rank(thread);
+    const struct over_tcp *o = ctx;
+    const struct sw_tcp_options options = {
+        .rank = rank, .size = 3, .host = "127.0.0.1", .port = o->port, .deadline_s = o->deadline_s};
+    struct sw_transport transport;
+    sw_comm *comm = NULL;
+    int32_t word = 0;
+    SW_TRY(sw_tcp_open(&options, &transport));
+    SW_TRY(sw_comm_open(&transport, &comm));
+    if (rank == 1) {
+        SW_TRY(sw_comm_send(comm, 0, &word, sizeof word, "a word"));
+        const sw_status st = sw_comm_receive(comm, 2, &word, sizeof word, "what never comes");
+        WANT(st == SW_E_PEER);
+        sw_comm_abort(comm, st);
+    }
+    if (rank != 0) {
+        sw_comm_close(comm, true);
+        return sw_comm_barrier(thread, "both have left");
+    }
+    char *much = sw_alloc_zero("test", MUCH, 1);
+    SW_TRY_ALLOC(much, "a test");
+    SW_TRY(sw_comm_barrier(thread, "both have left"));
+    WANT(sw_comm_send(comm, 1, much, MUCH, "much") == SW_E_PEER);
+    WANT(strstr(sw_error_message(), "rank 1 (") && strstr(sw_error_message(), "cannot go on"));
+    WANT(strstr(sw_error_message(), "rank 2 ("));
+    sw_free(much);
+    sw_comm_close(comm, true);
+    return SW_OK;
+}
+
+static void why_is_heard_behind_what_nobody_has_read(void **state)
+{
+    (void)state;
+    sw_status st = SW_E_IO;
+    for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) { /* somebody else may take the port */
+        struct over_tcp o = {NULL, NULL, free_port(), 60};
+        st = sw_threads_run(3, 60, come_late, &o);
+    }
+    if (st < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
 static sw_status fail_one(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -490,6 +539,7 @@ int main(void)
         cmocka_unit_test(first_cause_is_returned),
         cmocka_unit_test(plans_need_no_transport),
         cmocka_unit_test(a_rank_that_died_is_named_by_those_who_do_not_talk_to_it),
+        cmocka_unit_test(why_is_heard_behind_what_nobody_has_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// COST 25
 // Checkpoints of a run with 200 MB on disk: saving and resuming streams them, so that memory grows by little
 // beyond the training's own; what is resumed is what was saved, bit for bit, and goes on to the same bits, with
 // the loss scale.

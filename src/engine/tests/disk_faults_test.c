@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
+// COST 35
 // Transfers of a training on disk failed once, some of them: the right bits or a named failure.
 // disk_faults_all_test.c meets all of them.
 #include "engine/tests/disk_faults.h"
@@ -7,19 +8,19 @@
 static void some_transfers_of_one_rank(void **state)
 {
     (void)state;
-    disk_faults_meet(1, NULL, 101);
+    disk_faults_meet(1, NULL, 151);
 }
 
 static void some_transfers_of_two_ranks(void **state)
 {
     (void)state;
-    disk_faults_meet(2, NULL, 307);
+    disk_faults_meet(2, NULL, 457);
 }
 
 static void some_transfers_to_a_device_that_no_disk_reaches(void **state)
 {
     (void)state;
-    disk_faults_meet(1, "mock", 307);
+    disk_faults_meet(1, "mock", 457);
     disk_faults_meet(2, "mock:early", 601);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
+// COST 18
 // The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the
 // vertical schedule, recomputation, checkpoints and generation. Each pair of choices gives the bits
 // of one rank of cpu:reference; what reaches into the device's memory from the host faults.

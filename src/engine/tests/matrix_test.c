@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
+// COST 30
 // ZeRO over ranks: each pair of choices gives the bits of one rank.
 #include "engine/tests/matrix.h"
+
+#ifdef TEST_SANITIZED /* which are slow */
+enum { STEPS = 2 };
+#else
+enum { STEPS = 8 };
+#endif
 
 static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    matrix_cover(2, MATRIX_CPU, 10);
+    matrix_cover(2, MATRIX_CPU, STEPS);
 }
 
 static void on_disk_the_update_is_within_backward(void **state)
 {
     (void)state;
-    matrix_on_disk(MATRIX_CPU, 8);
+    matrix_on_disk(MATRIX_CPU, STEPS);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
+// COST 13
 // SLOW SPILLWAY_FIGURES=all
 // What is reported is what is planned and held: for each placement the bytes of every tier in the
 // line at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the

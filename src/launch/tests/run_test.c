@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// COST 31
 // Starting, watching and starting again, with real processes of this machine. The test program is
 // also the program that is launched: with a word behind its name it plays that part. mpirun and the
 // agent are small scripts, so that no MPI is needed.
@@ -810,6 +811,7 @@ int main(int argc, char **argv)
     if (argc > 1) {
         return play(argv[1]);
     }
+    signal(SIGINT, SIG_DFL); /* ignored in what a script starts behind itself */
     const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len <= 0) {
         return TEST_EXIT_SKIPPED;
