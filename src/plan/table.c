@@ -203,7 +203,7 @@ static double wire_bytes(const struct sw_ir *ir)
     return 0;
 }
 
-/* Architecture 5a: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, or
+/* The formulas of docs/zero.md: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, or
  * (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
