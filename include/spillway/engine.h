@@ -197,7 +197,8 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* ---- looking ---- */
 
-/* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
+/* Text of the plan; with instructions, one line each, or as JSON all that running them takes (docs/train.md
+ * has the members). The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
 /* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by formulas;
  * nothing is opened. The caller's: sw_text_free. */

@@ -128,7 +128,8 @@ static int make_table(struct run *run, struct flag *out)
          "(GB/s)",
          true},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
-        {"--json", FLAG_BOOL, &run->json, NULL, "one JSON object", 0},
+        {"--json", FLAG_BOOL, &run->json, NULL,
+         "one JSON object with all that running takes; --summary: with the figures alone", 0},
     };
     int n = cli_train_table(&run->train, out);
     for (int i = 0; i < n; i++) {
