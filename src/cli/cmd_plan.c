@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/train_flags.h"
+#include "spillway/comm.h"
 #include "spillway/engine.h"
 
 enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
@@ -68,31 +69,67 @@ static void engine_options(const struct run *run, const sw_train_setup *setup,
     out->generate_tokens = run->generate_tokens > 0 ? run->generate_tokens : out->generate_tokens;
 }
 
+static bool asks_for_stages(const struct run *run)
+{
+    return ranks_of(run) > 1 || run->stage >= 0;
+}
+
+/* Of rank 0 at the configured stage; NULL where it does not fit the budgets, which the table of stages says. */
+static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
+                                char **out)
+{
+    struct sw_engine_options o = *options;
+    sw_engine *engine = NULL;
+    sw_status st = sw_comm_open(&(struct sw_transport){.size = (int)ranks_of(run)}, &o.comm);
+    if (st < 0) {
+        return st;
+    }
+    st = sw_initialize(&o, &engine);
+    st = st < 0 ? st : sw_plan_text(engine, true, true, out);
+    sw_close(engine);
+    sw_comm_close(o.comm, st < 0);
+    return st == SW_E_NOMEM ? SW_OK : st;
+}
+
+static sw_status predict(const struct run *run, const struct sw_engine_options *o, char **out)
+{
+    const struct sw_predict_options wanted = {.rates = run->rates.items,
+                                              .n_rates = run->rates.n,
+                                              .measure = run->predict,
+                                              .ranks = (int)ranks_of(run),
+                                              .json = run->json};
+    return sw_plan_predict_text(o, &wanted, out);
+}
+
 static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
 {
-    char *out = NULL, *prediction = NULL;
+    char *out = NULL, *plan = NULL, *prediction = NULL;
     sw_engine *engine = NULL;
+    const bool stages = asks_for_stages(run), with_plan = stages && run->json && !run->brief;
     sw_status st;
-    if (ranks_of(run) > 1 || run->stage >= 0) {
+    if (stages) {
         st = sw_plan_stages_text(o, (int)ranks_of(run), run->json, &out);
     } else {
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
     }
-    if (st >= 0 && (run->predict || run->rates.n > 0)) {
-        const struct sw_predict_options predict = {.rates = run->rates.items,
-                                                   .n_rates = run->rates.n,
-                                                   .measure = run->predict,
-                                                   .ranks = (int)ranks_of(run),
-                                                   .json = run->json};
-        st = sw_plan_predict_text(o, &predict, &prediction);
+    if (st >= 0 && with_plan) {
+        st = plan_of_a_rank(run, o, &plan);
     }
-    if (st >= 0 && run->json && prediction) { /* one object: before its closing brace */
-        printf("%.*s,\"prediction\":%s}\n", (int)strlen(out) - 1, out, prediction);
+    if (st >= 0 && (run->predict || run->rates.n > 0)) {
+        st = predict(run, o, &prediction);
+    }
+    if (st >= 0 && run->json) { /* one object: before its closing brace */
+        fwrite(out, 1, strlen(out) - 1, stdout);
+        if (with_plan) {
+            printf(",\"plan\":%s", plan ? plan : "null");
+        }
+        printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
     } else if (st >= 0) {
-        printf("%s%s", out, run->json ? "\n" : prediction ? prediction : "");
+        printf("%s%s", out, prediction ? prediction : "");
     }
     sw_text_free(out);
+    sw_text_free(plan);
     sw_text_free(prediction);
     sw_close(engine);
     return st;
