@@ -12,7 +12,7 @@ enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
-    struct words rates;
+    struct words rates, diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
     char *owned[2]; /* edits of the configuration */
@@ -21,6 +21,24 @@ struct run {
 static int64_t ranks_of(const struct run *run)
 {
     return run->train.o.ranks > 0 ? run->train.o.ranks : 1;
+}
+
+/* As diff: 0 where they are the same, 1 where they differ, 2 for trouble. */
+static int show_difference(const struct command *command, const struct run *run, int argc)
+{
+    char *out = NULL;
+    bool same = false;
+    if (run->diff.n != 2 || argc > 4 + run->json) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--diff wants two files that plan --json wrote, and no other flag but "
+                        "--json");
+    }
+    if (sw_plan_diff_text(run->diff.items[0], run->diff.items[1], run->json, &same, &out) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    printf("%s%s", out, run->json ? "\n" : "");
+    sw_text_free(out);
+    return fflush(stdout) != 0 ? CLI_REFUSED : same ? CLI_DONE : CLI_FAILED;
 }
 
 static int check(const struct command *command, const struct run *run)
@@ -74,7 +92,8 @@ static bool asks_for_stages(const struct run *run)
     return ranks_of(run) > 1 || run->stage >= 0;
 }
 
-/* Of rank 0 at the configured stage; NULL where it does not fit the budgets, which the table of stages says. */
+/* Of rank 0 at the configured stage; NULL where it does not fit the budgets, which the table of
+ * stages says. */
 static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
                                 char **out)
 {
@@ -165,6 +184,9 @@ static int make_table(struct run *run, struct flag *out)
          "(GB/s)",
          true},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
+        {"--diff", FLAG_LIST, &run->diff, "A B",
+         "compare two files of --json instead; status 0: the same, 1: they differ, 2: trouble",
+         true},
         {"--json", FLAG_BOOL, &run->json, NULL,
          "one JSON object with all that running takes; --summary: with the figures alone", 0},
     };
@@ -186,12 +208,15 @@ int sw_cmd_plan(int argc, char **argv)
     struct flag table[CLI_TRAIN_FLAGS + OWN_FLAGS];
     cli_train_init(&run.train);
     const struct command command = {
-        "plan", "--model M [--ranks R] [--stage S] [..]",
+        "plan", "--model M [--ranks R] [--stage S] [..] | --diff A B [--json]",
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with --ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all flags of "
         "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
         table, make_table(&run, table)};
     int status = cli_parse(&command, argc, argv, NULL);
+    if (status < 0 && run.diff.n > 0) {
+        status = show_difference(&command, &run, argc);
+    }
     status = status < 0 ? check(&command, &run) : status;
     if (status < 0 && !add_edits(&run)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
@@ -200,6 +225,7 @@ int sw_cmd_plan(int argc, char **argv)
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
     cli_free_words(&run.rates);
+    cli_free_words(&run.diff);
     free(run.owned[0]);
     free(run.owned[1]);
     return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan as JSON says what the plan is: every instruction and tensor of it, so that sums over the dump are the
-// figures that are reported, and nothing lies outside of its tier.
+// The plan as JSON says what the plan is: every instruction and tensor of it, so that sums over the
+// dump are the figures that are reported, and nothing lies outside of its tier.
 #include <string.h>
 #include <unistd.h>
 
