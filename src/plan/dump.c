@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, whole: parameters, states, ports, and of each instruction what running it takes,
-// as lower.c says it. docs/train.md, "The plan for programs", is the format; dumped.c reads it. What
-// an object has none of is left out.
+// as lower.c says it. docs/train.md, "The plan for programs", is the format; dumped.c reads it.
+// What an object has none of is left out.
 #include <stdio.h>
 #include <string.h>
 

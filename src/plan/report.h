@@ -123,7 +123,7 @@ void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_CO
 
 struct sw_plan_source {
     const char *name; /* for messages, and in the report */
-    const char *text; /* [len] what `spillway plan --json` wrote, of any configuration and version */
+    const char *text; /* [len] what `spillway plan --json` wrote, whatever version it was */
     size_t len;
 };
 /*

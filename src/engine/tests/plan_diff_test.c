@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two plans do differently: nothing of a plan and itself; of plans of other configurations what
-// the configuration changes; of a plan and a copy with one edit that edit alone; and what is no plan is
-// refused by file and member.
+// What two plans do differently: nothing of a plan and itself; of plans of other configurations
+// what the configuration changes; of a plan and a copy with one edit that edit alone; and what is
+// no plan is refused by file and member.
 #include <string.h>
 #include <unistd.h>
 
@@ -261,7 +261,7 @@ static void rename_it(struct sw_json_doc *doc)
     sw_json_put_str(doc, instr_at(doc, EDITED), "scope", "elsewhere");
 }
 
-/* Each with how many instructions changed, by the name of the change, and which one is the first. */
+/* Each with the change that the edited instruction is found to have. */
 static const struct {
     void (*edit)(struct sw_json_doc *doc);
     const char *change, *also;
