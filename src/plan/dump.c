@@ -135,6 +135,138 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
     close_list(out);
 }
 
+/* ---- what kernels are told besides their operands ---- */
+
+static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
+                                   "silu", "tanh", "sigmoid",   "quick_gelu"};
+static const char *const rules[] = {"adam", "sgd", "lamb"};
+
+enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
+
+#define ATTR(kind, path, type)                                                                     \
+    {                                                                                              \
+        kind, #path, type, offsetof(struct sw_attrs, path)                                         \
+    }
+
+/* The JSON has what follows the last dot of the path. */
+static const struct attr {
+    enum sw_attrs_kind kind;
+    const char *path;
+    enum type type;
+    size_t at;
+} attrs[] = {
+    ATTR(SW_ATTRS_EMBEDDING, embedding.padding_id, TYPE_I64),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.ta, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.tb, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.has_bias, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.act, TYPE_ACT),
+    ATTR(SW_ATTRS_MATMUL, matmul.piece, TYPE_I64),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_SCALE, scale.factor, TYPE_REAL),
+    ATTR(SW_ATTRS_ACT, act.act, TYPE_ACT),
+    ATTR(SW_ATTRS_NORM, norm.eps, TYPE_REAL),
+    ATTR(SW_ATTRS_DROPOUT, dropout.p, TYPE_REAL),
+    ATTR(SW_ATTRS_ATTENTION, attention.packed, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.causal, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_mask, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_position, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.heads, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.kv_heads, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.window, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.scale, TYPE_REAL),
+    ATTR(SW_ATTRS_ATTENTION, attention.dropout, TYPE_REAL),
+    ATTR(SW_ATTRS_LAST_INDEX, last_index.padding_id, TYPE_I64),
+    ATTR(SW_ATTRS_SLICE, slice.dim, TYPE_INT),
+    ATTR(SW_ATTRS_SLICE, slice.start, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.chunk, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_LOSS_MEAN, loss_mean.weight, TYPE_REAL),
+    ATTR(SW_ATTRS_STATS, stats.clip, TYPE_REAL),
+    ATTR(SW_ATTRS_STATS, stats.overflow_skips, TYPE_BOOL),
+    ATTR(SW_ATTRS_SELECT_INDEX, select_index.first, TYPE_I64),
+    ATTR(SW_ATTRS_SELECT_INDEX, select_index.n, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.rule.kind, TYPE_RULE),
+    ATTR(SW_ATTRS_UPDATE, update.rule.decoupled, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.bias_correction, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.nesterov, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.maximize, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.eps, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.weight_decay, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.dampening, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.n_states, TYPE_INT),
+    ATTR(SW_ATTRS_UPDATE, update.rule.eps_inside_sqrt, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.min_coeff, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.max_coeff, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.first, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),
+};
+
+static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)
+{
+    const char *key = strrchr(attr->path, '.') + 1;
+    switch (attr->type) {
+    case TYPE_BOOL:
+        put_true(out, key, *(const bool *)at);
+        break;
+    case TYPE_INT:
+        put_some(out, key, *(const int *)at);
+        break;
+    case TYPE_I64:
+        put_some(out, key, *(const int64_t *)at);
+        break;
+    case TYPE_REAL:
+        if (*(const double *)at != 0) {
+            put_open(out, key, ' ');
+            sw_json_write_f64(*(const double *)at, out);
+        }
+        break;
+    case TYPE_ACT:
+        put_text(out, key, acts[*(const enum sw_act *)at]);
+        break;
+    case TYPE_RULE:
+        put_text(out, key, rules[*(const enum sw_update_kind *)at]);
+        break;
+    }
+}
+
+/* Where its random numbers come from: the same for an op and its gradient. */
+static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
+{
+    const enum sw_attrs_kind kind = sw_ir_attrs(op);
+    if (kind == SW_ATTRS_DROPOUT ||
+        (kind == SW_ATTRS_ATTENTION && op->attrs.attention.dropout > 0)) {
+        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->path);
+    }
+}
+
+static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
+{
+    const enum sw_attrs_kind kind = sw_ir_attrs(op);
+    const size_t before = out->len;
+    put_open(out, "attributes", '{');
+    const size_t begin = out->len;
+    for (size_t i = 0; i < SW_LEN(attrs); i++) {
+        if (attrs[i].kind == kind) {
+            dump_attr(&attrs[i], (const char *)&op->attrs + attrs[i].at, out);
+        }
+    }
+    dump_draws(op, out);
+    if (out->failed || out->len == begin) {
+        out->len = before; /* it has none */
+        return;
+    }
+    memmove(out->ptr + begin, out->ptr + begin + 1, out->len - begin); /* the first comma */
+    out->len--;
+    sw_str_putc(out, '}');
+}
+
 /* ---- instructions ---- */
 
 static const char *verb_name(enum sw_verb verb)
@@ -191,6 +323,7 @@ static void dump_instr(const struct sw_program *program, int32_t i, struct sw_st
     put_true(out, "recomputed", op->is_clone);
     dump_conditions(program, i, out);
     put_text(out, "kernel", instr->kernel.path);
+    dump_attrs(op, out);
     put_some(out, "flops", instr->flops);
     put_some(out, "bytes", instr->bytes);
     if (instr->workspace >= 0) {

@@ -232,6 +232,12 @@ static void add_what_nobody_knows(struct sw_json_doc *doc)
     sw_json_put_str(doc, instr_at(doc, EDITED), "colour", "red");
 }
 
+static void transpose(struct sw_json_doc *doc)
+{
+    sw_json_put_bool(doc, sw_json_put(doc, instr_at(doc, EDITED), "attributes", SW_JSON_OBJECT),
+                     "ta", true);
+}
+
 static void reshape(struct sw_json_doc *doc)
 {
     struct sw_json *operand = sw_json_get(instr_at(doc, EDITED), "operands")->first;
@@ -266,13 +272,10 @@ static const struct {
     void (*edit)(struct sw_json_doc *doc);
     const char *change, *also;
 } edits[] = {
-    {move_it, "place", NULL},
-    {wait_longer, "waits", NULL},
-    {use_another_kernel, "work", NULL},
-    {add_what_nobody_knows, "work", NULL},
-    {reshape, "work", NULL},
-    {lie_elsewhere, "tier", NULL},
-    {run_last, "order", NULL},
+    {move_it, "place", NULL},           {wait_longer, "waits", NULL},
+    {use_another_kernel, "work", NULL}, {add_what_nobody_knows, "work", NULL},
+    {transpose, "work", NULL},          {reshape, "work", NULL},
+    {lie_elsewhere, "tier", NULL},      {run_last, "order", NULL},
     {rename_it, "only_a", "only_b"},
 };
 

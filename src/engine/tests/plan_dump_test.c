@@ -97,6 +97,36 @@ static void check_operand(const struct sw_plan *plan, const struct sw_operand *o
                 plan->tier_bytes[operand->tier]);
 }
 
+/* Of some kinds of op, that what the kernel is told is there. */
+static void check_attributes(const struct sw_program *program, int32_t i,
+                             const struct sw_json *said)
+{
+    struct sw_op_desc desc;
+    const struct sw_json *attributes = sw_json_get(said, "attributes");
+    sw_program_describe(program, i, &desc);
+    const struct sw_attrs *attrs = &desc.op->attrs;
+    const struct sw_json *value;
+    switch (sw_op_info(desc.op->kind)->attrs) {
+    case SW_ATTRS_MATMUL:
+        assert_int_equal(sw_json_get(attributes, "ta") != NULL, attrs->matmul.ta);
+        assert_int_equal(sw_json_get(attributes, "tb") != NULL, attrs->matmul.tb);
+        assert_int_equal(number(attributes, "first"), attrs->matmul.tile.first);
+        assert_text(attributes, "act", attrs->matmul.act == SW_ACT_GELU_TANH ? "gelu_tanh" : NULL);
+        break;
+    case SW_ATTRS_UPDATE:
+        assert_text(attributes, "kind", "adam");
+        assert_int_equal(number(attributes, "first"), attrs->update.first);
+        value = sw_json_get(attributes, "eps");
+        assert_true(value && value->number == attrs->update.rule.eps);
+        break;
+    case SW_ATTRS_NONE:
+        assert_null(attributes);
+        break;
+    default:
+        break;
+    }
+}
+
 static void check_instr(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
                         const struct sw_json *said)
 {
@@ -129,6 +159,9 @@ static void check_instr(const struct sw_plan *plan, const struct sw_program *pro
         assert_int_equal(number(workspace, "bytes"), buffer->bytes);
     }
     assert_int_equal(operands->n_children, instr->n_in + instr->n_out);
+    if (instr->verb == SW_VERB_KERNEL) {
+        check_attributes(program, i, said);
+    }
     const struct sw_operand *operand = &program->operands[instr->operands];
     for (const struct sw_json *at = operands->first; at; at = at->next) {
         check_operand(plan, operand++, at);
