@@ -197,11 +197,12 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* ---- looking ---- */
 
-/* Text of the plan; with instructions, one line each, or as JSON all that running them takes (docs/train.md
- * has the members). The caller's: sw_text_free. */
+/* Text of the plan; with instructions, one line each, or as JSON all that running them takes
+ * (docs/train.md has the members). The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
 /*
- * sw_plan_diff_text - what two plans do differently, each a file of what sw_plan_text gives as JSON with instructions.
+ * sw_plan_diff_text - what two plans do differently, each a file of what sw_plan_text gives as JSON
+ * with instructions.
  *
  * out_same     nothing differs
  * out          the caller's: sw_text_free
