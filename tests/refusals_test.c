@@ -112,6 +112,11 @@ static const struct {
     {"plan --model wide.json", 2, "n_embd is 4611686018427387904"},
     {"plan --model sum.json", 2, "n_embd 536870911, n_inner 2147483644, n_layer 12"},
     {"plan --model epsilon.json", 2, "layer_norm_epsilon is -1"},
+    {"plan --diff bad.json", 2, "--diff wants two files"},
+    {"plan --diff bad.json bad.json --seed 3", 2, "no other flag"},
+    {"plan --diff bad.json bad.json", 2, "bad.json: fingerprint: is missing"},
+    {"plan --diff missing.json bad.json", 2, "missing.json"},
+    {"plan --diff text.txt bad.json", 2, "text.txt:1:1: "},
     {"train --model gpt2-tiny --steps 2 --output o --data empty.bin", 2,
      "empty.bin: the file is empty"},
     {"train --model cross.json --steps 2 --output o --data text.txt", 2, "add_cross_attention"},
@@ -436,6 +441,36 @@ static void expect_run(const char *arguments)
 {
     static const char *const nothing[] = {NULL};
     expect_words(arguments, nothing);
+}
+
+static void plan_as(const char *arguments, const char *name)
+{
+    char err[4096], from[256], to[256];
+    if (run(arguments, err, sizeof err) != 0) {
+        fail_msg("%s: %s", arguments, err);
+    }
+    snprintf(from, sizeof from, "%s/out.txt", folder);
+    snprintf(to, sizeof to, "%s/%s", folder, name);
+    assert_int_equal(rename(from, to), 0);
+}
+
+/* Statuses as of diff: 0, 1, and 2 for trouble, which a full disk is. */
+static void plans_are_compared_as_files_are(void **state)
+{
+    (void)state;
+    char err[4096];
+    plan_as("plan --model gpt2-tiny --seq-len 8 --json", "a.json");
+    plan_as("plan --model gpt2-tiny --seq-len 8 --set spillway.recompute=blocks --json", "b.json");
+    plan_as("plan --model gpt2-tiny --seq-len 8 --json --summary", "figures.json");
+    plan_as("plan --model gpt2-tiny --seq-len 8 --batch 4 --ranks 2 --json", "ranks.json");
+    assert_int_equal(run("plan --diff a.json a.json", err, sizeof err), 0);
+    assert_int_equal(run("plan --diff a.json b.json", err, sizeof err), 1);
+    assert_string_equal(err, "");
+    assert_int_equal(run("plan --diff a.json b.json --json", err, sizeof err), 1);
+    assert_int_equal(run("plan --diff a.json ranks.json", err, sizeof err), 1);
+    assert_int_equal(run("plan --diff a.json figures.json", err, sizeof err), 2);
+    assert_non_null(strstr(err, "figures.json: programs[0].instruction_list: is missing"));
+    assert_int_equal(run("plan --diff a.json a.json >/dev/full 2>err.txt #", err, sizeof err), 2);
 }
 
 /* Also what lies beside the weights, the names of the hub and the dtype; and which checkpoint it
@@ -789,6 +824,7 @@ int main(void)
         cmocka_unit_test(the_first_lines_say_where_things_come_from),
         cmocka_unit_test(a_run_is_no_model),
         cmocka_unit_test(a_plan_says_the_bytes_that_train_holds),
+        cmocka_unit_test(plans_are_compared_as_files_are),
         cmocka_unit_test(an_export_is_the_model_of_its_run),
         cmocka_unit_test(the_best_checkpoint_is_exported),
         cmocka_unit_test(as_text_takes_files_as_they_are),

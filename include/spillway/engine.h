@@ -207,8 +207,20 @@ SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n
 
 /* ---- looking ---- */
 
-/* Text of the plan; with instructions, one line each. The caller's: sw_text_free. */
+/* Text of the plan; with instructions, one line each, or as JSON all that running them takes
+ * (docs/train.md has the members). The caller's: sw_text_free. */
 SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
+/*
+ * sw_plan_diff_text - what two plans do differently, each a file of what sw_plan_text gives as JSON
+ * with instructions.
+ *
+ * out_same     nothing differs
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_FORMAT  a file is no JSON, or no such plan: names it and the member
+ */
+SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json,
+                                   bool *out_same, char **out);
 /* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by
  * formulas; nothing is opened. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,

@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "cli/train_flags.h"
+#include "spillway/comm.h"
 #include "spillway/engine.h"
 
 enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
-    struct words rates;
+    struct words rates, diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
     char *owned[2]; /* edits of the configuration */
@@ -20,6 +21,24 @@ struct run {
 static int64_t ranks_of(const struct run *run)
 {
     return run->train.o.ranks > 0 ? run->train.o.ranks : 1;
+}
+
+/* As diff: 0 where they are the same, 1 where they differ, 2 for trouble. */
+static int show_difference(const struct command *command, const struct run *run, int argc)
+{
+    char *out = NULL;
+    bool same = false;
+    if (run->diff.n != 2 || argc > 4 + run->json) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--diff wants two files that plan --json wrote, and no other flag but "
+                        "--json");
+    }
+    if (sw_plan_diff_text(run->diff.items[0], run->diff.items[1], run->json, &same, &out) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    printf("%s%s", out, run->json ? "\n" : "");
+    sw_text_free(out);
+    return fflush(stdout) != 0 ? CLI_REFUSED : same ? CLI_DONE : CLI_FAILED;
 }
 
 static int check(const struct command *command, const struct run *run)
@@ -68,31 +87,68 @@ static void engine_options(const struct run *run, const sw_train_setup *setup,
     out->generate_tokens = run->generate_tokens > 0 ? run->generate_tokens : out->generate_tokens;
 }
 
+static bool asks_for_stages(const struct run *run)
+{
+    return ranks_of(run) > 1 || run->stage >= 0;
+}
+
+/* Of rank 0 at the configured stage; NULL where it does not fit the budgets, which the table of
+ * stages says. */
+static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
+                                const char *table, char **out)
+{
+    struct sw_engine_options o = *options;
+    sw_engine *engine = NULL;
+    sw_status st = sw_comm_open(&(struct sw_transport){.size = (int)ranks_of(run)}, &o.comm);
+    if (st < 0) {
+        return st;
+    }
+    st = sw_initialize(&o, &engine);
+    st = st < 0 ? st : sw_plan_text(engine, true, true, out);
+    sw_close(engine);
+    sw_comm_close(o.comm, st < 0);
+    return st == SW_E_NOMEM && strstr(table, "\"fits\":false") ? SW_OK : st;
+}
+
+static sw_status predict(const struct run *run, const struct sw_engine_options *o, char **out)
+{
+    const struct sw_predict_options wanted = {.rates = run->rates.items,
+                                              .n_rates = run->rates.n,
+                                              .measure = run->predict,
+                                              .ranks = (int)ranks_of(run),
+                                              .json = run->json};
+    return sw_plan_predict_text(o, &wanted, out);
+}
+
 static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
 {
-    char *out = NULL, *prediction = NULL;
+    char *out = NULL, *plan = NULL, *prediction = NULL;
     sw_engine *engine = NULL;
+    const bool stages = asks_for_stages(run), with_plan = stages && run->json && !run->brief;
     sw_status st;
-    if (ranks_of(run) > 1 || run->stage >= 0) {
+    if (stages) {
         st = sw_plan_stages_text(o, (int)ranks_of(run), run->json, &out);
     } else {
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
     }
-    if (st >= 0 && (run->predict || run->rates.n > 0)) {
-        const struct sw_predict_options predict = {.rates = run->rates.items,
-                                                   .n_rates = run->rates.n,
-                                                   .measure = run->predict,
-                                                   .ranks = (int)ranks_of(run),
-                                                   .json = run->json};
-        st = sw_plan_predict_text(o, &predict, &prediction);
+    if (st >= 0 && with_plan) {
+        st = plan_of_a_rank(run, o, out, &plan);
     }
-    if (st >= 0 && run->json && prediction) { /* one object: before its closing brace */
-        printf("%.*s,\"prediction\":%s}\n", (int)strlen(out) - 1, out, prediction);
+    if (st >= 0 && (run->predict || run->rates.n > 0)) {
+        st = predict(run, o, &prediction);
+    }
+    if (st >= 0 && run->json) { /* one object: before its closing brace */
+        fwrite(out, 1, strlen(out) - 1, stdout);
+        if (with_plan) {
+            printf(",\"plan\":%s", plan ? plan : "null");
+        }
+        printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
     } else if (st >= 0) {
-        printf("%s%s", out, run->json ? "\n" : prediction ? prediction : "");
+        printf("%s%s", out, prediction ? prediction : "");
     }
     sw_text_free(out);
+    sw_text_free(plan);
     sw_text_free(prediction);
     sw_close(engine);
     return st;
@@ -129,7 +185,11 @@ static int make_table(struct run *run, struct flag *out)
          "comm (GB/s)",
          true},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
-        {"--json", FLAG_BOOL, &run->json, NULL, "one JSON object", 0},
+        {"--diff", FLAG_LIST, &run->diff, "A B",
+         "compare two files of --json instead; status 0: the same, 1: they differ, 2: trouble",
+         true},
+        {"--json", FLAG_BOOL, &run->json, NULL,
+         "one JSON object with all that running takes; --summary: with the figures alone", 0},
     };
     int n = cli_train_table(&run->train, out);
     for (int i = 0; i < n; i++) {
@@ -149,7 +209,7 @@ int sw_cmd_plan(int argc, char **argv)
     struct flag table[CLI_TRAIN_FLAGS + OWN_FLAGS];
     cli_train_init(&run.train);
     const struct command command = {
-        "plan", "--model M [--ranks R] [--stage S] [..]",
+        "plan", "--model M [--ranks R] [--stage S] [..] | --diff A B [--json]",
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with "
         "--ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all "
@@ -157,6 +217,9 @@ int sw_cmd_plan(int argc, char **argv)
         "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
         table, make_table(&run, table)};
     int status = cli_parse(&command, argc, argv, NULL);
+    if (status < 0 && run.diff.n > 0) {
+        status = show_difference(&command, &run, argc);
+    }
     status = status < 0 ? check(&command, &run) : status;
     if (status < 0 && !add_edits(&run)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
@@ -165,6 +228,7 @@ int sw_cmd_plan(int argc, char **argv)
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
     cli_free_words(&run.rates);
+    cli_free_words(&run.diff);
     free(run.owned[0]);
     free(run.owned[1]);
     return status;

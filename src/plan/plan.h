@@ -339,7 +339,8 @@ size_t sw_persistent_taken(const struct sw_persistent *item);
 
 /* Instructions, bytes per tier, FLOPs, the peak with its largest values. */
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
-void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out);
+/* One object; with instructions, all that running the plan takes. docs/train.md has the members. */
+void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out);
 
 /* Bytes of a tier for second places. */
 size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);

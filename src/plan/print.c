@@ -145,6 +145,10 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
             sw_str_putc(out, '\n');
         }
     }
+    if (instructions && plan->step.n_phases > 0) {
+        sw_str_puts(out, "a step of this rank:\n");
+        sw_step_print(&plan->step, out);
+    }
     const struct role_bytes roles = count_roles(plan);
     sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
@@ -174,7 +178,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
 }
 
-void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
+void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out)
 {
     const struct role_bytes roles = count_roles(plan);
     sw_str_printf(out,
@@ -201,10 +205,18 @@ void sw_plan_print_json(const struct sw_plan *plan, struct sw_str *out)
         sw_str_printf(out,
                       "%s{\"kind\":\"%s\",\"instructions\":%d,\"micro_batches\":%d,"
                       "\"flops\":%lld,"
-                      "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d}",
+                      "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d",
                       p ? "," : "", program_names[program->kind], program->n_instrs,
                       program->micro_batches, (long long)program->flops, program->transient_bytes,
                       program->peak_live_bytes, program->peak_instr);
+        if (instructions) {
+            sw_program_dump(program, out);
+        }
+        sw_str_putc(out, '}');
     }
-    sw_str_puts(out, "]}");
+    sw_str_putc(out, ']');
+    if (instructions) {
+        sw_plan_dump(plan, out);
+    }
+    sw_str_putc(out, '}');
 }

@@ -104,6 +104,13 @@ sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_progra
 /* Address of element 0 of v in its tier's arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 
+/* ---- dump.c: members of a JSON object, each with a comma before it ---- */
+
+/* Ports and instructions. */
+void sw_program_dump(const struct sw_program *program, struct sw_str *out);
+/* What all programs share. */
+void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
+
 /* ---- emit.c: updates ---- */
 
 /* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the gradient

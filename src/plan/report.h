@@ -118,3 +118,20 @@ struct sw_prediction {
 /* rates: a second; 0 = unknown */
 void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_COUNT],
                 struct sw_prediction *out);
+
+/* ---- diff.c: what two plans do differently, from their JSON alone ---- */
+
+struct sw_plan_source {
+    const char *name; /* for messages, and in the report */
+    const char *text; /* [len] what `spillway plan --json` wrote, whatever version it was */
+    size_t len;
+};
+/*
+ * sw_plan_diff - a report, for people or as JSON.
+ *
+ * out_same     nothing differs
+ *
+ * SW_E_FORMAT  one is no JSON, or no plan: names it and the member
+ */
+sw_status sw_plan_diff(const struct sw_plan_source source[2], bool json, bool *out_same,
+                       struct sw_str *out);

@@ -132,7 +132,7 @@ void sw_step_print(const struct sw_step *step, struct sw_str *out)
             sw_str_printf(out, "%6d  %s\n", i, sw_step_action_name(phase->action));
             continue;
         }
-        sw_str_printf(out, "%6d  run %-9s", i, sw_segment_name(phase->segment));
+        sw_str_printf(out, "%6d  run %s", i, sw_segment_name(phase->segment));
         if (phase->segment < SW_SEGMENT_UPDATE) {
             sw_str_printf(out,
                           phase->n_micro == 0   ? " for other ranks in round %lld"

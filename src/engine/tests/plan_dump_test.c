@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan as JSON says what the plan is: every instruction and tensor of it, so that sums over the
+// dump are the figures that are reported, and nothing lies outside of its tier.
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+#include "spillway/comm.h"
+#include "support/test.h"
+
+enum { MOST_SETS = 4 };
+
+static char folder[64], nvme_set[2][128];
+
+/* Each with what it has more of than the others. */
+static const struct setting {
+    const char *name, *sets[MOST_SETS];
+    int ranks;
+    bool nvme;
+    enum sw_verb has;
+} settings[] = {
+    {"one rank", {NULL}, 1, false, SW_VERB_KERNEL},
+    {"recomputed", {"spillway.recompute=blocks", "bf16.enabled=true"}, 1, false, SW_VERB_KERNEL},
+    {"in the host's memory",
+     {"zero_optimization.stage=3", "zero_optimization.offload_optimizer.device=cpu",
+      "zero_optimization.offload_param.device=cpu"},
+     1,
+     false,
+     SW_VERB_COPY_OUT},
+    {"on disk, in tiles",
+     {"zero_optimization.stage=3", "zero_optimization.offload_optimizer.device=nvme",
+      "zero_optimization.offload_param.device=nvme", "spillway.tile_bytes=100000"},
+     1,
+     true,
+     SW_VERB_WRITE},
+    {"block by block, of two ranks",
+     {"zero_optimization.stage=3", "spillway.schedule=vertical", "bf16.enabled=true"},
+     2,
+     false,
+     SW_VERB_GATHER},
+    {"stage 2 of three ranks", {"zero_optimization.stage=2"}, 3, false, SW_VERB_REDUCE},
+};
+
+static void open_plan(const struct setting *s, sw_comm **comm, sw_engine **out)
+{
+    const char *sets[MOST_SETS + 2];
+    struct sw_engine_options o = {
+        .config_text = "{\"train_batch_size\": 12, \"train_micro_batch_size_per_gpu\": 2, "
+                       "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
+        .model = "gpt2-tiny",
+        .seq_len = 8,
+        .sets = sets,
+        .want_eval = true,
+        .generate_tokens = 8,
+        .plan_only = true};
+    while (o.n_sets < MOST_SETS && s->sets[o.n_sets]) {
+        sets[o.n_sets] = s->sets[o.n_sets];
+        o.n_sets++;
+    }
+    for (int i = 0; i < 2 && s->nvme; i++) {
+        sets[o.n_sets++] = nvme_set[i];
+    }
+    *comm = NULL;
+    if (s->ranks > 1) {
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm), SW_OK);
+    }
+    o.comm = *comm;
+    if (sw_initialize(&o, out) < 0) {
+        fail_msg("%s: %s", s->name, sw_error_message());
+    }
+}
+
+static int64_t number(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *value = sw_json_get(object, key);
+    return value ? value->integer : 0;
+}
+
+static void assert_text(const struct sw_json *object, const char *key, const char *wanted)
+{
+    const struct sw_json *value = sw_json_get(object, key);
+    assert_string_equal(value ? value->string : "", wanted ? wanted : "");
+}
+
+static void check_operand(const struct sw_plan *plan, const struct sw_operand *operand,
+                          const struct sw_json *said)
+{
+    if (operand->tier == SW_TIER_COUNT) {
+        assert_int_equal(said->type, SW_JSON_NULL);
+        return;
+    }
+    assert_text(said, "tier", sw_tier_name(operand->tier));
+    assert_int_equal(number(said, "offset"), operand->offset);
+    assert_int_equal(number(said, "bytes"), operand->bytes);
+    assert_int_equal(number(said, "slot_bytes"), operand->slot_bytes);
+    assert_true(operand->offset + operand->bytes + operand->slot_bytes <=
+                plan->tier_bytes[operand->tier]);
+}
+
+/* Of some kinds of op, that what the kernel is told is there. */
+static void check_attributes(const struct sw_program *program, int32_t i,
+                             const struct sw_json *said)
+{
+    struct sw_op_desc desc;
+    const struct sw_json *attributes = sw_json_get(said, "attributes");
+    sw_program_describe(program, i, &desc);
+    const struct sw_attrs *attrs = &desc.op->attrs;
+    const struct sw_json *value;
+    switch (sw_op_info(desc.op->kind)->attrs) {
+    case SW_ATTRS_MATMUL:
+        assert_int_equal(sw_json_get(attributes, "ta") != NULL, attrs->matmul.ta);
+        assert_int_equal(sw_json_get(attributes, "tb") != NULL, attrs->matmul.tb);
+        assert_int_equal(number(attributes, "first"), attrs->matmul.tile.first);
+        assert_text(attributes, "act", attrs->matmul.act == SW_ACT_GELU_TANH ? "gelu_tanh" : NULL);
+        break;
+    case SW_ATTRS_UPDATE:
+        assert_text(attributes, "kind", "adam");
+        assert_int_equal(number(attributes, "first"), attrs->update.first);
+        value = sw_json_get(attributes, "eps");
+        assert_true(value && value->number == attrs->update.rule.eps);
+        break;
+    case SW_ATTRS_NONE:
+        assert_null(attributes);
+        break;
+    default:
+        break;
+    }
+}
+
+static void check_instr(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
+                        const struct sw_json *said)
+{
+    static const char *const verbs[] = {"kernel", "copy_in", "copy_out", "read",
+                                        "write",  "reduce",  "gather",   "merge"};
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_json *waits = sw_json_get(said, "waits");
+    const struct sw_json *workspace = sw_json_get(said, "workspace");
+    const struct sw_json *operands = sw_json_get(said, "operands");
+    assert_int_equal(number(said, "number"), i);
+    assert_text(said, "verb", verbs[instr->verb]);
+    assert_text(said, "name", instr->name);
+    assert_text(said, "queue", sw_queue_name(instr->queue));
+    assert_text(said, "segment", sw_segment_name(instr->segment));
+    assert_text(said, "scope", instr->scope);
+    assert_text(said, "tensor", instr->tensor);
+    assert_text(said, "kernel", instr->kernel.path);
+    assert_int_equal(number(said, "retired"), instr->retired);
+    assert_int_equal(number(said, "micro_batch"), instr->micro < 0 ? 0 : instr->micro);
+    assert_int_equal(sw_json_get(said, "of_step") != NULL, instr->micro < 0);
+    assert_int_equal(sw_json_get(said, "predicate") != NULL, instr->unless_skipped);
+    assert_int_equal(sw_json_get(said, "last_only") != NULL, instr->last_only);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const struct sw_json *wait = sw_json_get(waits, sw_queue_name((enum sw_queue)q));
+        assert_int_equal(wait ? wait->integer : -1, instr->waits[q]);
+    }
+    assert_int_equal(workspace != NULL, instr->workspace >= 0);
+    if (workspace) {
+        const struct sw_buffer *buffer = &program->buffers[instr->workspace];
+        assert_int_equal(number(workspace, "offset"), buffer->offset);
+        assert_int_equal(number(workspace, "bytes"), buffer->bytes);
+    }
+    assert_int_equal(operands->n_children, instr->n_in + instr->n_out);
+    if (instr->verb == SW_VERB_KERNEL) {
+        check_attributes(program, i, said);
+    }
+    const struct sw_operand *operand = &program->operands[instr->operands];
+    for (const struct sw_json *at = operands->first; at; at = at->next) {
+        check_operand(plan, operand++, at);
+    }
+}
+
+/* Sums over the dump alone, as a reader makes them: bytes between tiers in a step, operations. */
+static void check_sums(const struct sw_json *root, const struct sw_json *said)
+{
+    static const char *const ways[4][2] = {{"copy_in", "from_host"},
+                                           {"copy_out", "to_host"},
+                                           {"read", "from_disk"},
+                                           {"write", "to_disk"}};
+    const bool one_round = number(said, "micro_batches") > 1;
+    int64_t flops = 0, moved[4] = {0};
+    const struct sw_json *list = sw_json_get(said, "instruction_list");
+    assert_int_equal(list->n_children, number(said, "instructions"));
+    for (const struct sw_json *at = list->first; at; at = at->next) {
+        const char *segment = sw_json_get(at, "segment")->string;
+        const bool once = one_round || sw_json_get(at, "last_only") ||
+                          strcmp(segment, "update") == 0 || strcmp(segment, "settle") == 0;
+        flops += strcmp(sw_json_get(at, "verb")->string, "kernel") == 0 ? number(at, "flops") : 0;
+        for (size_t i = 0; i < SW_LEN(ways); i++) {
+            if (strcmp(sw_json_get(at, "verb")->string, ways[i][0]) == 0) {
+                moved[i] += number(at, "bytes") * (once ? 1 : number(root, "micro_steps"));
+            }
+        }
+    }
+    assert_int_equal(flops, number(said, "flops"));
+    for (size_t i = 0; i < SW_LEN(ways) && strcmp(sw_json_get(said, "kind")->string, "train") == 0;
+         i++) {
+        assert_int_equal(moved[i], number(sw_json_get(root, "moved_in_a_step"), ways[i][1]));
+    }
+}
+
+static void check_ports(const struct sw_port *ports, int32_t n, const struct sw_json *said)
+{
+    assert_int_equal(said->n_children, n);
+    for (const struct sw_json *at = said->first; at; at = at->next, ports++) {
+        assert_text(at, "name", ports->name);
+        assert_int_equal(sw_json_get(at, "shape")->n_children, ports->shape.rank);
+        assert_int_equal(sw_json_get(at, "at") != NULL, ports->at.tier != SW_TIER_COUNT);
+    }
+}
+
+static void check_persistent(const struct sw_plan *plan, const struct sw_json *root)
+{
+    const struct sw_json *said = sw_json_get(root, "persistent");
+    const struct sw_json *packs = sw_json_get(root, "pack_list");
+    const struct sw_persistent *item = plan->persistent;
+    int64_t taken[SW_TIER_COUNT] = {0}, n_packed = 0;
+    assert_int_equal(said->n_children, plan->n_persistent);
+    for (const struct sw_json *at = said->first; at; at = at->next, item++) {
+        assert_text(at, "name", item->name);
+        assert_text(at, "tier", sw_tier_name(item->tier));
+        assert_int_equal(number(at, "offset"), item->offset);
+        assert_int_equal(number(at, "bytes"), item->bytes);
+        const struct sw_json *pack = sw_json_get(at, "pack");
+        taken[item->tier] += pack ? 0 : number(at, "room") + number(at, "slot_bytes");
+        n_packed += pack != NULL;
+        for (const struct sw_json *p = packs->first; pack && p; p = p->next) {
+            if (strcmp(sw_json_get(p, "name")->string, pack->string) == 0) {
+                assert_true(item->offset >= (size_t)number(p, "offset") &&
+                            item->offset + item->bytes <=
+                                (size_t)(number(p, "offset") + number(p, "bytes")));
+            }
+        }
+    }
+    for (const struct sw_json *p = packs->first; p; p = p->next) {
+        taken[SW_TIER_DISK] += number(p, "bytes") + number(p, "slot_bytes");
+    }
+    assert_int_equal(packs->n_children, plan->n_packs);
+    assert_int_equal(n_packed, number(root, "packed_tensors"));
+    assert_true(taken[SW_TIER_DEVICE] <= number(root, "device_bytes"));
+    assert_true(taken[SW_TIER_HOST] <= number(root, "host_bytes"));
+    assert_true(taken[SW_TIER_DISK] <= number(root, "disk_bytes"));
+    assert_int_equal(sw_json_get(root, "tile_list")->n_children, plan->n_tiled);
+}
+
+static void the_dump_is_the_plan(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SW_LEN(settings); s++) {
+        sw_engine *e;
+        sw_comm *comm;
+        char *text[2] = {NULL, NULL};
+        struct sw_json_doc *doc;
+        int64_t n_has = 0;
+        open_plan(&settings[s], &comm, &e);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(sw_plan_text(e, true, true, &text[i]), SW_OK);
+        }
+        assert_string_equal(text[0], text[1]);
+        assert_int_equal(
+            sw_json_parse(settings[s].name, text[0], strlen(text[0]), SW_JSON_STRICT, &doc), SW_OK);
+        const struct sw_json *root = sw_json_root(doc), *said = sw_json_get(root, "programs");
+        assert_int_equal(said->n_children, e->plan->n_programs);
+        said = said->first;
+        for (int p = 0; p < e->plan->n_programs; p++, said = said->next) {
+            const struct sw_program *program = &e->plan->programs[p];
+            const struct sw_json *at = sw_json_get(said, "instruction_list")->first;
+            for (int32_t i = 0; i < program->n_instrs; i++, at = at->next) {
+                check_instr(e->plan, program, i, at);
+                n_has += program->instrs[i].verb == settings[s].has;
+            }
+            check_ports(program->inputs, program->n_inputs, sw_json_get(said, "inputs"));
+            check_ports(program->outputs, program->n_outputs, sw_json_get(said, "outputs"));
+            check_sums(root, said);
+        }
+        check_persistent(e->plan, root);
+        assert_true(n_has > 0);
+        sw_json_close(doc);
+        sw_text_free(text[0]);
+        sw_text_free(text[1]);
+        sw_close(e);
+        if (comm) {
+            sw_comm_close(comm, false);
+        }
+    }
+}
+
+/* What programs that want the figures alone read. */
+static void the_summary_has_no_lists(void **state)
+{
+    (void)state;
+    sw_engine *e;
+    sw_comm *comm;
+    char *text = NULL;
+    struct sw_json_doc *doc;
+    open_plan(&settings[0], &comm, &e);
+    assert_int_equal(sw_plan_text(e, false, true, &text), SW_OK);
+    assert_int_equal(sw_json_parse("summary", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *program = sw_json_get(sw_json_root(doc), "programs")->first;
+    assert_true(number(program, "instructions") > 0);
+    assert_null(sw_json_get(program, "instruction_list"));
+    assert_null(sw_json_get(sw_json_root(doc), "persistent"));
+    assert_non_null(sw_json_get(sw_json_root(doc), "moved_in_a_step"));
+    sw_json_close(doc);
+    sw_text_free(text);
+    sw_close(e);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-dump-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    snprintf(nvme_set[0], sizeof nvme_set[0], "zero_optimization.offload_optimizer.nvme_path=%s",
+             folder);
+    snprintf(nvme_set[1], sizeof nvme_set[1], "zero_optimization.offload_param.nvme_path=%s",
+             folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_dump_is_the_plan),
+        cmocka_unit_test(the_summary_has_no_lists),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as JSON, whole: parameters, states, ports, and of each instruction what running it takes,
+// as lower.c says it. docs/train.md, "The plan for programs", is the format; dumped.c reads it.
+// What an object has none of is left out.
+#include <stdio.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "plan/private.h"
+
+/* ---- members, each with the comma before it ---- */
+
+static void put_int(struct sw_str *out, const char *key, int64_t value)
+{
+    char text[96];
+    const int len = snprintf(text, sizeof text, ",\"%s\":%lld", key, (long long)value);
+    sw_str_append(out, text, (size_t)len);
+}
+
+/* Where there is some. */
+static void put_some(struct sw_str *out, const char *key, int64_t value)
+{
+    if (value != 0) {
+        put_int(out, key, value);
+    }
+}
+
+static void put_text(struct sw_str *out, const char *key, const char *text)
+{
+    if (!text || !*text) {
+        return;
+    }
+    sw_str_puts(out, ",\"");
+    sw_str_puts(out, key);
+    sw_str_puts(out, "\":");
+    sw_json_write_string(text, strlen(text), out);
+}
+
+static void put_true(struct sw_str *out, const char *key, bool value)
+{
+    if (value) {
+        sw_str_puts(out, ",\"");
+        sw_str_puts(out, key);
+        sw_str_puts(out, "\":true");
+    }
+}
+
+static void put_dims(struct sw_str *out, const char *key, int n, const int64_t *dims)
+{
+    char text[32];
+    sw_str_puts(out, ",\"");
+    sw_str_puts(out, key);
+    sw_str_puts(out, "\":[");
+    for (int d = 0; d < n; d++) {
+        const int len = snprintf(text, sizeof text, "%s%lld", d ? "," : "", (long long)dims[d]);
+        sw_str_append(out, text, (size_t)len);
+    }
+    sw_str_putc(out, ']');
+}
+
+/* A list or an object begins; its first member has no comma. */
+static void put_open(struct sw_str *out, const char *key, char bracket)
+{
+    sw_str_puts(out, ",\"");
+    sw_str_puts(out, key);
+    sw_str_puts(out, "\":");
+    sw_str_putc(out, bracket);
+}
+
+/* Ends a list whose elements each end with a comma. */
+static void close_list(struct sw_str *out)
+{
+    if (!out->failed && out->ptr[out->len - 1] == ',') {
+        out->len--;
+    }
+    sw_str_putc(out, ']');
+}
+
+/* The members behind one that is there always, as an object. */
+static void begin(struct sw_str *out, const char *key, const char *text)
+{
+    sw_str_puts(out, "{\"");
+    sw_str_puts(out, key);
+    sw_str_puts(out, "\":");
+    sw_json_write_string(text, strlen(text), out);
+}
+
+/* ---- operands ---- */
+
+static void dump_place(const struct sw_operand *operand, struct sw_str *out)
+{
+    begin(out, "tier", sw_tier_name(operand->tier));
+    put_int(out, "offset", (int64_t)operand->offset);
+    put_int(out, "bytes", (int64_t)operand->bytes);
+    put_some(out, "room", operand->room == operand->bytes ? 0 : (int64_t)operand->room);
+    put_some(out, "slot_bytes", (int64_t)operand->slot_bytes);
+}
+
+static void dump_view(const struct sw_view *view, struct sw_str *out)
+{
+    bool dense = true;
+    int64_t stride = 1;
+    for (int d = view->shape.rank - 1; d >= 0; d--) {
+        dense &= view->strides[d] == stride;
+        stride *= view->shape.dims[d];
+    }
+    put_text(out, "dtype", sw_dtype_name(view->dtype));
+    put_dims(out, "shape", view->shape.rank, view->shape.dims);
+    if (!dense) {
+        put_dims(out, "strides", view->shape.rank, view->strides);
+    }
+}
+
+static void dump_operands(const struct sw_program *program, int32_t i, struct sw_str *out)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_operand *operands = &program->operands[instr->operands];
+    struct sw_op_desc desc;
+    if (instr->verb == SW_VERB_KERNEL) {
+        sw_program_describe(program, i, &desc);
+        put_some(out, "n_out", instr->n_out);
+    }
+    put_open(out, "operands", '[');
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        if (operands[k].tier == SW_TIER_COUNT) {
+            sw_str_puts(out, "null,");
+            continue;
+        }
+        dump_place(&operands[k], out);
+        if (instr->verb == SW_VERB_KERNEL) {
+            dump_view(k < instr->n_in ? &desc.in[k] : &desc.out[k - instr->n_in], out);
+        }
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+}
+
+/* ---- what kernels are told besides their operands ---- */
+
+static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
+                                   "silu", "tanh", "sigmoid",   "quick_gelu"};
+static const char *const rules[] = {"adam", "sgd", "lamb"};
+
+enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
+
+#define ATTR(kind, path, type)                                                                     \
+    {                                                                                              \
+        kind, #path, type, offsetof(struct sw_attrs, path)                                         \
+    }
+
+/* The JSON has what follows the last dot of the path. */
+static const struct attr {
+    enum sw_attrs_kind kind;
+    const char *path;
+    enum type type;
+    size_t at;
+} attrs[] = {
+    ATTR(SW_ATTRS_EMBEDDING, embedding.padding_id, TYPE_I64),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_EMBEDDING, embedding.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.ta, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.tb, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.has_bias, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.act, TYPE_ACT),
+    ATTR(SW_ATTRS_MATMUL, matmul.piece, TYPE_I64),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_MATMUL, matmul.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_SCALE, scale.factor, TYPE_REAL),
+    ATTR(SW_ATTRS_ACT, act.act, TYPE_ACT),
+    ATTR(SW_ATTRS_NORM, norm.eps, TYPE_REAL),
+    ATTR(SW_ATTRS_DROPOUT, dropout.p, TYPE_REAL),
+    ATTR(SW_ATTRS_ATTENTION, attention.packed, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.causal, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_mask, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_position, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.heads, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.kv_heads, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.window, TYPE_I64),
+    ATTR(SW_ATTRS_ATTENTION, attention.scale, TYPE_REAL),
+    ATTR(SW_ATTRS_ATTENTION, attention.dropout, TYPE_REAL),
+    ATTR(SW_ATTRS_LAST_INDEX, last_index.padding_id, TYPE_I64),
+    ATTR(SW_ATTRS_SLICE, slice.dim, TYPE_INT),
+    ATTR(SW_ATTRS_SLICE, slice.start, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.chunk, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.first, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.continues, TYPE_BOOL),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_LOSS_MEAN, loss_mean.weight, TYPE_REAL),
+    ATTR(SW_ATTRS_STATS, stats.clip, TYPE_REAL),
+    ATTR(SW_ATTRS_STATS, stats.overflow_skips, TYPE_BOOL),
+    ATTR(SW_ATTRS_SELECT_INDEX, select_index.first, TYPE_I64),
+    ATTR(SW_ATTRS_SELECT_INDEX, select_index.n, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.rule.kind, TYPE_RULE),
+    ATTR(SW_ATTRS_UPDATE, update.rule.decoupled, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.bias_correction, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.nesterov, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.maximize, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.eps, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.weight_decay, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.dampening, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.n_states, TYPE_INT),
+    ATTR(SW_ATTRS_UPDATE, update.rule.eps_inside_sqrt, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.min_coeff, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.max_coeff, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.first, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),
+};
+
+static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)
+{
+    const char *key = strrchr(attr->path, '.') + 1;
+    switch (attr->type) {
+    case TYPE_BOOL:
+        put_true(out, key, *(const bool *)at);
+        break;
+    case TYPE_INT:
+        put_some(out, key, *(const int *)at);
+        break;
+    case TYPE_I64:
+        put_some(out, key, *(const int64_t *)at);
+        break;
+    case TYPE_REAL:
+        if (*(const double *)at != 0) {
+            put_open(out, key, ' ');
+            sw_json_write_f64(*(const double *)at, out);
+        }
+        break;
+    case TYPE_ACT:
+        put_text(out, key, acts[*(const enum sw_act *)at]);
+        break;
+    case TYPE_RULE:
+        put_text(out, key, rules[*(const enum sw_update_kind *)at]);
+        break;
+    }
+}
+
+/* Where its random numbers come from: the same for an op and its gradient. */
+static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
+{
+    const enum sw_attrs_kind kind = sw_ir_attrs(op);
+    if (kind == SW_ATTRS_DROPOUT ||
+        (kind == SW_ATTRS_ATTENTION && op->attrs.attention.dropout > 0)) {
+        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->path);
+    }
+}
+
+static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
+{
+    const enum sw_attrs_kind kind = sw_ir_attrs(op);
+    const size_t before = out->len;
+    put_open(out, "attributes", '{');
+    const size_t begin = out->len;
+    for (size_t i = 0; i < SW_LEN(attrs); i++) {
+        if (attrs[i].kind == kind) {
+            dump_attr(&attrs[i], (const char *)&op->attrs + attrs[i].at, out);
+        }
+    }
+    dump_draws(op, out);
+    if (out->failed || out->len == begin) {
+        out->len = before; /* it has none */
+        return;
+    }
+    memmove(out->ptr + begin, out->ptr + begin + 1, out->len - begin); /* the first comma */
+    out->len--;
+    sw_str_putc(out, '}');
+}
+
+/* ---- instructions ---- */
+
+static const char *verb_name(enum sw_verb verb)
+{
+    static const char *const names[] = {"kernel", "copy_in", "copy_out", "read",
+                                        "write",  "reduce",  "gather",   "merge"};
+    return names[verb];
+}
+
+static void dump_waits(const struct sw_instr *instr, struct sw_str *out)
+{
+    bool any = false;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (instr->waits[q] >= 0) {
+            sw_str_printf(out, "%s\"%s\":%d", any ? "," : ",\"waits\":{",
+                          sw_queue_name((enum sw_queue)q), instr->waits[q]);
+            any = true;
+        }
+    }
+    sw_str_puts(out, any ? "}" : "");
+}
+
+/* When it runs: behind what, and in which micro-batches and steps. */
+static void dump_conditions(const struct sw_program *program, int32_t i, struct sw_str *out)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    dump_waits(instr, out);
+    put_int(out, "retired", instr->retired);
+    if (instr->queue == SW_QUEUE_COMM) {
+        put_int(out, "group", instr->group);
+        put_text(out, "dtype", sw_dtype_name(instr->dtype));
+    }
+    put_true(out, "blocking", instr->blocking);
+    put_true(out, "whole_step", instr->whole_step);
+    put_text(out, "predicate", instr->unless_skipped ? "skip" : NULL);
+    put_true(out, "last_only", instr->last_only);
+}
+
+static void dump_instr(const struct sw_program *program, int32_t i, struct sw_str *out)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct sw_ir_op *op = &program->ir->ops[instr->op];
+    begin(out, "verb", verb_name(instr->verb));
+    put_int(out, "number", i);
+    put_text(out, "name", instr->name);
+    put_text(out, "queue", sw_queue_name(instr->queue));
+    put_text(out, "segment", sw_segment_name(instr->segment));
+    if ((int)op->phase != (int)instr->segment) {
+        put_text(out, "phase", sw_segment_name((enum sw_segment)op->phase));
+    }
+    put_text(out, "scope", instr->scope);
+    put_text(out, "tensor", instr->tensor);
+    put_some(out, "micro_batch", instr->micro < 0 ? 0 : instr->micro);
+    put_true(out, "of_step", instr->micro < 0);
+    put_true(out, "recomputed", op->is_clone);
+    dump_conditions(program, i, out);
+    put_text(out, "kernel", instr->kernel.path);
+    dump_attrs(op, out);
+    put_some(out, "flops", instr->flops);
+    put_some(out, "bytes", instr->bytes);
+    if (instr->workspace >= 0) {
+        const struct sw_buffer *buffer = &program->buffers[instr->workspace];
+        sw_str_printf(out, ",\"workspace\":{\"offset\":%zu,\"bytes\":%zu}", buffer->offset,
+                      buffer->bytes);
+    }
+    dump_operands(program, i, out);
+    sw_str_putc(out, '}');
+}
+
+/* ---- programs ---- */
+
+static void dump_ports(const char *key, const struct sw_port *ports, int32_t n, struct sw_str *out)
+{
+    put_open(out, key, '[');
+    for (int32_t i = 0; i < n; i++) {
+        begin(out, "name", ports[i].name);
+        put_some(out, "micro_batch", ports[i].micro);
+        put_text(out, "dtype", sw_dtype_name(ports[i].dtype));
+        put_dims(out, "shape", ports[i].shape.rank, ports[i].shape.dims);
+        if (ports[i].at.tier != SW_TIER_COUNT) {
+            sw_str_puts(out, ",\"at\":");
+            dump_place(&ports[i].at, out);
+            sw_str_putc(out, '}');
+        }
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+}
+
+void sw_program_dump(const struct sw_program *program, struct sw_str *out)
+{
+    dump_ports("inputs", program->inputs, program->n_inputs, out);
+    dump_ports("outputs", program->outputs, program->n_outputs, out);
+    put_open(out, "instruction_list", '[');
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        dump_instr(program, i, out);
+        sw_str_putc(out, ',');
+    }
+    close_list(out);
+}
+
+/* ---- what all programs share ---- */
+
+/* The pack that a byte of the disk is in: they lie one behind the other. */
+static const char *pack_at(const struct sw_plan *plan, size_t offset)
+{
+    int32_t low = 0, high = plan->n_packs;
+    while (high - low > 1) {
+        const int32_t middle = low + (high - low) / 2;
+        *(plan->packs[middle].offset <= offset ? &low : &high) = middle;
+    }
+    return plan->packs[low].name;
+}
+
+static void dump_persistent(const struct sw_plan *plan, int32_t i, struct sw_str *out)
+{
+    static const char *const states[] = {"other", "optimizer", "sum", "further_sum"};
+    const struct sw_persistent *item = &plan->persistent[i];
+    const struct sw_layout *layout = &item->layout;
+    begin(out, "name", item->name);
+    put_text(out, "role", item->role == SW_ROLE_PARAM ? "parameter" : "state");
+    put_text(out, "kind", item->role == SW_ROLE_PARAM ? NULL : states[item->state]);
+    put_text(out, "parameter", item->param);
+    put_text(out, "dtype", sw_dtype_name(item->dtype));
+    put_dims(out, "shape", item->shape.rank, item->shape.dims);
+    if (layout->is_sliced) {
+        put_dims(out, "whole", layout->whole.rank, layout->whole.dims);
+        put_int(out, "slice", layout->data.rank);
+        put_int(out, "slices", layout->data.size);
+        put_some(out, "tile_elements", layout->tile_elems);
+    }
+    put_text(out, "tier", sw_tier_name(item->tier));
+    put_int(out, "offset", (int64_t)item->offset);
+    put_int(out, "bytes", (int64_t)item->bytes);
+    put_int(out, "room", (int64_t)sw_persistent_taken(item));
+    put_some(out, "slot_bytes", (int64_t)item->slot_bytes);
+    put_text(out, "pack", item->packed_bytes > 0 ? pack_at(plan, item->offset) : NULL);
+    sw_str_puts(out, "},");
+}
+
+static void dump_step(const struct sw_step *step, struct sw_str *out)
+{
+    put_open(out, "step", '[');
+    for (int32_t i = 0; i < step->n_phases; i++) {
+        const struct sw_step_phase *phase = &step->phases[i];
+        const bool runs = phase->action == SW_STEP_RUN;
+        begin(out, "action", sw_step_action_name(phase->action));
+        if (runs) {
+            put_text(out, "segment", sw_segment_name(phase->segment));
+            put_int(out, "round", phase->round);
+            put_int(out, "micro_batches", phase->n_micro);
+        }
+        put_true(out, "last", runs && phase->is_last);
+        put_true(out, "drains", runs && phase->drains);
+        put_true(out, "rolls_back", i < step->n_safe);
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+}
+
+void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
+{
+    dump_step(&plan->step, out);
+    put_open(out, "persistent", '[');
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        dump_persistent(plan, i, out);
+    }
+    close_list(out);
+    put_open(out, "pack_list", '[');
+    for (int32_t i = 0; i < plan->n_packs; i++) {
+        begin(out, "name", plan->packs[i].name);
+        put_int(out, "offset", (int64_t)plan->packs[i].offset);
+        put_int(out, "bytes", (int64_t)plan->packs[i].bytes);
+        put_some(out, "slot_bytes", (int64_t)plan->packs[i].slot_bytes);
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+    put_open(out, "tile_list", '[');
+    for (int32_t i = 0; i < plan->n_tiled; i++) {
+        begin(out, "name", plan->tiled[i].name);
+        put_int(out, "tiles", plan->tiled[i].n_tiles);
+        put_int(out, "rows", plan->tiled[i].rows);
+        put_int(out, "bytes", (int64_t)plan->tiled[i].bytes);
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+    put_int(out, "staging_bytes", (int64_t)plan->staging_bytes);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_budget", sw_tier_name((enum sw_tier)t));
+        put_some(out, key, (int64_t)plan->tier_budget[t]);
+    }
+}
