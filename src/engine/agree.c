@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must have in common before they train together: the configuration and the model; a training
-// adds its data and flags (job/agree.c). Each makes digests of its own, and all compare them, so that who
-// differs, and in what, is said before the first step. Left out is what may differ from host to host: paths,
-// and budgets of memory, disk and threads.
+// What ranks must have in common before they train together: the configuration and the model; a
+// training adds its data and flags (job/agree.c). Each makes digests of its own, and all compare
+// them, so that who differs, and in what, is said before the first step. Left out is what may
+// differ from host to host: paths, and budgets of memory, disk and threads.
 #include <string.h>
 
 #include "engine/agree.h"
@@ -104,7 +104,8 @@ static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *ou
     return st < 0 ? st : made;
 }
 
-/* Of weights what costs no more than a page: the ends of each tensor, in which other weights differ. */
+/* Of weights what costs no more than a page: the ends of each tensor, in which other weights
+ * differ. */
 enum { END_BYTES = 64 };
 
 static void write_tensor(const struct sw_safetensor *t, struct sw_str *out)

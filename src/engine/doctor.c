@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `spillway doctor`: libraries of the build with what goes without each, and measured rates
-// of the processor with the path that products of each dtype take.
+// The report of `spillway doctor`: libraries of the build with what goes without each, and measured
+// rates of the processor with the path that products of each dtype take.
 #include "spillway/doctor.h"
 
 #include <string.h>

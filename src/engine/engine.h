@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine - joins the rooms: configuration, model, graph, plan, executor, checkpoints. Users see
-// spillway/engine.h; this is what the rooms above it, and measurements, may ask of an open engine and tell it.
+// spillway/engine.h; this is what the rooms above it, and measurements, may ask of an open engine
+// and tell it.
 #pragma once
 
 #include "ckpt/ckpt.h"
@@ -59,8 +60,8 @@ struct sw_engine_training {
 };
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training);
 
-/* For measurements: an executor with other options takes the place of the engine's, with weights and states as at the
- * start. */
+/* For measurements: an executor with other options takes the place of the engine's, with weights
+ * and states as at the start. */
 sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options options);
 
 /* ---- agree.c ---- */
@@ -88,8 +89,8 @@ bool sw_engine_writes_in_place(const struct sw_engine *e);
 int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e);
 
 /* ---- weights.c ---- */
-/* [first, first + n) counts elements of the whole tensor. Setting stores what this rank holds of them;
- * getting wants a range that it holds. */
+/* [first, first + n) counts elements of the whole tensor. Setting stores what this rank holds of
+ * them; getting wants a range that it holds. */
 sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
                                int64_t n, float *out);
 sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
@@ -102,6 +103,7 @@ sw_status sw_engine_check_folder(const char *folder, bool owned);
 sw_status sw_engine_claim_folder(const char *folder, bool owned);
 /* sw_export without the files beside the weights. */
 sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
-/* The same of a checkpoint; *dtype SW_DTYPE_COUNT: as the model came, and says then what that is. */
+/* The same of a checkpoint; *dtype SW_DTYPE_COUNT: as the model came, and says then what that is.
+ * */
 sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
                                       enum sw_dtype *dtype);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSpeed's memory estimates as a table, for a model or for two numbers. A layer is what its module
-// owns: the parameters whose names differ in the last part only.
+// DeepSpeed's memory estimates as a table, for a model or for two numbers. A layer is what its
+// module owns: the parameters whose names differ in the last part only.
 #include <string.h>
 
 #include "engine/private.h"

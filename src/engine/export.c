@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders out: from an engine, or straight from a checkpoint. Tensors go through one buffer
-// of fixed size, so a model larger than memory can be exported. A folder that holds something is written to only where an export
-// left its mark: a model that somebody keeps is never replaced.
+// Hugging Face folders out: from an engine, or straight from a checkpoint. Tensors go through one
+// buffer of fixed size, so a model larger than memory can be exported. A folder that holds
+// something is written to only where an export left its mark: a model that somebody keeps is never
+// replaced.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of an engine: the graphs that it is asked for, tiers, budgets and places as the configuration says; in tiles where the
-// device has no room for whole parameters; and where nothing fits, the change with which it would.
+// The plan of an engine: the graphs that it is asked for, tiers, budgets and places as the
+// configuration says; in tiles where the device has no room for whole parameters; and where nothing
+// fits, the change with which it would.
 #include <string.h>
 
 #include "engine/private.h"
 
-/* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its use: a few
- * milliseconds of a disk. */
+/* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its
+ * use: a few milliseconds of a disk. */
 enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
 
 enum { MOST_PROGRAMS = 5 };
@@ -202,8 +203,9 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
     return sw_plan_open(e->graphs->specs, e->graphs->n, options, &e->plan);
 }
 
-/* Second places in host memory, of what is cached there, are room that a cache of more would have. What they would spare
- * the disk, read and written once a step at least, is no more than a small part of what it moves anyway. */
+/* Second places in host memory, of what is cached there, are room that a cache of more would have.
+ * What they would spare the disk, read and written once a step at least, is no more than a small
+ * part of what it moves anyway. */
 static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     enum { SMALL_PART = 32 };
@@ -257,8 +259,8 @@ static bool may_take_two_places(const struct sw_plan_options *options)
     return sw_may_take_two_places(&whole);
 }
 
-/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it, or what does has a
- * budget that says how much. */
+/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it,
+ * or what does has a budget that says how much. */
 static bool wants_two_places(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     const int64_t slots = e->config->spillway.disk_slots;
@@ -315,7 +317,8 @@ static bool tiles_keep_places(const struct sw_engine *e, const struct sw_plan_op
            sw_may_take_two_places(&tiled);
 }
 
-/* Where the device's memory is too small for whole parameters, with the largest tiles that it has room for. */
+/* Where the device's memory is too small for whole parameters, with the largest tiles that it has
+ * room for. */
 static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
                                     struct sw_plan_refusal *refusal)
 {
@@ -367,7 +370,8 @@ static bool wants_other_places(const struct sw_engine *e, const struct sw_plan_o
     return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_places(options);
 }
 
-/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other place. */
+/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other place.
+ * */
 static bool is_one_memory(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     return e->config->spillway.device_memory_bytes == 0 && options->budget[SW_TIER_DEVICE] > 0;
@@ -459,8 +463,8 @@ static void describe(const struct sw_engine *e, const struct sw_plan_options *op
     sw_str_puts(out, tiles ? ", in tiles" : "");
 }
 
-/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are put in order are counted;
- * what the host or the disk refuses is known before. */
+/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are
+ * put in order are counted; what the host or the disk refuses is known before. */
 static bool fits_with(struct sw_engine *e, const struct sw_plan_options *options,
                       const struct remedy *remedy, bool *tiles, int *n_plans)
 {
@@ -489,8 +493,8 @@ static bool fits_with(struct sw_engine *e, const struct sw_plan_options *options
     return st >= 0;
 }
 
-/* After a refusal: the smallest change that makes it fit joins the message. How many are tried depends on the plan alone,
- * so that the same refusal names the same. */
+/* After a refusal: the smallest change that makes it fit joins the message. How many are tried
+ * depends on the plan alone, so that the same refusal names the same. */
 static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *options,
                              const struct sw_plan_refusal *refusal, sw_status st)
 {

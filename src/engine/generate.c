@@ -111,7 +111,8 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     return SW_OK;
 }
 
-/* The prompt in chunks of the prefill program, what is left token by token; *out_program: which one ran last. */
+/* The prompt in chunks of the prefill program, what is left token by token; *out_program: which one
+ * ran last. */
 static sw_status read_prompt(sw_engine *e, const int32_t *prompt, int64_t n_prompt,
                              int *out_program)
 {

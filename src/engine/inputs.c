@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What enters a program: the tensors of a batch, by the names of its inputs. Ids and labels index tables, and one outside
-// would read or add beyond them: what each input may hold is learned from the ops that index with it, when the
-// graphs are built, and looked at here, before anything runs.
+// What enters a program: the tensors of a batch, by the names of its inputs. Ids and labels index
+// tables, and one outside would read or add beyond them: what each input may hold is learned from
+// the ops that index with it, when the graphs are built, and looked at here, before anything runs.
 #include <string.h>
 
 #include "engine/private.h"
 
 enum { IGNORED = -100 }; /* a label without a loss */
 
-/* Elements of input `name`, as the op that indexes with them sees them: 0 .. limit - 1, or IGNORED where it may be. */
+/* Elements of input `name`, as the op that indexes with them sees them: 0 .. limit - 1, or IGNORED
+ * where it may be. */
 struct engine_bound {
     const char *name;
     int64_t limit;
@@ -33,8 +34,8 @@ static int index_of(const struct sw_graph *g, const struct sw_op *op, struct eng
     return info->index_input;
 }
 
-/* The input that v shows elements of, through views and row-major copies; NULL: it is computed. A part of a copy of a part
- * counts as all of the copy. */
+/* The input that v shows elements of, through views and row-major copies; NULL: it is computed. A
+ * part of a copy of a part counts as all of the copy. */
 static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_bound *out)
 {
     sw_value root = sw_graph_root(g, v);
@@ -119,7 +120,8 @@ static sw_status refuse(const struct engine_bound *b, const struct sw_view *view
                    b->may_ignore ? ", or -100 for none" : "");
 }
 
-/* Along the last dimension without a branch: what is bad is looked for only where there is something. */
+/* Along the last dimension without a branch: what is bad is looked for only where there is
+ * something. */
 static sw_status check_bound(const struct engine_bound *b, const struct sw_view *view)
 {
     const int rank = b->shape.rank;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a path is that was given for a model and holds none: a run, whose model lies further in, or a checkpoint, of which
-// one can be made.
+// What a path is that was given for a model and holds none: a run, whose model lies further in, or
+// a checkpoint, of which one can be made.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -183,7 +183,8 @@ static sw_status plan_in_one_place(struct sw_engine *e)
     return sw_engine_index_params(e);
 }
 
-/* Without a budget the disk itself says whether it has room for two places: on all ranks, or all take one. */
+/* Without a budget the disk itself says whether it has room for two places: on all ranks, or all
+ * take one. */
 static sw_status open_executor(struct sw_engine *e, struct sw_executor_options options)
 {
     bool full = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a step against the rates of this machine, measured in seconds or given: an estimate, with every
-// number that it is made of. Also what a step writes to the disk, which wears.
+// The plan of a step against the rates of this machine, measured in seconds or given: an estimate,
+// with every number that it is made of. Also what a step writes to the disk, which wears.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,8 @@ static sw_status measure_direction(sw_nvme *store, char *memory, int64_t bytes, 
     return SW_OK;
 }
 
-/* A file in each folder of nvme_path, as large as the plan's, but no larger than some seconds take. */
+/* A file in each folder of nvme_path, as large as the plan's, but no larger than some seconds take.
+ * */
 static sw_status measure_disk(const struct sw_engine *e, double *read_rate, double *write_rate)
 {
     const struct sw_swap_options swap = sw_engine_swap(e);

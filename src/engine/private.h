@@ -80,10 +80,11 @@ struct sw_engine {
     int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
     uint64_t seed;
     double
-        lr_override; /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
-    bool failed;     /* a step broke in the middle: state is not to be trusted */
-    bool mend;       /* the step before was given up */
-    bool one_place;  /* some rank has no room for two, see sw_plan_options */
+        /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
+        lr_override;
+    bool failed;    /* a step broke in the middle: state is not to be trusted */
+    bool mend;      /* the step before was given up */
+    bool one_place; /* some rank has no room for two, see sw_plan_options */
 
     /* of the training that it is in, on rank 0; NULL elsewhere */
     const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
@@ -99,10 +100,12 @@ static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 }
 
 /* ---- inputs.c ---- */
-/* What each input of a graph, as its forward describes it, may hold: before passes divide the tables that it indexes. */
+/* What each input of a graph, as its forward describes it, may hold: before passes divide the
+ * tables that it indexes. */
 sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
-/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that are out of range; nothing
- * has run then. micro: which micro-batch of a program that holds several, else 0. */
+/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that
+ * are out of range; nothing has run then. micro: which micro-batch of a program that holds several,
+ * else 0. */
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch);
 /* Of a batch that was checked. */
@@ -114,11 +117,12 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
 /* ---- fit.c ---- */
-/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the parameters' that are not
- * among them. */
+/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the
+ * parameters' that are not among them. */
 sw_status sw_engine_find_folders(struct sw_engine *e);
 struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
-/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change with which it fits. */
+/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change
+ * with which it fits. */
 sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- predict.c ---- */

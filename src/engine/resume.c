@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run must have in common with the checkpoint that it goes on from: the arithmetic, by its fingerprint,
-// and the data, by sizes and digests. A refusal names every key that changed, from what to what.
+// What a run must have in common with the checkpoint that it goes on from: the arithmetic, by its
+// fingerprint, and the data, by sizes and digests. A refusal names every key that changed, from
+// what to what.
 #include "engine/resume.h"
 
 #include <math.h>
@@ -135,7 +136,8 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
     return SW_OK;
 }
 
-/* Appends what a refusal says; nothing where the arithmetic is the same, or is allowed to be another. */
+/* Appends what a refusal says; nothing where the arithmetic is the same, or is allowed to be
+ * another. */
 static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, struct sw_str *refusal)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);

@@ -6,8 +6,8 @@
 #include "engine/private.h"
 
 /* ---- save.c ---- */
-/* The effective configuration, the model's config.json, so that a checkpoint can be exported by itself, and the length of
- * a sample. The caller's. */
+/* The effective configuration, the model's config.json, so that a checkpoint can be exported by
+ * itself, and the length of a sample. The caller's. */
 sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc **out);
 
 /* ---- resume.c ---- */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of an engine: decoded fp32 masters and the optimizer's moments by parameter name, with the
-// plain values a run goes on from. What the placement or the dtype adds to a tensor never reaches a file.
+// Checkpoints of an engine: decoded fp32 masters and the optimizer's moments by parameter name,
+// with the plain values a run goes on from. What the placement or the dtype adds to a tensor never
+// reaches a file.
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,8 +26,8 @@ struct tensors {
     int64_t n_boxes;
 };
 
-/* "exp_avg" of "exp_avg/transformer.wte.weight"; NULL for states that a checkpoint does not hold: parts
- * of a master, sums of a step under way, caches. */
+/* "exp_avg" of "exp_avg/transformer.wte.weight"; NULL for states that a checkpoint does not hold:
+ * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
     static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum"};
@@ -135,8 +136,8 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     return sw_engine_fetch(t->engine, item->held, at, n, dst);
 }
 
-/* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement, so that
- * nobody goes on alone. */
+/* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement,
+ * so that nobody goes on alone. */
 static sw_status write_parts(struct sw_engine *e, const char *folder,
                              const struct sw_ckpt_save_options *save,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
@@ -166,7 +167,8 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
     return st;
 }
 
-/* What the model's folder was like, where an export should be the same: its dtype, and its own names of tensors. */
+/* What the model's folder was like, where an export should be the same: its dtype, and its own
+ * names of tensors. */
 static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
 {
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
@@ -198,8 +200,8 @@ static sw_status hold_and_write(struct sw_engine *e, const char *folder, int kee
     return st;
 }
 
-/* What a checkpoint says of its run: the effective configuration, and the model's config.json, so that
- * a checkpoint can be exported by itself. */
+/* What a checkpoint says of its run: the effective configuration, and the model's config.json, so
+ * that a checkpoint can be exported by itself. */
 sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc **out)
 {
     struct sw_str text = {0};
@@ -401,7 +403,8 @@ static sw_status follow(struct sw_engine *e, const char *folder, const struct ch
     return st < 0 ? sw_fail_prefix(st, "rank 0 chose %s", choice->name) : st;
 }
 
-/* Rank 0 chooses: what each finds by itself may differ while files come and go. *out may be set on failure. */
+/* Rank 0 chooses: what each finds by itself may differ while files come and go. *out may be set on
+ * failure. */
 static sw_status open_chosen(struct sw_engine *e, const char *folder, struct sw_ckpt **out)
 {
     struct choice choice = {0};

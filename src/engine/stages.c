@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of many would hold and send at each ZeRO stage: the plans of all four stages, made and
-// not run, side by side, with the formulas of the ZeRO paper and of docs/zero.md beside them.
+// What one rank of many would hold and send at each ZeRO stage: the plans of all four stages, made
+// and not run, side by side, with the formulas of the ZeRO paper and of docs/zero.md beside them.
 #include <stddef.h>
 #include <string.h>
 

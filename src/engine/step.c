@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: the phases of the plan's step, one after the other, walked by the executor. Between them the engine
-// brings what comes from outside: micro-batches, the losses of all ranks, the rates of the step. The canonical order of
-// sums: each micro-batch's gradient is computed alone and added in the order of k.
+// One optimizer step: the phases of the plan's step, one after the other, walked by the executor.
+// Between them the engine brings what comes from outside: micro-batches, the losses of all ranks,
+// the rates of the step. The canonical order of sums: each micro-batch's gradient is computed alone
+// and added in the order of k.
 //
-// A step that fails in a phase that can be rolled back is given up, and the engine is as it was before it. On several ranks
-// a disk that fails is kept for the end: its rank goes on with what the others wait for, and before the step counts all of
-// them hear of it.
+// A step that fails in a phase that can be rolled back is given up, and the engine is as it was
+// before it. On several ranks a disk that fails is kept for the end: its rank goes on with what the
+// others wait for, and before the step counts all of them hear of it.
 #include <math.h>
 
 #include "engine/private.h"
@@ -34,7 +35,8 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
     return SW_FAIL(st, "%s", message);
 }
 
-/* The phase that the step is at has failed. On several ranks others may be anywhere by now, unless they agreed. */
+/* The phase that the step is at has failed. On several ranks others may be anywhere by now, unless
+ * they agreed. */
 static sw_status fail_step(struct sw_engine *e, sw_status st)
 {
     char message[1024];
@@ -124,7 +126,8 @@ static sw_status total_losses(struct sw_engine *e)
     return SW_OK;
 }
 
-/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. Norm and overflow are not known yet. */
+/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. Norm and overflow are
+ * not known yet. */
 static void set_rates(struct sw_engine *e)
 {
     struct sw_executor *ex = e->executor;

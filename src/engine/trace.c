@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a window of steps: when it begins and ends, and the one file that rank 0 writes of what all ranks
-// recorded. A path that cannot be written is refused at the start: a new file stands from there on, without events, an older one
-// is replaced at the end. A trace that cannot be written then is a warning: it is not worth a training.
+// The trace of a window of steps: when it begins and ends, and the one file that rank 0 writes of
+// what all ranks recorded. A path that cannot be written is refused at the start: a new file stands
+// from there on, without events, an older one is replaced at the end. A trace that cannot be
+// written then is a warning: it is not worth a training.
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name, export. All of
-// it goes through one scratch buffer of fixed size: no copy of a tensor is ever made.
+// Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name, export. All
+// of it goes through one scratch buffer of fixed size: no copy of a tensor is ever made.
 #include <stdio.h>
 #include <string.h>
 

@@ -438,8 +438,8 @@ sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
 static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)
 {
     const sw_value in[2] = {sum, count};
-    /* Under the token mean a micro-batch is weighed by what all of them share, its rows; the count of
-     * targets of the whole global batch enters once, at the boundary. */
+    /* Under the token mean a micro-batch is weighed by what all of them share, its rows; the count
+     * of targets of the whole global batch enters once, at the boundary. */
     const struct sw_attrs attrs = {.loss_mean = {.weight = g->token_mean ? 1.0 / (double)rows : 0}};
     return sw_graph_emit_one(g, SW_OP_LOSS_MEAN, in, 2, &attrs);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of doubles in a long fixed-point accumulator (after U. Kulisch): word i holds the bits of
-// weight 2^(30 i - LOW) as a signed 64-bit number with room for carries, so that adding and merging
-// are exact and their order and grouping cannot matter. Carries are settled only at the end.
+// Exact sums of doubles in a long fixed-point accumulator (after U. Kulisch): word i holds the bits
+// of weight 2^(30 i - LOW) as a signed 64-bit number with room for carries, so that adding and
+// merging are exact and their order and grouping cannot matter. Carries are settled only at the
+// end.
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@ enum { WORD_BITS = 30, LOW = 640 }; /* words cover 2^-640 .. 2^680 */
 enum { MANTISSA_BITS = 52, EXPONENT_BIAS = 1075, EXPONENT_MASK = 0x7ff };
 #define WORD_MASK ((UINT64_C(1) << WORD_BITS) - 1)
 
-/* x is mantissa 2^(exponent - BIAS), and its sign. The shifted mantissa of at most 53 + 29 bits is three
- * words. */
+/* x is mantissa 2^(exponent - BIAS), and its sign. The shifted mantissa of at most 53 + 29 bits is
+ * three words. */
 void sw_exact_add(int64_t *acc, double x)
 {
     uint64_t bits;

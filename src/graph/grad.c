@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation by gradient rules that emit ops. One rule per op kind; the driver walks
-// the forward in reverse, adds the gradients of activations that were used several times, and records
-// each use of a parameter as a stream of its own.
+// Reverse-mode differentiation by gradient rules that emit ops. One rule per op kind; the driver
+// walks the forward in reverse, adds the gradients of activations that were used several times, and
+// records each use of a parameter as a stream of its own.
 #include <string.h>
 
 #include "graph/private.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph as a container: values, ops, scopes, leaves, outputs. Shape rules of the operations are in
-// build.c, gradient rules in grad.c.
-// Invariant: after the first failure nothing is added any more, and the first message is kept.
+// The graph as a container: values, ops, scopes, leaves, outputs. Shape rules of the operations are
+// in build.c, gradient rules in grad.c. Invariant: after the first failure nothing is added any
+// more, and the first message is kept.
 #include "graph/graph.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph - values, ops, scopes; shape rules; gradient rules; printing; what a kernel table tells about
-// an op. The order of `ops` is a legal execution order; passes keep it so.
-// Values have no memory here. Nothing in this room knows where a parameter lives.
+// graph - values, ops, scopes; shape rules; gradient rules; printing; what a kernel table tells
+// about an op. The order of `ops` is a legal execution order; passes keep it so. Values have no
+// memory here. Nothing in this room knows where a parameter lives.
 #pragma once
 
 #include "base/base.h"
@@ -14,22 +14,23 @@ enum { SW_PIECE_ABOVE = 1 << 22, SW_PIECE_LEAST = 256, SW_PIECE_MOST = 1024 };
 /* attrs.piece for a parameter of this shape. */
 int64_t sw_piece_rows(const struct sw_shape *shape);
 
-/* Values that change from step to step without changing the plan; a table of doubles on the device. */
+/* Values that change from step to step without changing the plan; a table of doubles on the device.
+ * */
 // clang-format off
 #define SW_SCALAR_LIST(X)                                                                          \
-    X(SEED_LO)       /* low 32 bits of the seed of the training's randomness                     */ \
-    X(SEED_HI)                                                                                      \
-    X(MICRO)         /* global micro-batch number: step * K + k                                   */ \
-    X(FIRST)         /* 1 in the first micro-batch of a step                                      */ \
-    X(LOSS_SCALE)    /* what backward's seed is                                                   */ \
-    X(GRAD_FACTOR)   /* 1 / (K scale), or 1 over targets and scale: applied once to the fp32 sum  */ \
-    X(OVERFLOW_FACTOR) /* 1 / K: the boundary sum times this must fit fp16                        */ \
-    X(LR)                                                                                           \
-    X(BETA1)         /* or the momentum of SGD                                                    */ \
-    X(BETA2)                                                                                        \
-    X(STEP)          /* applied optimizer steps so far plus 1: t of Adam's bias correction        */ \
-    X(NORM)          /* out: global gradient norm before clipping, unscaled                       */ \
-    X(CLIP)          /* out: factor on the gradients, at most 1                                   */ \
+    X(SEED_LO)       /* low 32 bits of the seed of the training's randomness */ \
+    X(SEED_HI)                                                                                     \
+    X(MICRO)         /* global micro-batch number: step * K + k */ \
+    X(FIRST)         /* 1 in the first micro-batch of a step */ \
+    X(LOSS_SCALE)    /* what backward's seed is */ \
+    X(GRAD_FACTOR)   /* 1 / (K scale), or 1 over targets and scale: once, to the fp32 sum */ \
+    X(OVERFLOW_FACTOR) /* 1 / K: the boundary sum times this must fit fp16 */ \
+    X(LR)                                                                                          \
+    X(BETA1)         /* or the momentum of SGD */ \
+    X(BETA2)                                                                                       \
+    X(STEP)          /* applied optimizer steps so far plus 1: t of Adam's bias correction */ \
+    X(NORM)          /* out: global gradient norm before clipping, unscaled */ \
+    X(CLIP)          /* out: factor on the gradients, at most 1 */ \
     X(SKIP)          /* out: 1 = overflow, the update is not run                                  */
 // clang-format on
 enum sw_scalar {
@@ -170,7 +171,8 @@ sw_value sw_graph_find_output(const struct sw_graph *g, const char *name);
 /* The value whose storage v lives in (v itself for most). */
 sw_value sw_graph_root(const struct sw_graph *g, sw_value v);
 size_t sw_value_bytes(const struct sw_value_info *info); /* of its elements, without strides */
-/* The same graph again, for a pass that changes ops; names and scopes stay those of `g`, which must outlive it. */
+/* The same graph again, for a pass that changes ops; names and scopes stay those of `g`, which must
+ * outlive it. */
 sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out);
 /* A value without a name or a producer. */
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
@@ -184,16 +186,17 @@ void sw_graph_print(const struct sw_graph *g, struct sw_str *out);
 /* Hash of everything that may change a bit of the training in this graph. */
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 
-/* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how it
- * was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always. ---- */
+/* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how
+ * it was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always.
+ * ---- */
 enum { SW_EXACT_WORDS = 44, SW_STATS_WORDS = SW_EXACT_WORDS + 4 };
 enum { SW_LAMB_WORDS = 2 * SW_STATS_WORDS }; /* stats of w, then of u */
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */
 void sw_exact_add(int64_t *acc, double x); /* |x| < 2^640 */
 void sw_exact_merge(int64_t *acc, const int64_t *other);
-/* The same sum in the only words that have no carries left: 2^33 of such accumulators may be added. An
- * accumulator has room for 2^33 numbers before. */
+/* The same sum in the only words that have no carries left: 2^33 of such accumulators may be added.
+ * An accumulator has room for 2^33 numbers before. */
 void sw_exact_settle(int64_t *acc);
 double sw_exact_value(const int64_t *acc);
 
@@ -212,7 +215,8 @@ struct sw_op_desc {
     struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
 };
 void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out);
-/* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them. */
+/* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them.
+ * */
 int64_t sw_update_elems(const struct sw_op_desc *desc);
 int64_t sw_update_first(const struct sw_op_desc *desc, int i);
 /* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each kind of op: what it is called, what it makes of which operands, what it costs, how it may be cut.
+// One row for each kind of op: what it is called, what it makes of which operands, what it costs,
+// how it may be cut.
 #include <string.h>
 
 #include "graph/private.h"
@@ -361,10 +362,12 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LAST_INDEX] = {.attrs = SW_ATTRS_LAST_INDEX, .n_out = 1, .shapes = shapes_last_index,
         .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_SELECT_ROWS] = {.traits = SW_TRAIT_LOOKUP, .n_out = 1, .shapes = shapes_select_rows,
-        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made, .index_input = 1,
+        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made,
+        .index_input = 1,
         .n_indexed = tokens_of_first},
     [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
-    [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1,
+        .takes_no_matrix = made},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
         .takes_no_matrix = made},
     [SW_OP_CROSS_ENTROPY] = {.n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
@@ -513,7 +516,8 @@ static bool is_rows(const struct sw_op_desc *desc, int k)
     return k + 1 < desc->op->n_in && desc->in[k + 1].dtype == SW_I32;
 }
 
-/* Of an update in pieces the first one stands for all where it is given what is there as a whole. */
+/* Of an update in pieces the first one stands for all where it is given what is there as a whole.
+ * */
 static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view, bool rows)
 {
     const struct sw_op *op = desc->op;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// op - the kinds of ops, the attributes of each, and one row of facts for each kind (struct sw_op_info). Whoever wants
-// to know something of an op asks its row: what it does to its operands, what it makes of them, what it costs, how it
-// may be cut. Part of graph.h.
+// op - the kinds of ops, the attributes of each, and one row of facts for each kind (struct
+// sw_op_info). Whoever wants to know something of an op asks its row: what it does to its operands,
+// what it makes of them, what it costs, how it may be cut. Part of graph.h.
 #pragma once
 
 #include "spillway/graph.h"
@@ -20,84 +20,86 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
  */
 // clang-format off
 #define SW_OP_LIST(X)                                                                              \
-    X(VIEW,               "view")               /* reshape, transpose, slice: no kernel           */ \
-    X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy                    */ \
-    X(CAST,               "cast")               /* x -> same shape, other float dtype             */ \
+    X(VIEW,               "view")               /* reshape, transpose, slice: no kernel */ \
+    X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy */ \
+    X(CAST,               "cast")               /* x -> same shape, other float dtype */ \
     X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]; a tile     \
                                                    writes the rows of its ids alone */             \
-    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];   \
-                                                   index: distinct ids ascending, then -1; rows:  \
-                                                   sums in token order, 0 where index is -1;      \
+    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];    \
+                                                   index: distinct ids ascending, then -1; rows:   \
+                                                   sums in token order, 0 where index is -1;       \
                                                    the padding id's row is left out */             \
-    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)           \
-                                                   [, a b + bias before act]; attrs ta, tb, act;  \
-                                                   a as [rows,K] (ta: [K,M], leading dims         \
-                                                   flattened into K), b as 2-D likewise; see      \
+    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)            \
+                                                   [, a b + bias before act]; attrs ta, tb, act;   \
+                                                   a as [rows,K] (ta: [K,M], leading dims          \
+                                                   flattened into K), b as 2-D likewise; see       \
                                                    attrs piece */                                  \
-    X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading \
-                                                   dims: blocks of SW_SUM_BLOCK rows, each in     \
+    X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading  \
+                                                   dims: blocks of SW_SUM_BLOCK rows, each in      \
                                                    order, block sums in order */                   \
-    X(ADD,                "add")                /* a, b (same shape or suffix of a's) -> a + b    */ \
-    X(SCALE,              "scale")              /* x -> factor x                                  */ \
-    X(ACT,                "act")                /* x -> act(x)                                    */ \
-    X(ACT_GRAD,           "act_grad")           /* x, dy -> dy act'(x)                            */ \
-    X(LAYER_NORM,         "layer_norm")         /* x, w, b -> y, mean [rows], rstd [rows] (f32)   */ \
-    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C];    \
+    X(ADD,                "add")                /* a, b (same shape or suffix of a's) -> a + b */ \
+    X(SCALE,              "scale")              /* x -> factor x */ \
+    X(ACT,                "act")                /* x -> act(x) */ \
+    X(ACT_GRAD,           "act_grad")           /* x, dy -> dy act'(x) */ \
+    X(LAYER_NORM,         "layer_norm")         /* x, w, b -> y, mean [rows], rstd [rows] (f32) */ \
+    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C];     \
                                                    dw, db summed as SUM_ROWS does */               \
-    X(ADD_LAYER_NORM,     "add_layer_norm")     /* a, b, w, bias -> s = a + b (rounded), y =      \
+    X(ADD_LAYER_NORM,     "add_layer_norm")     /* a, b, w, bias -> s = a + b (rounded), y =       \
                                                    norm(s), mean, rstd */                          \
-    X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with    \
+    X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with     \
                                                    the same path is its own gradient */            \
-    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask and       \
-                                                   position where there are such                  \
+    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask and        \
+                                                   position where there are such                   \
                                                    -> o [B,T,H D], lse [B,H,T] f32 */              \
-    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION       \
+    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION        \
                                                    -> dqkv, or dq, dk, dv */                       \
-    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no      \
+    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no       \
                                                    padding */                                      \
-    X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C]                  */ \
-    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], zeros elsewhere */ \
-    X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at   \
+    X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C] */ \
+    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], else zeros */ \
+    X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at    \
                                                    attrs start along dim */                        \
-    X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position  \
+    X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position   \
                                                    i32 [1] -> cache; writes rows pos .. pos+T-1 */ \
-    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],   \
+    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],    \
                                                    lse [rows] (f32; f64 in f64 graphs) */          \
-    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits           */ \
-    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits  \
-                                                   in chunks of so many rows of w; partial: ->    \
+    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits */ \
+    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits   \
+                                                   in chunks of so many rows of w; partial: ->     \
                                                    [3, rows]: label logits, maxima, sums */        \
-    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope   \
+    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope    \
                                                    (p - onehot) dsum is rounded to h's dtype       \
                                                    before the products;                            \
-                                                   dh is summed over chunks in fp32; partial: ->  \
+                                                   dh is summed over chunks in fp32; partial: ->   \
                                                    that sum, dw */                                 \
-    X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0     */ \
-    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or        \
+    X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0 */ \
+    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or         \
                                                    dloss weight where weight is not 0 */           \
-    X(SEED,               "seed")               /* -> [1], the scalar LOSS_SCALE                  */ \
+    X(SEED,               "seed")               /* -> [1], the scalar LOSS_SCALE */ \
     X(ACCUMULATE,         "accumulate")         /* acc f32 (in place), g [, index] -> acc: g where \
                                                    the scalar FIRST is set, else acc + g */        \
-    X(STATS_RESET,        "stats_reset")        /* stats i64 [SW_STATS_WORDS] (in place)          */ \
-    X(GRAD_STATS,         "grad_stats")         /* stats (in place), streams of one parameter     */ \
-    X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP       */ \
-    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], zeros elsewhere */ \
+    X(STATS_RESET,        "stats_reset")        /* stats i64 [SW_STATS_WORDS] (in place) */ \
+    X(GRAD_STATS,         "grad_stats")         /* stats (in place), streams of one parameter */ \
+    X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP */ \
+    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], else zeros */ \
     X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs first .. \
-                                                   first + n - 1 of the whole alone:              \
+                                                   first + n - 1 of the whole alone:               \
                                                    rows [M,C], index [M] from attrs first on */    \
-    X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not \
-                                                   run where SKIP is set; states shorter than     \
-                                                   param: of its elements attrs first, first + 1, \
+    X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not  \
+                                                   run where SKIP is set; states shorter than      \
+                                                   param: of its elements attrs first, first + 1,  \
                                                    .., alone updated; so may dense streams be */   \
-    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..  \
-                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums   \
-                                                   of w^2 and of u^2, u being the step before its \
-                                                   rate; attrs n_elems; not run where SKIP is set */ \
-    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and \
+    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..   \
+                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums    \
+                                                   of w^2 and of u^2, u being the step before its  \
+                                                   rate; attrs n_elems; not run where SKIP is set \
+                                                 */ \
+    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and  \
                                                    its master, ratio (in place): w - step ratio u; \
-                                                   attributes as above; not run where SKIP is set */ \
+                                                   attributes as above; not run where SKIP is     \
+                                                   set */ \
     X(USER,               "user")                                                                  \
-    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> of both, in place; \
+    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, those of another part -> both, in place; \
                                                    not run where SKIP is set */
 
 enum sw_op_kind {
@@ -122,9 +124,9 @@ struct sw_tile_attrs {
 struct sw_matmul_attrs {
     bool ta, tb, has_bias;
     enum sw_act act;
-    /* Of or for a large parameter, whose rows are columns of the result (tb), rows of the result (ta), or summed
-     * over: the product is computed in pieces of so many of these rows, and sums over pieces are added in order; 0 =
-     * in one. By shape alone. */
+    /* Of or for a large parameter, whose rows are columns of the result (tb), rows of the result
+     * (ta), or summed over: the product is computed in pieces of so many of these rows, and sums
+     * over pieces are added in order; 0 = in one. By shape alone. */
     int64_t piece;
     struct sw_tile_attrs tile;
 };
@@ -287,23 +289,26 @@ struct sw_op_info {
     int n_out;       /* outputs that it always has, absent or not */
     /* Aliasing: which input's storage output k has, -1 = its own. NULL: all have their own. */
     int (*alias)(const struct sw_op *op, int k);
-    /* Shape rule: dtype and shape of all outputs, those that are optional too, from inputs that have been checked.
-     * NULL: whoever makes the op says it. The gradient of a parameter has the dtype of communication instead, and a
-     * tile has parts of these shapes. */
+    /* Shape rule: dtype and shape of all outputs, those that are optional too, from inputs that
+     * have been checked. NULL: whoever makes the op says it. The gradient of a parameter has the
+     * dtype of communication instead, and a tile has parts of these shapes. */
     void (*shapes)(const struct sw_op_desc *desc, struct sw_view *out);
     /* Gradient rule: NULL = not differentiable (integers, or made by differentiation). */
     sw_gradient_fn gradient;
     /* Floating-point operations of one launch; NULL = one for each element of the largest input. */
     int64_t (*flops)(const struct sw_op_desc *desc);
     int flops_per_elem; /* instead of `flops`: of input 0; -1 = it computes nothing */
-    /* The input that holds indices (never the first; 0 = there is none), and how many rows they index. */
+    /* The input that holds indices (never the first; 0 = there is none), and how many rows they
+     * index. */
     int index_input;
     int64_t (*n_indexed)(const struct sw_op_desc *desc);
     int factor; /* PRODUCTS: the input whose dtype decides how they are computed */
-    /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut = none may. */
+    /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut =
+     * none may. */
     int cut_input;
     void (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
-    /* The output that may be the gradient of one, and rows of which a tile may be any multiple (0 = not). */
+    /* The output that may be the gradient of one, and rows of which a tile may be any multiple (0 =
+     * not). */
     enum sw_grad_cut grad_cut;
     int grad_output;
     int64_t (*grad_unit)(const struct sw_op *op);
@@ -325,5 +330,6 @@ int sw_op_alias(const struct sw_op *op, int k);
 enum sw_access sw_op_access(const struct sw_op *op, int k);
 /* The part of its attributes that says which tile it is; NULL = this kind has none. */
 struct sw_tile_attrs *sw_op_tile(struct sw_op *op);
-/* One of the tiles before the last: it leaves a sum, and what the op does behind the sum is not its business. */
+/* One of the tiles before the last: it leaves a sum, and what the op does behind the sum is not its
+ * business. */
 void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut);

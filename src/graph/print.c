@@ -49,7 +49,8 @@ static uint64_t hash_f64(uint64_t h, double x)
     return sw_hash(h, &x, sizeof x);
 }
 
-/* The words that attributes have in the fingerprint, in this order for every kind: 0 where it has none. */
+/* The words that attributes have in the fingerprint, in this order for every kind: 0 where it has
+ * none. */
 struct words {
     int64_t ta, tb, act, packed, causal, has_mask, has_position, has_bias, view, dim, dim_b, heads,
         kv_heads, window, n, rule[6];

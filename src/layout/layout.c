@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the whole tensor to what one rank holds, and back. All that is needed is where one element of
-// the part of the tensor axis lies in the whole, and how far its neighbours stay neighbours there.
+// From the whole tensor to what one rank holds, and back. All that is needed is where one element
+// of the part of the tensor axis lies in the whole, and how far its neighbours stay neighbours
+// there.
 #include "layout/layout.h"
 
 /* ---- the tensor axis ---- */

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout - where the elements of a tensor are when ranks share it. Ranks are arranged along three
-// axes (the mesh); from the whole tensor to what one rank holds there are five steps, each optional:
+// axes (the mesh); from the whole tensor to what one rank holds there are five steps, each
+// optional:
 //
 //   whole shape -> part of the tensor axis -> stage of the pipeline axis that has it at all
 //               -> tiles, runs of the flattened part -> of each its flat slice on the data axis
 //
-// Nobody else decodes them: a rank asks for the runs of elements that it holds or answers for, or for
-// boxes of the whole tensor. Pure arithmetic: no memory, no communication.
+// Nobody else decodes them: a rank asks for the runs of elements that it holds or answers for, or
+// for boxes of the whole tensor. Pure arithmetic: no memory, no communication.
 #pragma once
 
 #include "base/base.h"
@@ -54,7 +55,8 @@ struct sw_box {
 };
 struct sw_box sw_box_whole(const struct sw_shape *shape);
 int64_t sw_box_elems(int rank, const struct sw_box *box);
-/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how many. */
+/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how many.
+ * */
 enum { SW_BOX_MAX_OF_RANGE = 2 * SW_MAX_RANK };
 int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
                     struct sw_box out[SW_BOX_MAX_OF_RANGE]);
@@ -80,14 +82,15 @@ struct sw_layout {
     int64_t tile_elems; /* of the part: each tile is sliced by itself; 0 = one tile */
 };
 
-/* Elements [first, first + n) of the flattened whole tensor lie at elements [here, here + n) of what
- * this rank holds. */
+/* Elements [first, first + n) of the flattened whole tensor lie at elements [here, here + n) of
+ * what this rank holds. */
 struct sw_run {
     int64_t here, first, n;
 };
 
-/* Elements of a slice when `elems` are cut for `ranks`: whole runs of SW_SQUARES_RUN, so that sums over
- * runs do not depend on how a tensor was cut. Equal for all ranks, with padding behind the last. */
+/* Elements of a slice when `elems` are cut for `ranks`: whole runs of SW_SQUARES_RUN, so that sums
+ * over runs do not depend on how a tensor was cut. Equal for all ranks, with padding behind the
+ * last. */
 int64_t sw_slice_elems(int64_t elems, int ranks);
 
 /* The shape of this rank's part: whole.dims[split.dim] is what its groups give it. */
@@ -95,10 +98,8 @@ struct sw_shape sw_layout_part(const struct sw_layout *layout);
 /* Elements held, with the padding of slices: what memory for it has. 0 when absent. */
 int64_t sw_layout_elems(const struct sw_layout *layout);
 
-/*
- * The runs of what is held, in the order in which they lie: `next` gives them one by one, false when
- * there are no more. Runs are as long as they can be, never empty, and leave padding out.
- */
+/* The runs of what is held, in the order in which they lie: `next` gives them one by one, false
+ * when there are no more. Runs are as long as they can be, never empty, and leave padding out. */
 struct sw_run_iter {
     const struct sw_layout *layout;
     struct sw_shape part;
@@ -114,13 +115,11 @@ void sw_runs_begin_within(const struct sw_layout *layout, int64_t first, int64_t
                           struct sw_run_iter *iter);
 bool sw_runs_next(struct sw_run_iter *iter, struct sw_run *out);
 
-/* The longest run of what is held that begins with element `first` of the whole tensor; false when that
- * element is not held. */
+/* The longest run of what is held that begins with element `first` of the whole tensor; false when
+ * that element is not held. */
 bool sw_layout_find(const struct sw_layout *layout, int64_t first, struct sw_run *out);
 
-/*
- * What of it this rank answers for, when a tensor is written once by all ranks together: `here` still
- * counts elements of what is held. Of what several ranks hold, each rank of the data axis answers for
- * its flat slice, and the first of the tensor axis for all. Next works as above.
- */
+/* What of it this rank answers for, when a tensor is written once by all ranks together: `here`
+ * still counts elements of what is held. Of what several ranks hold, each rank of the data axis
+ * answers for its flat slice, and the first of the tensor axis for all. Next works as above. */
 void sw_owned_begin(const struct sw_layout *layout, struct sw_run_iter *iter);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical sum over ranks: the slices of a gradient travel to their owners as they
-// are, and the owner adds them in rank order onto its running fp32 accumulator. With R ranks and micro-step
+// The canonical sum over ranks: the slices of a gradient travel to their owners as they are, and
+// the owner adds them in rank order onto its running fp32 accumulator. With R ranks and micro-step
 // j that is k = jR, jR+1, ..: the order in which one rank would have added its micro-batches.
 #include "run/collectives.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor. Opening turns the plan's offsets into addresses and prepares kernels; a
-// run walks the instructions of one segment in order. Transfers that it leaves under way are known to the next one.
+// The executor. Opening turns the plan's offsets into addresses and prepares kernels; a run walks
+// the instructions of one segment in order. Transfers that it leaves under way are known to the
+// next one.
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -143,7 +144,8 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                             int slot);
 
-/* The disk is not left without work between two transfers; one that is later in the plan may be complete earlier. */
+/* The disk is not left without work between two transfers; one that is later in the plan may be
+ * complete earlier. */
 static const struct sw_queue_ops queue_ops = {
     .begin = begin_beside,
     .end = end_beside,
@@ -154,7 +156,8 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
 
-/* The queues that any program uses, and what groups of collectives need, none larger than the largest. */
+/* The queues that any program uses, and what groups of collectives need, none larger than the
+ * largest. */
 static sw_status open_queues(struct sw_executor *ex)
 {
     int32_t most = 0, n_jobs[SW_QUEUE_COUNT] = {0}, n_all = 0;

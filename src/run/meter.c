@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of time and bytes; each is an atomic number of its own, so that no queue waits for another to count.
+// Sums of time and bytes; each is an atomic number of its own, so that no queue waits for another
+// to count.
 #include "run/meter.h"
 
 #include "run/trace.h"

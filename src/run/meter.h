@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time and bytes by queue, and the trace where one is taken: whoever runs work of a queue, or lets computation
-// wait for one, says so here, once, from any thread. Private to the room.
+// Time and bytes by queue, and the trace where one is taken: whoever runs work of a queue, or lets
+// computation wait for one, says so here, once, from any thread. Private to the room.
 #pragma once
 
 #include <stdatomic.h>

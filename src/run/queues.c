@@ -177,8 +177,8 @@ void sw_queues_close(struct sw_queues *all)
     sw_free(all);
 }
 
-/* How many jobs of a queue there are up to instruction `instr`; those of earlier runs of the program are done. What was left out
- * was not issued, and nobody waits for it. */
+/* How many jobs of a queue there are up to instruction `instr`; those of earlier runs of the
+ * program are done. What was left out was not issued, and nobody waits for it. */
 static int64_t jobs_until(const struct queue *q, int32_t instr)
 {
     int64_t n = q->n_issued;

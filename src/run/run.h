@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run - the executor: runs a plan on a device. It makes no decision and, after opening, no allocation.
+// run - the executor: runs a plan on a device. It makes no decision and, after opening, no
+// allocation.
 #pragma once
 
 #include "device/device.h"
@@ -9,14 +10,15 @@
 
 struct sw_executor;
 
-/* Where a plan's disk tier lies: a file in each folder, striped. The files belong to this executor alone. */
+/* Where a plan's disk tier lies: a file in each folder, striped. The files belong to this executor
+ * alone. */
 struct sw_swap_options {
     const char *const *folders; /* [n_folders] borrowed for the call */
     int n_folders, rank;
     struct sw_nvme_options nvme;
 };
-/* A store over a new file in each folder, for the caller's bytes alone (mode 0600). They have no names once
- * this returns, so nothing is left of a process that is killed. */
+/* A store over a new file in each folder, for the caller's bytes alone (mode 0600). They have no
+ * names once this returns, so nothing is left of a process that is killed. */
 sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t bytes, sw_nvme **out);
 
 struct sw_executor_options {
@@ -46,7 +48,8 @@ void sw_executor_close(struct sw_executor *ex);
 struct sw_step_hooks {
     void *ctx;
     sw_status (*losses)(void *ctx); /* SW_STEP_LOSSES: sets the scalars that depend on them, too */
-    /* SW_STEP_AGREE: the worst status of all ranks. fault: this rank's, with its message; SW_OK: none. */
+    /* SW_STEP_AGREE: the worst status of all ranks. fault: this rank's, with its message; SW_OK:
+     * none. */
     sw_status (*agree)(void *ctx, sw_status fault);
 };
 
@@ -65,17 +68,15 @@ sw_status sw_executor_forward(struct sw_executor *ex, int i_program);
 
 /* After a step that is given up: a fault that was kept for AGREE counts no more. */
 void sw_executor_forget_fault(struct sw_executor *ex);
-/* Behind a run that failed, before a step: what a write that failed took with it of the blocks that it shares, and a step
- * reads without having written it. Slots that count are not touched. */
+/* Behind a run that failed, before a step: what a write that failed took with it of the blocks that
+ * it shares, and a step reads without having written it. Slots that count are not touched. */
 sw_status sw_executor_mend(struct sw_executor *ex);
 
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);
 
-/*
- * Time and bytes of one queue since the executor was opened. Of the thread that computes, the time in segments is
- * its own busy_ns and the waited_ns of all queues: nothing counts twice.
- */
+/* Time and bytes of one queue since the executor was opened. Of the thread that computes, the time
+ * in segments is its own busy_ns and the waited_ns of all queues: nothing counts twice. */
 struct sw_queue_times {
     int64_t busy_ns;   /* it had work; COMPUTE: segments ran and waited for no other queue */
     int64_t waited_ns; /* computation stood still for it */
@@ -114,24 +115,23 @@ void sw_executor_profile_reset(struct sw_executor *ex);
 
 struct sw_trace;
 
-/*
- * sw_trace_open - memory for `steps` steps of the plan's first program with `rounds` micro-steps each; what finds no
- * place in it is counted and left out. Nothing is allocated while it records.
- *
- * plan   borrowed; must outlive the trace
- */
+/* sw_trace_open - memory for `steps` steps of the plan's first program with `rounds` micro-steps
+ * each; what finds no place in it is counted and left out. Nothing is allocated while it records.
+ * plan   borrowed; must outlive the trace */
 sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t rounds,
                         struct sw_trace **out);
 void sw_trace_close(struct sw_trace *trace); /* NULL is fine */
-/* Between runs: what follows is recorded in `trace` (of the same plan; borrowed); NULL = no more. An instruction is
- * an event of its queue, collectives that travel together are one; waiting for another queue is one of COMPUTE. */
+/* Between runs: what follows is recorded in `trace` (of the same plan; borrowed); NULL = no more.
+ * An instruction is an event of its queue, collectives that travel together are one; waiting for
+ * another queue is one of COMPUTE. */
 void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace);
 /* A step as a whole, by sw_now_ns. */
 void sw_trace_step(struct sw_trace *trace, int64_t step, int64_t begin_ns, int64_t end_ns);
 int64_t sw_trace_events(const struct sw_trace *trace); /* of instructions */
 int64_t sw_trace_dropped(const struct sw_trace *trace);
-/* Appends the events as JSON objects with commas between them, as Perfetto and Chrome read them: process `rank`, a
- * thread for each queue, counters of planned bytes; time counts from base_ns. While nothing is recorded. */
+/* Appends the events as JSON objects with commas between them, as Perfetto and Chrome read them:
+ * process `rank`, a thread for each queue, counters of planned bytes; time counts from base_ns.
+ * While nothing is recorded. */
 sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, struct sw_str *out);
 /* The whole file, of the rendered events of n ranks; NULL or "" = none of that rank. */
 void sw_trace_document(const char *const *ranks, int n, struct sw_str *out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: made by whoever uses them under a name of host, process, rank and number, so that two jobs in one folder
-// never meet, and unlinked at once: their bytes are gone with the process, however it ends.
+// Swap files: made by whoever uses them under a name of host, process, rank and number, so that two
+// jobs in one folder never meet, and unlinked at once: their bytes are gone with the process,
+// however it ends.
 #include "run/swap.h"
 
 #include <errno.h>

@@ -17,8 +17,8 @@ sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, stru
 void sw_swap_close(struct sw_swap *swap);
 sw_status sw_swap_read(struct sw_swap *swap, size_t at, void *data, size_t bytes);
 sw_status sw_swap_write(struct sw_swap *swap, size_t at, const void *data, size_t bytes);
-/* Rows `ids` [n] of a table that begins at byte `at`, side by side; n <= SW_SWAP_ROWS. Those that follow each other on
- * the disk, too, are one request. */
+/* Rows `ids` [n] of a table that begins at byte `at`, side by side; n <= SW_SWAP_ROWS. Those that
+ * follow each other on the disk, too, are one request. */
 enum { SW_SWAP_ROWS = 128 };
 sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, const int32_t *ids,
                             int n, void *out);

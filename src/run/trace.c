@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of some steps, kept as numbers in arrays that are as long as the plan says and were allocated before;
-// names are looked up in the plan when the trace is written. An event takes the next place of its list by one
-// atomic addition, so any thread may add; lists are read when no queue has work.
+// Events of some steps, kept as numbers in arrays that are as long as the plan says and were
+// allocated before; names are looked up in the plan when the trace is written. An event takes the
+// next place of its list by one atomic addition, so any thread may add; lists are read when no
+// queue has work.
 #include "run/trace.h"
 
 #include <stdio.h>
@@ -229,7 +230,8 @@ static int by_begin(const void *a, const void *b)
                                       : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* Events of one track may not overlap, so a queue that does several things at a time has several. */
+/* Events of one track may not overlap, so a queue that does several things at a time has several.
+ * */
 static void put_queue(const struct writer *w, enum sw_queue queue)
 {
     const struct list *list = &w->trace->lists[queue];

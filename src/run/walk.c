@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing here depends on stages, tiers, ranks or schedules: the plan has said it all in phases and instructions.
+// Nothing here depends on stages, tiers, ranks or schedules: the plan has said it all in phases and
+// instructions.
 #include "run/walk.h"
 
 struct walk {
@@ -9,8 +10,8 @@ struct walk {
     bool knows, skips; /* whether the update is skipped, once somebody had to know */
 };
 
-/* Of the last micro-step, or of a micro-batch that this rank does not have. A kernel that a skipped step leaves out
- * sees that on the device; what moves bytes is left out here. */
+/* Of the last micro-step, or of a micro-batch that this rank does not have. A kernel that a skipped
+ * step leaves out sees that on the device; what moves bytes is left out here. */
 static sw_status is_left_out(struct walk *w, const struct sw_instr *instr, bool *out)
 {
     const struct sw_step_phase *phase = w->at.phase;

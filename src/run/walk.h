@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// walk - goes through the phases of a step and their instructions, and says what to do next: which instruction is left
-// out, what is waited for before which, where a phase ends. What "doing" is, a table says: the executor's moves bytes and
-// runs kernels. Private to the room.
+// walk - goes through the phases of a step and their instructions, and says what to do next: which
+// instruction is left out, what is waited for before which, where a phase ends. What "doing" is, a
+// table says: the executor's moves bytes and runs kernels. Private to the room.
 #pragma once
 
 #include "plan/plan.h"
@@ -25,9 +25,11 @@ struct sw_walk_ops {
     sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until);
     /* Until all queues have nothing left. */
     sw_status (*drain)(void *ctx, const struct sw_walk *at);
-    /* Whether the update of this step is skipped: asked for once it is known, for what is no kernel. */
+    /* Whether the update of this step is skipped: asked for once it is known, for what is no
+     * kernel. */
     sw_status (*skips)(void *ctx, bool *out);
-    /* Behind an instruction that was not left out, and all that a phase waits for; NULL = nobody looks. */
+    /* Behind an instruction that was not left out, and all that a phase waits for; NULL = nobody
+     * looks. */
     sw_status (*passed)(void *ctx, const struct sw_walk *at);
     /* The other actions of a step. */
     sw_status (*losses)(void *ctx);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
 // COST 20
-// Every exchange of a run failed once: opening, a step with more rounds than some ranks have micro-batches,
-// and a checkpoint. Each time every rank returns a status, nobody waits for the deadline, and nothing is left
-// allocated.
+// Every exchange of a run failed once: opening, a step with more rounds than some ranks have
+// micro-batches, and a checkpoint. Each time every rank returns a status, nobody waits for the
+// deadline, and nothing is left allocated.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 25
-// Checkpoints of a run with 200 MB on disk: saving and resuming streams them, so that memory grows by little
-// beyond the training's own; what is resumed is what was saved, bit for bit, and goes on to the same bits, with
-// the loss scale.
+// Checkpoints of a run with 200 MB on disk: saving and resuming streams them, so that memory grows
+// by little beyond the training's own; what is resumed is what was saved, bit for bit, and goes on
+// to the same bits, with the loss scale.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,8 @@ static struct growth growth_begin(void)
     return (struct growth){known, status_bytes("VmRSS"), stats.live_bytes};
 }
 
-/* The larger of what the system and what our own counter says; the latter only knows the highest of all. */
+/* The larger of what the system and what our own counter says; the latter only knows the highest of
+ * all. */
 static int64_t growth_end(const struct growth *g, const char *what)
 {
     struct sw_alloc_stats stats;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run with parameters and states on disk: opening, a step, a checkpoint, two steps, another checkpoint, reading
-// the weights. One transfer of one rank is failed, cut short, interrupted or held up. Either the run ends with
-// the bits of the one without faults, or the rank says which file, offset and length, what was right before stays
-// right, and the newest checkpoint goes on to the same bits. Nothing is left: no memory, no swap file.
+// A run with parameters and states on disk: opening, a step, a checkpoint, two steps, another
+// checkpoint, reading the weights. One transfer of one rank is failed, cut short, interrupted or
+// held up. Either the run ends with the bits of the one without faults, or the rank says which
+// file, offset and length, what was right before stays right, and the newest checkpoint goes on to
+// the same bits. Nothing is left: no memory, no swap file.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 900
 // COST 40
-// SLOW SPILLWAY_FAULTS=all
-// Steps whose disk fails once. With two places a step that fails has changed nothing: the checkpoint is that of the step
-// before, byte for byte, and the same step again, and those behind it, end with the bits of a run without faults. With one place
-// the engine refuses to go on, and says why. SPILLWAY_FAULTS=all meets five times as many places.
+// SLOW SPILLWAY_FAULTS=all Steps whose disk fails once. With two places a step that fails has
+// changed nothing: the checkpoint is that of the step before, byte for byte, and the same step
+// again, and those behind it, end with the bits of a run without faults. With one place the engine
+// refuses to go on, and says why. SPILLWAY_FAULTS=all meets five times as many places.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,8 +289,10 @@ static const struct way ways[] = {
     {fp16, "0.5", "AdamW", "vertical",   "nvme", "", false, 1, 3, 37},
     {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 37},
     /* sums of gradients on the disk; then a cache in host memory; then parameters on the device */
-    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", false, 1, 2, 37},
-    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 37},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
+     "\"host_memory\": 1", false, 1, 2, 37},
+    {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
+     "\"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 37},
     {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 37},
     {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 37},
 };
@@ -302,7 +304,8 @@ static const struct way of_ranks[] = {
 static const struct way in_place[] = {
     {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 29},
     {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 29},
-    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", \"host_memory\": 1, \"disk_slots\": 1", false, 1, 2, 29},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
+     "\"host_memory\": 1, \"disk_slots\": 1", false, 1, 2, 29},
 };
 // clang-format on
 
@@ -387,7 +390,8 @@ static void the_budget_decides(void **state)
     }
 }
 
-/* Without a budget the disk decides, of any rank: one of the files that are to be reserved finds no space. */
+/* Without a budget the disk decides, of any rank: one of the files that are to be reserved finds no
+ * space. */
 static void a_full_disk_decides(void **state)
 {
     (void)state;

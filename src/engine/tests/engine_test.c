@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine promises whatever the kernels: the same bits with and without recomputation, on any
-// number of threads, by sw_train_batch and by its parts, across a save and a load; the planned peak is the
-// touched peak; nothing is allocated after the first step; misuse is refused by name.
+// What an engine promises whatever the kernels: the same bits with and without recomputation, on
+// any number of threads, by sw_train_batch and by its parts, across a save and a load; the planned
+// peak is the touched peak; nothing is allocated after the first step; misuse is refused by name.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static const char *config_of(const char *precision, int k)
     snprintf(
         text, sizeof text,
         "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": %d, %s"
-        "\"gradient_clipping\": 0.5, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, "
+        "\"gradient_clipping\": 0.5, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+        "0.01, "
         "\"weight_decay\": 0.1}}}",
         B, k, precision);
     return text;
@@ -340,8 +341,8 @@ static int remedy_of(const char *message, char sets[8][160])
     return n;
 }
 
-/* A refusal of a budget names a change with which it fits: that one, and nothing else, makes it fit. The same refusal
- * names the same. */
+/* A refusal of a budget names a change with which it fits: that one, and nothing else, makes it
+ * fit. The same refusal names the same. */
 static void a_refusal_names_what_fits(void **state)
 {
     (void)state;
@@ -458,7 +459,8 @@ static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
     }
 }
 
-/* A share of none is as if nothing were offloaded; budgets of nothing, and folders without a name, are refused. */
+/* A share of none is as if nothing were offloaded; budgets of nothing, and folders without a name,
+ * are refused. */
 static void edges_of_offloading(void **state)
 {
     (void)state;
@@ -522,7 +524,8 @@ static void edges_of_offloading(void **state)
     }
 }
 
-/* The same bits by another order of the step, across a change of the schedule; its parts do not exist. */
+/* The same bits by another order of the step, across a change of the schedule; its parts do not
+ * exist. */
 static void vertical_runs_whole_steps_to_the_same_bits(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch may hold: ids and labels beyond the table that they index are an error that names tensor, element, value and
-// range, for a model of the hub and for a forward of one's own, from every call that takes a batch; nothing has run then,
-// and the engine goes on to the same bits.
+// What a batch may hold: ids and labels beyond the table that they index are an error that names
+// tensor, element, value and range, for a model of the hub and for a forward of one's own, from
+// every call that takes a batch; nothing has run then, and the engine goes on to the same bits.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,7 +115,8 @@ static void ids_and_labels_out_of_range_are_named(void **state)
     }
 }
 
-/* A hash of the weights after two steps; refused: between them a batch whose second half is wrong. */
+/* A hash of the weights after two steps; refused: between them a batch whose second half is wrong.
+ * */
 static uint64_t train(bool refused)
 {
     static const char *const names[] = {"table", "w", "b"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with LAMB: the first step moves every tensor by its own norm times the rate, as the rule says;
-// recomputation and threads change no bit; a load continues to the same bits.
+// Training with LAMB: the first step moves every tensor by its own norm times the rate, as the rule
+// says; recomputation and threads change no bit; a load continues to the same bits.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +117,8 @@ static double norm_of(const float *x, const float *minus, int64_t n)
     return sqrt(sum);
 }
 
-/* |dw| = step |w| wherever the ratio |w| / |u| is within its bounds; 1 where the tensor was zero. */
+/* |dw| = step |w| wherever the ratio |w| / |u| is within its bounds; 1 where the tensor was zero.
+ * */
 static void every_tensor_moves_by_its_own_norm(void **state)
 {
     (void)state;

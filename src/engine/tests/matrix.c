@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axes, a greedy covering array of their choices, and the training of one combination beside its reference.
+// Axes, a greedy covering array of their choices, and the training of one combination beside its
+// reference.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,11 +43,13 @@ static const struct {
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
-    [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}}, /* where the stage allows it, see below */
+    /* where the stage allows it, see below */
+    [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}},
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
-    [TILES]         = {"tiles of", 2, {"null", "700"}}, /* where states and parameters are elsewhere */
+    /* where states and parameters are elsewhere */
+    [TILES]         = {"tiles of", 2, {"null", "700"}},
     [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* of mocks: cpu:reference */
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
@@ -145,7 +148,8 @@ static int write_model(const struct row *row)
     return sw_file_write_atomic(path, text, strlen(text)) < 0;
 }
 
-/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, parameters elsewhere at stage 3. */
+/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, parameters elsewhere at
+ * stage 3. */
 static void write_offload(const struct row *row, char *text, size_t size)
 {
     const int stage = row->at[STAGE];
@@ -228,7 +232,8 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
     return parts ? sw_step(e, report) : sw_train_batch(e, batches, j, report);
 }
 
-/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name only. */
+/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name only.
+ * */
 static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
 {
     const struct sw_transfers planned = sw_plan_transfers(e->plan, e->rounds), before = *known;
@@ -500,7 +505,8 @@ static int new_tuples(struct cover *c, const struct row *row, int x, bool mark)
     return n;
 }
 
-/* Axes in an order drawn by `draw`, each the choice that meets most. Returns how many tuples are new. */
+/* Axes in an order drawn by `draw`, each the choice that meets most. Returns how many tuples are
+ * new. */
 static int draw_row(struct cover *c, uint64_t draw, struct row *row)
 {
     int order[N_AXES], n = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of everything that may change a bit (the math) and everything that may not (how it is run):
-// each combination trains to the losses, norms and weights of the same math run by one rank.
+// The product of everything that may change a bit (the math) and everything that may not (how it is
+// run): each combination trains to the losses, norms and weights of the same math run by one rank.
 #pragma once
 
 #include "support/test.h"
@@ -14,9 +14,11 @@ enum { MATRIX_STEPS = 50 };
  * modes beside cpu:reference, with checkpoints and generation; or all of these. */
 enum matrix_devices { MATRIX_CPU, MATRIX_MOCK, MATRIX_CPU_AND_MOCK };
 
-/* As few combinations as it takes for each pair (strength 2) or triple (3) of choices to be among them. */
+/* As few combinations as it takes for each pair (strength 2) or triple (3) of choices to be among
+ * them. */
 void matrix_cover(int strength, enum matrix_devices devices, int n_steps);
-/* All states and parameters on disk at stage 3 and no clipping: updates run within backward, in pieces. */
+/* All states and parameters on disk at stage 3 and no clipping: updates run within backward, in
+ * pieces. */
 void matrix_on_disk(enum matrix_devices devices, int n_steps);
 /* Part i of n of the whole product, 0 <= i < n. */
 void matrix_part(int64_t i, int64_t n);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
 // TIMEOUT 86400
-// ZeRO over ranks: every combination gives the bits of one rank, after 50 steps. SPILLWAY_SHARD=i/n runs part
-// i of n, 0 <= i < n; without it nothing runs.
+// ZeRO over ranks: every combination gives the bits of one rank, after 50 steps. SPILLWAY_SHARD=i/n
+// runs part i of n, 0 <= i < n; without it nothing runs.
 #include "engine/tests/matrix.h"
 
 static long long part, n_parts;

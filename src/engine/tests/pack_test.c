@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small GPT-2 with everything on disk: its small tensors travel in packs, each is read and written by its name as if it
-// had a place of its own, and training and resuming have the bits of a run without offload.
+// A small GPT-2 with everything on disk: its small tensors travel in packs, each is read and
+// written by its name as if it had a place of its own, and training and resuming have the bits of a
+// run without offload.
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>

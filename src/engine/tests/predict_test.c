@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions through the engine: seconds are work by the given rates, comm counts with several ranks, and what
-// a measurement leaves on the disk is nothing.
+// Predictions through the engine: seconds are work by the given rates, comm counts with several
+// ranks, and what a measurement leaves on the disk is nothing.
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 60
-// SLOW SPILLWAY_RANKS=all
-// ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and any number of ranks equal to
-// one, for every precision, with dropout, clipping, a tied and a frozen tensor, odd sizes, and more ranks
-// than micro-batches; a checkpoint of some ranks goes on at any other number and stage to the same bits. Each pair of
-// choices is met; SPILLWAY_RANKS=all meets all of them together.
+// SLOW SPILLWAY_RANKS=all ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and
+// any number of ranks equal to one, for every precision, with dropout, clipping, a tied and a
+// frozen tensor, odd sizes, and more ranks than micro-batches; a checkpoint of some ranks goes on
+// at any other number and stage to the same bits. Each pair of choices is met; SPILLWAY_RANKS=all
+// meets all of them together.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -207,10 +207,10 @@ static void assert_same(const struct job *a, const struct job *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
-            fail_msg(
-                "%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm %.17g and %.17g",
-                a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i], b->losses[i],
-                a->norms[i], b->norms[i]);
+            fail_msg("%d ranks stage %d, %d ranks stage %d, step %lld: loss %.17g and %.17g, norm "
+                     "%.17g and %.17g",
+                     a->ranks, a->stage, b->ranks, b->stage, (long long)i, a->losses[i],
+                     b->losses[i], a->norms[i], b->norms[i]);
         }
     }
     if (a->weights != b->weights) {
@@ -272,8 +272,8 @@ static void recomputation_and_token_mean_too(void **state)
     }
 }
 
-/* However far ahead is gathered, whatever travels together, beside computation or not; dead bytes are
- * poisoned, so whoever reads what has not arrived reads NaN. */
+/* However far ahead is gathered, whatever travels together, beside computation or not; dead bytes
+ * are poisoned, so whoever reads what has not arrived reads NaN. */
 static void overlap_changes_no_bit(void **state)
 {
     (void)state;
@@ -281,8 +281,10 @@ static void overlap_changes_no_bit(void **state)
         ", \"overlap_comm\": true",
         ", \"overlap_comm\": false",
         ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 0",
-        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, \"reduce_bucket_size\": 1000",
-        ", \"overlap_comm\": true, \"stage3_max_live_parameters\": 1, \"allgather_bucket_size\": 700",
+        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, "
+        "\"reduce_bucket_size\": 1000",
+        ", \"overlap_comm\": true, \"stage3_max_live_parameters\": 1, \"allgather_bucket_size\": "
+        "700",
         ", \"overlap_comm\": false, \"reduce_bucket_size\": 1, \"allgather_bucket_size\": 0",
     };
     struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = ""};
@@ -309,11 +311,11 @@ static void offload_changes_no_bit(void **state)
     } ways[] = {
         {1, ", \"offload_optimizer\": {\"device\": \"cpu\"}"},
         {3, ", \"offload_param\": {\"device\": \"cpu\"}"},
-        {3,
-         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}"},
-        {3,
-         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}, "
-         "\"overlap_comm\": false"},
+        {3, ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+            "\"cpu\"}"},
+        {3, ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+            "\"cpu\"}, "
+            "\"overlap_comm\": false"},
     };
     static const char *const more[] = {"", ", \"recompute\": \"blocks\""};
     int n_runs = 0;
@@ -351,19 +353,19 @@ static void offload_changes_no_bit(void **state)
     assert_int_equal(n_runs, all ? 72 : 18);
 }
 
-/* The same on disk: files of any size of tensor, which are gone in the end; K = 5 on 2 ranks has an idle rank, whose
- * slices the other one needs. */
+/* The same on disk: files of any size of tensor, which are gone in the end; K = 5 on 2 ranks has an
+ * idle rank, whose slices the other one needs. */
 static void disk_changes_no_bit(void **state)
 {
     (void)state;
     char zero[3][512];
     snprintf(zero[0], sizeof zero[0],
              ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}", folder);
-    snprintf(
-        zero[1], sizeof zero[1],
-        ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, \"offload_param\": "
-        "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-        folder, folder);
+    snprintf(zero[1], sizeof zero[1],
+             ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+             "\"offload_param\": "
+             "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+             folder, folder);
     snprintf(
         zero[2], sizeof zero[2],
         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"nvme\", "
@@ -392,8 +394,9 @@ static void disk_changes_no_bit(void **state)
     assert_int_not_equal(system(command), 0); /* grep finds none */
 }
 
-/* Tables by tiles, each cut and gathered by itself: five and two of them, or three; slices of the last one are padding on
- * some ranks. A checkpoint of slices of tiles goes on without tiles, and the other way round. */
+/* Tables by tiles, each cut and gathered by itself: five and two of them, or three; slices of the
+ * last one are padding on some ranks. A checkpoint of slices of tiles goes on without tiles, and
+ * the other way round. */
 static void tiles_change_no_bit(void **state)
 {
     (void)state;
@@ -462,8 +465,8 @@ static void tiles_change_no_bit(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* Another order of the sum: the same bits at both stages that have it, and one micro-batch a rank is the
- * canonical one. */
+/* Another order of the sum: the same bits at both stages that have it, and one micro-batch a rank
+ * is the canonical one. */
 static void boundary_sums_travel_once(void **state)
 {
     (void)state;
@@ -495,8 +498,8 @@ static void boundary_sums_travel_once(void **state)
     }
 }
 
-/* All micro-batches of a block before the next: the same bits, and the bytes that the plan says, with idle ranks
- * (K = 8 on 3, K = 5 on 2), too. */
+/* All micro-batches of a block before the next: the same bits, and the bytes that the plan says,
+ * with idle ranks (K = 8 on 3, K = 5 on 2), too. */
 static void vertically_too(void **state)
 {
     (void)state;
@@ -508,7 +511,8 @@ static void vertically_too(void **state)
     static const char *const zero[] = {
         "",
         ", \"overlap_comm\": false",
-        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, \"reduce_bucket_size\": 1000",
+        ", \"overlap_comm\": true, \"stage3_prefetch_bucket_size\": 3000, "
+        "\"reduce_bucket_size\": 1000",
     };
     static const int ks[] = {8, 5, 2};
     int n_runs = 0;
@@ -551,11 +555,11 @@ static void vertically_from_other_tiers(void **state)
     snprintf(zero[1], sizeof zero[1],
              ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
              "\"cpu\"}");
-    snprintf(
-        zero[2], sizeof zero[2],
-        ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, \"offload_param\": "
-        "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-        folder, folder);
+    snprintf(zero[2], sizeof zero[2],
+             ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+             "\"offload_param\": "
+             "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+             folder, folder);
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         struct job one = {.ranks = 1,
                           .k = 5,
@@ -580,7 +584,8 @@ static void vertically_from_other_tiers(void **state)
     }
 }
 
-/* A rank adds its own micro-batches first, in the same order: the bits of the horizontal schedule on as many ranks. */
+/* A rank adds its own micro-batches first, in the same order: the bits of the horizontal schedule
+ * on as many ranks. */
 static void vertical_boundary_sums(void **state)
 {
     (void)state;
@@ -602,8 +607,8 @@ static void vertical_boundary_sums(void **state)
     }
 }
 
-/* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios: without a
- * lower bound they all count. */
+/* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios:
+ * without a lower bound they all count. */
 static void lamb_too(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Loading: rank 0 chooses for all and ranks that see another checkpoint are named; bytes that changed on the disk
-// are found; a refusal names what changed; two users of the library in one folder leave whole checkpoints.
+// Loading: rank 0 chooses for all and ranks that see another checkpoint are named; bytes that
+// changed on the disk are found; a refusal names what changed; two users of the library in one
+// folder leave whole checkpoints.
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of ZeRO stages of a model that fits no machine at hand: a folder with config.json alone,
-// planned without taking memory, within the ZeRO paper's bytes.
+// The table of ZeRO stages of a model that fits no machine at hand: a folder with config.json
+// alone, planned without taking memory, within the ZeRO paper's bytes.
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 50
-// SLOW SPILLWAY_TILES=all
-// Memory-centric tiling: a run by tiles has the bits of the run that holds whole parameters, and a peak that falls with
-// the tiles; and what is refused.
+// SLOW SPILLWAY_TILES=all Memory-centric tiling: a run by tiles has the bits of the run that holds
+// whole parameters, and a peak that falls with the tiles; and what is refused.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,7 +10,8 @@
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
-/* Widths that nothing divides; both matrices of the inner layer and the table are above SW_PIECE_ABOVE. */
+/* Widths that nothing divides; both matrices of the inner layer and the table are above
+ * SW_PIECE_ABOVE. */
 enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_ELEMS = 1 << 25 };
 
 static char folder[64];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules refuse with the shapes in the message, failures are sticky, views are views, exact sums
-// are exact in any order and grouping.
+// Shape rules refuse with the shapes in the message, failures are sticky, views are views, exact
+// sums are exact in any order and grouping.
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of ops against graphs that have nearly all of them: shapes, aliasing and access are what building and
-// differentiation made; every row says how a matrix in tiles is used, or why none is.
+// The rows of ops against graphs that have nearly all of them: shapes, aliasing and access are what
+// building and differentiation made; every row says how a matrix in tiles is used, or why none is.
 #include <string.h>
 
 #include "graph/graph.h"
@@ -108,7 +108,8 @@ static void rows_say_what_was_built(void **state)
     assert_true(n_kinds >= 24); /* what a forward and its backward are made of */
 }
 
-/* A new op on a matrix says how its tiles are used: a parameter too large for the device depends on it. */
+/* A new op on a matrix says how its tiles are used: a parameter too large for the device depends on
+ * it. */
 static void every_row_knows_tiles(void **state)
 {
     (void)state;
@@ -128,7 +129,8 @@ static void every_row_knows_tiles(void **state)
     }
 }
 
-/* Matrices that are parameters, and their gradients, in both graphs: there is a cut for each use. */
+/* Matrices that are parameters, and their gradients, in both graphs: there is a cut for each use.
+ * */
 static void every_matrix_is_cut_where_it_is_used(void **state)
 {
     (void)state;

@@ -196,7 +196,8 @@ static void clear(const struct spread *s, int64_t **held)
     free(held);
 }
 
-/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of another. */
+/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of another.
+ * */
 static void any_layout_loads_what_any_other_saved(void **state)
 {
     (void)state;
@@ -248,7 +249,8 @@ static void any_layout_loads_what_any_other_saved(void **state)
     }
 }
 
-/* [4, 12] as q, k and v of two heads each of width 2, for two ranks: head 0 of each, head 1 of each. */
+/* [4, 12] as q, k and v of two heads each of width 2, for two ranks: head 0 of each, head 1 of
+ * each. */
 static void heads_stay_together(void **state)
 {
     (void)state;

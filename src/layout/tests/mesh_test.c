@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and coordinates are each other's inverse, groups cut the ranks into disjoint ones, and the order is
-// that of DeepSpeed's topology.
+// Ranks and coordinates are each other's inverse, groups cut the ranks into disjoint ones, and the
+// order is that of DeepSpeed's topology.
 #include "layout/layout.h"
 #include "support/test.h"
 

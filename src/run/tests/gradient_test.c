@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every gradient rule against central differences in double precision, through the whole path: graph,
-// backward, plan, executor, reference kernels; odd shapes.
+// Every gradient rule against central differences in double precision, through the whole path:
+// graph, backward, plan, executor, reference kernels; odd shapes.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor on the mock device: an address space of its own, copies as late as the order allows,
-// poison after release. A missing wait or a host pointer used as a device pointer would show as other
-// bits than those of the plain device. Small plans also survive the failure of every allocation.
+// poison after release. A missing wait or a host pointer used as a device pointer would show as
+// other bits than those of the plain device. Small plans also survive the failure of every
+// allocation.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -136,7 +136,8 @@ static void jobs_keep_their_order_and_their_waits(void **state)
     }
 }
 
-/* What was begun is ended, and nothing behind a failure begins; once that is so, jobs are taken again. */
+/* What was begun is ended, and nothing behind a failure begins; once that is so, jobs are taken
+ * again. */
 static void a_failure_stops_what_has_not_begun(void **state)
 {
     (void)state;

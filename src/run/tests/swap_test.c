@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files of several users in one folder: each has its own, none has a name while it is used, and what others
-// put there is never touched.
+// Swap files of several users in one folder: each has its own, none has a name while it is used,
+// and what others put there is never touched.
 #include "run/swap.h"
 
 #include <dirent.h>

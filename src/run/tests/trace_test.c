@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace says of every instruction that ran when it ran: read back, each is there once, no two of a thread
-// overlap, threads have names, and bytes are those that the executor moved. Also with several ranks, whose
-// collectives have a thread of their own; and with too little room, where it says what it left out.
+// A trace says of every instruction that ran when it ran: read back, each is there once, no two of
+// a thread overlap, threads have names, and bytes are those that the executor moved. Also with
+// several ranks, whose collectives have a thread of their own; and with too little room, where it
+// says what it left out.
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,8 +105,8 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
     }
 }
 
-/* Bytes of the device in use while computation is at an instruction, at most: the plan's own peak may lie at a transfer,
- * which depends on the workspace that kernels ask for. */
+/* Bytes of the device in use while computation is at an instruction, at most: the plan's own peak
+ * may lie at a transfer, which depends on the workspace that kernels ask for. */
 static int64_t peak_of(const struct sw_plan *plan)
 {
     const struct sw_program *program = &plan->programs[0];
