@@ -77,45 +77,6 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     memcpy(value->strides, info->strides, sizeof value->strides);
 }
 
-static sw_value *slot_of_leaf(const struct sw_ir *ir, enum sw_role role, const char *name)
-{
-    uint64_t at = sw_hash_str(SW_HASH_INIT + (uint64_t)role, name);
-    for (;; at++) {
-        sw_value *slot = &ir->leaves[at % (uint64_t)ir->cap_leaves];
-        if (*slot < 0 ||
-            (ir->values[*slot].role == role && strcmp(ir->values[*slot].name, name) == 0)) {
-            return slot;
-        }
-    }
-}
-
-/* Room for one more, at most half of it taken. */
-static bool grow_leaves(struct sw_ir *ir)
-{
-    enum { LEAST = 64 };
-    if (ir->n_leaves < ir->cap_leaves / 2) {
-        return true;
-    }
-    const struct sw_ir old = *ir;
-    const int32_t cap = ir->cap_leaves > 0 ? 2 * ir->cap_leaves : LEAST;
-    sw_value *leaves = sw_alloc("plan", (size_t)cap * sizeof *leaves);
-    if (!leaves) {
-        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
-        return false;
-    }
-    ir->leaves = leaves;
-    ir->cap_leaves = cap;
-    memset(leaves, 0xff, (size_t)cap * sizeof *leaves);
-    for (int32_t i = 0; i < old.cap_leaves; i++) {
-        if (old.leaves[i] >= 0) {
-            const struct sw_ir_value *value = &ir->values[old.leaves[i]];
-            *slot_of_leaf(ir, value->role, value->name) = old.leaves[i];
-        }
-    }
-    sw_free(old.leaves);
-    return true;
-}
-
 /* The first of a name is the one that is found. */
 static bool list_leaf(struct sw_ir *ir, sw_value v)
 {
@@ -123,13 +84,9 @@ static bool list_leaf(struct sw_ir *ir, sw_value v)
     if (!value->name || value->producer >= 0) {
         return true;
     }
-    if (!grow_leaves(ir)) {
+    if (!sw_names_add(&ir->leaves, (int32_t)value->role, value->name, v)) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
         return false;
-    }
-    sw_value *slot = slot_of_leaf(ir, value->role, value->name);
-    if (*slot < 0) {
-        *slot = v;
-        ir->n_leaves++;
     }
     return true;
 }
@@ -174,7 +131,7 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
     ir->dtype = g->dtype;
     bool good = grow(ir, (void **)&ir->values, &ir->cap_values, g->n_values, sizeof *ir->values) &&
                 grow(ir, (void **)&ir->ops, &ir->cap_ops, g->n_ops, sizeof *ir->ops) &&
-                take_scopes(ir, g) && grow_leaves(ir);
+                take_scopes(ir, g);
     for (sw_value v = 0; good && v < g->n_values; v++) {
         take_value(ir, &g->values[v]);
         good = ir->status >= 0 && list_leaf(ir, v);
@@ -202,7 +159,7 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->streams);
     sw_free(ir->outputs);
     sw_free(ir->params);
-    sw_free(ir->leaves);
+    sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
     sw_free(ir);
 }
@@ -270,7 +227,7 @@ bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name)
 
 sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name)
 {
-    return *slot_of_leaf(ir, role, name);
+    return sw_names_find(&ir->leaves, (int32_t)role, name);
 }
 
 sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,

@@ -83,11 +83,10 @@ struct sw_ir {
     struct sw_scope *scopes;
     struct sw_ir_stream *streams;
     struct sw_named *outputs;
-    sw_value *params; /* in order of first use */
-    sw_value *
-        leaves; /* [cap_leaves] by a hash of name and role: what has a name and no producer; -1 = free */
-    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_leaves;
-    int32_t cap_values, cap_ops, cap_outputs, cap_leaves;
+    sw_value *params;       /* in order of first use */
+    struct sw_names leaves; /* by role: what has a name and no producer */
+    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
+    int32_t cap_values, cap_ops, cap_outputs;
     /* of what is added now */
     enum sw_phase phase;
     int micro;

@@ -202,6 +202,7 @@ struct sw_plan {
     int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
+    struct sw_names names;                 /* of the three lists; see sw_plan_find */
     size_t persistent_bytes;               /* of the device's tier */
     size_t persistent_away[SW_TIER_COUNT]; /* of the others */
     size_t staging_bytes;                  /* of host memory, see struct sw_plan_options */

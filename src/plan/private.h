@@ -5,6 +5,9 @@
 #include "plan/ir.h"
 #include "plan/plan.h"
 
+/* Kinds in the table of a plan's names. */
+enum { SW_NAME_PERSISTENT, SW_NAME_PACK, SW_NAME_TILED };
+
 /* ---- passes; each is a pure function on its list, tested alone ---- */
 
 /* Joins what kernels do in one sweep, in a graph of its own: *out, to be closed before `g`. */
@@ -75,6 +78,20 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
 int32_t sw_clocks_known(const struct sw_clocks *clocks, int tier);
 /* Instruction i is issued, with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
+
+/* ---- shelf.c: places for what lives a while ---- */
+struct sw_shelf {
+    struct sw_arena arena;
+    struct sw_shelf_node *nodes;  /* [2 n_leaves] */
+    struct sw_shelf_leaf *leaves; /* [n_leaves] */
+    int32_t n_leaves;             /* 0 = closed */
+};
+/* For lives within instructions 0 .. n_instrs. */
+sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs);
+void sw_shelf_close(struct sw_shelf *shelf);
+/* The lowest multiple of `align` where so many bytes are free from `first` to `last`; then they are taken. */
+sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size_t bytes,
+                       size_t align, size_t *out);
 
 /* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
 int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first);

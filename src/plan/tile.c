@@ -521,6 +521,8 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
                     .n_tiles = to->n,
                     .rows = to->tile_rows,
                     .bytes = (size_t)(to->tile_rows * to->width) * sw_dtype_bytes(info->dtype)};
+                good = good &&
+                       sw_names_add(&plan->names, SW_NAME_TILED, info->name, plan->n_tiled - 1);
             }
         }
     }
