@@ -164,6 +164,7 @@ struct beside {
     int32_t *next_known;           /* .. the first that was not yet known to be complete, .. */
     int32_t *latest_op;            /* .. and the latest op of the graph among those before that */
     int32_t *before, *behind;      /* [n_instrs] the transfers of the same root next to this one */
+    struct sw_range *met;          /* [n_instrs] elements that it, and those before it, move of it */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -198,9 +199,11 @@ static int32_t find_known(const struct check *c, const struct beside *b, int32_t
 }
 
 /* Instruction i is the latest transfer of `home`. */
-static void note_transfer(const struct beside *b, int32_t i, sw_value home)
+static void note_transfer(const struct beside *b, int32_t i, sw_value home,
+                          const struct sw_range *range)
 {
     b->before[i] = b->last_transfer[home];
+    b->met[i] = b->before[i] < 0 ? *range : sw_range_of_both(range, &b->met[b->before[i]]);
     b->behind[i] = -1;
     if (b->before[i] >= 0) {
         b->behind[b->before[i]] = i;
@@ -219,8 +222,10 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
     const sw_value home = sw_ir_root(ir, op->in[0]);
     const int32_t known = find_known(c, b, i, home);
-    note_transfer(b, i, home);
-    for (int32_t j = b->before[i]; j > known; j = b->before[j]) {
+    const struct sw_range range = sw_transfer_range(ir, op);
+    note_transfer(b, i, home, &range);
+    for (int32_t j = b->before[i]; j > known && sw_ranges_meet(&range, &b->met[j]);
+         j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
         const struct sw_ir_op *before = &ir->ops[other->op];
         if ((op->move == SW_MOVE_LOAD && before->move == SW_MOVE_LOAD) ||
@@ -317,9 +322,10 @@ static sw_status check_overlap(const struct check *c)
                        .next_known = sw_alloc("plan", n * sizeof *b.next_known),
                        .latest_op = sw_alloc("plan", n * sizeof *b.latest_op),
                        .before = sw_alloc("plan", n_instrs * sizeof *b.before),
-                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind)};
+                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind),
+                       .met = sw_alloc("plan", n_instrs * sizeof *b.met)};
     const bool good =
-        b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind;
+        b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind && b.met;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     st = st < 0 ? st : check_queues(c, &b);
@@ -330,6 +336,7 @@ static sw_status check_overlap(const struct check *c)
     sw_free(b.latest_op);
     sw_free(b.before);
     sw_free(b.behind);
+    sw_free(b.met);
     return st;
 }
 

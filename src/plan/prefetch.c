@@ -51,13 +51,21 @@ size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
                : bytes;
 }
 
+struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    int64_t first;
+    const int64_t n = sw_transfer_elems(ir, op, &first);
+    return (struct sw_range){first, first + n};
+}
+
 bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
                           const struct sw_ir_op *b)
 {
-    int64_t at_a, at_b;
-    const int64_t n_a = sw_transfer_elems(ir, a, &at_a), n_b = sw_transfer_elems(ir, b, &at_b);
-    return sw_ir_root(ir, a->in[0]) == sw_ir_root(ir, b->in[0]) && at_a < at_b + n_b &&
-           at_b < at_a + n_a;
+    if (sw_ir_root(ir, a->in[0]) != sw_ir_root(ir, b->in[0])) {
+        return false;
+    }
+    const struct sw_range x = sw_transfer_range(ir, a), y = sw_transfer_range(ir, b);
+    return sw_ranges_meet(&x, &y);
 }
 
 /* Can load i be issued before instruction `to` < i? */

@@ -98,6 +98,18 @@ int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Likewise, up to a whole block of the disk where the tensor ends: its place there, and what lies here, go so far. */
 size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
+struct sw_range { /* of elements */
+    int64_t first, end;
+};
+struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op);
+static inline bool sw_ranges_meet(const struct sw_range *a, const struct sw_range *b)
+{
+    return a->first < b->end && b->first < a->end;
+}
+static inline struct sw_range sw_range_of_both(const struct sw_range *a, const struct sw_range *b)
+{
+    return (struct sw_range){sw_min_i64(a->first, b->first), sw_max_i64(a->end, b->end)};
+}
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
                           const struct sw_ir_op *b);
