@@ -160,11 +160,11 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *last_transfer;        /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
-    int32_t *next_known;           /* .. the first that was not yet known to be complete, .. */
-    int32_t *latest_op;            /* .. and the latest op of the graph among those before that */
-    int32_t *before, *behind;      /* [n_instrs] the transfers of the same root next to this one */
-    struct sw_range *met;          /* [n_instrs] elements that it, and those before it, move of it */
+    int32_t *last_transfer;   /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
+    int32_t *next_known;      /* .. the first that was not yet known to be complete, .. */
+    int32_t *latest_op;       /* .. and the latest op of the graph among those before that */
+    int32_t *before, *behind; /* [n_instrs] the transfers of the same root next to this one */
+    struct sw_range *met;     /* [n_instrs] elements that it, and those before it, move of it */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -324,8 +324,8 @@ static sw_status check_overlap(const struct check *c)
                        .before = sw_alloc("plan", n_instrs * sizeof *b.before),
                        .behind = sw_alloc("plan", n_instrs * sizeof *b.behind),
                        .met = sw_alloc("plan", n_instrs * sizeof *b.met)};
-    const bool good =
-        b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind && b.met;
+    const bool good = b.touched && b.last_transfer && b.next_known && b.latest_op && b.before &&
+                      b.behind && b.met;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     st = st < 0 ? st : check_queues(c, &b);

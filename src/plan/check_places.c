@@ -57,8 +57,9 @@ sw_status sw_plan_check_places(const struct sw_program *program)
     const struct sw_ir *ir = program->ir;
     struct stored *stored = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *stored);
     int32_t *before = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *before);
-    sw_status st = stored && before ? check_transfers(program, stored, before)
-                                    : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
+    sw_status st = stored && before
+                       ? check_transfers(program, stored, before)
+                       : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     for (int32_t b = 0; b < program->n_buffers && st >= 0; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
         const int64_t all =

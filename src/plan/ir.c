@@ -91,6 +91,13 @@ static bool list_leaf(struct sw_ir *ir, sw_value v)
     return true;
 }
 
+static void note_view(struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    if (sw_ir_has(op, SW_TRAIT_VIEW)) {
+        ir->values[op->in[0]].is_viewed = true;
+    }
+}
+
 static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
 {
     ir->scopes = sw_alloc("plan", ((size_t)g->n_scopes + 1) * sizeof *ir->scopes);
@@ -138,6 +145,7 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
     }
     for (int32_t i = 0; good && i < g->n_ops; i++) {
         ir->ops[ir->n_ops++] = (struct sw_ir_op){.math = g->ops[i]};
+        note_view(ir, &ir->ops[i]);
     }
     good = good && take_lists(ir, g) && ir->status >= 0;
     if (!good) {
@@ -159,6 +167,7 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->streams);
     sw_free(ir->outputs);
     sw_free(ir->params);
+    sw_free(ir->where);
     sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
     sw_free(ir);
@@ -310,6 +319,7 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     op->micro = ir->micro;
     op->n_in = n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    note_view(ir, op);
     for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
         op->out[i] = SW_NO_VALUE;
     }
@@ -389,22 +399,51 @@ const char *sw_ir_op_name(const struct sw_ir_op *op)
     return op->move == SW_MOVE_NONE ? sw_op_name(&op->math) : moves[op->move];
 }
 
+/* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it has none. */
+static const struct sw_ir_op *works_on(const struct sw_ir *ir, const struct sw_ir_op *op,
+                                       const char **out)
+{
+    const char *scope = ir->scopes[op->scope].name;
+    *out = *scope ? scope : NULL;
+    if (op->n_in == 0 || *scope) {
+        return NULL;
+    }
+    const bool sums = sw_ir_has(op, SW_TRAIT_SUM);
+    const sw_value v = op->in[sums]; /* of a sum the gradient, not what it is added to */
+    const struct sw_ir_value *value = &ir->values[v];
+    const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
+    if (value->producer >= 0) {
+        return &ir->ops[value->producer];
+    }
+    *out = param >= 0 ? ir->values[param].name : NULL;
+    return NULL;
+}
+
 const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     static const char *const phases[] = {"forward", "backward", "update"};
-    const struct sw_ir_op *at = op;
-    while (at->n_in > 0 && !*ir->scopes[at->scope].name) {
-        const bool sums = sw_ir_has(at, SW_TRAIT_SUM);
-        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
-        const struct sw_ir_value *value = &ir->values[v];
-        const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
-        if (value->producer < 0) {
-            return param >= 0 && ir->values[param].name ? ir->values[param].name
-                                                        : phases[op->phase];
+    const char *name = NULL;
+    if (ir->where) {
+        name = ir->where[op - ir->ops];
+    } else {
+        for (const struct sw_ir_op *at = op; at;) {
+            at = works_on(ir, at, &name);
         }
-        at = &ir->ops[value->producer];
     }
-    return *ir->scopes[at->scope].name ? ir->scopes[at->scope].name : phases[op->phase];
+    return name ? name : phases[op->phase];
+}
+
+bool sw_ir_note_where(struct sw_ir *ir)
+{
+    const char **where = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *where);
+    for (int32_t i = 0; where && i < ir->n_ops; i++) {
+        const struct sw_ir_op *on = works_on(ir, &ir->ops[i], &where[i]);
+        SW_ASSERT(on < &ir->ops[i]);
+        where[i] = on ? where[on - ir->ops] : where[i];
+    }
+    sw_free(ir->where);
+    ir->where = where;
+    return where != NULL;
 }
 
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)

@@ -30,6 +30,7 @@ struct sw_ir_value {
     bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
     bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
     bool is_pack;      /* PARAM, STATE: bytes in which several of them lie */
+    bool is_viewed;    /* the input of a view */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`; what lies beyond
      * its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
     struct sw_shape whole;
@@ -87,6 +88,7 @@ struct sw_ir {
     struct sw_names leaves; /* by role: what has a name and no producer */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_outputs;
+    const char **where; /* [n_ops] see sw_ir_note_where; NULL = not noted */
     /* of what is added now */
     enum sw_phase phase;
     int micro;
@@ -171,6 +173,8 @@ const char *sw_ir_op_name(const struct sw_ir_op *op);
 /* What a message calls the place of an op: its scope; outside of all scopes that of what it works on, or the
  * parameter, or the phase. Never empty. */
 const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* Finds the places of all ops at once, when the list is complete: a chain of updates is long. false: out of memory */
+bool sw_ir_note_where(struct sw_ir *ir);
 /* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops alone. */
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out);
 /* See sw_op_flops, sw_op_bytes; moves compute nothing. */

@@ -46,9 +46,9 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1 ? sw_ir_is_slice(info)
-                              : sw_shape_elems(&info->shape) > options->persistence_elems &&
-                                    !sw_param_has_view(ir, param);
+    return options->ranks > 1
+               ? sw_ir_is_slice(info)
+               : sw_shape_elems(&info->shape) > options->persistence_elems && !info->is_viewed;
 }
 
 static size_t bytes_of(const struct sw_ir_value *info)

@@ -44,12 +44,11 @@ sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
  * chosen. false: out of memory */
 bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
                    const struct sw_plan_options *options);
-/* A view keeps its parameter where it is: whole, and on the device. */
-bool sw_param_has_view(const struct sw_ir *ir, sw_value param);
 /* The update of a block runs within its last backward; the norm of its gradients does. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
 bool sw_norms_in_backward(const struct sw_plan_options *options);
-/* Where parameters leave the device, this one does: it is cut, or larger than what persists. */
+/* Where parameters leave the device, this one does: it is cut, or larger than what persists. A view keeps its parameter where
+ * it is: whole, and on the device. */
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param);
 /* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);

@@ -112,10 +112,11 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
 {
     const struct sw_ir *ir = program->ir;
     sw_status st = SW_OK;
+    const bool noted = sw_ir_note_where(program->ir);
     bool *live = find_live(ir);
     int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
     program->instrs = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *program->instrs);
-    if (!live || !after || !program->instrs) {
+    if (!noted || !live || !after || !program->instrs) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }

@@ -43,16 +43,6 @@ int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
-bool sw_param_has_view(const struct sw_ir *ir, sw_value param)
-{
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) && ir->ops[i].in[0] == param) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The parameter becomes this rank's slice of itself. */
 static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {
@@ -140,7 +130,7 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
         }
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || sw_param_has_view(ir, param)) {
+        if (options->stage < 3 || persists || ir->values[param].is_viewed) {
             ir->values[param].padded_elems = slice * options->ranks;
         } else {
             cut(ir, param, slice, options->rank);
