@@ -29,6 +29,9 @@ struct pass {
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
+    /* by pack, where there are any: its members, and where in touch_ops the ops begin that touch it */
+    int32_t *n_members, *touches_of; /* [n_values + 2] */
+    int32_t *touch_ops;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
     enum sw_tier grads_tier;
     size_t host_left; /* bytes that host memory has for what would go to the disk */
@@ -471,12 +474,92 @@ static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw
     return touch;
 }
 
+/* The pack that operand k of op lies in; SW_NO_VALUE = in none. Before ops are rewritten. */
+static sw_value pack_of(const struct pass *p, const struct sw_ir_op *op, int k)
+{
+    const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+    const sw_value home = home_of(p, v);
+    return home >= 0 && p->ir->values[home].is_pack ? home : SW_NO_VALUE;
+}
+
+/* An op that touches a pack with several operands is listed once. */
+static bool is_first_touch(const struct pass *p, const struct sw_ir_op *op, int k, sw_value pack)
+{
+    for (int j = 0; j < k; j++) {
+        if (pack_of(p, op, j) == pack) {
+            return false;
+        }
+    }
+    return pack >= 0;
+}
+
+/* false: out of memory */
+static bool list_packs(struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    const size_t n = (size_t)p->n_values + 2;
+    p->n_members = sw_alloc_zero("plan", n, sizeof *p->n_members);
+    p->touches_of = sw_alloc_zero("plan", n, sizeof *p->touches_of);
+    if (!p->n_members || !p->touches_of) {
+        return false;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (sw_ir_is_packed(ir, v)) {
+            p->n_members[ir->values[v].base]++;
+        }
+    }
+    for (int pass = 0; pass < 2; pass++) { /* counts them, then lists them */
+        for (int32_t i = 0; i < p->n_ops; i++) {
+            const struct sw_ir_op *op = &ir->ops[i];
+            for (int k = 0; k < op->n_in + op->n_out; k++) {
+                const sw_value pack = pack_of(p, op, k);
+                if (!is_first_touch(p, op, k, pack)) {
+                    continue;
+                }
+                if (pass == 0) {
+                    p->touches_of[pack + 1]++;
+                } else {
+                    p->touch_ops[p->touches_of[pack]++] = i;
+                }
+            }
+        }
+        for (sw_value v = 0; pass == 0 && v <= p->n_values; v++) {
+            p->touches_of[v + 1] += p->touches_of[v];
+        }
+        if (pass == 0) {
+            const size_t all = (size_t)p->touches_of[p->n_values + 1];
+            p->touch_ops = sw_alloc("plan", (all + 1) * sizeof *p->touch_ops);
+            if (!p->touch_ops) {
+                return false;
+            }
+        }
+    }
+    return true; /* now touches_of[v] is where those of v end */
+}
+
+/* The first in touch_ops that touches a pack at op `from` or behind it; *end: where those of the pack end. */
+static int32_t first_touch(const struct pass *p, sw_value pack, int32_t from, int32_t *end)
+{
+    int32_t low = pack > 0 ? p->touches_of[pack - 1] : 0, high = p->touches_of[pack];
+    *end = high;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (p->touch_ops[middle] < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* Is a member written behind the present op before the pack leaves? */
 static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_shard_place(p->ir, op);
-    for (int32_t i = p->i_op + 1; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
+    int32_t end;
+    for (int32_t i = first_touch(p, pack, p->i_op + 1, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
         if (touch.other_place || touch.writes) {
             return !touch.other_place;
         }
@@ -488,18 +571,15 @@ static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw
 static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_shard_place(p->ir, op);
-    int32_t n_members = 0, n_written = 0;
-    for (sw_value v = 0; v < p->n_values; v++) {
-        n_members += p->ir->values[v].base == pack && sw_ir_is_packed(p->ir, v);
-    }
-    for (int32_t i = p->i_op; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
+    int32_t n_written = 0, end;
+    for (int32_t i = first_touch(p, pack, p->i_op, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
         if (touch.other_place || touch.reads) {
             break;
         }
         n_written += touch.updates;
     }
-    return n_written == n_members;
+    return n_written == p->n_members[pack];
 }
 
 /* What the ops of a place have written goes back as one. */
@@ -832,7 +912,7 @@ sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
     if (good) {
         find_readers(&p);
     }
-    good = good && choose_places(&p);
+    good = good && choose_places(&p) && list_packs(&p);
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_ir_op op = ir->ops[i];
         p.i_op = i;
@@ -850,6 +930,9 @@ sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
     sw_free(p.home);
     sw_free(p.when);
     sw_free(p.n_before);
+    sw_free(p.n_members);
+    sw_free(p.touches_of);
+    sw_free(p.touch_ops);
     return good ? sw_ir_status(ir) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
