@@ -24,6 +24,8 @@ struct pass {
     bool *ahead;     /* [n_instrs] a gather that may start early */
     bool *emitted;   /* [n_instrs] */
     bool *written;   /* [n_values] see note_writes */
+    int32_t *loaded; /* [n_values] by root, the latest load of it; -1 = none */
+    int32_t *loads;  /* [n_instrs] of a gather that may start early: the load of what it reads */
     int32_t next;    /* no gather before it is still to start early */
     int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
     int64_t outstanding;
@@ -113,15 +115,9 @@ static void emit(struct pass *p, int32_t i)
 /* What a gather that starts early reads has to be loaded before it. */
 static void emit_loads_of(struct pass *p, int32_t i)
 {
-    const sw_value root = sw_ir_root(p->ir, op_of(p, i)->in[0]);
-    for (int32_t j = i - 1; j >= 0 && p->ahead[i]; j--) {
-        const struct sw_ir_op *op = op_of(p, j);
-        if (op->move == SW_MOVE_LOAD && writes(p, op, root)) {
-            if (!p->emitted[j]) {
-                emit(p, j);
-            }
-            return;
-        }
+    const int32_t load = p->ahead[i] ? p->loads[i] : -1;
+    if (load >= 0 && !p->emitted[load]) {
+        emit(p, load);
     }
 }
 
@@ -272,7 +268,12 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
     p->next = begin;
     memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
+        const struct sw_ir_op *op = op_of(p, i);
         p->ahead[i] = may_start_early(p, i);
+        p->loads[i] = p->ahead[i] ? p->loaded[sw_ir_root(p->ir, op->in[0])] : -1;
+        if (op->move == SW_MOVE_LOAD) {
+            p->loaded[sw_ir_root(p->ir, op->out[0])] = i;
+        }
         note_writes(p, i);
     }
     for (int32_t i = begin; i < end; i++) {
@@ -331,7 +332,12 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
     p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
-    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written
+    p.loaded = sw_alloc("plan", n_values * sizeof *p.loaded);
+    p.loads = sw_alloc("plan", n * sizeof *p.loads);
+    if (p.loaded) {
+        memset(p.loaded, 0xff, n_values * sizeof *p.loaded);
+    }
+    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written && p.loaded && p.loads
              ? run(&p)
              : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
@@ -340,5 +346,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.held);
     sw_free(p.unread);
     sw_free(p.written);
+    sw_free(p.loaded);
+    sw_free(p.loads);
     return st;
 }

@@ -35,15 +35,16 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
 }
 
-/* A gradient of a parameter on its way to the owners of its slices. */
-static bool leaves(const struct sw_ir *ir, sw_value root)
+/* [n_values] by root: a gradient of a parameter on its way to the owners of its slices. NULL = out of memory */
+static bool *find_leaving(const struct sw_ir *ir)
 {
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (ir->ops[i].move == SW_MOVE_REDUCE && sw_ir_root(ir, ir->ops[i].in[1]) == root) {
-            return true;
+    bool *leaves = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *leaves);
+    for (int32_t i = 0; leaves && i < ir->n_ops; i++) {
+        if (ir->ops[i].move == SW_MOVE_REDUCE) {
+            leaves[sw_ir_root(ir, ir->ops[i].in[1])] = true;
         }
     }
-    return false;
+    return leaves;
 }
 
 /* A parameter or an optimizer state, or a pack of them: no activation that waits elsewhere. */
@@ -54,7 +55,7 @@ static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
 }
 
 static enum sw_held kind_of_transient(const struct sw_program *program,
-                                      const struct sw_buffer *buffer)
+                                      const struct sw_buffer *buffer, const bool *leaves)
 {
     const struct sw_ir *ir = program->ir;
     if (buffer->value < 0) {
@@ -69,8 +70,8 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
         is_of_the_model(ir, ir->ops[info->producer].in[0])) {
         return SW_HELD_LOADED;
     }
-    return info->role == SW_ROLE_GRAD || leaves(ir, buffer->value) ? SW_HELD_GRADS_NOW
-                                                                   : SW_HELD_ACTIVATIONS;
+    return info->role == SW_ROLE_GRAD || leaves[buffer->value] ? SW_HELD_GRADS_NOW
+                                                               : SW_HELD_ACTIVATIONS;
 }
 
 /* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
@@ -109,16 +110,20 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
     out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* behind the last */
 }
 
-static void count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
+static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
 {
+    bool *leaves = find_leaving(program->ir);
+    SW_TRY_ALLOC(leaves, "a table of the plan");
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
             buffer->first <= program->peak_instr && program->peak_instr <= buffer->last) {
-            held[kind_of_transient(program, buffer)] += buffer->bytes;
+            held[kind_of_transient(program, buffer, leaves)] += buffer->bytes;
         }
     }
     held[SW_HELD_GAPS] += program->transient_bytes - program->peak_live_bytes;
+    sw_free(leaves);
+    return SW_OK;
 }
 
 /* ---- sent ---- */
@@ -265,7 +270,11 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     *out = (struct sw_plan_table){0};
     memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);
     count_persistent(plan, options, out);
-    count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
+    const sw_status st = count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
+    if (st < 0) {
+        sw_free(c.trips);
+        return st;
+    }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         if (sw_ir_is_collective(op)) {
