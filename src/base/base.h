@@ -226,6 +226,25 @@ struct sw_hash_key {
 void sw_hash_key_init(struct sw_hash_key *key);
 uint64_t sw_hash_keyed(const struct sw_hash_key *key, const void *data, size_t len);
 
+/* ---- names: a table from names to numbers (names.c) ---- */
+
+/* Entries are (kind, name) -> value; all zeros is an empty table. Names are borrowed, and must
+ * outlive it. */
+struct sw_names {
+    struct sw_name_entry {
+        const char *name; /* NULL = free */
+        int32_t kind, value;
+    } * entries; /* [cap], cap a power of two of which half is taken at most */
+    int32_t n, cap;
+};
+void sw_names_close(struct sw_names *names);
+/* The first value of a name is the one that stays. false: no memory, and the table is what it was.
+ * */
+bool sw_names_add(struct sw_names *names, int32_t kind, const char *name, int32_t value);
+int32_t sw_names_find(const struct sw_names *names, int32_t kind, const char *name); /* -1 = none */
+/* *out is a table of its own, of the same names. false: no memory. */
+bool sw_names_copy(const struct sw_names *names, struct sw_names *out);
+
 /* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
 struct sw_digest; /* streaming state */
 sw_status sw_digest_open(struct sw_digest **out);

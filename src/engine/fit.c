@@ -322,8 +322,9 @@ static bool tiles_keep_places(const struct sw_engine *e, const struct sw_plan_op
 static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
                                     struct sw_plan_refusal *refusal)
 {
-    enum { LEAST_TRIES = 4 };
-    const double begun = sw_now_s();
+    /* However large the model, some are tried; then as many as are planned in about a second. By
+     * work, not by a clock: the same question has the same answer. */
+    enum { LEAST_TRIES = 4, MOST_INSTRS = 1 << 18 };
     const struct sw_config *c = e->config;
     struct sw_plan_options o = *options;
     if (o.tile_bytes > 0 && !may_tile(e)) {
@@ -334,16 +335,17 @@ static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_op
     const bool asked = o.tile_bytes > 0;
     struct sw_plan_refusal last;
     sw_status st = open_plan_in_places(e, &o, refusal);
+    int64_t planned = st == SW_E_NOMEM ? refusal->n_instrs : 0;
     o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
     const bool helps = !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles &&
                        may_tile(e) && tiles_keep_places(e, &o);
     for (int i = 0; st == SW_E_NOMEM && helps; i++) {
         o.tile_bytes /= 2;
-        const bool late = e->ranks == 1 && sw_now_s() - begun > 0.5; /* ranks choose alike */
-        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && late)) {
+        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && planned > MOST_INSTRS)) {
             break;
         }
         st = open_plan_in_places(e, &o, &last);
+        planned += last.n_instrs;
     }
     return st;
 }

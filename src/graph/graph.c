@@ -67,7 +67,7 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->streams = copied(g->streams, g->n_streams, sizeof *g->streams);
     copy->outputs = copied(g->outputs, g->n_outputs, sizeof *g->outputs);
     copy->params = copied(g->params, g->n_params, sizeof *g->params);
-    copy->states = copied(g->states, g->cap_states, sizeof *g->states);
+    const bool named = sw_names_copy(&g->leaves, &copy->leaves);
     copy->cap_values = g->n_values;
     copy->cap_ops = g->n_ops;
     copy->cap_scopes = g->n_scopes;
@@ -75,7 +75,7 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->cap_outputs = g->n_outputs;
     copy->cap_params = g->n_params;
     if (!copy->values || !copy->ops || !copy->scopes || !copy->streams || !copy->outputs ||
-        !copy->params || !copy->states) {
+        !copy->params || !named) {
         sw_graph_close(copy);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a copy of the graph");
     }
@@ -94,7 +94,7 @@ void sw_graph_close(struct sw_graph *g)
     sw_free(g->streams);
     sw_free(g->outputs);
     sw_free(g->params);
-    sw_free(g->states);
+    sw_names_close(&g->leaves);
     sw_arena_fini(&g->arena);
     sw_free(g);
 }
@@ -181,7 +181,7 @@ static sw_value new_named(struct sw_graph *g, enum sw_role role, const char *nam
         return v;
     }
     g->values[v].name = sw_arena_strdup(&g->arena, name);
-    if (!g->values[v].name) {
+    if (!g->values[v].name || !sw_names_add(&g->leaves, (int32_t)role, g->values[v].name, v)) {
         sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
         return SW_NO_VALUE;
     }
@@ -190,14 +190,7 @@ static sw_value new_named(struct sw_graph *g, enum sw_role role, const char *nam
 
 sw_value sw_graph_find(const struct sw_graph *g, enum sw_role role, const char *name)
 {
-    for (sw_value v = 0; v < g->n_values; v++) {
-        const struct sw_value_info *info = &g->values[v];
-        if (info->role == role && info->producer < 0 && info->name &&
-            strcmp(info->name, name) == 0) {
-            return v;
-        }
-    }
-    return SW_NO_VALUE;
+    return sw_names_find(&g->leaves, (int32_t)role, name);
 }
 
 sw_value sw_graph_root(const struct sw_graph *g, sw_value v)
@@ -272,18 +265,17 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     if (g->status < 0) {
         return SW_NO_VALUE;
     }
-    for (int32_t i = 0; i < g->n_params; i++) {
-        struct sw_value_info *info = &g->values[g->params[i]];
-        if (strcmp(info->name, name) == 0) {
-            if (!sw_shape_equal(&info->shape, &shape)) {
-                char a[96], b[96];
-                sw_graph_fail(g, SW_E_ARG, "parameter %s asked for as %s and as %s", name,
-                              sw_shape_format(&info->shape, a, sizeof a),
-                              sw_shape_format(&shape, b, sizeof b));
-                return SW_NO_VALUE;
-            }
-            return g->params[i];
+    const sw_value known = sw_graph_find(g, SW_ROLE_PARAM, name);
+    if (known >= 0) {
+        const struct sw_value_info *info = &g->values[known];
+        if (!sw_shape_equal(&info->shape, &shape)) {
+            char a[96], b[96];
+            sw_graph_fail(g, SW_E_ARG, "parameter %s asked for as %s and as %s", name,
+                          sw_shape_format(&info->shape, a, sizeof a),
+                          sw_shape_format(&shape, b, sizeof b));
+            return SW_NO_VALUE;
         }
+        return known;
     }
     const sw_value v = new_named(g, SW_ROLE_PARAM, name, g->dtype, &shape);
     if (v < 0 || !grow(g, (void **)&g->params, &g->cap_params, g->n_params + 1, sizeof(sw_value))) {
@@ -325,61 +317,19 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
     info->split = *split;
 }
 
-/* The state of this name, or the free place for it. There is one. */
-static sw_value *place_of_state(const struct sw_graph *g, const char *name)
-{
-    uint64_t at = sw_hash_str(SW_HASH_INIT, name);
-    for (;; at++) {
-        sw_value *place = &g->states[at % (uint64_t)g->cap_states];
-        if (*place < 0 || strcmp(g->values[*place].name, name) == 0) {
-            return place;
-        }
-    }
-}
-
-/* Room for one more, at most half of it taken. */
-static bool grow_states(struct sw_graph *g)
-{
-    enum { LEAST = 64 };
-    if (g->n_states < g->cap_states / 2) {
-        return true;
-    }
-    const struct sw_graph old = *g;
-    const int32_t cap = g->cap_states > 0 ? 2 * g->cap_states : LEAST;
-    sw_value *states = sw_alloc("graph", (size_t)cap * sizeof *states);
-    if (!states) {
-        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
-        return false;
-    }
-    g->states = states;
-    g->cap_states = cap;
-    for (int32_t i = 0; i < cap; i++) {
-        states[i] = SW_NO_VALUE;
-    }
-    for (int32_t i = 0; i < old.cap_states; i++) {
-        if (old.states[i] >= 0) {
-            *place_of_state(g, g->values[old.states[i]].name) = old.states[i];
-        }
-    }
-    sw_free(old.states);
-    return true;
-}
-
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,
                         struct sw_shape shape, sw_value param)
 {
-    if (g->status < 0 || !grow_states(g)) {
+    if (g->status < 0) {
         return SW_NO_VALUE;
     }
-    sw_value *place = place_of_state(g, name);
-    if (*place >= 0) {
-        return *place;
+    const sw_value known = sw_graph_find(g, SW_ROLE_STATE, name);
+    if (known >= 0) {
+        return known;
     }
     const sw_value v = new_named(g, SW_ROLE_STATE, name, dtype, &shape);
     if (v >= 0) {
         g->values[v].param = param;
-        *place = v;
-        g->n_states++;
     }
     return v;
 }

@@ -118,9 +118,8 @@ struct sw_graph {
     struct sw_scope *scopes;
     struct sw_stream *streams;
     struct sw_named *outputs;
-    sw_value *params; /* in order of first use */
-    sw_value *states; /* [cap_states] by a hash of the name; SW_NO_VALUE = free */
-    int32_t n_states, cap_states;
+    sw_value *params;       /* in order of first use */
+    struct sw_names leaves; /* by role: inputs, parameters, states */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;             /* current */

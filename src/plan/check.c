@@ -11,6 +11,7 @@ struct check {
     int32_t *written; /* [n_values] instruction that wrote the value, -1 = not yet; leaves: 0 */
     bool one_round;   /* every micro-step is the last of its step */
     sw_value *newest; /* [n_values] by root: the version its bytes hold now */
+    int32_t *issued;  /* [n_instrs] see sw_program_issued */
 };
 
 static const char *value_name(const struct sw_ir *ir, sw_value v)
@@ -60,8 +61,8 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
     return SW_OK;
 }
 
-/* Loads may run for nothing; what else a step, or a micro-step, leaves out is left out here, and a skip is asked for
- * when it is known. finished: the norm of the step is. */
+/* Loads may run for nothing; what else a step, or a micro-step, leaves out is left out here, and a
+ * skip is asked for when it is known. finished: the norm of the step is. */
 static sw_status check_when(const struct check *c, int32_t i, bool *finished)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
@@ -115,6 +116,9 @@ static sw_status check_order(struct check *c)
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        const bool inside =
+            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].group == 0;
+        c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
         }
@@ -142,7 +146,7 @@ static sw_status check_order(struct check *c)
 static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t last)
 {
     const struct sw_buffer *buffer = &c->program->buffers[b];
-    const int32_t first = sw_program_issued(c->program, i);
+    const int32_t first = c->issued[i];
     if (!buffer->persistent && (buffer->first > first || buffer->last < last)) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d is under way from %d to %d, its buffer lives from %d "
@@ -167,7 +171,8 @@ static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
     return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
 }
 
-/* What is under way beside an instruction: by root, the latest of each queue that reads or writes it. */
+/* What is under way beside an instruction: by root, the latest of each queue that reads or writes
+ * it. */
 struct touch {
     int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
 };
@@ -175,10 +180,11 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *last_transfer;        /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
-    int32_t *next_known;           /* .. the first that was not yet known to be complete, .. */
-    int32_t *latest_op;            /* .. and the latest op of the graph among those before that */
-    int32_t *before, *behind;      /* [n_instrs] the transfers of the same root next to this one */
+    int32_t *last_transfer;   /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
+    int32_t *next_known;      /* .. the first that was not yet known to be complete, .. */
+    int32_t *latest_op;       /* .. and the latest op of the graph among those before that */
+    int32_t *before, *behind; /* [n_instrs] the transfers of the same root next to this one */
+    struct sw_range *met;     /* [n_instrs] elements that it, and those before it, move of it */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -199,8 +205,8 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
     return SW_OK;
 }
 
-/* How far back instruction i has to look: transfers of `home` that are complete, and come before it in the graph, cannot
- * be wrong. Each is passed once. */
+/* How far back instruction i has to look: transfers of `home` that are complete, and come before it
+ * in the graph, cannot be wrong. Each is passed once. */
 static int32_t find_known(const struct check *c, const struct beside *b, int32_t i, sw_value home)
 {
     const struct sw_program *program = c->program;
@@ -213,9 +219,11 @@ static int32_t find_known(const struct check *c, const struct beside *b, int32_t
 }
 
 /* Instruction i is the latest transfer of `home`. */
-static void note_transfer(const struct beside *b, int32_t i, sw_value home)
+static void note_transfer(const struct beside *b, int32_t i, sw_value home,
+                          const struct sw_range *range)
 {
     b->before[i] = b->last_transfer[home];
+    b->met[i] = b->before[i] < 0 ? *range : sw_range_of_both(range, &b->met[b->before[i]]);
     b->behind[i] = -1;
     if (b->before[i] >= 0) {
         b->behind[b->before[i]] = i;
@@ -226,7 +234,8 @@ static void note_transfer(const struct beside *b, int32_t i, sw_value home)
     b->last_transfer[home] = i;
 }
 
-/* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in, and do not meet. */
+/* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in,
+ * and do not meet. */
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
     const struct sw_program *program = c->program;
@@ -234,8 +243,10 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
     const sw_value home = sw_ir_root(ir, op->in[0]);
     const int32_t known = find_known(c, b, i, home);
-    note_transfer(b, i, home);
-    for (int32_t j = b->before[i]; j > known; j = b->before[j]) {
+    const struct sw_range range = sw_transfer_range(ir, op);
+    note_transfer(b, i, home, &range);
+    for (int32_t j = b->before[i]; j > known && sw_ranges_meet(&range, &b->met[j]);
+         j = b->before[j]) {
         const struct sw_instr *other = &program->instrs[j];
         const struct sw_ir_op *before = &ir->ops[other->op];
         if ((op->move == SW_MOVE_LOAD && before->move == SW_MOVE_LOAD) ||
@@ -332,9 +343,10 @@ static sw_status check_overlap(const struct check *c)
                        .next_known = sw_alloc("plan", n * sizeof *b.next_known),
                        .latest_op = sw_alloc("plan", n * sizeof *b.latest_op),
                        .before = sw_alloc("plan", n_instrs * sizeof *b.before),
-                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind)};
-    const bool good =
-        b.touched && b.last_transfer && b.next_known && b.latest_op && b.before && b.behind;
+                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind),
+                       .met = sw_alloc("plan", n_instrs * sizeof *b.met)};
+    const bool good = b.touched && b.last_transfer && b.next_known && b.latest_op && b.before &&
+                      b.behind && b.met;
     sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
                         : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     st = st < 0 ? st : check_queues(c, &b);
@@ -345,6 +357,7 @@ static sw_status check_overlap(const struct check *c)
     sw_free(b.latest_op);
     sw_free(b.before);
     sw_free(b.behind);
+    sw_free(b.met);
     return st;
 }
 
@@ -421,17 +434,6 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
     return SW_OK;
 }
 
-struct life {
-    int32_t first, last, buffer;
-};
-
-static int by_first(const void *a, const void *b)
-{
-    const struct life *x = a, *y = b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
-                                : (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
-
 /* Of all its places. */
 static size_t extent_of(const struct sw_buffer *buffer)
 {
@@ -464,28 +466,9 @@ static sw_status check_apart(const struct check *c, int32_t a, int32_t b)
                : SW_OK;
 }
 
-/* Each buffer beside those that are alive when its life begins. */
-static sw_status check_lives(const struct check *c, const struct life *lives, int32_t n,
-                             struct life *alive)
-{
-    int32_t n_alive = 0;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t n_left = 0;
-        for (int32_t k = 0; k < n_alive; k++) {
-            if (alive[k].last < lives[i].first) {
-                continue;
-            }
-            SW_TRY(check_apart(c, alive[k].buffer, lives[i].buffer));
-            alive[n_left++] = alive[k];
-        }
-        alive[n_left] = lives[i];
-        n_alive = n_left + 1;
-    }
-    return SW_OK;
-}
-
-/* What stays, of one tier, by address. */
+/* A buffer, to be sorted by address. */
 struct fixed {
+    enum sw_tier tier;
     size_t offset;
     int32_t buffer;
 };
@@ -493,11 +476,13 @@ struct fixed {
 static int by_offset(const void *a, const void *b)
 {
     const struct fixed *x = a, *y = b;
-    return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
-                                  : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+    return x->tier != y->tier       ? (x->tier > y->tier) - (x->tier < y->tier)
+           : x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
+                                    : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* What stays lives at all times, beside all else: neighbours do not meet, and transients lie behind. */
+/* What stays lives at all times, beside all else: neighbours do not meet, and transients lie
+ * behind. */
 static sw_status check_fixed(const struct check *c, enum sw_tier tier, struct fixed *fixed)
 {
     const struct sw_program *program = c->program;
@@ -506,7 +491,7 @@ static sw_status check_fixed(const struct check *c, enum sw_tier tier, struct fi
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (buffer->persistent && buffer->tier == tier && buffer->bytes > 0) {
-            fixed[n++] = (struct fixed){buffer->offset, i};
+            fixed[n++] = (struct fixed){tier, buffer->offset, i};
             const size_t its = buffer->offset + extent_of(buffer);
             end = its > end ? its : end;
         }
@@ -525,33 +510,174 @@ static sw_status check_fixed(const struct check *c, enum sw_tier tier, struct fi
     return SW_OK;
 }
 
+/* A set of places in an order: bits, and above 64 of them one that says whether any is set. */
+enum { MOST_LEVELS = 6 };
+struct places {
+    uint64_t *bits[MOST_LEVELS]; /* level 0: one a place */
+    int n_levels;
+};
+
+static bool open_places(struct places *p, int32_t n)
+{
+    *p = (struct places){0};
+    size_t words = (size_t)n;
+    do {
+        words = words / 64 + 1;
+        p->bits[p->n_levels] = sw_alloc_zero("plan", words, sizeof **p->bits);
+        if (!p->bits[p->n_levels++]) {
+            return false;
+        }
+    } while (words > 1);
+    return true;
+}
+
+static void close_places(struct places *p)
+{
+    for (int l = 0; l < p->n_levels; l++) {
+        sw_free(p->bits[l]);
+    }
+}
+
+static void set_place(struct places *p, int32_t i, bool on)
+{
+    bool above = true;
+    for (int l = 0; l < p->n_levels && above; l++, i /= 64) {
+        uint64_t *word = &p->bits[l][i / 64];
+        const uint64_t bit = UINT64_C(1) << (i % 64);
+        *word = on ? *word | bit : *word & ~bit;
+        above = on || *word == 0;
+    }
+}
+
+/* Down to the first one below bit i of a level, or the last. */
+static int32_t descend(const struct places *p, int l, int32_t i, bool first)
+{
+    for (; l > 0; l--) {
+        const uint64_t word = p->bits[l - 1][i];
+        i = i * 64 + (first ? __builtin_ctzll(word) : 63 - __builtin_clzll(word));
+    }
+    return i;
+}
+
+/* The place in the set next to i, before it or behind; -1 = none. */
+static int32_t next_place(const struct places *p, int32_t i, bool behind)
+{
+    for (int l = 0; l < p->n_levels; l++, i /= 64) {
+        const int at = i % 64;
+        const uint64_t mask =
+            behind ? (at == 63 ? 0 : ~UINT64_C(0) << (at + 1)) : (UINT64_C(1) << at) - 1;
+        const uint64_t word = p->bits[l][i / 64] & mask;
+        if (word != 0) {
+            const int bit = behind ? __builtin_ctzll(word) : 63 - __builtin_clzll(word);
+            return descend(p, l, i / 64 * 64 + bit, behind);
+        }
+    }
+    return -1;
+}
+
+/* Transients by tier and address, and which of them begin and end with an instruction. */
+struct order {
+    struct fixed *sorted; /* [n] */
+    int32_t n;
+    int32_t *begin_at, *begin, *end_at, *end; /* begin_at, end_at: [n_instrs + 2] */
+    struct places alive;
+};
+
+static int32_t when(const struct check *c, int32_t b, bool end)
+{
+    const struct sw_buffer *buffer = &c->program->buffers[b];
+    const int32_t last = buffer->last > buffer->first ? buffer->last : buffer->first;
+    const int32_t at = end ? last : buffer->first, most = c->program->n_instrs;
+    return at < 0 ? 0 : at > most ? most : at;
+}
+
+/* out [n]: those of instruction i are out[at[i]] .. out[at[i + 1] - 1]. */
+static void sort_by_instr(const struct check *c, const struct order *o, bool end, int32_t *at,
+                          int32_t *out)
+{
+    const int32_t n_instrs = c->program->n_instrs;
+    for (int32_t k = 0; k < o->n; k++) {
+        at[when(c, o->sorted[k].buffer, end) + 1]++;
+    }
+    for (int32_t i = 0; i <= n_instrs; i++) {
+        at[i + 1] += at[i];
+    }
+    for (int32_t k = o->n - 1; k >= 0; k--) { /* from the back: at[i + 1] becomes where i begins */
+        out[--at[when(c, o->sorted[k].buffer, end) + 1]] = k;
+    }
+    memmove(at, at + 1, ((size_t)n_instrs + 1) * sizeof *at);
+    at[n_instrs + 1] = o->n;
+}
+
+/* What is alive never meets: a buffer whose life begins meets a neighbour, or nobody. */
+static sw_status check_lives(const struct check *c, struct order *o)
+{
+    sort_by_instr(c, o, false, o->begin_at, o->begin);
+    sort_by_instr(c, o, true, o->end_at, o->end);
+    for (int32_t i = 0; i <= c->program->n_instrs; i++) {
+        for (int32_t k = o->begin_at[i]; k < o->begin_at[i + 1]; k++) {
+            const int32_t place = o->begin[k];
+            for (int behind = 0; behind < 2; behind++) {
+                const int32_t next = next_place(&o->alive, place, behind);
+                SW_TRY(next < 0 ? SW_OK
+                                : check_apart(c, o->sorted[next].buffer, o->sorted[place].buffer));
+            }
+            set_place(&o->alive, place, true);
+        }
+        for (int32_t k = o->end_at[i]; k < o->end_at[i + 1]; k++) {
+            set_place(&o->alive, o->end[k], false);
+        }
+    }
+    return SW_OK;
+}
+
+static bool open_order(struct order *o, size_t n, size_t n_instrs)
+{
+    o->sorted = sw_alloc("plan", (n + 1) * sizeof *o->sorted);
+    o->begin_at = sw_alloc_zero("plan", n_instrs + 2, sizeof *o->begin_at);
+    o->end_at = sw_alloc_zero("plan", n_instrs + 2, sizeof *o->end_at);
+    o->begin = sw_alloc("plan", (n + 1) * sizeof *o->begin);
+    o->end = sw_alloc("plan", (n + 1) * sizeof *o->end);
+    return open_places(&o->alive, (int32_t)n) && o->sorted && o->begin_at && o->end_at &&
+           o->begin && o->end;
+}
+
+static void close_order(struct order *o)
+{
+    sw_free(o->sorted);
+    sw_free(o->begin_at);
+    sw_free(o->end_at);
+    sw_free(o->begin);
+    sw_free(o->end);
+    close_places(&o->alive);
+}
+
 static sw_status check_places(const struct check *c)
 {
     const struct sw_program *program = c->program;
     const size_t n = (size_t)program->n_buffers;
-    struct life *lives = sw_alloc("plan", (2 * n + 1) * sizeof *lives);
-    struct fixed *fixed = sw_alloc("plan", (n + 1) * sizeof *fixed);
-    int32_t n_lives = 0;
+    struct order o = {0};
     sw_status st = SW_OK;
-    if (!lives || !fixed) {
+    if (!open_order(&o, n, (size_t)program->n_instrs)) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
         goto done;
     }
     for (int32_t i = 0; i < program->n_buffers; i++) {
-        const struct sw_buffer *buffer = &program->buffers[i];
-        if (!buffer->persistent) {
-            lives[n_lives++] = (struct life){buffer->first, buffer->last, i};
-        }
         SW_TRY_OR(done, check_tier(c, i));
     }
     for (int t = 0; t < SW_TIER_COUNT; t++) {
-        SW_TRY_OR(done, check_fixed(c, (enum sw_tier)t, fixed));
+        SW_TRY_OR(done, check_fixed(c, (enum sw_tier)t, o.sorted));
     }
-    qsort(lives, (size_t)n_lives, sizeof *lives, by_first);
-    SW_TRY_OR(done, check_lives(c, lives, n_lives, lives + n));
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        const struct sw_buffer *buffer = &program->buffers[i];
+        if (!buffer->persistent && buffer->bytes > 0) {
+            o.sorted[o.n++] = (struct fixed){buffer->tier, buffer->offset, i};
+        }
+    }
+    qsort(o.sorted, (size_t)o.n, sizeof *o.sorted, by_offset);
+    SW_TRY_OR(done, check_lives(c, &o));
 done:
-    sw_free(lives);
-    sw_free(fixed);
+    close_order(&o);
     return st;
 }
 
@@ -563,8 +689,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         const size_t n = (size_t)c.program->ir->n_values + 1;
         c.written = sw_alloc("plan", n * sizeof *c.written);
         c.newest = sw_alloc("plan", n * sizeof *c.newest);
+        c.issued = sw_alloc("plan", ((size_t)c.program->n_instrs + 1) * sizeof *c.issued);
         sw_status st = SW_OK;
-        if (!c.written || !c.newest) {
+        if (!c.written || !c.newest || !c.issued) {
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
         }
         if (st == SW_OK) {
@@ -587,6 +714,7 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         sw_free(c.written);
         sw_free(c.newest);
+        sw_free(c.issued);
         SW_TRY(st);
     }
     return SW_OK;

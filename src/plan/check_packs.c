@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies what the check of a plan does not know about packs: that a pack moves as a whole, that what ops use of one is a
-// member and nothing else, and that nothing which was written to one is lost, or read from the disk before it is there.
+// Verifies what the check of a plan does not know about packs: that a pack moves as a whole, that
+// what ops use of one is a member and nothing else, and that nothing which was written to one is
+// lost, or read from the disk before it is there.
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/private.h"
@@ -11,6 +13,10 @@ struct check {
     const struct sw_ir *ir;
     struct copy *copies;     /* [n_values] by root on the device */
     struct on_disk *on_disk; /* [n_values] by pack */
+    /* Lists through values, SW_NO_VALUE = the end: of each pack its members, the earlier ones
+     * first, and of each root on the device what instructions write in it, the latest first. */
+    sw_value *first_member, *last_member, *next_member, *last_write, *write_before; /* [n_values] */
+    int32_t *written; /* [n_values] by which instruction */
 };
 
 struct copy {
@@ -44,10 +50,9 @@ static sw_status check_member(const struct check *c, sw_value v)
         return SW_FAIL(SW_E_ARG, "plan: %s is not where %s has it, at byte %zu", info->name,
                        pack->name, at);
     }
-    for (sw_value w = 0; w < v; w++) {
+    for (sw_value w = c->first_member[info->base]; w != v; w = c->next_member[w]) {
         const struct sw_ir_value *other = &c->ir->values[w];
-        if (other->base == info->base && sw_ir_is_packed(c->ir, w) &&
-            byte_of(other) < at + item->packed_bytes &&
+        if (byte_of(other) < at + item->packed_bytes &&
             at < byte_of(other) + sw_round_up(sw_ir_storage_bytes(other), SW_PLAN_ALIGN)) {
             return SW_FAIL(SW_E_ARG, "plan: %s and %s share bytes of %s", other->name, info->name,
                            pack->name);
@@ -64,14 +69,6 @@ static sw_status check_place(const struct check *c, sw_value pack)
         (buffer->slot_bytes > 0 && buffer->slot_bytes < buffer->bytes) ||
         buffer->slot_bytes % SW_PLAN_DISK_ALIGN != 0 || end > c->plan->tier_bytes[SW_TIER_DISK]) {
         return SW_FAIL(SW_E_ARG, "plan: %s has no place on the disk", c->ir->values[pack].name);
-    }
-    for (int32_t b = 0; b < c->program->n_buffers; b++) {
-        const struct sw_buffer *other = &c->program->buffers[b];
-        if (other != buffer && other->tier == SW_TIER_DISK && other->offset < end &&
-            buffer->offset < other->offset + other->slot_bytes + other->bytes) {
-            return SW_FAIL(SW_E_ARG, "plan: %s and buffer %d share bytes of the disk",
-                           c->ir->values[pack].name, b);
-        }
     }
     return SW_OK;
 }
@@ -94,13 +91,9 @@ static bool is_same_part(const struct sw_ir_value *a, const struct sw_ir_value *
 /* Is what stands for a member in `copy` written before instruction `end`? */
 static bool is_written(const struct check *c, sw_value copy, sw_value member, int32_t end)
 {
-    for (int32_t i = 0; i < end; i++) {
-        const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
-        for (int k = 0; k < op->n_out; k++) {
-            if (op->out[k] >= 0 && c->ir->values[op->out[k]].base == copy &&
-                is_same_part(&c->ir->values[op->out[k]], &c->ir->values[member])) {
-                return true;
-            }
+    for (sw_value v = c->last_write[copy]; v >= 0; v = c->write_before[v]) {
+        if (c->written[v] < end && is_same_part(&c->ir->values[v], &c->ir->values[member])) {
+            return true;
         }
     }
     return false;
@@ -109,9 +102,10 @@ static bool is_written(const struct check *c, sw_value copy, sw_value member, in
 /* What was loaded is whole; room has to be filled. */
 static bool is_whole(const struct check *c, sw_value copy, int32_t end)
 {
-    for (sw_value v = 0; c->copies[copy].loaded < 0 && v < c->ir->n_values; v++) {
-        if (c->ir->values[v].base == c->copies[copy].pack && sw_ir_is_packed(c->ir, v) &&
-            !is_written(c, copy, v, end)) {
+    const sw_value pack = c->copies[copy].pack;
+    sw_value v = c->copies[copy].loaded < 0 && pack >= 0 ? c->first_member[pack] : SW_NO_VALUE;
+    for (; v >= 0; v = c->next_member[v]) {
+        if (!is_written(c, copy, v, end)) {
             return false;
         }
     }
@@ -150,17 +144,17 @@ static sw_status check_transfer(const struct check *c, int32_t i)
 static bool is_member(const struct check *c, sw_value pack, sw_value v)
 {
     const struct sw_ir_value *info = &c->ir->values[v];
-    for (sw_value w = 0; w < c->ir->n_values; w++) {
+    for (sw_value w = c->first_member[pack]; w >= 0; w = c->next_member[w]) {
         const struct sw_ir_value *member = &c->ir->values[w];
-        if (member->base == pack && sw_ir_is_packed(c->ir, w) && is_same_part(member, info)) {
+        if (is_same_part(member, info)) {
             return info->param < 0 || info->param == w || info->param == member->param;
         }
     }
     return false;
 }
 
-/* Instruction i may run where the one that loaded what it uses did not: in a step that is skipped, in a backward that is
- * not the last. */
+/* Instruction i may run where the one that loaded what it uses did not: in a step that is skipped,
+ * in a backward that is not the last. */
 static bool may_run_without(const struct check *c, int32_t i, const struct copy *copy)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
@@ -243,29 +237,126 @@ static sw_status check_moves(const struct check *c)
     return SW_OK;
 }
 
+struct at { /* a buffer of the disk; pack: SW_NO_VALUE = of none */
+    size_t offset, end;
+    int32_t buffer;
+    sw_value pack;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct at *x = a, *y = b;
+    return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
+                                  : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* Of the disk's buffers, by address: none begins before a pack has ended, and no pack before
+ * another one has. */
+static sw_status check_apart(const struct check *c)
+{
+    const struct sw_program *program = c->program;
+    struct at *all = sw_alloc("plan", ((size_t)program->n_buffers + 1) * sizeof *all);
+    const struct at *pack = NULL, *last = NULL; /* those that end last */
+    int32_t n = 0;
+    sw_status st = SW_OK;
+    SW_TRY_ALLOC(all, "checking the plan");
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        const bool is_pack = buffer->value >= 0 && c->ir->values[buffer->value].is_pack;
+        if (buffer->tier == SW_TIER_DISK) {
+            all[n++] =
+                (struct at){buffer->offset, buffer->offset + buffer->slot_bytes + buffer->bytes, b,
+                            is_pack ? buffer->value : SW_NO_VALUE};
+        }
+    }
+    qsort(all, (size_t)n, sizeof *all, by_offset);
+    for (int32_t i = 0; i < n && st >= 0; i++) {
+        const struct at *now = &all[i], *before = now->pack >= 0 ? last : pack;
+        if (before && now->offset < before->end && now->end > before->offset) {
+            const bool first = now->pack < 0;
+            st = SW_FAIL(SW_E_ARG, "plan: %s and buffer %d share bytes of the disk",
+                         c->ir->values[first ? before->pack : now->pack].name,
+                         first ? now->buffer : before->buffer);
+        }
+        last = !last || now->end > last->end ? now : last;
+        pack = now->pack >= 0 && (!pack || now->end > pack->end) ? now : pack;
+    }
+    sw_free(all);
+    return st;
+}
+
+static void list_members(const struct check *c)
+{
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
+        c->first_member[v] = c->next_member[v] = c->last_write[v] = SW_NO_VALUE;
+    }
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
+        const sw_value pack = c->ir->values[v].base;
+        if (!sw_ir_is_packed(c->ir, v)) {
+            continue;
+        }
+        *(c->first_member[pack] < 0 ? &c->first_member[pack]
+                                    : &c->next_member[c->last_member[pack]]) = v;
+        c->last_member[pack] = v;
+    }
+}
+
+static void list_writes(const struct check *c)
+{
+    for (int32_t i = 0; i < c->program->n_instrs; i++) {
+        const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
+        for (int k = 0; k < op->n_out; k++) {
+            const sw_value v = op->out[k], root = v < 0 ? SW_NO_VALUE : c->ir->values[v].base;
+            if (root >= 0) {
+                c->write_before[v] = c->last_write[root];
+                c->last_write[root] = v;
+                c->written[v] = i;
+            }
+        }
+    }
+}
+
+static sw_status check_packs(const struct check *c)
+{
+    list_members(c);
+    list_writes(c);
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
+        SW_TRY(c->ir->values[v].is_pack ? check_place(c, v) : SW_OK);
+    }
+    SW_TRY(check_apart(c));
+    for (sw_value v = 0; v < c->ir->n_values; v++) {
+        SW_TRY(sw_ir_is_packed(c->ir, v) ? check_member(c, v) : SW_OK);
+    }
+    return check_moves(c);
+}
+
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program)
 {
     struct check c = {.plan = plan, .program = program, .ir = program->ir};
-    sw_status st = SW_OK;
+    const size_t n = (size_t)c.ir->n_values;
     bool any = false;
-    for (sw_value v = 0; v < c.ir->n_values; v++) {
-        any |= c.ir->values[v].is_pack;
-        SW_TRY(c.ir->values[v].is_pack ? check_place(&c, v) : SW_OK);
-    }
-    for (sw_value v = 0; any && v < c.ir->n_values; v++) {
-        SW_TRY(sw_ir_is_packed(c.ir, v) ? check_member(&c, v) : SW_OK);
+    for (sw_value v = 0; v < c.ir->n_values && !any; v++) {
+        any = c.ir->values[v].is_pack;
     }
     if (!any) {
         return SW_OK;
     }
-    c.copies = sw_alloc("plan", (size_t)c.ir->n_values * sizeof *c.copies);
-    c.on_disk = sw_alloc("plan", (size_t)c.ir->n_values * sizeof *c.on_disk);
-    if (!c.copies || !c.on_disk) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
-        goto done;
+    sw_value *lists = sw_alloc("plan", 6 * n * sizeof *lists);
+    c.copies = sw_alloc("plan", n * sizeof *c.copies);
+    c.on_disk = sw_alloc("plan", n * sizeof *c.on_disk);
+    sw_status st = lists && c.copies && c.on_disk
+                       ? SW_OK
+                       : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
+    if (st >= 0) {
+        c.first_member = lists;
+        c.last_member = lists + n;
+        c.next_member = lists + 2 * n;
+        c.last_write = lists + 3 * n;
+        c.write_before = lists + 4 * n;
+        c.written = lists + 5 * n;
+        st = check_packs(&c);
     }
-    SW_TRY_OR(done, check_moves(&c));
-done:
+    sw_free(lists);
     sw_free(c.copies);
     sw_free(c.on_disk);
     return st;

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies what takes two places in turn: a step reads the one that counts, and writes the other, every element of it
-// once, since what it left out would come back from the step before the last. It loads nothing that it has stored: that would
-// be the old value.
+// Verifies what takes two places in turn: a step reads the one that counts, and writes the other,
+// every element of it once, since what it left out would come back from the step before the last.
+// It loads nothing that it has stored: that would be the old value.
 #include "plan/private.h"
 
-struct range { /* what has been stored; [first, end) covers it */
-    int64_t first, end, n;
+struct stored { /* all of it lies in `covers` */
+    struct sw_range covers;
+    int64_t n;
+    int32_t last; /* where n > 0, the latest instruction that stored some */
 };
 
-static bool met_before(const struct sw_program *program, int32_t i)
+/* before: [n_instrs] what stored into the same home before an instruction that does. */
+static bool met_before(const struct sw_program *program, const struct stored *stored,
+                       const int32_t *before, const struct sw_range *range)
 {
-    const struct sw_ir *ir = program->ir;
-    const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-    for (int32_t k = 0; k < i; k++) {
-        const struct sw_ir_op *before = &ir->ops[program->instrs[k].op];
-        if (before->move == SW_MOVE_STORE && sw_transfers_overlap(ir, op, before)) {
+    for (int32_t k = stored->last; k >= 0; k = before[k]) {
+        const struct sw_range other =
+            sw_transfer_range(program->ir, &program->ir->ops[program->instrs[k].op]);
+        if (sw_ranges_meet(range, &other)) {
             return true;
         }
     }
     return false;
 }
 
-static sw_status check_transfers(const struct sw_program *program, struct range *stored)
+static sw_status check_transfers(const struct sw_program *program, struct stored *stored,
+                                 int32_t *before)
 {
     const struct sw_ir *ir = program->ir;
     for (int32_t i = 0; i < program->n_instrs; i++) {
@@ -30,18 +34,19 @@ static sw_status check_transfers(const struct sw_program *program, struct range 
         if (home < 0 || program->buffers[program->buffer_of[home]].slot_bytes == 0) {
             continue;
         }
-        struct range *r = &stored[home];
-        int64_t first;
-        const int64_t n = sw_transfer_elems(ir, op, &first);
-        if (first < r->end && r->first < first + n && met_before(program, i)) {
+        struct stored *to = &stored[home];
+        const struct sw_range range = sw_transfer_range(ir, op);
+        if (to->n > 0 && sw_ranges_meet(&range, &to->covers) &&
+            met_before(program, to, before, &range)) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s of %s) meets what the step has stored", i,
                            sw_ir_op_name(op), ir->values[home].name);
         }
         if (op->move == SW_MOVE_STORE) {
-            r->first = r->n == 0 ? first : sw_min_i64(r->first, first);
-            r->end = sw_max_i64(r->end, first + n);
-            r->n += n;
+            before[i] = to->n == 0 ? -1 : to->last;
+            to->covers = to->n == 0 ? range : sw_range_of_both(&range, &to->covers);
+            to->n += range.end - range.first;
+            to->last = i;
         }
     }
     return SW_OK;
@@ -50,9 +55,11 @@ static sw_status check_transfers(const struct sw_program *program, struct range 
 sw_status sw_plan_check_places(const struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
-    struct range *stored = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *stored);
-    SW_TRY_ALLOC(stored, "checking the plan");
-    sw_status st = check_transfers(program, stored);
+    struct stored *stored = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *stored);
+    int32_t *before = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *before);
+    sw_status st = stored && before
+                       ? check_transfers(program, stored, before)
+                       : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     for (int32_t b = 0; b < program->n_buffers && st >= 0; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
         const int64_t all =
@@ -65,5 +72,6 @@ sw_status sw_plan_check_places(const struct sw_program *program)
         }
     }
     sw_free(stored);
+    sw_free(before);
     return st;
 }

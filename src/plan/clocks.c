@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the waits of a program mean (vector clocks, Mattern 1989, one component a queue). The computing thread issues
-// instructions in their order, through all segments; each queue runs its own in that order; a wait for an instruction brings all
-// that was complete when that one was. This is the rule by which waits are chosen and by which a finished plan is checked.
+// What the waits of a program mean (vector clocks, Mattern 1989, one component a queue). The
+// computing thread issues instructions in their order, through all segments; each queue runs its
+// own in that order; a wait for an instruction brings all that was complete when that one was. This
+// is the rule by which waits are chosen and by which a finished plan is checked.
 #include <string.h>
 
 #include "plan/private.h"

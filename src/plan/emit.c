@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB needs two, with the norms of the
-// whole tensor between them. The arithmetic is the kernels'; the rates come from the scalar table.
+// An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB
+// needs two, with the norms of the whole tensor between them. The arithmetic is the kernels'; the
+// rates come from the scalar table.
 #include <stdio.h>
 
 #include "plan/private.h"
 
-/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too many. */
+/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too
+ * many. */
 static int add_streams(struct sw_ir *ir, const char *name, const sw_value *streams, int n_streams,
                        sw_value in[SW_MAX_INPUTS], int n_in)
 {
@@ -79,7 +81,8 @@ static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
     return sw_ir_state(ir, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
 }
 
-/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the ratio. */
+/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the
+ * ratio. */
 static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const sw_value *in)
 {
     const int n_states = attrs->update.rule.n_states;
@@ -151,7 +154,8 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
     return v;
 }
 
-/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs, -1 after a failure. */
+/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs,
+ * -1 after a failure. */
 static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
                        struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of thumb for the bytes of model states, from numbers alone: DeepSpeed's memory estimators for
-// ZeRO 2 and 3 (16-bit training with Adam), and the formulas of the ZeRO paper.
+// Rules of thumb for the bytes of model states, from numbers alone: DeepSpeed's memory estimators
+// for ZeRO 2 and 3 (16-bit training with Adam), and the formulas of the ZeRO paper.
 #include <math.h>
 
 #include "plan/report.h"

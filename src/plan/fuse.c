@@ -152,7 +152,8 @@ static void cut_products(const struct pass *p)
     }
 }
 
-/* Ops that are gone leave the list; values keep their numbers, and what nobody makes any more has no producer. */
+/* Ops that are gone leave the list; values keep their numbers, and what nobody makes any more has
+ * no producer. */
 static void drop_gone(const struct pass *p)
 {
     struct sw_graph *g = p->g;

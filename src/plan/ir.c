@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's own list as a container. Invariant: after the first failure nothing is added any more, and the first message
-// is kept.
+// The plan's own list as a container. Invariant: after the first failure nothing is added any more,
+// and the first message is kept.
 #include "plan/ir.h"
 
 #include <stdio.h>
@@ -77,45 +77,6 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     memcpy(value->strides, info->strides, sizeof value->strides);
 }
 
-static sw_value *slot_of_leaf(const struct sw_ir *ir, enum sw_role role, const char *name)
-{
-    uint64_t at = sw_hash_str(SW_HASH_INIT + (uint64_t)role, name);
-    for (;; at++) {
-        sw_value *slot = &ir->leaves[at % (uint64_t)ir->cap_leaves];
-        if (*slot < 0 ||
-            (ir->values[*slot].role == role && strcmp(ir->values[*slot].name, name) == 0)) {
-            return slot;
-        }
-    }
-}
-
-/* Room for one more, at most half of it taken. */
-static bool grow_leaves(struct sw_ir *ir)
-{
-    enum { LEAST = 64 };
-    if (ir->n_leaves < ir->cap_leaves / 2) {
-        return true;
-    }
-    const struct sw_ir old = *ir;
-    const int32_t cap = ir->cap_leaves > 0 ? 2 * ir->cap_leaves : LEAST;
-    sw_value *leaves = sw_alloc("plan", (size_t)cap * sizeof *leaves);
-    if (!leaves) {
-        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
-        return false;
-    }
-    ir->leaves = leaves;
-    ir->cap_leaves = cap;
-    memset(leaves, 0xff, (size_t)cap * sizeof *leaves);
-    for (int32_t i = 0; i < old.cap_leaves; i++) {
-        if (old.leaves[i] >= 0) {
-            const struct sw_ir_value *value = &ir->values[old.leaves[i]];
-            *slot_of_leaf(ir, value->role, value->name) = old.leaves[i];
-        }
-    }
-    sw_free(old.leaves);
-    return true;
-}
-
 /* The first of a name is the one that is found. */
 static bool list_leaf(struct sw_ir *ir, sw_value v)
 {
@@ -123,15 +84,18 @@ static bool list_leaf(struct sw_ir *ir, sw_value v)
     if (!value->name || value->producer >= 0) {
         return true;
     }
-    if (!grow_leaves(ir)) {
+    if (!sw_names_add(&ir->leaves, (int32_t)value->role, value->name, v)) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
         return false;
     }
-    sw_value *slot = slot_of_leaf(ir, value->role, value->name);
-    if (*slot < 0) {
-        *slot = v;
-        ir->n_leaves++;
-    }
     return true;
+}
+
+static void note_view(struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    if (sw_ir_has(op, SW_TRAIT_VIEW)) {
+        ir->values[op->in[0]].is_viewed = true;
+    }
 }
 
 static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
@@ -174,13 +138,14 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
     ir->dtype = g->dtype;
     bool good = grow(ir, (void **)&ir->values, &ir->cap_values, g->n_values, sizeof *ir->values) &&
                 grow(ir, (void **)&ir->ops, &ir->cap_ops, g->n_ops, sizeof *ir->ops) &&
-                take_scopes(ir, g) && grow_leaves(ir);
+                take_scopes(ir, g);
     for (sw_value v = 0; good && v < g->n_values; v++) {
         take_value(ir, &g->values[v]);
         good = ir->status >= 0 && list_leaf(ir, v);
     }
     for (int32_t i = 0; good && i < g->n_ops; i++) {
         ir->ops[ir->n_ops++] = (struct sw_ir_op){.math = g->ops[i]};
+        note_view(ir, &ir->ops[i]);
     }
     good = good && take_lists(ir, g) && ir->status >= 0;
     if (!good) {
@@ -202,7 +167,8 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->streams);
     sw_free(ir->outputs);
     sw_free(ir->params);
-    sw_free(ir->leaves);
+    sw_free(ir->where);
+    sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
     sw_free(ir);
 }
@@ -270,7 +236,7 @@ bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name)
 
 sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name)
 {
-    return *slot_of_leaf(ir, role, name);
+    return sw_names_find(&ir->leaves, (int32_t)role, name);
 }
 
 sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,
@@ -353,6 +319,7 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     op->micro = ir->micro;
     op->n_in = n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    note_view(ir, op);
     for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
         op->out[i] = SW_NO_VALUE;
     }
@@ -432,22 +399,52 @@ const char *sw_ir_op_name(const struct sw_ir_op *op)
     return op->move == SW_MOVE_NONE ? sw_op_name(&op->math) : moves[op->move];
 }
 
+/* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it
+ * has none. */
+static const struct sw_ir_op *works_on(const struct sw_ir *ir, const struct sw_ir_op *op,
+                                       const char **out)
+{
+    const char *scope = ir->scopes[op->scope].name;
+    *out = *scope ? scope : NULL;
+    if (op->n_in == 0 || *scope) {
+        return NULL;
+    }
+    const bool sums = sw_ir_has(op, SW_TRAIT_SUM);
+    const sw_value v = op->in[sums]; /* of a sum the gradient, not what it is added to */
+    const struct sw_ir_value *value = &ir->values[v];
+    const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
+    if (value->producer >= 0) {
+        return &ir->ops[value->producer];
+    }
+    *out = param >= 0 ? ir->values[param].name : NULL;
+    return NULL;
+}
+
 const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     static const char *const phases[] = {"forward", "backward", "update"};
-    const struct sw_ir_op *at = op;
-    while (at->n_in > 0 && !*ir->scopes[at->scope].name) {
-        const bool sums = sw_ir_has(at, SW_TRAIT_SUM);
-        const sw_value v = at->in[sums]; /* of a sum the gradient, not what it is added to */
-        const struct sw_ir_value *value = &ir->values[v];
-        const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
-        if (value->producer < 0) {
-            return param >= 0 && ir->values[param].name ? ir->values[param].name
-                                                        : phases[op->phase];
+    const char *name = NULL;
+    if (ir->where) {
+        name = ir->where[op - ir->ops];
+    } else {
+        for (const struct sw_ir_op *at = op; at;) {
+            at = works_on(ir, at, &name);
         }
-        at = &ir->ops[value->producer];
     }
-    return *ir->scopes[at->scope].name ? ir->scopes[at->scope].name : phases[op->phase];
+    return name ? name : phases[op->phase];
+}
+
+bool sw_ir_note_where(struct sw_ir *ir)
+{
+    const char **where = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *where);
+    for (int32_t i = 0; where && i < ir->n_ops; i++) {
+        const struct sw_ir_op *on = works_on(ir, &ir->ops[i], &where[i]);
+        SW_ASSERT(on < &ir->ops[i]);
+        where[i] = on ? where[on - ir->ops] : where[i];
+    }
+    sw_free(ir->where);
+    ir->where = where;
+    return where != NULL;
 }
 
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ir - the plan's own list (its intermediate representation), which every pass after `fuse` reads and rewrites. It
-// begins as the values and ops of a graph. Passes add what a graph knows nothing of: where a value lies and how it is
-// spread, and the ops that no device has a kernel for, which move bytes between tiers and ranks. Private to the room;
-// lower.c turns a finished list into instructions.
+// ir - the plan's own list (its intermediate representation), which every pass after `fuse` reads
+// and rewrites. It begins as the values and ops of a graph. Passes add what a graph knows nothing
+// of: where a value lies and how it is spread, and the ops that no device has a kernel for, which
+// move bytes between tiers and ranks. Private to the room; lower.c turns a finished list into
+// instructions.
 #pragma once
 
 #include "plan/plan.h"
 
-/* A value of the graph or of a pass (the first fields are those of struct sw_value_info), and where it lies. */
+/* A value of the graph or of a pass (the first fields are those of struct sw_value_info), and where
+ * it lies. */
 struct sw_ir_value {
     enum sw_dtype dtype;
     struct sw_shape shape;
@@ -30,8 +32,10 @@ struct sw_ir_value {
     bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
     bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
     bool is_pack;      /* PARAM, STATE: bytes in which several of them lie */
-    /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of `whole`; what lies beyond
-     * its end is padding and holds zeros. whole.rank = -1 where nothing is cut. */
+    bool is_viewed;    /* the input of a view */
+    /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
+     * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
+     * is cut. */
     struct sw_shape whole;
     int64_t first;
     int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
@@ -41,11 +45,14 @@ struct sw_ir_value {
 /* What an op of the list is: a kernel's, or one that moves bytes. */
 enum sw_move {
     SW_MOVE_NONE, /* an op of the graph's kinds */
-    SW_MOVE_LOAD, /* x in another tier -> its elements first, first + 1, .. here; with ids i32: its rows of these */
+    /* x in another tier -> its elements first, first + 1, .. here; with ids i32: its rows of these
+     * */
+    SW_MOVE_LOAD,
     SW_MOVE_STORE, /* s in another tier (in place), x -> s, from element first of s on */
-    SW_MOVE_REDUCE, /* acc f32 [S] (in place), g -> acc: the owner of slice r of g adds the ranks' slices in rank order;
-                     * where the scalar FIRST is set, or whole_step, the first one is taken as it is; whole_step: also
-                     * from ranks that have no micro-batch now */
+    /* acc f32 [S] (in place), g -> acc: the owner of slice r of g adds the ranks' slices in rank
+     * order; where the scalar FIRST is set, or whole_step, the first one is taken as it is;
+     * whole_step: also from ranks that have no micro-batch now */
+    SW_MOVE_REDUCE,
     SW_MOVE_GATHER, /* slice [S] of each rank -> whole */
     SW_MOVE_MERGE   /* stats (in place), added up over ranks */
 };
@@ -83,11 +90,11 @@ struct sw_ir {
     struct sw_scope *scopes;
     struct sw_ir_stream *streams;
     struct sw_named *outputs;
-    sw_value *params; /* in order of first use */
-    sw_value *
-        leaves; /* [cap_leaves] by a hash of name and role: what has a name and no producer; -1 = free */
-    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_leaves;
-    int32_t cap_values, cap_ops, cap_outputs, cap_leaves;
+    sw_value *params;       /* in order of first use */
+    struct sw_names leaves; /* by role: what has a name and no producer */
+    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
+    int32_t cap_values, cap_ops, cap_outputs;
+    const char **where; /* [n_ops] see sw_ir_note_where; NULL = not noted */
     /* of what is added now */
     enum sw_phase phase;
     int micro;
@@ -169,10 +176,14 @@ static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
 /* Which member of its attributes it has. */
 enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op);
 const char *sw_ir_op_name(const struct sw_ir_op *op);
-/* What a message calls the place of an op: its scope; outside of all scopes that of what it works on, or the
- * parameter, or the phase. Never empty. */
+/* What a message calls the place of an op: its scope; outside of all scopes that of what it works
+ * on, or the parameter, or the phase. Never empty. */
 const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops alone. */
+/* Finds the places of all ops at once, when the list is complete: a chain of updates is long.
+ * false: out of memory */
+bool sw_ir_note_where(struct sw_ir *ir);
+/* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops
+ * alone. */
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out);
 /* See sw_op_flops, sw_op_bytes; moves compute nothing. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op);

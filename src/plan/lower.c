@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last pass: says in each instruction what running it takes, in plain numbers - a verb, operands as bytes of an arena, what
-// counts as moved or computed, and the words for messages - and lists the inputs and outputs of the program. Whoever runs,
-// traces or predicts a plan reads these, and never the list that they come from.
+// The last pass: says in each instruction what running it takes, in plain numbers - a verb,
+// operands as bytes of an arena, what counts as moved or computed, and the words for messages - and
+// lists the inputs and outputs of the program. Whoever runs, traces or predicts a plan reads these,
+// and never the list that they come from.
 #include <string.h>
 
 #include "plan/private.h"
@@ -65,7 +66,8 @@ static void add_operand(struct sw_program *program, struct sw_instr *instr,
     instr->n_in++;
 }
 
-/* A parameter that stays on the device and is stored on the disk ends where it ends; what else moves there, in whole blocks. */
+/* A parameter that stays on the device and is stored on the disk ends where it ends; what else
+ * moves there, in whole blocks. */
 static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_op *op,
                           sw_value here)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory map of one program: every transient lives from the instruction that writes it to the last
-// that reads it; addresses are given to the largest first, each the lowest gap that is free over its
-// whole life. No fragmentation at run time, because nothing is allocated then.
+// The memory map of one program: every transient lives from the instruction that writes it to the
+// last that reads it; addresses are given to the largest first, each the lowest gap that is free
+// over its whole life. No fragmentation at run time, because nothing is allocated then.
 #include <stdlib.h>
 
 #include "plan/private.h"
@@ -60,10 +60,12 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
 static void find_lives(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
+    int32_t issued = 0; /* with the first of a group are all of it */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
-        const int32_t first = sw_program_issued(program, i);
+        const int32_t first = issued =
+            instr->queue == SW_QUEUE_COMM && instr->group == 0 ? issued : i;
         const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
@@ -112,91 +114,6 @@ static int by_size(const void *a, const void *b)
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* What has a place, while it lives. */
-struct span {
-    size_t begin, end;
-    int32_t first, last;
-    enum sw_tier tier;
-};
-
-/* The instructions are cut into equal parts; each knows what lives in it, by address. A plan has many buffers, of which
- * few live at a time. */
-enum { N_PARTS = 128 };
-struct placed {
-    struct part {
-        struct span *spans;
-        int32_t n, cap;
-    } parts[N_PARTS];
-    int32_t instrs_of_part;
-};
-
-static bool overlap(const struct span *span, const struct sw_buffer *buffer)
-{
-    return span->tier == buffer->tier && span->first <= buffer->last && buffer->first <= span->last;
-}
-
-static int32_t part_of(const struct placed *p, int32_t instr)
-{
-    return instr / p->instrs_of_part;
-}
-
-/* From address `at` on the lowest where `buffer` meets no span of the part that it has come to; *next: the first span that
- * it has not. */
-static size_t pass_spans(const struct part *part, int32_t *next, const struct sw_buffer *buffer,
-                         size_t at)
-{
-    for (; *next < part->n && part->spans[*next].begin < at + buffer->bytes; (*next)++) {
-        const struct span *span = &part->spans[*next];
-        if (overlap(span, buffer)) {
-            at = sw_round_up(span->end > at ? span->end : at, buffer->align);
-        }
-    }
-    return at;
-}
-
-/* The lowest address that is free in all parts of its life. */
-static size_t find_place(const struct placed *p, const struct sw_buffer *buffer)
-{
-    const int32_t begin = part_of(p, buffer->first), end = part_of(p, buffer->last);
-    int32_t next[N_PARTS] = {0};
-    size_t at = 0, before;
-    do {
-        before = at;
-        for (int32_t i = begin; i <= end; i++) {
-            at = pass_spans(&p->parts[i], &next[i], buffer, at);
-        }
-    } while (at != before);
-    return at;
-}
-
-static sw_status add_span(struct part *part, const struct span *span)
-{
-    if (part->n == part->cap) {
-        const int32_t cap = part->cap * 2 + 64;
-        void *mem = sw_realloc("plan", part->spans, (size_t)cap * sizeof *part->spans);
-        SW_TRY_ALLOC(mem, "the memory map");
-        part->spans = mem;
-        part->cap = cap;
-    }
-    int32_t at = part->n++;
-    for (; at > 0 && part->spans[at - 1].begin > span->begin; at--) {
-        part->spans[at] = part->spans[at - 1];
-    }
-    part->spans[at] = *span;
-    return SW_OK;
-}
-
-static sw_status put(struct placed *p, struct sw_buffer *buffer)
-{
-    buffer->offset = find_place(p, buffer);
-    const struct span span = {buffer->offset, buffer->offset + buffer->bytes, buffer->first,
-                              buffer->last, buffer->tier};
-    for (int32_t i = part_of(p, buffer->first); i <= part_of(p, buffer->last); i++) {
-        SW_TRY(add_span(&p->parts[i], &span));
-    }
-    return SW_OK;
-}
-
 static sw_status find_peak(struct sw_program *program)
 {
     int64_t *change = sw_alloc_zero("plan", (size_t)program->n_instrs + 2, sizeof *change);
@@ -239,32 +156,37 @@ static int32_t rank_buffers(const struct sw_program *program, struct rank *order
     return n;
 }
 
+static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
+                       struct sw_buffer *buffer)
+{
+    struct sw_shelf *shelf = &shelves[buffer->tier];
+    size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
+                                                 : &program->away_bytes[buffer->tier];
+    if (shelf->n_leaves == 0) {
+        SW_TRY(sw_shelf_open(shelf, program->n_instrs));
+    }
+    SW_TRY(sw_shelf_put(shelf, buffer->first, buffer->last, buffer->bytes, buffer->align,
+                        &buffer->offset));
+    *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
+    return SW_OK;
+}
+
 sw_status sw_pass_memory(struct sw_program *program)
 {
     sw_status st = SW_OK;
     const size_t most = (size_t)program->n_instrs + (size_t)program->ir->n_values + 1;
+    struct sw_shelf shelves[SW_TIER_COUNT] = {0};
     struct rank *order = sw_alloc("plan", most * sizeof *order);
-    struct placed *placed = sw_alloc_zero("plan", 1, sizeof *placed);
-    if (!order || !placed) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the memory map");
-        goto done;
-    }
+    SW_TRY_ALLOC(order, "the memory map");
     find_lives(program);
-    placed->instrs_of_part = (program->n_instrs + 1) / N_PARTS + 1;
     const int32_t n = rank_buffers(program, order);
-    for (int32_t i = 0; i < n; i++) {
-        struct sw_buffer *buffer = &program->buffers[order[i].buffer];
-        SW_TRY_OR(done, put(placed, buffer));
-        size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
-                                                     : &program->away_bytes[buffer->tier];
-        *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
+    for (int32_t i = 0; i < n && st >= 0; i++) {
+        st = place(program, shelves, &program->buffers[order[i].buffer]);
     }
-    SW_TRY_OR(done, find_peak(program));
-done:
-    for (int i = 0; placed && i < N_PARTS; i++) {
-        sw_free(placed->parts[i].spans);
+    st = st < 0 ? st : find_peak(program);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_shelf_close(&shelves[t]);
     }
-    sw_free(placed);
     sw_free(order);
     return st;
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives beside computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari et al. 2021, section 6).
-// The collectives of a program run one after the other on a queue of their own; this pass decides when
-// each starts and which of them travel together.
+// Collectives beside computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari et al.
+// 2021, section 6). The collectives of a program run one after the other on a queue of their own;
+// this pass decides when each starts and which of them travel together.
 //
-// Gathers start ahead of their first reader, a block at a time, while so many elements are not exceeded. Gradients of a
-// block leave together when the block is done, and one group must have arrived before the next leaves, so
-// that the bytes of two are held at most. Updated parameters return in groups beside the updates that
-// follow. Nothing here changes an operand or the order of an addition.
+// Gathers start ahead of their first reader, a block at a time, while so many elements are not
+// exceeded. Gradients of a block leave together when the block is done, and one group must have
+// arrived before the next leaves, so that the bytes of two are held at most. Updated parameters
+// return in groups beside the updates that follow. Nothing here changes an operand or the order of
+// an addition.
 #include <string.h>
 
 #include "plan/private.h"
 
-/* Groups of updated parameters are this large where allgather_bucket_size allows: a few milliseconds
- * on the wire, so that the first leave while most updates are still to come. */
+/* Groups of updated parameters are this large where allgather_bucket_size allows: a few
+ * milliseconds on the wire, so that the first leave while most updates are still to come. */
 enum { UPDATE_GROUP_ELEMS = 1 << 22 };
 
 struct pass {
@@ -24,6 +25,8 @@ struct pass {
     bool *ahead;     /* [n_instrs] a gather that may start early */
     bool *emitted;   /* [n_instrs] */
     bool *written;   /* [n_values] see note_writes */
+    int32_t *loaded; /* [n_values] by root, the latest load of it; -1 = none */
+    int32_t *loads;  /* [n_instrs] of a gather that may start early: the load of what it reads */
     int32_t next;    /* no gather before it is still to start early */
     int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
     int64_t outstanding;
@@ -44,7 +47,8 @@ static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
     return sw_shape_elems(&p->ir->values[op->in[0]].shape) * p->options->ranks;
 }
 
-/* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two have no room. */
+/* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two
+ * have no room. */
 static bool moves_a_tile(const struct pass *p, const struct sw_ir_op *op)
 {
     const sw_value param = p->ir->values[sw_ir_root(p->ir, op->in[0])].param;
@@ -77,7 +81,8 @@ static bool reads(const struct pass *p, const struct sw_ir_op *op, sw_value root
     return false;
 }
 
-/* Instruction i writes: `written` has, by root, what something wrote that cannot start early itself. */
+/* Instruction i writes: `written` has, by root, what something wrote that cannot start early
+ * itself. */
 static void note_writes(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -113,15 +118,9 @@ static void emit(struct pass *p, int32_t i)
 /* What a gather that starts early reads has to be loaded before it. */
 static void emit_loads_of(struct pass *p, int32_t i)
 {
-    const sw_value root = sw_ir_root(p->ir, op_of(p, i)->in[0]);
-    for (int32_t j = i - 1; j >= 0 && p->ahead[i]; j--) {
-        const struct sw_ir_op *op = op_of(p, j);
-        if (op->move == SW_MOVE_LOAD && writes(p, op, root)) {
-            if (!p->emitted[j]) {
-                emit(p, j);
-            }
-            return;
-        }
+    const int32_t load = p->ahead[i] ? p->loads[i] : -1;
+    if (load >= 0 && !p->emitted[load]) {
+        emit(p, load);
     }
 }
 
@@ -153,8 +152,8 @@ static int64_t update_limit(const struct pass *p)
     return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
 }
 
-/* Gathers from `from` on: those of the first place that is not gathered yet, and further places while they
- * fit into `room`. forced: the first place is needed now. */
+/* Gathers from `from` on: those of the first place that is not gathered yet, and further places
+ * while they fit into `room`. forced: the first place is needed now. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
 {
     int32_t members[256], n = 0;
@@ -223,7 +222,8 @@ static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
     return op->move == SW_MOVE_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
 }
 
-/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete. */
+/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete.
+ * */
 static void hold(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -247,7 +247,8 @@ static bool is_held(const struct pass *p, int32_t i)
     return op->move == SW_MOVE_REDUCE || (op->move == SW_MOVE_GATHER && op->unless_skipped);
 }
 
-/* Instructions that read what is held back to be written, or write what it touches, must not overtake it. */
+/* Instructions that read what is held back to be written, or write what it touches, must not
+ * overtake it. */
 static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
 {
     for (int32_t h = 0; h < p->n_held; h++) {
@@ -272,7 +273,12 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
     p->next = begin;
     memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
+        const struct sw_ir_op *op = op_of(p, i);
         p->ahead[i] = may_start_early(p, i);
+        p->loads[i] = p->ahead[i] ? p->loaded[sw_ir_root(p->ir, op->in[0])] : -1;
+        if (op->move == SW_MOVE_LOAD) {
+            p->loaded[sw_ir_root(p->ir, op->out[0])] = i;
+        }
         note_writes(p, i);
     }
     for (int32_t i = begin; i < end; i++) {
@@ -331,7 +337,12 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
     p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
-    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written
+    p.loaded = sw_alloc("plan", n_values * sizeof *p.loaded);
+    p.loads = sw_alloc("plan", n * sizeof *p.loads);
+    if (p.loaded) {
+        memset(p.loaded, 0xff, n_values * sizeof *p.loaded);
+    }
+    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written && p.loaded && p.loads
              ? run(&p)
              : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
@@ -340,5 +351,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.held);
     sw_free(p.unread);
     sw_free(p.written);
+    sw_free(p.loaded);
+    sw_free(p.loads);
     return st;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors of the disk travel together. A disk takes about as long for 3 KiB as for 64, and a block has a dozen
-// tensors of a few KiB (biases, norms) beside its matrices, each with two or three states. Those that are read in one
-// block, and updated at one place, become members of a pack: a value of bytes with one place on the disk, in which each
-// member lies at an offset of its own. What is loaded and stored is the pack; ops see views of it.
+// Small tensors of the disk travel together. A disk takes about as long for 3 KiB as for 64, and a
+// block has a dozen tensors of a few KiB (biases, norms) beside its matrices, each with two or
+// three states. Those that are read in one block, and updated at one place, become members of a
+// pack: a value of bytes with one place on the disk, in which each member lies at an offset of its
+// own. What is loaded and stored is the pack; ops see views of it.
 #include <stdio.h>
 
 #include "plan/private.h"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021): optimizer states, sums of
-// gradients and, at stage 3, parameters in host memory or on disk; what one segment keeps for a later one likewise.
-// Before the first op of a block, or of an update, that touches one, it is loaded into bytes of the device,
-// which that op and those behind it use instead; what an op has written is stored at once. Liveness does the rest: the
-// device holds the parameters of a block, and the states of a tensor, at a time; an update whose states are long
-// takes them in pieces. Small ones of the disk lie in packs (pack.c), which come and go as a whole: once, where several ops
-// use or write their parts. No operand changes its value, so no bit of the training does.
+// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021):
+// optimizer states, sums of gradients and, at stage 3, parameters in host memory or on disk; what
+// one segment keeps for a later one likewise. Before the first op of a block, or of an update, that
+// touches one, it is loaded into bytes of the device, which that op and those behind it use
+// instead; what an op has written is stored at once. Liveness does the rest: the device holds the
+// parameters of a block, and the states of a tensor, at a time; an update whose states are long
+// takes them in pieces. Small ones of the disk lie in packs (pack.c), which come and go as a whole:
+// once, where several ops use or write their parts. No operand changes its value, so no bit of the
+// training does.
 #include <string.h>
 
 #include "plan/private.h"
@@ -20,7 +22,8 @@ struct pass {
     int64_t *place; /* [n_values] where it was loaded: see sw_shard_place; */
     int32_t *when;  /* [n_values] and what n_before said */
     sw_value *
-        home; /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
+        /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
+        home;
     int32_t *
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
@@ -29,6 +32,10 @@ struct pass {
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
+    /* by pack, where there are any: its members, and where in touch_ops the ops begin that touch it
+     * */
+    int32_t *n_members, *touches_of; /* [n_values + 2] */
+    int32_t *touch_ops;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
     enum sw_tier grads_tier;
     size_t host_left; /* bytes that host memory has for what would go to the disk */
@@ -46,9 +53,9 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1 ? sw_ir_is_slice(info)
-                              : sw_shape_elems(&info->shape) > options->persistence_elems &&
-                                    !sw_param_has_view(ir, param);
+    return options->ranks > 1
+               ? sw_ir_is_slice(info)
+               : sw_shape_elems(&info->shape) > options->persistence_elems && !info->is_viewed;
 }
 
 static size_t bytes_of(const struct sw_ir_value *info)
@@ -107,7 +114,8 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     return cached(p, p->options->params_tier, info);
 }
 
-/* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the bytes. */
+/* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the
+ * bytes. */
 static bool reads_late(const struct pass *p, int32_t i, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
@@ -133,7 +141,8 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
                                                   : SW_TIER_DEVICE;
 }
 
-/* What others lie in, or what a later segment reads as something else than it is, does not wait elsewhere. */
+/* What others lie in, or what a later segment reads as something else than it is, does not wait
+ * elsewhere. */
 static void find_readers(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -194,7 +203,8 @@ static size_t waiting_in_host(const struct pass *p)
     return sum;
 }
 
-/* Chooses for all values; returns the bytes that host memory takes for them, second places among them. */
+/* Chooses for all values; returns the bytes that host memory takes for them, second places among
+ * them. */
 static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 {
     const double share = p->options->states_share;
@@ -282,7 +292,8 @@ static sw_value home_of(const struct pass *p, sw_value v)
     return root >= 0 && p->ir->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
-/* What a block shares stays for all of its ops; a tile's sum makes room for those of other tiles. */
+/* What a block shares stays for all of its ops; a tile's sum makes room for those of other tiles.
+ * */
 static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
     const struct sw_ir_value *info = &p->ir->values[what];
@@ -371,8 +382,9 @@ static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state,
     return store_as(p, writer, state, first, here, version);
 }
 
-/* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less. Only where every
- * backward of it ends in an update, and not of small ones: their masters come with other states. */
+/* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less.
+ * Only where every backward of it ends in an update, and not of small ones: their masters come with
+ * other states. */
 static bool comes_from_master(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
     const struct sw_ir_value *info = &p->ir->values[what];
@@ -471,12 +483,93 @@ static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw
     return touch;
 }
 
+/* The pack that operand k of op lies in; SW_NO_VALUE = in none. Before ops are rewritten. */
+static sw_value pack_of(const struct pass *p, const struct sw_ir_op *op, int k)
+{
+    const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+    const sw_value home = home_of(p, v);
+    return home >= 0 && p->ir->values[home].is_pack ? home : SW_NO_VALUE;
+}
+
+/* An op that touches a pack with several operands is listed once. */
+static bool is_first_touch(const struct pass *p, const struct sw_ir_op *op, int k, sw_value pack)
+{
+    for (int j = 0; j < k; j++) {
+        if (pack_of(p, op, j) == pack) {
+            return false;
+        }
+    }
+    return pack >= 0;
+}
+
+/* false: out of memory */
+static bool list_packs(struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    const size_t n = (size_t)p->n_values + 2;
+    p->n_members = sw_alloc_zero("plan", n, sizeof *p->n_members);
+    p->touches_of = sw_alloc_zero("plan", n, sizeof *p->touches_of);
+    if (!p->n_members || !p->touches_of) {
+        return false;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (sw_ir_is_packed(ir, v)) {
+            p->n_members[ir->values[v].base]++;
+        }
+    }
+    for (int pass = 0; pass < 2; pass++) { /* counts them, then lists them */
+        for (int32_t i = 0; i < p->n_ops; i++) {
+            const struct sw_ir_op *op = &ir->ops[i];
+            for (int k = 0; k < op->n_in + op->n_out; k++) {
+                const sw_value pack = pack_of(p, op, k);
+                if (!is_first_touch(p, op, k, pack)) {
+                    continue;
+                }
+                if (pass == 0) {
+                    p->touches_of[pack + 1]++;
+                } else {
+                    p->touch_ops[p->touches_of[pack]++] = i;
+                }
+            }
+        }
+        for (sw_value v = 0; pass == 0 && v <= p->n_values; v++) {
+            p->touches_of[v + 1] += p->touches_of[v];
+        }
+        if (pass == 0) {
+            const size_t all = (size_t)p->touches_of[p->n_values + 1];
+            p->touch_ops = sw_alloc("plan", (all + 1) * sizeof *p->touch_ops);
+            if (!p->touch_ops) {
+                return false;
+            }
+        }
+    }
+    return true; /* now touches_of[v] is where those of v end */
+}
+
+/* The first in touch_ops that touches a pack at op `from` or behind it; *end: where those of the
+ * pack end. */
+static int32_t first_touch(const struct pass *p, sw_value pack, int32_t from, int32_t *end)
+{
+    int32_t low = pack > 0 ? p->touches_of[pack - 1] : 0, high = p->touches_of[pack];
+    *end = high;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (p->touch_ops[middle] < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* Is a member written behind the present op before the pack leaves? */
 static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_shard_place(p->ir, op);
-    for (int32_t i = p->i_op + 1; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
+    int32_t end;
+    for (int32_t i = first_touch(p, pack, p->i_op + 1, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
         if (touch.other_place || touch.writes) {
             return !touch.other_place;
         }
@@ -488,18 +581,15 @@ static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw
 static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_shard_place(p->ir, op);
-    int32_t n_members = 0, n_written = 0;
-    for (sw_value v = 0; v < p->n_values; v++) {
-        n_members += p->ir->values[v].base == pack && sw_ir_is_packed(p->ir, v);
-    }
-    for (int32_t i = p->i_op; i < p->n_ops; i++) {
-        const struct touch touch = touch_of(p, &p->ir->ops[i], pack, place);
+    int32_t n_written = 0, end;
+    for (int32_t i = first_touch(p, pack, p->i_op, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
         if (touch.other_place || touch.reads) {
             break;
         }
         n_written += touch.updates;
     }
-    return n_written == n_members;
+    return n_written == p->n_members[pack];
 }
 
 /* What the ops of a place have written goes back as one. */
@@ -606,9 +696,9 @@ static sw_value view_piece(struct pass *p, const struct sw_ir_op *reader, sw_val
     return view_part(p, reader, version, first, p->ir->values[version].dtype, SW_SHAPE(n));
 }
 
-/* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile of it comes and goes
- * with them (param: SW_NO_VALUE). out: what the parameter is called behind it. master: what that is called where it is
- * here, else SW_NO_VALUE. */
+/* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile
+ * of it comes and goes with them (param: SW_NO_VALUE). out: what the parameter is called behind it.
+ * master: what that is called where it is here, else SW_NO_VALUE. */
 static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value param,
                          int64_t first, int64_t n, sw_value out, sw_value *master)
 {
@@ -709,7 +799,8 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 
 /* ---- the pass ---- */
 
-/* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as they are. */
+/* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as
+ * they are. */
 static bool reads_rows(const struct pass *p, const struct sw_ir_op *op)
 {
     const sw_value table = sw_ir_has(op, SW_TRAIT_LOOKUP) ? home_of(p, op->in[0]) : SW_NO_VALUE;
@@ -791,6 +882,67 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return true;
 }
 
+/* n: values, with packs. */
+static bool open_tables(struct pass *p, size_t n)
+{
+    p->here = sw_alloc("plan", n * sizeof *p->here);
+    p->place = sw_alloc("plan", n * sizeof *p->place);
+    p->away = sw_alloc("plan", n * sizeof *p->away);
+    p->home = sw_alloc("plan", n * sizeof *p->home);
+    p->when = sw_alloc("plan", n * sizeof *p->when);
+    p->n_before = sw_alloc_zero("plan", (size_t)p->n_ops + 1, sizeof *p->n_before);
+    p->update_of = sw_alloc("plan", n * sizeof *p->update_of);
+    p->read_in = sw_alloc("plan", n * sizeof *p->read_in);
+    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place && p->away &&
+                      p->home && p->when && p->n_before && p->update_of && p->read_in;
+    for (size_t v = 0; good && v < n; v++) {
+        p->here[v] = p->away[v] = p->home[v] = SW_NO_VALUE;
+        p->update_of[v] = -1;
+        p->read_in[v] = SW_SEGMENT_FORWARD;
+    }
+    return good;
+}
+
+static void close_tables(struct pass *p)
+{
+    sw_op_order_close(&p->order);
+    sw_free(p->here);
+    sw_free(p->place);
+    sw_free(p->away);
+    sw_free(p->update_of);
+    sw_free(p->read_in);
+    sw_free(p->home);
+    sw_free(p->when);
+    sw_free(p->n_before);
+    sw_free(p->n_members);
+    sw_free(p->touches_of);
+    sw_free(p->touch_ops);
+}
+
+static void note_ops(struct pass *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct sw_ir_op *op = &p->ir->ops[i];
+        const bool is_plain = op->phase != SW_PHASE_UPDATE && !sw_ir_has(op, SW_TRAIT_SUM);
+        p->n_before[i + 1] = p->n_before[i] + is_plain;
+        if (sw_ir_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
+            p->update_of[sw_ir_root(p->ir, op->in[0])] = i;
+        }
+    }
+}
+
+static bool rewrite_all(struct pass *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        struct sw_ir_op op = p->ir->ops[i];
+        p->i_op = i;
+        if (!rewrite(p, &op)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options)
 {
@@ -804,52 +956,16 @@ sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                      .grads_tier = options->grads_tier,
                      .n_ops = ir->n_ops,
                      .n_values = ir->n_values};
-    const int32_t n_ops = ir->n_ops;
-    const size_t n = (size_t)ir->n_values * 2; /* with packs, each of which has two members */
-    p.here = sw_alloc("plan", n * sizeof *p.here);
-    p.place = sw_alloc("plan", n * sizeof *p.place);
-    p.away = sw_alloc("plan", n * sizeof *p.away);
-    p.home = sw_alloc("plan", n * sizeof *p.home);
-    p.when = sw_alloc("plan", n * sizeof *p.when);
-    p.n_before = sw_alloc_zero("plan", (size_t)n_ops + 1, sizeof *p.n_before);
-    p.update_of = sw_alloc("plan", n * sizeof *p.update_of);
-    p.read_in = sw_alloc("plan", n * sizeof *p.read_in);
-    bool good = sw_op_order_open(&p.order, ir) >= 0 && p.here && p.place && p.away && p.home &&
-                p.when && p.n_before && p.update_of && p.read_in;
-    for (size_t v = 0; good && v < n; v++) {
-        p.here[v] = p.away[v] = p.home[v] = SW_NO_VALUE;
-        p.update_of[v] = -1;
-        p.read_in[v] = SW_SEGMENT_FORWARD;
-    }
-    for (int32_t i = 0; good && i < n_ops; i++) {
-        const struct sw_ir_op *op = &ir->ops[i];
-        const bool is_plain = op->phase != SW_PHASE_UPDATE && !sw_ir_has(op, SW_TRAIT_SUM);
-        p.n_before[i + 1] = p.n_before[i] + is_plain;
-        if (sw_ir_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
-            p.update_of[sw_ir_root(ir, op->in[0])] = i;
-        }
-    }
+    bool good = open_tables(&p, (size_t)ir->n_values * 2); /* a pack has two members at least */
     if (good) {
+        note_ops(&p);
         find_readers(&p);
-    }
-    good = good && choose_places(&p);
-    for (int32_t i = 0; good && i < n_ops; i++) {
-        struct sw_ir_op op = ir->ops[i];
-        p.i_op = i;
-        good = rewrite(&p, &op);
+        good = choose_places(&p) && list_packs(&p) && rewrite_all(&p);
     }
     if (good) {
         sw_op_order_install(&p.order, ir);
     }
-    sw_op_order_close(&p.order);
-    sw_free(p.here);
-    sw_free(p.place);
-    sw_free(p.away);
-    sw_free(p.update_of);
-    sw_free(p.read_in);
-    sw_free(p.home);
-    sw_free(p.when);
-    sw_free(p.n_before);
+    close_tables(&p);
     return good ? sw_ir_status(ir) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 

@@ -19,12 +19,8 @@ const char *sw_queue_name(enum sw_queue queue)
 
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name)
 {
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        if (strcmp(plan->persistent[i].name, name) == 0) {
-            return &plan->persistent[i];
-        }
-    }
-    return NULL;
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_PERSISTENT, name);
+    return i < 0 ? NULL : &plan->persistent[i];
 }
 
 static bool is_small(const struct sw_persistent *item)
@@ -61,14 +57,17 @@ static bool is_persistent(const struct sw_ir *ir, sw_value v)
     return (is_placed(&ir->values[v]) && !ir->values[v].is_pack) || sw_ir_is_packed(ir, v);
 }
 
-static struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
+static const struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
 {
-    for (int32_t i = 0; i < plan->n_packs; i++) {
-        if (strcmp(plan->packs[i].name, name) == 0) {
-            return &plan->packs[i];
-        }
-    }
-    return NULL;
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_PACK, name);
+    return i < 0 ? NULL : &plan->packs[i];
+}
+
+static sw_status name(struct sw_plan *plan, int32_t kind, const char *text, int32_t i)
+{
+    return sw_names_add(&plan->names, kind, text, i)
+               ? SW_OK
+               : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
 /* On the disk, behind what has a place of its own; once for all programs that know the name. */
@@ -89,7 +88,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
                                .bytes = bytes,
                                .slot_bytes = info->out_of_place ? bytes : 0};
     *end += pack->bytes + pack->slot_bytes;
-    return SW_OK;
+    return name(plan, SW_NAME_PACK, info->name, plan->n_packs - 1);
 }
 
 /* A member's place is inside its pack's; the last one has what rounds that up. */
@@ -99,15 +98,11 @@ static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value 
     const struct sw_packed *pack = find_pack(plan, root->name);
     const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
     const size_t next = at + sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        struct sw_persistent *item = &plan->persistent[i];
-        if (strcmp(item->name, info->name) == 0) {
-            item->offset = pack->offset + at;
-            item->slot_bytes = pack->slot_bytes;
-            item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
-            return;
-        }
-    }
+    struct sw_persistent *item =
+        &plan->persistent[sw_names_find(&plan->names, SW_NAME_PERSISTENT, info->name)];
+    item->offset = pack->offset + at;
+    item->slot_bytes = pack->slot_bytes;
+    item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
 }
 
 static sw_status place_packs(struct sw_plan *plan)
@@ -135,10 +130,7 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
     if (!param->is_tiled || !sw_ir_is_slice(info)) {
         return 0;
     }
-    int32_t i = 0;
-    while (strcmp(plan->tiled[i].name, param->name) != 0) {
-        i++;
-    }
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_TILED, param->name);
     return plan->tiled[i].rows * param->whole.dims[1];
 }
 
@@ -178,7 +170,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     };
     item->slot_bytes =
         info->out_of_place && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
-    return SW_OK;
+    return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
 }
 
 static void place(struct sw_plan *plan, bool small)
@@ -194,6 +186,7 @@ static void place(struct sw_plan *plan, bool small)
     }
 }
 
+/* Once: no order of instructions changes it. */
 static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
@@ -228,6 +221,7 @@ static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_opt
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
     }
+    memcpy(plan->persistent_away, plan->tier_bytes, sizeof plan->persistent_away);
     return SW_OK;
 }
 
@@ -312,7 +306,8 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     }
 }
 
-/* The next largest buffer of the device that is in use at the peak, behind `last`; -1 = there is none. */
+/* The next largest buffer of the device that is in use at the peak, behind `last`; -1 = there is
+ * none. */
 static int32_t next_largest(const struct sw_program *program, int32_t last)
 {
     const size_t below = last < 0 ? SIZE_MAX : program->buffers[last].bytes;
@@ -404,7 +399,8 @@ static void largest_in(const struct sw_plan *plan, const struct sw_program *wait
     }
 }
 
-/* Bytes of a buffer if the parameter that it is, or is of, is used by the smallest tiles; 0 = no tiles change it. */
+/* Bytes of a buffer if the parameter that it is, or is of, is used by the smallest tiles; 0 = no
+ * tiles change it. */
 static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 {
     const struct sw_buffer *buffer = &program->buffers[b];
@@ -439,7 +435,8 @@ static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
     return sum;
 }
 
-/* The first program: with tiles of any size an op, and what lives beside it, take more than the budget. */
+/* The first program: with tiles of any size an op, and what lives beside it, take more than the
+ * budget. */
 static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -511,7 +508,8 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
     const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
-        "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu bytes (%s) are "
+        "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu "
+        "bytes (%s) are "
         "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
         "largest: %s; what would help: %s%s%s%s%s%s%sa smaller train_micro_batch_size_per_gpu or "
         "--seq-len%s",
@@ -613,14 +611,6 @@ static sw_status take_scheduled(struct sw_program *program)
 static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t transient = 0;
-    sw_free(plan->persistent);
-    sw_free(plan->packs);
-    plan->persistent = NULL;
-    plan->packs = NULL;
-    plan->n_persistent = plan->n_packs = 0;
-    plan->persistent_bytes = 0;
-    plan->tier_bytes[SW_TIER_HOST] = plan->staging_bytes;
-    plan->tier_bytes[SW_TIER_DISK] = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
@@ -629,9 +619,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
         SW_TRY(sw_pass_prefetch(program, options));
         SW_TRY(sw_pass_waits(program, options));
     }
-    SW_TRY(place_persistent(plan, options));
     size_t away[SW_TIER_COUNT] = {0};
-    memcpy(plan->persistent_away, plan->tier_bytes, sizeof plan->persistent_away);
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_program *program = &plan->programs[i];
         SW_TRY(settle_program(plan, &plan->programs[i]));
@@ -642,7 +630,7 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        plan->tier_bytes[t] += away[t];
+        plan->tier_bytes[t] = plan->persistent_away[t] + away[t];
     }
     plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
     plan->transfer_bytes = options->transfer_bytes;
@@ -682,8 +670,8 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
     return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
 }
 
-/* As much prefetching as the budget allows; where it allows none, collectives that block. What does not fit then is known
- * at once not to. */
+/* As much prefetching as the budget allows; where it allows none, collectives that block. What does
+ * not fit then is known at once not to. */
 static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
@@ -767,7 +755,6 @@ static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_
     if (options->budget[SW_TIER_HOST] == 0 && options->budget[SW_TIER_DISK] == 0) {
         return SW_OK;
     }
-    SW_TRY(place_persistent(plan, options));
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->budget[t];
@@ -819,6 +806,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
     plan->boundary_in_backward = trains && sw_norms_in_backward(options);
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
+    SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
     SW_TRY(schedule(plan, options));
     const sw_status st = settle_within_budget(plan, options);
@@ -886,5 +874,6 @@ void sw_plan_close(struct sw_plan *plan)
     sw_free(plan->packs);
     sw_free(plan->tiled);
     sw_free(plan->step.phases);
+    sw_names_close(&plan->names);
     sw_free(plan);
 }

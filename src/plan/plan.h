@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan - from the graph of a training step to a flat, printable list of instructions with an address
-// for every byte. Pure: no rank is talked to and no byte moves here.
+// plan - from the graph of a training step to a flat, printable list of instructions with an
+// address for every byte. Pure: no rank is talked to and no byte moves here.
 //
-// `fuse` makes of the graph another one, after which the arithmetic is settled and the math fingerprint taken. From
-// there on passes rewrite a list of the plan's own (ir.h): tile, recompute, vertical, shard, update, place; then
-// instructions, whose order and addresses schedule, overlap, prefetch, waits and memory choose. `lower` says in them all
-// that running wants to know, and check verifies every finished plan. All programs of one plan share one arena: parameters
-// and states have fixed places by name, transients of all programs overlay each other.
+// `fuse` makes of the graph another one, after which the arithmetic is settled and the math
+// fingerprint taken. From there on passes rewrite a list of the plan's own (ir.h): tile, recompute,
+// vertical, shard, update, place; then instructions, whose order and addresses schedule, overlap,
+// prefetch, waits and memory choose. `lower` says in them all that running wants to know, and check
+// verifies every finished plan. All programs of one plan share one arena: parameters and states
+// have fixed places by name, transients of all programs overlay each other.
 #pragma once
 
 #include "config/config.h"
@@ -28,8 +29,9 @@ enum sw_queue {
 };
 const char *sw_queue_name(enum sw_queue queue);
 
-/* Segments run in this order within a step: forward and backward once a micro-batch, update once; then, where updates
- * are written to a second place, what they changed of the device's memory. Up to there a step may be given up. */
+/* Segments run in this order within a step: forward and backward once a micro-batch, update once;
+ * then, where updates are written to a second place, what they changed of the device's memory. Up
+ * to there a step may be given up. */
 enum sw_segment {
     SW_SEGMENT_FORWARD,
     SW_SEGMENT_BACKWARD,
@@ -51,9 +53,9 @@ struct sw_buffer {
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
     size_t slot_bytes;    /* see struct sw_persistent */
 };
-/* What comes from the disk, or goes there, lies as the disk wants its memory, and is as long.
- * What parameters and states take is rounded up to less where they are small, which on many ranks most slices
- * are; these lie behind the others. */
+/* What comes from the disk, or goes there, lies as the disk wants its memory, and is as long. What
+ * parameters and states take is rounded up to less where they are small, which on many ranks most
+ * slices are; these lie behind the others. */
 enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 size_t sw_tier_align(enum sw_tier tier);
 enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
@@ -74,7 +76,8 @@ enum sw_verb {
     SW_VERB_COPY_OUT, /* device -> host: there, here */
     SW_VERB_READ,     /* disk -> device, as COPY_IN */
     SW_VERB_WRITE,    /* device -> disk: there, here */
-    SW_VERB_REDUCE, /* sum, gradient: the owner of a slice adds up all ranks', in rank order, onto its sum */
+    /* sum, gradient: the owner of a slice adds up all ranks', in rank order, onto its sum */
+    SW_VERB_REDUCE,
     SW_VERB_GATHER, /* slice, whole: the slices of all ranks */
     SW_VERB_MERGE   /* words: those of all ranks added up */
 };
@@ -83,8 +86,8 @@ struct sw_instr {
     int32_t op; /* in the plan's own list: no business of who runs it */
     enum sw_queue queue;
     enum sw_segment segment;
-    /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of its own queue:
-     * before it is issued, so that no more than so many are under way. */
+    /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of
+     * its own queue: before it is issued, so that no more than so many are under way. */
     int32_t waits[SW_QUEUE_COUNT];
     int32_t
         retired; /* the instruction from which on the computing thread knows it to be complete */
@@ -99,12 +102,15 @@ struct sw_instr {
     enum sw_verb verb;
     int32_t operands;   /* where its operands begin in the program's */
     int8_t n_in, n_out; /* KERNEL: of them; else n_in is how many there are */
-    /* Which of the micro-batches of the phase that runs it: 0 but where the program holds several; -1: it is of the step
-     * as a whole. Its scalars are of that row; a kernel is left out where this rank does not have that micro-batch. */
+    /* Which of the micro-batches of the phase that runs it: 0 but where the program holds several;
+     * -1: it is of the step as a whole. Its scalars are of that row; a kernel is left out where
+     * this rank does not have that micro-batch. */
     int micro;
     enum sw_dtype dtype; /* exchanges: of what travels */
     bool
-        whole_step; /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
+        /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the
+         * sum */
+        whole_step;
     int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
     int64_t flops;
     const char *name;  /* "matmul", "load", .. */
@@ -154,7 +160,8 @@ const struct sw_port *sw_program_output(const struct sw_program *program, const 
 size_t sw_port_bytes(const struct sw_port *port);
 /* Queue that an instruction runs on: what blocks runs on the computing thread. */
 enum sw_queue sw_instr_queue(const struct sw_instr *instr);
-/* What kernel instruction i computes, for the device to prepare it: types and strides of its operands. */
+/* What kernel instruction i computes, for the device to prepare it: types and strides of its
+ * operands. */
 void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out);
 
 /* What a state is. */
@@ -177,7 +184,8 @@ struct sw_persistent {
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
     size_t
-        slot_bytes; /* from its first place to its second, which takes turns with it; 0 = one place */
+        /* from its first place to its second, which takes turns with it; 0 = one place */
+        slot_bytes;
     enum sw_state_kind state; /* STATE */
     size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
 };
@@ -199,9 +207,12 @@ struct sw_tiled {
 
 enum sw_step_action {
     SW_STEP_RUN, /* the instructions of a segment */
-    SW_STEP_LOSSES, /* all ranks learn the losses of all micro-batches: the scalars of the update depend on them */
-    SW_STEP_AGREE, /* all ranks learn whether any of them met a fault; if so, the step is rolled back */
-    SW_STEP_COMMIT /* what was written to second slots counts from here on, unless the step is skipped */
+    /* all ranks learn the losses of all micro-batches: the scalars of the update depend on them */
+    SW_STEP_LOSSES,
+    /* all ranks learn whether any of them met a fault; if so, the step is rolled back */
+    SW_STEP_AGREE,
+    /* what was written to second slots counts from here on, unless the step is skipped */
+    SW_STEP_COMMIT
 };
 const char *sw_step_action_name(enum sw_step_action action);
 
@@ -214,7 +225,9 @@ struct sw_step_phase {
     int n_micro;   /* .. so many; 0: this rank has none, and does only what the others wait for */
     bool is_last;  /* of the last micro-step: instructions that are `last_only` run, too */
     bool
-        drains; /* all that was issued has ended when it ends; else transfers may go on beside the next phase */
+        /* all that was issued has ended when it ends; else transfers may go on beside the next
+         * phase */
+        drains;
 };
 
 struct sw_step {
@@ -225,7 +238,8 @@ struct sw_step {
     int ranks;
     int64_t rounds, micro_batches; /* micro-steps; micro-batches of all ranks */
     bool
-        holds_faults; /* a disk that fails is kept for AGREE: until then the other ranks get what they wait for */
+        /* a disk that fails is kept for AGREE: until then the other ranks get what they wait for */
+        holds_faults;
 };
 /* Ranks that have a micro-batch in this round: the first so many. */
 int sw_step_active(const struct sw_step *step, int64_t round);
@@ -241,6 +255,7 @@ struct sw_plan {
     int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
+    struct sw_names names;                 /* of the three lists; see sw_plan_find */
     size_t persistent_bytes;               /* of the device's tier */
     size_t persistent_away[SW_TIER_COUNT]; /* of the others */
     size_t staging_bytes;                  /* of host memory, see struct sw_plan_options */
@@ -280,7 +295,8 @@ struct sw_plan_options {
     int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
     bool keep_gradients;     /* streams stay readable after backward */
     int64_t
-        update_elems; /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+        /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+        update_elems;
     size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
     size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
     /* Of host memory, at its beginning: what does not reach the device passes through it (struct
@@ -297,12 +313,12 @@ struct sw_plan_options {
     enum sw_tier activations_tier; /* of what backward reads of the forward */
     double
         states_share; /* of the optimizer states go to their tier, the rest stays here; 0 = all */
-    /* What an update writes goes beside what it read, and counts once all of it is there: a step that fails on the way
-     * has changed nothing. For sw_may_take_two_places. */
+    /* What an update writes goes beside what it read, and counts once all of it is there: a step
+     * that fails on the way has changed nothing. For sw_may_take_two_places. */
     bool two_places;
     struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
-    /* What would go to the disk stays in host memory as long as it has a budget with room, of parameters so many
-     * elements at most. */
+    /* What would go to the disk stays in host memory as long as it has a budget with room, of
+     * parameters so many elements at most. */
     int64_t host_param_elems;
     bool overlap;                   /* collectives run beside computation */
     int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
@@ -330,8 +346,9 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
                        const struct sw_plan_options *options, struct sw_plan **out);
 void sw_plan_close(struct sw_plan *plan);
 
-/* Verifies a finished plan: inputs written before they are read and not overwritten while in use, no
- * two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every instruction. */
+/* Verifies a finished plan: inputs written before they are read and not overwritten while in use,
+ * no two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every
+ * instruction. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
 /* Bytes that it takes of its tier. */
@@ -350,13 +367,15 @@ const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enu
 /* The `most` largest values that are alive at the peak of a program, as one line. */
 void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
 
-/* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps. */
+/* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps.
+ * */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
 };
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 
-/* All that an update writes can be written beside what was, or kept until it is settled; some of it is on the disk. */
+/* All that an update writes can be written beside what was, or kept until it is settled; some of it
+ * is on the disk. */
 bool sw_may_take_two_places(const struct sw_plan_options *options);
 
 #include "plan/report.h"

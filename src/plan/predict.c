@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a step would take: the work of a finished plan by kind, divided by rates that somebody measured. Pure.
+// How long a step would take: the work of a finished plan by kind, divided by rates that somebody
+// measured. Pure.
 #include <math.h>
 
 #include "plan/private.h"

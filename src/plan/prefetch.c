@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers beside computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2): a load is issued ahead of its first
-// reader, in an earlier segment, too, while no more bytes than allowed are loaded and unread. Loads keep their order; none
-// passes a store to the same bytes. One that passes the moment from which on it is known whether the step is skipped is not
-// left out by that.
+// Transfers beside computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2): a load is
+// issued ahead of its first reader, in an earlier segment, too, while no more bytes than allowed
+// are loaded and unread. Loads keep their order; none passes a store to the same bytes. One that
+// passes the moment from which on it is known whether the step is skipped is not left out by that.
 #include <string.h>
 
 #include "plan/private.h"
@@ -16,6 +16,8 @@ struct pass {
     bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] bytes loaded and not read, by root */
+    int32_t
+        *behind; /* [n_instrs] of a load: the latest instruction that it must not pass; -1 = none */
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -51,35 +53,87 @@ size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
                : bytes;
 }
 
+struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    int64_t first;
+    const int64_t n = sw_transfer_elems(ir, op, &first);
+    return (struct sw_range){first, first + n};
+}
+
 bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
                           const struct sw_ir_op *b)
 {
-    int64_t at_a, at_b;
-    const int64_t n_a = sw_transfer_elems(ir, a, &at_a), n_b = sw_transfer_elems(ir, b, &at_b);
-    return sw_ir_root(ir, a->in[0]) == sw_ir_root(ir, b->in[0]) && at_a < at_b + n_b &&
-           at_b < at_a + n_a;
+    if (sw_ir_root(ir, a->in[0]) != sw_ir_root(ir, b->in[0])) {
+        return false;
+    }
+    const struct sw_range x = sw_transfer_range(ir, a), y = sw_transfer_range(ir, b);
+    return sw_ranges_meet(&x, &y);
 }
 
-/* Can load i be issued before instruction `to` < i? */
-static bool may_pass(const struct pass *p, int32_t i, int32_t to)
+/* Stores to one home, the latest first, and who wrote a value of the device last. */
+struct writers {
+    int32_t *last_store;  /* [n_values] by root; -1 = none */
+    int32_t *last;        /* [n_values] by root, likewise */
+    int32_t *before;      /* [n_instrs] the store before a store */
+    struct sw_range *met; /* [n_instrs] what a store, and those before it, move */
+};
+
+/* The latest store to the same bytes, or what makes the indices of a load of rows. */
+static int32_t find_behind(const struct pass *p, const struct writers *w,
+                           const struct sw_ir_op *load)
 {
-    const struct sw_ir_op *load = op_of(p, i);
-    for (int32_t j = i - 1; j >= to; j--) {
-        const struct sw_ir_op *op = op_of(p, j);
-        if (op->move == SW_MOVE_STORE && sw_transfers_overlap(p->ir, op, load)) {
-            return false;
-        }
-        for (int k = 0; load->n_in > 1 && k < op->n_out; k++) {
-            if (op->out[k] >= 0 &&
-                sw_ir_root(p->ir, op->out[k]) == sw_ir_root(p->ir, load->in[1])) {
-                return false;
-            }
+    const struct sw_range range = sw_transfer_range(p->ir, load);
+    int32_t j = w->last_store[sw_ir_root(p->ir, load->in[0])];
+    while (j >= 0 && !sw_transfers_overlap(p->ir, load, op_of(p, j))) {
+        j = sw_ranges_meet(&range, &w->met[j]) ? w->before[j] : -1;
+    }
+    const int32_t ids = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    return ids > j ? ids : j;
+}
+
+static void note_writes(const struct pass *p, const struct writers *w, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    if (op->move == SW_MOVE_STORE) {
+        int32_t *last = &w->last_store[sw_ir_root(p->ir, op->in[0])];
+        const struct sw_range range = sw_transfer_range(p->ir, op);
+        w->met[i] = *last < 0 ? range : sw_range_of_both(&range, &w->met[*last]);
+        w->before[i] = *last;
+        *last = i;
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (op->out[k] >= 0) {
+            w->last[sw_ir_root(p->ir, op->out[k])] = i;
         }
     }
-    return true;
 }
 
-/* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from its norm on. */
+/* false: out of memory */
+static bool find_order(const struct pass *p)
+{
+    const size_t n = (size_t)p->program->n_instrs + 1, n_values = (size_t)p->ir->n_values + 1;
+    const struct writers w = {.last_store = sw_alloc("plan", n_values * sizeof *w.last_store),
+                              .last = sw_alloc("plan", n_values * sizeof *w.last),
+                              .before = sw_alloc("plan", n * sizeof *w.before),
+                              .met = sw_alloc("plan", n * sizeof *w.met)};
+    const bool good = w.last_store && w.last && w.before && w.met;
+    if (good) {
+        memset(w.last_store, 0xff, n_values * sizeof *w.last_store);
+        memset(w.last, 0xff, n_values * sizeof *w.last);
+    }
+    for (int32_t i = 0; good && i < p->program->n_instrs; i++) {
+        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, op_of(p, i)) : -1;
+        note_writes(p, &w, i);
+    }
+    sw_free(w.last_store);
+    sw_free(w.last);
+    sw_free(w.before);
+    sw_free(w.met);
+    return good;
+}
+
+/* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from
+ * its norm on. */
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -120,7 +174,7 @@ static void order(struct pass *p)
                 continue;
             }
             if (next != i &&
-                (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || !may_pass(p, next, i))) {
+                (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || p->behind[next] >= i)) {
                 break;
             }
             emit(p, next, i);
@@ -138,7 +192,8 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.unread = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *p.unread);
-    const bool good = p.out && p.emitted && p.unread;
+    p.behind = sw_alloc("plan", n * sizeof *p.behind);
+    const bool good = p.out && p.emitted && p.unread && p.behind && find_order(&p);
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
@@ -148,5 +203,6 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
     sw_free(p.out);
     sw_free(p.emitted);
     sw_free(p.unread);
+    sw_free(p.behind);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan for people and for machines: what runs in which order, where its bytes are, what it costs.
+// The plan for people and for machines: what runs in which order, where its bytes are, what it
+// costs.
 #include "plan/private.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};

@@ -5,6 +5,9 @@
 #include "plan/ir.h"
 #include "plan/plan.h"
 
+/* Kinds in the table of a plan's names. */
+enum { SW_NAME_PERSISTENT, SW_NAME_PACK, SW_NAME_TILED };
+
 /* ---- passes; each is a pure function on its list, tested alone ---- */
 
 /* Joins what kernels do in one sweep, in a graph of its own: *out, to be closed before `g`. */
@@ -13,15 +16,16 @@ sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *o
 
 /* Parameters by tiles, the same in all programs: plan->tiled says which. */
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);
-/* [n_values] elements of the smallest tile of each parameter that may be used by tiles, else 0; owned by the caller, NULL =
- * out of memory. Before parameters are placed. */
+/* [n_values] elements of the smallest tile of each parameter that may be used by tiles, else 0;
+ * owned by the caller, NULL = out of memory. Before parameters are placed. */
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every);
 /* Forward and backward run once a step. */
 bool sw_has_one_round(const struct sw_plan_options *options);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
 int sw_vertical_micro_batches(const struct sw_plan_options *options);
-/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for one. */
+/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for one.
+ * */
 sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
  * padding that equal slices need. Nothing to do for one rank. */
@@ -30,23 +34,23 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
 size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
-/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in one
- * phase. */
+/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in
+ * one phase. */
 int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Puts optimizer states and parameters into their tiers, and transfers around the ops that touch them. After the
- * update. first: that of the plan's first program, which has chosen for all; NULL = this is it. */
+/* Puts optimizer states and parameters into their tiers, and transfers around the ops that touch
+ * them. After the update. first: that of the plan's first program, which has chosen for all; NULL =
+ * this is it. */
 sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options);
-/* Small parameters and states of the disk become parts of packs, as in `first` where there is one. Once tiers are
- * chosen. false: out of memory */
+/* Small parameters and states of the disk become parts of packs, as in `first` where there is one.
+ * Once tiers are chosen. false: out of memory */
 bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
                    const struct sw_plan_options *options);
-/* A view keeps its parameter where it is: whole, and on the device. */
-bool sw_param_has_view(const struct sw_ir *ir, sw_value param);
 /* The update of a block runs within its last backward; the norm of its gradients does. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
 bool sw_norms_in_backward(const struct sw_plan_options *options);
-/* Where parameters leave the device, this one does: it is cut, or larger than what persists. */
+/* Where parameters leave the device, this one does: it is cut, or larger than what persists. A view
+ * keeps its parameter where it is: whole, and on the device. */
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param);
 /* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
@@ -54,8 +58,8 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options);
 /* Who waits for whom. After all that orders instructions. */
 sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options *options);
-/* The instruction with which instruction i is issued: the first of its group. From there to its `retired`
- * its operands are in use. */
+/* The instruction with which instruction i is issued: the first of its group. From there to its
+ * `retired` its operands are in use. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
 
 /* ---- clocks.c: what is known to be complete where, by the waits alone ---- */
@@ -71,16 +75,45 @@ void sw_clocks_close(struct sw_clocks *clocks);
 /* What instruction i would find complete if it waited for `waits`. */
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
                     int32_t out[SW_QUEUE_COUNT]);
-/* The transfers between a tier and the device up to this instruction are complete for all that is issued now. */
+/* The transfers between a tier and the device up to this instruction are complete for all that is
+ * issued now. */
 int32_t sw_clocks_known(const struct sw_clocks *clocks, int tier);
 /* Instruction i is issued, with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
 
+/* ---- shelf.c: places for what lives a while ---- */
+struct sw_shelf {
+    struct sw_arena arena;
+    struct sw_shelf_node *nodes;  /* [2 n_leaves] */
+    struct sw_shelf_leaf *leaves; /* [n_leaves] */
+    int32_t n_leaves;             /* 0 = closed */
+};
+/* For lives within instructions 0 .. n_instrs. */
+sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs);
+void sw_shelf_close(struct sw_shelf *shelf);
+/* The lowest multiple of `align` where so many bytes are free from `first` to `last`; then they are
+ * taken. */
+sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size_t bytes,
+                       size_t align, size_t *out);
+
 /* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
 int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first);
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Likewise, up to a whole block of the disk where the tensor ends: its place there, and what lies here, go so far. */
+/* Likewise, up to a whole block of the disk where the tensor ends: its place there, and what lies
+ * here, go so far. */
 size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
+struct sw_range { /* of elements */
+    int64_t first, end;
+};
+struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op);
+static inline bool sw_ranges_meet(const struct sw_range *a, const struct sw_range *b)
+{
+    return a->first < b->end && b->first < a->end;
+}
+static inline struct sw_range sw_range_of_both(const struct sw_range *a, const struct sw_range *b)
+{
+    return (struct sw_range){sw_min_i64(a->first, b->first), sw_max_i64(a->end, b->end)};
+}
 /* They move some of the same bytes. */
 bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
                           const struct sw_ir_op *b);
@@ -91,7 +124,8 @@ enum sw_segment sw_op_segment(const struct sw_ir_op *op);
 void sw_program_find_segments(struct sw_program *program);
 /* Places the transients; persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);
-/* All that running an instruction takes, from the list and the buffers; and the ports of the program. */
+/* All that running an instruction takes, from the list and the buffers; and the ports of the
+ * program. */
 sw_status sw_pass_lower(struct sw_program *program);
 
 /* plan->step, once programs are finished. */
@@ -113,16 +147,17 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
 
 /* ---- emit.c: updates ---- */
 
-/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the gradient
- * streams [n_streams] (row-sparse ones are passed with their index). LAMB leaves its last ratio, after
- * the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated: the
- * parameter itself, or the slice of it that this rank owns; the states have its shape. Returns the
- * updated target. */
+/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it, fed by the
+ * gradient streams [n_streams] (row-sparse ones are passed with their index). LAMB leaves its last
+ * ratio, after the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated:
+ * the parameter itself, or the slice of it that this rank owns; the states have its shape. Returns
+ * the updated target. */
 sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams);
 
-/* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the step of each. A tile
- * and its states lie elsewhere and come twice; so the second op reads them by the names that they had before the first. */
+/* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the
+ * step of each. A tile and its states lie elsewhere and come twice; so the second op reads them by
+ * the names that they had before the first. */
 /* Returns the op of the tile's moments, -1 after a failure. */
 int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value tile,
                              const sw_value *streams, int n_streams);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation checkpointing (Chen et al. 2016): of every group of `every` blocks only what later blocks
-// read is kept; what its backward needs besides is computed again, by clones of its forward ops placed
-// before the first backward op that needs one. Clones keep the path of their original, so dropout
-// draws the same numbers and the bits are those of the plan that keeps everything.
+// Activation checkpointing (Chen et al. 2016): of every group of `every` blocks only what later
+// blocks read is kept; what its backward needs besides is computed again, by clones of its forward
+// ops placed before the first backward op that needs one. Clones keep the path of their original,
+// so dropout draws the same numbers and the bits are those of the plan that keeps everything.
 #include <string.h>
 
 #include "plan/private.h"
@@ -13,11 +13,17 @@ struct pass {
     int32_t *group_of;  /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
     sw_value *clone_of; /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
     bool *wanted;       /* [n_ops] forward ops of the present group that are to be cloned */
+    bool *kept;         /* [n_values] what leaves its group, see find_kept */
+    int32_t *first_op, *last_op; /* [n_groups] of the forward */
+    int32_t *reads_of;           /* [n_groups + 1] where a group's begin in reads */
+    sw_value *reads;             /* what backward reads of each group */
+    int32_t n_groups;
     struct sw_op_order order;
     int32_t n_values; /* before cloning */
 };
 
-/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of use. */
+/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of use.
+ * */
 static int32_t block_of(const struct sw_ir *ir, const int32_t *block_number, int32_t scope)
 {
     for (; scope >= 0; scope = ir->scopes[scope].parent) {
@@ -47,39 +53,90 @@ static bool group_ops(struct pass *p, int64_t every)
     return true;
 }
 
-/* Is v made by an op of this group, and read outside of the group's forward before backward begins?
- * Then it is kept: it is the input of what follows. */
-static bool leaves_group(const struct pass *p, sw_value v, int32_t group)
+/* The group whose forward makes v; -1 = none. */
+static int32_t group_of_value(const struct pass *p, sw_value v)
+{
+    const int32_t producer = p->ir->values[v].producer;
+    return producer >= 0 && producer < p->n_forward ? p->group_of[producer] : -1;
+}
+
+/* What a group's forward makes and something outside of that reads before backward begins is kept:
+ * it is the input of what follows. */
+static void find_kept(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
-    if (ir->values[v].is_output) {
-        return true;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->kept[v] = ir->values[v].is_output && group_of_value(p, v) >= 0;
     }
     for (int32_t i = 0; i < p->n_forward; i++) {
-        if (p->group_of[i] == group) {
-            continue;
-        }
         for (int k = 0; k < ir->ops[i].n_in; k++) {
-            if (ir->ops[i].in[k] == v) {
-                return true;
+            const int32_t group = group_of_value(p, ir->ops[i].in[k]);
+            if (group >= 0 && group != p->group_of[i]) {
+                p->kept[ir->ops[i].in[k]] = true;
             }
         }
     }
-    return false;
+}
+
+/* By group its ops in forward, and what backward reads of it. false: out of memory */
+static bool list_groups(struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < p->n_forward; i++) {
+        p->n_groups = p->group_of[i] >= p->n_groups ? p->group_of[i] + 1 : p->n_groups;
+    }
+    const size_t n = (size_t)p->n_groups + 2;
+    p->first_op = sw_alloc_zero("plan", n, sizeof *p->first_op);
+    p->last_op = sw_alloc_zero("plan", n, sizeof *p->last_op);
+    p->reads_of = sw_alloc_zero("plan", n, sizeof *p->reads_of);
+    if (!p->first_op || !p->last_op || !p->reads_of) {
+        return false;
+    }
+    for (int32_t i = p->n_forward - 1; i >= 0; i--) {
+        const int32_t group = p->group_of[i];
+        if (group >= 0) {
+            p->first_op[group] = i;
+            p->last_op[group] = p->last_op[group] == 0 ? i : p->last_op[group];
+        }
+    }
+    for (int pass = 0; pass < 2; pass++) { /* counts them, then lists them */
+        for (int32_t i = p->n_forward; i < ir->n_ops; i++) {
+            for (int k = 0; k < ir->ops[i].n_in; k++) {
+                const sw_value v = ir->ops[i].in[k];
+                const int32_t group = group_of_value(p, v);
+                if (group >= 0 && pass == 0) {
+                    p->reads_of[group + 2]++;
+                } else if (group >= 0) {
+                    p->reads[p->reads_of[group + 1]++] = v;
+                }
+            }
+        }
+        for (int32_t group = 0; pass == 0 && group < p->n_groups; group++) {
+            p->reads_of[group + 2] += p->reads_of[group + 1];
+        }
+        if (pass == 0) {
+            p->reads =
+                sw_alloc("plan", ((size_t)p->reads_of[p->n_groups + 1] + 1) * sizeof(sw_value));
+            if (!p->reads) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* Marks the ops of the group that must run again so that v exists in backward. */
-static void want(struct pass *p, const bool *kept, sw_value v, int32_t group)
+static void want(struct pass *p, sw_value v, int32_t group)
 {
     const int32_t producer = p->ir->values[v].producer;
-    if (producer < 0 || producer >= p->n_forward || p->group_of[producer] != group || kept[v] ||
+    if (producer < 0 || producer >= p->n_forward || p->group_of[producer] != group || p->kept[v] ||
         p->wanted[producer]) {
         return;
     }
     p->wanted[producer] = true;
     const struct sw_ir_op *op = &p->ir->ops[producer];
     for (int k = 0; k < op->n_in; k++) {
-        want(p, kept, op->in[k], group);
+        want(p, op->in[k], group);
     }
 }
 
@@ -104,9 +161,9 @@ static sw_value again(const struct pass *p, sw_value v)
     return v >= 0 && v < p->n_values && p->clone_of[v] >= 0 ? p->clone_of[v] : v;
 }
 
-static bool emit_clones(struct pass *p, const bool *kept)
+static bool emit_clones(struct pass *p, int32_t group)
 {
-    for (int32_t i = 0; i < p->n_forward; i++) {
+    for (int32_t i = p->first_op[group]; i <= p->last_op[group]; i++) {
         if (!p->wanted[i]) {
             continue;
         }
@@ -126,7 +183,7 @@ static bool emit_clones(struct pass *p, const bool *kept)
                 return false;
             }
             op.out[k] = copy;
-            if (!kept[v]) {
+            if (!p->kept[v]) {
                 p->clone_of[v] = copy;
             }
         }
@@ -138,42 +195,49 @@ static bool emit_clones(struct pass *p, const bool *kept)
     return true;
 }
 
-/* Does backward op `op` read something of `group` that was not kept? */
-static bool reads_group(const struct pass *p, const struct sw_ir_op *op, const bool *kept,
-                        int32_t group)
+/* The groups of which a backward op reads what was not kept and is not made again yet, the last one
+ * first. */
+static int missing_groups(const struct pass *p, const struct sw_ir_op *op, const bool *done,
+                          int32_t out[SW_MAX_INPUTS])
 {
+    int n = 0;
     for (int k = 0; k < op->n_in; k++) {
         const sw_value v = op->in[k];
-        const int32_t producer = p->ir->values[v].producer;
-        if (v < p->n_values && producer >= 0 && producer < p->n_forward &&
-            p->group_of[producer] == group && !kept[v]) {
-            return true;
+        const int32_t group = v < p->n_values && !p->kept[v] ? group_of_value(p, v) : -1;
+        int at = 0;
+        while (at < n && out[at] > group) {
+            at++;
         }
+        if (group < 0 || done[group] || (at < n && out[at] == group)) {
+            continue;
+        }
+        memmove(&out[at + 1], &out[at], (size_t)(n - at) * sizeof *out);
+        out[at] = group;
+        n++;
     }
-    return false;
+    return n;
 }
 
-static bool rewrite(struct pass *p, const bool *kept, int32_t n_groups)
+static bool rewrite(struct pass *p)
 {
     struct sw_ir *ir = p->ir;
-    bool *done = sw_alloc_zero("plan", (size_t)n_groups, sizeof *done);
+    bool *done = sw_alloc_zero("plan", (size_t)p->n_groups + 1, sizeof *done);
     bool good = done != NULL;
     for (int32_t i = 0; good && i < p->n_forward; i++) {
         good = sw_op_order_add(&p->order, &ir->ops[i]);
     }
     const int32_t n_ops = ir->n_ops;
     for (int32_t i = p->n_forward; good && i < n_ops; i++) {
-        for (int32_t group = n_groups - 1; good && group >= 0; group--) {
-            if (done[group] || !reads_group(p, &ir->ops[i], kept, group)) {
-                continue;
-            }
+        int32_t groups[SW_MAX_INPUTS];
+        const int n = missing_groups(p, &ir->ops[i], done, groups);
+        for (int g = 0; good && g < n; g++) {
+            const int32_t group = groups[g];
             done[group] = true;
-            for (int32_t j = p->n_forward; j < n_ops; j++) {
-                for (int k = 0; k < ir->ops[j].n_in; k++) {
-                    want(p, kept, ir->ops[j].in[k], group);
-                }
+            const int32_t begin = group > 0 ? p->reads_of[group] : 0;
+            for (int32_t r = begin; r < p->reads_of[group + 1]; r++) {
+                want(p, p->reads[r], group);
             }
-            good = emit_clones(p, kept);
+            good = emit_clones(p, group);
         }
         struct sw_ir_op op = ir->ops[i];
         for (int k = 0; k < op.n_in; k++) {
@@ -188,7 +252,6 @@ static bool rewrite(struct pass *p, const bool *kept, int32_t n_groups)
 sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every)
 {
     struct pass p = {.ir = ir, .n_values = ir->n_values};
-    bool *kept = NULL;
     bool good = false;
     if (every <= 0) {
         return SW_OK;
@@ -201,20 +264,14 @@ sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every)
     p.group_of = sw_alloc_zero("plan", (size_t)ir->n_ops, sizeof *p.group_of);
     p.wanted = sw_alloc_zero("plan", (size_t)ir->n_ops, sizeof *p.wanted);
     p.clone_of = sw_alloc("plan", (size_t)ir->n_values * sizeof *p.clone_of);
-    kept = sw_alloc_zero("plan", (size_t)ir->n_values, sizeof *kept);
-    if (p.group_of && p.wanted && p.clone_of && kept && sw_op_order_open(&p.order, ir) >= 0 &&
+    p.kept = sw_alloc_zero("plan", (size_t)ir->n_values, sizeof *p.kept);
+    if (p.group_of && p.wanted && p.clone_of && p.kept && sw_op_order_open(&p.order, ir) >= 0 &&
         group_ops(&p, every)) {
-        int32_t n_groups = 0;
-        for (int32_t i = 0; i < ir->n_ops; i++) {
-            n_groups = p.group_of[i] >= n_groups ? p.group_of[i] + 1 : n_groups;
-        }
         for (sw_value v = 0; v < ir->n_values; v++) {
-            const int32_t producer = ir->values[v].producer;
             p.clone_of[v] = SW_NO_VALUE;
-            kept[v] = producer >= 0 && producer < p.n_forward && p.group_of[producer] >= 0 &&
-                      leaves_group(&p, v, p.group_of[producer]);
         }
-        good = rewrite(&p, kept, n_groups);
+        find_kept(&p);
+        good = list_groups(&p) && rewrite(&p);
         if (good) {
             sw_op_order_install(&p.order, ir);
         }
@@ -222,7 +279,11 @@ sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every)
     sw_free(p.group_of);
     sw_free(p.wanted);
     sw_free(p.clone_of);
-    sw_free(kept);
+    sw_free(p.kept);
+    sw_free(p.first_op);
+    sw_free(p.last_op);
+    sw_free(p.reads_of);
+    sw_free(p.reads);
     sw_op_order_close(&p.order);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }

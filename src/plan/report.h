@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// report - what a plan takes, sends and costs, for people who choose: estimates without a graph, tables of a finished plan,
-// a prediction of its time. Part of plan's door.
+// report - what a plan takes, sends and costs, for people who choose: estimates without a graph,
+// tables of a finished plan, a prediction of its time. Part of plan's door.
 #pragma once
 
 #include "plan/plan.h"
 
 /* ---- estimate.c: without a graph ---- */
 
-/* What DeepSpeed's memory estimators are asked: ZeRO stage 2 or 3 on nodes x ranks_per_node devices. */
+/* What DeepSpeed's memory estimators are asked: ZeRO stage 2 or 3 on nodes x ranks_per_node
+ * devices. */
 struct sw_estimate_case {
     int stage;
     int64_t parameters;
@@ -24,8 +25,9 @@ struct sw_estimate {
 };
 sw_status sw_estimate(const struct sw_estimate_case *c, struct sw_estimate *out);
 
-/* The ZeRO paper's bytes of model states on one of `ranks` ranks (Rajbhandari et al. 2020, section 3): a
- * parameter takes work bytes for its copy, grad for its gradient, states for its optimizer. */
+/* The ZeRO paper's bytes of model states on one of `ranks` ranks (Rajbhandari et al. 2020, section
+ * 3): a parameter takes work bytes for its copy, grad for its gradient, states for its optimizer.
+ * */
 struct sw_paper {
     double work, grad, states;
 };
@@ -91,7 +93,8 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
 /* ---- predict.c: how long a step would take ---- */
 
 enum sw_load {
-    SW_LOAD_PRODUCTS_F32, /* floating-point operations of matrix products and attention, by dtype of the factors, .. */
+    /* floating-point operations of matrix products and attention, by dtype of the factors, .. */
+    SW_LOAD_PRODUCTS_F32,
     SW_LOAD_PRODUCTS_BF16,
     SW_LOAD_PRODUCTS_F16,
     SW_LOAD_OTHER,     /* .. bytes that all other computation reads and writes, .. */

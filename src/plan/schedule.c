@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the ops of a graph to instructions: what nobody reads is left out, views vanish, each op gets a
-// queue, a segment and a kernel, and gradients are accumulated as soon as they are final.
+// From the ops of a graph to instructions: what nobody reads is left out, views vanish, each op
+// gets a queue, a segment and a kernel, and gradients are accumulated as soon as they are final.
 #include <string.h>
 
 #include "plan/private.h"
@@ -112,15 +112,16 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
 {
     const struct sw_ir *ir = program->ir;
     sw_status st = SW_OK;
+    const bool noted = sw_ir_note_where(program->ir);
     bool *live = find_live(ir);
     int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
     program->instrs = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *program->instrs);
-    if (!live || !after || !program->instrs) {
+    if (!noted || !live || !after || !program->instrs) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }
-    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free; that of its second
-     * gradient follows the first. */
+    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free;
+     * that of its second gradient follows the first. */
     memset(after, 0xff, ((size_t)ir->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < ir->n_ops; i++) {
         if (sw_ir_has(&ir->ops[i], SW_TRAIT_SUM) && live[i]) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO stage 3 as a pass (Rajbhandari et al. 2020): every parameter is one flat tensor, padded and cut
-// into equal slices, one a rank; before an op reads a parameter the slices are gathered, and the whole
-// one is released after its last reader by the ordinary liveness of transients. Readers in one block of
-// one phase share a gather. Model code knows nothing of it; tied tables, parameters of another scope and
-// frozen ones are uses like any other. Of a parameter in tiles every tile is cut and gathered by itself, so no rank ever
-// has all of it.
+// ZeRO stage 3 as a pass (Rajbhandari et al. 2020): every parameter is one flat tensor, padded and
+// cut into equal slices, one a rank; before an op reads a parameter the slices are gathered, and
+// the whole one is released after its last reader by the ordinary liveness of transients. Readers
+// in one block of one phase share a gather. Model code knows nothing of it; tied tables, parameters
+// of another scope and frozen ones are uses like any other. Of a parameter in tiles every tile is
+// cut and gathered by itself, so no rank ever has all of it.
 #include "plan/private.h"
 
 /* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
@@ -43,16 +43,6 @@ int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
-bool sw_param_has_view(const struct sw_ir *ir, sw_value param)
-{
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) && ir->ops[i].in[0] == param) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The parameter becomes this rank's slice of itself. */
 static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {
@@ -63,8 +53,8 @@ static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
     info->first = slice * rank;
 }
 
-/* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the other: its own shape
- * grows with each. */
+/* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the
+ * other: its own shape grows with each. */
 static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
 {
     const sw_value param = ir->values[tile].base;
@@ -140,7 +130,7 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
         }
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || sw_param_has_view(ir, param)) {
+        if (options->stage < 3 || persists || ir->values[param].is_viewed) {
             ir->values[param].padded_elems = slice * options->ranks;
         } else {
             cut(ir, param, slice, options->rank);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer step of this rank, as a list of phases: forward and backward for each of its micro-batches (or once for all of
-// them, vertically), those of ranks that have one more, the update, and what counts from where on.
+// The optimizer step of this rank, as a list of phases: forward and backward for each of its
+// micro-batches (or once for all of them, vertically), those of ranks that have one more, the
+// update, and what counts from where on.
 #include "plan/private.h"
 
 const char *sw_step_action_name(enum sw_step_action action)
@@ -30,8 +31,8 @@ static void add_action(const struct draft *d, enum sw_step_action action)
     add(d, &(struct sw_step_phase){.action = action, .program = d->program});
 }
 
-/* Whether transfers may be under way between the last backward and the update: where updates have one slot on the disk,
- * what fails before the first of them has to be heard of before it. */
+/* Whether transfers may be under way between the last backward and the update: where updates have
+ * one slot on the disk, what fails before the first of them has to be heard of before it. */
 static bool flows_into_update(const struct sw_plan *plan)
 {
     return plan->two_places || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a finished plan takes and sends, by kind, for people who choose a ZeRO stage: counted from its
-// buffers and instructions, so that the sums are those of the run. Beside them stand the formulas, and
-// where they differ the table says by what.
+// What a finished plan takes and sends, by kind, for people who choose a ZeRO stage: counted from
+// its buffers and instructions, so that the sums are those of the run. Beside them stand the
+// formulas, and where they differ the table says by what.
 #include <string.h>
 
 #include "plan/private.h"
@@ -35,15 +35,17 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
 }
 
-/* A gradient of a parameter on its way to the owners of its slices. */
-static bool leaves(const struct sw_ir *ir, sw_value root)
+/* [n_values] by root: a gradient of a parameter on its way to the owners of its slices. NULL = out
+ * of memory */
+static bool *find_leaving(const struct sw_ir *ir)
 {
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (ir->ops[i].move == SW_MOVE_REDUCE && sw_ir_root(ir, ir->ops[i].in[1]) == root) {
-            return true;
+    bool *leaves = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *leaves);
+    for (int32_t i = 0; leaves && i < ir->n_ops; i++) {
+        if (ir->ops[i].move == SW_MOVE_REDUCE) {
+            leaves[sw_ir_root(ir, ir->ops[i].in[1])] = true;
         }
     }
-    return false;
+    return leaves;
 }
 
 /* A parameter or an optimizer state, or a pack of them: no activation that waits elsewhere. */
@@ -54,7 +56,7 @@ static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
 }
 
 static enum sw_held kind_of_transient(const struct sw_program *program,
-                                      const struct sw_buffer *buffer)
+                                      const struct sw_buffer *buffer, const bool *leaves)
 {
     const struct sw_ir *ir = program->ir;
     if (buffer->value < 0) {
@@ -69,8 +71,8 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
         is_of_the_model(ir, ir->ops[info->producer].in[0])) {
         return SW_HELD_LOADED;
     }
-    return info->role == SW_ROLE_GRAD || leaves(ir, buffer->value) ? SW_HELD_GRADS_NOW
-                                                                   : SW_HELD_ACTIVATIONS;
+    return info->role == SW_ROLE_GRAD || leaves[buffer->value] ? SW_HELD_GRADS_NOW
+                                                               : SW_HELD_ACTIVATIONS;
 }
 
 /* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
@@ -109,16 +111,20 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
     out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* behind the last */
 }
 
-static void count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
+static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
 {
+    bool *leaves = find_leaving(program->ir);
+    SW_TRY_ALLOC(leaves, "a table of the plan");
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
             buffer->first <= program->peak_instr && program->peak_instr <= buffer->last) {
-            held[kind_of_transient(program, buffer)] += buffer->bytes;
+            held[kind_of_transient(program, buffer, leaves)] += buffer->bytes;
         }
     }
     held[SW_HELD_GAPS] += program->transient_bytes - program->peak_live_bytes;
+    sw_free(leaves);
+    return SW_OK;
 }
 
 /* ---- sent ---- */
@@ -203,8 +209,8 @@ static double wire_bytes(const struct sw_ir *ir)
     return 0;
 }
 
-/* The formulas of docs/zero.md: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w + c) P, or
- * (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
+/* The formulas of docs/zero.md: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w +
+ * c) P, or (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
     const struct sw_ir_value *info = &c->ir->values[param];
@@ -238,7 +244,8 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     }
 }
 
-/* One rank sends nothing, and its streams are not reduced; their parameters are trained all the same. */
+/* One rank sends nothing, and its streams are not reduced; their parameters are trained all the
+ * same. */
 static void note_streams(struct count *c)
 {
     for (int32_t i = 0; c->options->ranks <= 1 && i < c->ir->n_streams; i++) {
@@ -265,7 +272,11 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     *out = (struct sw_plan_table){0};
     memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);
     count_persistent(plan, options, out);
-    count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
+    const sw_status st = count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
+    if (st < 0) {
+        sw_free(c.trips);
+        return st;
+    }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         if (sw_ir_is_collective(op)) {

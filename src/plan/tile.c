@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3): a parameter that is too large to be here as
-// a whole is used by tiles, runs of its rows. An op on it becomes ops on its tiles, each a value inside the
-// parameter that is loaded before its op and gone behind it; its gradient leaves tile by tile, a stream for each, and
-// so does its update. Products of large parameters are computed in pieces whether there are tiles or not (attrs.matmul.piece),
-// the loss in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
+// Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3): a parameter that
+// is too large to be here as a whole is used by tiles, runs of its rows. An op on it becomes ops on
+// its tiles, each a value inside the parameter that is loaded before its op and gone behind it; its
+// gradient leaves tile by tile, a stream for each, and so does its update. Products of large
+// parameters are computed in pieces whether there are tiles or not (attrs.matmul.piece), the loss
+// in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
 //
 // Only what lies elsewhere is tiled. All programs of a plan have the same tiles.
 #include <stdio.h>
@@ -79,8 +80,8 @@ static int64_t rows_of_runs(const struct sw_ir_value *info)
     return common_multiple(width, SW_SQUARES_RUN) / width;
 }
 
-/* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not to be tiled. NULL = out of
- * memory. */
+/* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not
+ * to be tiled. NULL = out of memory. */
 static int64_t *find_rows(const struct sw_ir *ir)
 {
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
@@ -148,8 +149,8 @@ static sw_value copy(struct pass *p, sw_value v)
     return out;
 }
 
-/* Of an output that tiles write one after the other: the last version is the value that everybody knows. root: the
- * first one, whose storage it is. */
+/* Of an output that tiles write one after the other: the last version is the value that everybody
+ * knows. root: the first one, whose storage it is. */
 static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value *root)
 {
     struct sw_ir *ir = p->ir;
@@ -220,8 +221,8 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
     return true;
 }
 
-/* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient of the parameter has
- * its rows from each of them. */
+/* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient
+ * of the parameter has its rows from each of them. */
 static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles,
                       const struct sw_cut *cut)
 {
@@ -521,6 +522,8 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
                     .n_tiles = to->n,
                     .rows = to->tile_rows,
                     .bytes = (size_t)(to->tile_rows * to->width) * sw_dtype_bytes(info->dtype)};
+                good = good &&
+                       sw_names_add(&plan->names, SW_NAME_TILED, info->name, plan->n_tiled - 1);
             }
         }
     }

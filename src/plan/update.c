@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches, the norm of all gradients with its overflow
-// check, clipping, and the update of every trained parameter (each use of a parameter
-// is summed over k by itself; at the boundary the streams are added in forward order).
+// The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches,
+// the norm of all gradients with its overflow check, clipping, and the update of every trained
+// parameter (each use of a parameter is summed over k by itself; at the boundary the streams are
+// added in forward order).
 //
-// Where states lie outside of the device and nothing has to be known of all gradients before, a block is updated
-// as soon as its last backward is done, within that backward: its parameters are here anyway, its gradients go at once,
-// and its states travel beside the backward of the blocks before it.
+// Where states lie outside of the device and nothing has to be known of all gradients before, a
+// block is updated as soon as its last backward is done, within that backward: its parameters are
+// here anyway, its gradients go at once, and its states travel beside the backward of the blocks
+// before it.
 //
-// Where updates are written to a second place (two_places), nothing that counts changes before the last segment: what
-// leaves the device has a second place there, and what stays is updated in a copy, which the last segment puts in its
-// place. That needs nothing of a disk.
+// Where updates are written to a second place (two_places), nothing that counts changes before the
+// last segment: what leaves the device has a second place there, and what stays is updated in a
+// copy, which the last segment puts in its place. That needs nothing of a disk.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/private.h"
 
-/* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many ranks. */
+/* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many
+ * ranks. */
 struct feed {
     sw_value param;
     sw_value streams[SW_MAX_INPUTS];
@@ -31,7 +35,8 @@ struct feed {
     sw_value norms;
 };
 
-/* States that stay on the device are large, and would need as much again. LAMB of tiles reads what it has written. */
+/* States that stay on the device are large, and would need as much again. LAMB of tiles reads what
+ * it has written. */
 bool sw_may_take_two_places(const struct sw_plan_options *options)
 {
     return options->rule && options->states_tier != SW_TIER_DEVICE &&
@@ -40,8 +45,8 @@ bool sw_may_take_two_places(const struct sw_plan_options *options)
            !(options->tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
 }
 
-/* An overflow is known when the last gradient is: where it may skip the step, what was updated before must be
- * undone. */
+/* An overflow is known when the last gradient is: where it may skip the step, what was updated
+ * before must be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
     return options->rule && options->clip == 0 && (!options->fp16 || options->two_places) &&
@@ -102,7 +107,8 @@ static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t 
     return grad;
 }
 
-/* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for itself. */
+/* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for
+ * itself. */
 static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *options,
                             const struct feed *feed)
 {
@@ -266,8 +272,8 @@ static sw_value tiled_param(const struct sw_ir *ir, const struct feed *feed)
     return ir->values[feed->param].base;
 }
 
-/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a parameter all of them
- * move. feeds: in the order of their updates. */
+/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
+ * parameter all of them move. feeds: in the order of their updates. */
 static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
                                  struct feed *feeds, int n_feeds, struct feed *feed)
 {
@@ -340,7 +346,8 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
     return options->boundary && options->ranks > 1 && options->micro_batches > options->ranks;
 }
 
-/* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before it. */
+/* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before
+ * it. */
 static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed,
                        const struct sw_ir_stream *stream)
 {
@@ -405,34 +412,70 @@ static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
     }
 }
 
-/* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that the rest of its
- * block, so that a block's updates are neighbours. A tile's gradient does not wait for that of the next one. */
-static int32_t ready_op(const struct sw_ir *ir, sw_value param, int32_t n_ops)
+/* What is known of all parameters, found in one sweep over streams and ops. */
+struct known {
+    int32_t *first_stream; /* [n_values] by parameter, -1 = none, .. */
+    int32_t *next_stream;  /* [n_streams] .. and the next one of the same */
+    int32_t
+        *last_reader; /* [n_values] by parameter or root, the last op that reads it; -1 = none */
+    int32_t *end_of_place; /* [n_ops] the last op behind which no other place comes */
+};
+
+static void close_known(struct known *known)
+{
+    sw_free(known->first_stream);
+    sw_free(known->next_stream);
+    sw_free(known->last_reader);
+    sw_free(known->end_of_place);
+}
+
+/* false: out of memory */
+static bool find_known(const struct sw_ir *ir, struct known *known)
+{
+    const size_t n_values = (size_t)ir->n_values + 1, n_ops = (size_t)ir->n_ops + 1;
+    *known = (struct known){
+        .first_stream = sw_alloc("plan", n_values * sizeof(int32_t)),
+        .next_stream = sw_alloc("plan", ((size_t)ir->n_streams + 1) * sizeof(int32_t)),
+        .last_reader = sw_alloc("plan", n_values * sizeof(int32_t)),
+        .end_of_place = sw_alloc("plan", n_ops * sizeof(int32_t)),
+    };
+    if (!known->first_stream || !known->next_stream || !known->last_reader ||
+        !known->end_of_place) {
+        return false;
+    }
+    memset(known->first_stream, 0xff, n_values * sizeof(int32_t));
+    memset(known->last_reader, 0xff, n_values * sizeof(int32_t));
+    for (int32_t i = ir->n_streams - 1; i >= 0; i--) {
+        int32_t *first = &known->first_stream[ir->streams[i].param];
+        known->next_stream[i] = *first;
+        *first = i;
+    }
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            known->last_reader[ir->ops[i].in[k]] = i;
+            known->last_reader[sw_ir_root(ir, ir->ops[i].in[k])] = i;
+        }
+    }
+    for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
+        const bool goes_on = i + 1 < ir->n_ops &&
+                             sw_shard_place(ir, &ir->ops[i]) == sw_shard_place(ir, &ir->ops[i + 1]);
+        known->end_of_place[i] = goes_on ? known->end_of_place[i + 1] : i;
+    }
+    return true;
+}
+
+/* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that
+ * the rest of its block, so that a block's updates are neighbours. A tile's gradient does not wait
+ * for that of the next one. */
+static int32_t ready_op(const struct sw_ir *ir, const struct known *known, sw_value param)
 {
     int32_t ready = 0;
-    for (int32_t i = 0; i < ir->n_streams; i++) {
-        if (ir->streams[i].param == param) {
-            const int32_t producer = ir->values[sw_ir_root(ir, ir->streams[i].grad)].producer;
-            ready = producer > ready ? producer : ready;
-        }
+    for (int32_t i = known->first_stream[param]; i >= 0; i = known->next_stream[i]) {
+        const int32_t producer = ir->values[sw_ir_root(ir, ir->streams[i].grad)].producer;
+        ready = producer > ready ? producer : ready;
     }
-    for (int32_t i = ready; i < n_ops; i++) {
-        for (int k = 0; k < ir->ops[i].n_in; k++) {
-            const sw_value v = ir->ops[i].in[k];
-            ready = v == param || sw_ir_root(ir, v) == param ? i : ready;
-        }
-    }
-    if (sw_ir_is_part(ir, param)) {
-        return ready;
-    }
-    const int64_t place = sw_shard_place(ir, &ir->ops[ready]);
-    for (int32_t i = ready + 1; i < n_ops; i++) {
-        if (sw_shard_place(ir, &ir->ops[i]) != place) {
-            break;
-        }
-        ready = i;
-    }
-    return ready;
+    ready = known->last_reader[param] > ready ? known->last_reader[param] : ready;
+    return sw_ir_is_part(ir, param) ? ready : known->end_of_place[ready];
 }
 
 static int by_ready(const void *a, const void *b)
@@ -457,7 +500,8 @@ static int by_place(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* A sum goes behind what makes its terms, so that a gradient is gone before the next one. moves: [by op]. */
+/* A sum goes behind what makes its terms, so that a gradient is gone before the next one. moves:
+ * [by op]. */
 static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int32_t i,
                            int32_t n_before)
 {
@@ -473,26 +517,34 @@ static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int
     return latest;
 }
 
-/* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was appended after them
- * stays last. */
+/* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was
+ * appended after them stays last. */
 static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
                                     int32_t n_before)
 {
     struct sw_op_order order;
-    struct move *moves = sw_alloc("plan", (size_t)(ir->n_ops - n_before + 1) * sizeof *moves);
-    bool good = sw_op_order_open(&order, ir) >= 0 && moves;
+    const size_t n_appended = (size_t)(ir->n_ops - n_before) + 1;
+    struct move *moves = sw_alloc("plan", n_appended * sizeof *moves);
+    const struct feed **feed_of = sw_alloc_zero("plan", n_appended, sizeof *feed_of);
+    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
+    for (int f = n_feeds - 1; good && f >= 0; f--) {
+        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+    }
     for (int32_t i = n_before; good && i < ir->n_ops; i++) {
         moves[i - n_before] = (struct move){i, INT32_MAX};
     }
     for (int32_t i = n_before; good && i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
-        int32_t behind = INT32_MAX;
-        for (int f = 0; f < n_feeds && behind == INT32_MAX; f++) {
-            behind = i >= feeds[f].sum_first && i < feeds[f].sum_end
-                         ? latest_term(ir, moves, i, n_before)
-                     : i >= feeds[f].update_first && i < feeds[f].update_end ? feeds[f].ready
-                                                                             : behind;
-        }
+        const struct feed *feed = feed_of[i - n_before];
+        const int32_t behind = !feed ? INT32_MAX
+                               : i >= feed->sum_first && i < feed->sum_end
+                                   ? latest_term(ir, moves, i, n_before)
+                                   : feed->ready;
         moves[i - n_before].behind = behind;
         if (behind < INT32_MAX) {
             op->in_backward = op->phase == SW_PHASE_UPDATE;
@@ -514,22 +566,21 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
     }
     sw_op_order_close(&order);
     sw_free(moves);
+    sw_free(feed_of);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
-/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many feeds. */
-static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds)
+/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many feeds.
+ * */
+static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
+                       const struct known *known, struct feed *feeds)
 {
-    const int32_t n_before = ir->n_ops;
     int n_feeds = 0;
     for (int32_t p = 0; p < ir->n_params; p++) {
         struct feed *feed = &feeds[n_feeds];
         *feed = (struct feed){.param = ir->params[p], .sum_first = ir->n_ops, .moved = SW_NO_VALUE};
         int use = 0;
-        for (int32_t i = 0; i < ir->n_streams; i++) {
-            if (ir->streams[i].param != feed->param) {
-                continue;
-            }
+        for (int32_t i = known->first_stream[feed->param]; i >= 0; i = known->next_stream[i]) {
             use += ir->streams[i].micro == 0;
             if (options->keep_gradients) {
                 keep(ir, &ir->streams[i], use - 1);
@@ -543,7 +594,7 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         feed->sum_end = ir->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {
-            feed->ready = ready_op(ir, feed->param, n_before);
+            feed->ready = ready_op(ir, known, feed->param);
         }
         n_feeds += feed->n > 0;
     }
@@ -554,9 +605,15 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
 {
     struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->n_params + 1, sizeof *feeds);
     const int32_t n_before = ir->n_ops;
-    SW_TRY_ALLOC(feeds, "the update pass");
+    struct known known = {0};
+    if (!feeds || !find_known(ir, &known)) {
+        sw_free(feeds);
+        close_known(&known);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
+    }
     ir->phase = SW_PHASE_UPDATE;
-    const int n_feeds = sum_streams(ir, options, feeds);
+    const int n_feeds = sum_streams(ir, options, &known, feeds);
+    close_known(&known);
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vertical schedule: forward and backward of all micro-batches of a rank in one program, block by
-// block, so that what a block needs is gathered and loaded once for all of them. Each micro-batch has ops and values
-// of its own and finds them in the order in which it would find them alone; parameters are shared. The update pass
-// adds their gradients in the order of micro-batches, so the bits are those of the horizontal schedule.
+// The vertical schedule: forward and backward of all micro-batches of a rank in one program, block
+// by block, so that what a block needs is gathered and loaded once for all of them. Each
+// micro-batch has ops and values of its own and finds them in the order in which it would find them
+// alone; parameters are shared. The update pass adds their gradients in the order of micro-batches,
+// so the bits are those of the horizontal schedule.
 #include "plan/private.h"
 
 struct pass {
@@ -157,8 +158,9 @@ static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
     return true;
 }
 
-/* A place without parameters goes along with the one that made what it reads, or in backward with the one that reads
- * what it makes: what lies between them is then alive for one micro-batch at a time. */
+/* A place without parameters goes along with the one that made what it reads, or in backward with
+ * the one that reads what it makes: what lies between them is then alive for one micro-batch at a
+ * time. */
 static bool goes_along(const struct stretch *a, const struct stretch *b)
 {
     return a->phase == b->phase && !(b->phase == SW_PHASE_FORWARD ? b->reads : a->reads);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for whom. An instruction waits for the latest one of each other queue that reads what it writes, or writes
-// what it touches, unless something it waits for anyway was behind that. What is under way at a time is
-// bounded: a group of reductions by the one before it, stores by their bytes.
+// Who waits for whom. An instruction waits for the latest one of each other queue that reads what
+// it writes, or writes what it touches, unless something it waits for anyway was behind that. What
+// is under way at a time is bounded: a group of reductions by the one before it, stores by their
+// bytes.
 #include "plan/private.h"
 
 struct touch { /* the latest instructions of each queue that read or write a root value */
@@ -16,6 +17,8 @@ struct pass {
     struct touch *touched;  /* [n_values] by root, of what lies on the device */
     int32_t *last_transfer; /* [n_values] by root, of what does not; -1 = none */
     int32_t *before;        /* [n_instrs] the transfer of the same root before this one */
+    struct sw_range
+        *met; /* [n_instrs] elements that a transfer, and those before it, move of their root */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
     int32_t reduced; /* the last of the latest group of reductions */
@@ -39,7 +42,9 @@ static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUE
     const struct sw_ir_op *op = op_of(p, i);
     const sw_value home = sw_ir_root(p->ir, op->in[0]);
     const int32_t known = sw_clocks_known(&p->clocks, p->ir->values[home].tier);
-    for (int32_t j = p->last_transfer[home]; j > known; j = p->before[j]) {
+    const struct sw_range range = sw_transfer_range(p->ir, op);
+    for (int32_t j = p->last_transfer[home]; j > known && sw_ranges_meet(&range, &p->met[j]);
+         j = p->before[j]) {
         const struct sw_ir_op *other = op_of(p, j);
         const int q = (int)p->program->instrs[j].queue;
         if ((op->move == SW_MOVE_STORE || other->move == SW_MOVE_STORE) && needs[q] < j &&
@@ -75,7 +80,9 @@ static void note_touches(struct pass *p, int32_t i)
     const bool moves = sw_ir_is_transfer(op);
     if (moves) {
         const sw_value home = sw_ir_root(p->ir, op->in[0]);
+        const struct sw_range range = sw_transfer_range(p->ir, op);
         p->before[i] = p->last_transfer[home];
+        p->met[i] = p->before[i] < 0 ? range : sw_range_of_both(&range, &p->met[p->before[i]]);
         p->last_transfer[home] = i;
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
@@ -88,8 +95,8 @@ static void note_touches(struct pass *p, int32_t i)
     }
 }
 
-/* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way when a step ends is
- * waited for, so that more than this would win nothing. */
+/* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way
+ * when a step ends is waited for, so that more than this would win nothing. */
 static void bound_stores(struct pass *p, int32_t i)
 {
     enum { MOST = 1 << 27 };
@@ -216,8 +223,9 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options
     p.touched = sw_alloc("plan", n_values * sizeof *p.touched);
     p.last_transfer = sw_alloc("plan", n_values * sizeof *p.last_transfer);
     p.before = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *p.before);
+    p.met = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *p.met);
     sw_status st = SW_OK;
-    if (!p.touched || !p.last_transfer || !p.before) {
+    if (!p.touched || !p.last_transfer || !p.before || !p.met) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     } else {
         st = sw_clocks_open(&p.clocks, program);
@@ -229,6 +237,7 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options
     sw_free(p.touched);
     sw_free(p.last_transfer);
     sw_free(p.before);
+    sw_free(p.met);
     return st;
 }
 

@@ -6,7 +6,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/../..}"
-excepted='plan'
+excepted=''
 [ $# -eq 0 ] || excepted=${SPILLWAY_EXCEPTED:-}
 
 # In bytes, without those that continue a character of UTF-8.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs of small tensors: what becomes part of one, that each is loaded once and stored once, and that damage is found.
+// Packs of small tensors: what becomes part of one, that each is loaded once and stored once, and
+// that damage is found.
 #include <string.h>
 
 #include "plan/private.h"

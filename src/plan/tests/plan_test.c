@@ -321,7 +321,8 @@ static void what_travels_together_is_of_one_kind(void **state)
     sw_plan_close(plan);
 }
 
-/* Of the update: loads in a segment before its own, and those there that any micro-step would run. */
+/* Of the update: loads in a segment before its own, and those there that any micro-step would run.
+ * */
 static int early_loads(const struct sw_program *program, enum sw_segment segment)
 {
     int n = 0;
@@ -336,8 +337,8 @@ static int early_loads(const struct sw_program *program, enum sw_segment segment
     return n;
 }
 
-/* States are read during forward, as far as they may; without clipping their update is within backward, with it behind
- * the norm. What is left out of some micro-steps stays left out. */
+/* States are read during forward, as far as they may; without clipping their update is within
+ * backward, with it behind the norm. What is left out of some micro-steps stays left out. */
 static void states_are_read_in_segments_before(void **state)
 {
     (void)state;
@@ -456,7 +457,8 @@ static void vertical_moves_parameters_once(void **state)
     }
 }
 
-/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its own. */
+/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its own.
+ * */
 static void vertical_keeps_the_order_of_sums(void **state)
 {
     (void)state;
@@ -501,7 +503,8 @@ static void vertical_keeps_the_order_of_sums(void **state)
     }
 }
 
-/* In the order of blocks the micro-batches would write it in another order than one after the other. */
+/* In the order of blocks the micro-batches would write it in another order than one after the
+ * other. */
 static void vertical_refuses_a_forward_that_writes_states(void **state)
 {
     (void)state;
@@ -710,7 +713,8 @@ static struct sw_graph *one_layer(int64_t h)
     return g;
 }
 
-/* With so many sixteenths of the bytes that a matrix and its gradient take by tiles, 16 h^2 / tiles. */
+/* With so many sixteenths of the bytes that a matrix and its gradient take by tiles, 16 h^2 /
+ * tiles. */
 static sw_status plan_one_layer(int64_t h, int64_t tiles, size_t sixteenths)
 {
     const size_t formula = (size_t)(16 * h * h / tiles);
@@ -751,7 +755,8 @@ static size_t largest_tile(const struct sw_plan *plan)
     return most;
 }
 
-/* The states of a tile are here twice, never those of two tiles; the trust ratio is of the whole parameter. */
+/* The states of a tile are here twice, never those of two tiles; the trust ratio is of the whole
+ * parameter. */
 static void tiles_bound_what_lamb_has_on_the_device(void **state)
 {
     static const struct sw_update_rule lamb = {
@@ -779,7 +784,8 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
         assert_int_equal(count_ops(program, "lamb_add_norms"), tiles - 3);
         assert_int_equal(count_ops(program, "stats_merge"), way & 1 ? 4 : 0);
         assert_non_null(sw_plan_find(tiled, "trust_ratio/table"));
-        /* working copy, rest of the master, two moments, a gradient: 7 times a working copy, and what is on its way */
+        /* working copy, rest of the master, two moments, a gradient: 7 times a working copy, and
+         * what is on its way */
         assert_true(largest_value(tiled) <= 2 * largest_tile(tiled) + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < 10 * largest_tile(tiled));
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 3);
@@ -788,7 +794,8 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
     }
 }
 
-/* A budget that the smallest tiles exceed is known at once; one that some tiles keep is never taken for such a one. */
+/* A budget that the smallest tiles exceed is known at once; one that some tiles keep is never taken
+ * for such a one. */
 static void hopeless_budgets_are_known_without_trying_tiles(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a prediction: the work of a small plan counted by hand, and seconds of given rates.
+// The arithmetic of a prediction: the work of a small plan counted by hand, and seconds of given
+// rates.
 #include <math.h>
 
 #include "plan/private.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a plan: its kinds add up to the plan's bytes, what is sent is the formula where the formula
-// holds and the named parts where it does not, later stages hold no more; and the paper's formulas.
+// The table of a plan: its kinds add up to the plan's bytes, what is sent is the formula where the
+// formula holds and the named parts where it does not, later stages hold no more; and the paper's
+// formulas.
 #include "plan/private.h"
 
 #include <string.h>
