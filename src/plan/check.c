@@ -87,6 +87,25 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
     return SW_OK;
 }
 
+/* What lies elsewhere lies in a tier; what waits there for a later op was put there by a store. */
+static sw_status check_home(const struct check *c, int32_t i)
+{
+    const struct sw_ir *ir = c->program->ir;
+    const struct sw_ir_op *op = &ir->ops[c->program->instrs[i].op];
+    const sw_value v = op->in[0], home = sw_ir_root(ir, v);
+    const enum sw_role role = ir->values[home].role;
+    if (ir->values[home].tier == SW_TIER_DEVICE) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) moves %%%d, which lies on the device",
+                       i, sw_ir_op_name(op), home);
+    }
+    if (op->move == SW_MOVE_LOAD && role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
+        (c->written[v] < 0 || c->newest[home] != v)) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (load) reads %%%d, which nobody has stored",
+                       i, v);
+    }
+    return SW_OK;
+}
+
 /* A group travels as one: all of it runs, or nothing. */
 static sw_status check_group(const struct check *c, int32_t i)
 {
@@ -122,6 +141,7 @@ static sw_status check_order(struct check *c)
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
         }
+        SW_TRY(sw_ir_is_transfer(op) ? check_home(c, i) : SW_OK);
         for (int k = 0; k < op->n_out; k++) {
             if (op->out[k] < 0) {
                 continue;

@@ -529,6 +529,9 @@ void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir)
     ir->n_ops = order->n;
     ir->cap_ops = order->cap;
     *order = (struct sw_op_order){0};
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        ir->values[v].producer = -1; /* also of what the new order leaves out */
+    }
     for (int32_t i = 0; i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_out; k++) {
             if (ir->ops[i].out[k] >= 0) {

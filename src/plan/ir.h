@@ -45,8 +45,9 @@ struct sw_ir_value {
 /* What an op of the list is: a kernel's, or one that moves bytes. */
 enum sw_move {
     SW_MOVE_NONE, /* an op of the graph's kinds */
-    /* x in another tier -> its elements first, first + 1, .. here; with ids i32: its rows of these
-     * */
+    /* x in another tier -> its elements first, first + 1, .. here; with ids i32: its rows of these.
+     * Of a transient x is the version that its store made, else nobody reads that store, and it is
+     * left out. */
     SW_MOVE_LOAD,
     SW_MOVE_STORE, /* s in another tier (in place), x -> s, from element first of s on */
     /* acc f32 [S] (in place), g -> acc: the owner of slice r of g adds the ranks' slices in rank
@@ -145,7 +146,10 @@ bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
 
 /* ---- ops ---- */
 
-/* Its index, -1 after a failure; outputs are added behind it. */
+/* Its index, -1 after a failure; outputs are added behind it. It comes last in the list, in the
+ * phase and micro-batch that `ir` says and outside of all scopes: who wants it elsewhere sets its
+ * scope, and puts a copy where it belongs with a struct sw_op_order. Adding an op moves `ops`,
+ * adding a value moves `values`: what is read of them before is copied. */
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs);
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
@@ -173,7 +177,7 @@ static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
 {
     return op->move >= SW_MOVE_REDUCE;
 }
-/* Which member of its attributes it has. */
+/* Which member of `attrs` it has; an op and its gradient have the same one. */
 enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op);
 const char *sw_ir_op_name(const struct sw_ir_op *op);
 /* What a message calls the place of an op: its scope; outside of all scopes that of what it works
@@ -191,6 +195,9 @@ double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
 
 /* ---- the ops in a new order, with those that a pass inserts ---- */
 
+/* A pass opens an order, adds to it all ops that are to stay, as they are or rewritten, with its
+ * own between them, and installs it. Ops are copied: `ir->ops` is the old list until then, and what
+ * was added to that alone is gone behind it; its outputs may not be read any more. */
 struct sw_op_order {
     struct sw_ir_op *ops;
     int32_t n, cap;
@@ -198,5 +205,5 @@ struct sw_op_order {
 sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_ir *ir);
 void sw_op_order_close(struct sw_op_order *order);
 bool sw_op_order_add(struct sw_op_order *order, const struct sw_ir_op *op); /* false: no memory */
-/* Takes the list over into `ir`, and tells values who produces them now. */
+/* The order becomes the list of `ir`, and values are told who produces them now. */
 void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir);

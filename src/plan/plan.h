@@ -298,7 +298,9 @@ struct sw_plan_options {
         /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
         update_elems;
     size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
-    size_t transfer_bytes; /* loaded ahead of their first reader, and on their way back, at most */
+    /* Most bytes that are loaded ahead of their first reader, and most that stores have under way.
+     * 0: a load stands in front of its reader, and a store waits for the one before it. */
+    size_t transfer_bytes;
     /* Of host memory, at its beginning: what does not reach the device passes through it (struct
      * sw_device). */
     size_t staging_bytes;
@@ -347,8 +349,9 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
 void sw_plan_close(struct sw_plan *plan);
 
 /* Verifies a finished plan: inputs written before they are read and not overwritten while in use,
- * no two live buffers overlap, sizes as the graph and the kernels ask, budgets kept at every
- * instruction. */
+ * what is loaded was stored, no two live buffers overlap, sizes as the graph and the kernels ask,
+ * budgets kept at every instruction. What it leaves to whoever writes a pass: that operands which a
+ * pass puts in the place of others have their shapes. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
 /* Bytes that it takes of its tier. */

@@ -8,7 +8,8 @@
 /* Kinds in the table of a plan's names. */
 enum { SW_NAME_PERSISTENT, SW_NAME_PACK, SW_NAME_TILED };
 
-/* ---- passes; each is a pure function on its list, tested alone ---- */
+/* ---- passes; each is a pure function on its list, or its program. Their order is `run_passes`
+ * (plan.c). Tests plan a small graph with a pass and without it, and compare the plans. ---- */
 
 /* Joins what kernels do in one sweep, in a graph of its own: *out, to be closed before `g`. */
 sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *options,
@@ -34,12 +35,14 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
 size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
-/* Ops with the same number share gathers: those of one block, or of one scope outside of blocks, in
- * one phase. */
+/* Where in a step an op stands, not where bytes lie: ops with the same number are of one block, or
+ * of one scope outside of blocks, and of one segment. They share what is gathered or loaded for
+ * them. The number says nothing else; blocks are counted by their scopes. */
 int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Puts optimizer states and parameters into their tiers, and transfers around the ops that touch
- * them. After the update. first: that of the plan's first program, which has chosen for all; NULL =
- * this is it. */
+/* Puts states, parameters, gradients and activations into their tiers, and transfers around the ops
+ * that touch them. After the update. It chooses the tier of every value: what another pass puts
+ * elsewhere is put there behind this one. first: that of the plan's first program, which has chosen
+ * for all; NULL = this is it. */
 sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options);
 /* Small parameters and states of the disk become parts of packs, as in `first` where there is one.

@@ -286,6 +286,35 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
+/* What waits elsewhere was stored, and lies in a tier. */
+static void a_load_finds_what_was_stored(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.activations_tier = SW_TIER_HOST;
+    struct sw_plan *plan = plan_tower(3, &o);
+    struct sw_program *p = &plan->programs[0];
+    int n = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+        if (op->move != SW_MOVE_LOAD) {
+            continue;
+        }
+        const sw_value version = op->in[0], home = sw_ir_root(p->ir, version);
+        op->in[0] = home;
+        assert_true(sw_plan_check(plan, &o) < 0);
+        assert_non_null(strstr(sw_error_message(), "nobody has stored"));
+        op->in[0] = version;
+        p->ir->values[home].tier = SW_TIER_DEVICE;
+        assert_true(sw_plan_check(plan, &o) < 0);
+        p->ir->values[home].tier = SW_TIER_HOST;
+        n++;
+    }
+    assert_true(n > 3);
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    sw_plan_close(plan);
+}
+
 /* Reductions leave with reductions, and what may be left out with what is left out with it. */
 static void what_travels_together_is_of_one_kind(void **state)
 {
@@ -856,6 +885,7 @@ int main(void)
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
         cmocka_unit_test(what_travels_together_is_of_one_kind),
+        cmocka_unit_test(a_load_finds_what_was_stored),
         cmocka_unit_test(states_are_read_in_segments_before),
         cmocka_unit_test(first_terms_load_no_sum),
         cmocka_unit_test(unsupported_op_is_named),
