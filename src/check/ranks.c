@@ -24,7 +24,7 @@ struct run { /* one configuration on some ranks */
     int64_t k, steps, batch, tokens;
     int64_t recorded_ranks, recorded_accumulation;
     const char *ids, *loss_tolerance; /* names of a tensor, of a key */
-    /* weights that a formula gives, and no file; see formula_weight */
+    /* weights that a formula gives, and no file; see struct formula */
     bool formula;
     double norm_tolerance; /* 0 = by norm_tolerance() */
     uint32_t salt;
@@ -138,14 +138,31 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static float formula_weight(const char *name, uint32_t base, int64_t i, int shift)
+/* Of one parameter, by its name. */
+struct formula {
+    uint32_t base;
+    bool is_scale; /* of a norm: near 1 */
+    float unit;    /* of the others: a power of two */
+};
+
+static struct formula formula_of(const struct run *run, const char *name)
 {
-    const uint32_t u = mix(base + (uint32_t)i);
-    if (strstr(name, ".ln_") && ends_in(name, "weight")) {
-        return 1 + ((float)(u >> 29) - 4) / 128;
+    uint32_t base = 2166136261u ^ run->salt;
+    for (const char *c = name; *c; c++) {
+        base = (base ^ (uint8_t)*c) * 16777619u;
     }
-    const float x = ldexpf((float)(2 * (int)(u >> 24) - 255), -shift);
-    return ends_in(name, "c_proj.weight") ? x / 2 : x;
+    return (struct formula){
+        .base = mix(base),
+        .is_scale = strstr(name, ".ln_") && ends_in(name, "weight"),
+        .unit = ldexpf(1, -run->shift - ends_in(name, "c_proj.weight")),
+    };
+}
+
+static float formula_weight(const struct formula *f, int64_t i)
+{
+    const uint32_t u = mix(f->base + (uint32_t)i);
+    return f->is_scale ? 1 + ((float)(u >> 29) - 4) / 128
+                       : (float)(2 * (int)(u >> 24) - 255) * f->unit;
 }
 
 static sw_status set_weights(const struct run *run, sw_engine *e)
@@ -153,17 +170,12 @@ static sw_status set_weights(const struct run *run, sw_engine *e)
     float chunk[1024];
     for (int32_t p = 0; run->formula && p < sw_engine_n_tensors(e); p++) {
         const struct engine_param *param = sw_engine_param(e, p);
-        const char *name = param->work->name;
+        const struct formula formula = formula_of(run, param->work->name);
         const int64_t n = sw_shape_elems(&param->work->layout.whole);
-        uint32_t base = 2166136261u ^ run->salt;
-        for (const char *c = name; *c; c++) {
-            base = (base ^ (uint8_t)*c) * 16777619u;
-        }
-        base = mix(base);
         for (int64_t first = 0; first < n; first += (int64_t)SW_LEN(chunk)) {
             const int64_t len = sw_min_i64((int64_t)SW_LEN(chunk), n - first);
             for (int64_t i = 0; i < len; i++) {
-                chunk[i] = formula_weight(name, base, first + i, run->shift);
+                chunk[i] = formula_weight(&formula, first + i);
             }
             SW_TRY(sw_engine_set_master(e, param, first, len, chunk));
         }
