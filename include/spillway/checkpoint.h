@@ -21,9 +21,9 @@ SW_API sw_status sw_checkpoint_diff(const char *first, const char *second, FILE 
                                     bool *out_equal);
 
 struct sw_checkpoint_export_options {
-    const char
-        *path; /* a checkpoint, or a folder of them, which stands for its newest complete one .. */
-    bool best; /* .. or for that of least validation loss */
+    /* a checkpoint, or a folder of them, which stands for its newest complete one .. */
+    const char *path;
+    bool best;             /* .. or for that of least validation loss */
     const char *folder;    /* the Hugging Face folder to write */
     int dtype;             /* enum sw_dtype of the weights: f32, bf16, f16; -1: as the model came */
     const char *tokenizer; /* put these tokenizer files beside them; NULL: those of the run */

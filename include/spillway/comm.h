@@ -159,8 +159,8 @@ enum sw_comm_op {
 
 /* One of several that travel together. */
 struct sw_comm_item {
-    enum sw_comm_op
-        op; /* SW_COMM_ALL_TO_ALL, SW_COMM_REDUCE_SCATTER (its exchange) or _ALL_GATHER */
+    /* SW_COMM_ALL_TO_ALL, SW_COMM_REDUCE_SCATTER (its exchange) or _ALL_GATHER */
+    enum sw_comm_op op;
     const void *src;
     void *dst;
     size_t slice_bytes;

@@ -43,8 +43,8 @@ struct sw_nvme_fault {
 struct sw_nvme_options {
     int64_t block_bytes; /* largest single transfer (1 MiB) */
     int64_t queue_depth; /* transfers in flight a lane (8) */
-    int64_t
-        intra_op_parallelism;   /* lanes: contiguous slices of a request served side by side (1) */
+    /* lanes: contiguous slices of a request served side by side (1) */
+    int64_t intra_op_parallelism;
     bool single_submit;         /* hand transfers to the kernel one by one, not in batches */
     bool overlap_events;        /* begin transfers while others complete; false: batch by batch */
     enum sw_nvme_direct direct; /* O_DIRECT */

@@ -238,8 +238,8 @@ struct sw_names {
     int32_t n, cap;
 };
 void sw_names_close(struct sw_names *names);
-/* The first value of a name is the one that stays. false: no memory, and the table is what it was.
- * */
+/* The first value of a name is the one that stays. false: no memory, and the table is what it
+ * was. */
 bool sw_names_add(struct sw_names *names, int32_t kind, const char *name, int32_t value);
 int32_t sw_names_find(const struct sw_names *names, int32_t kind, const char *name); /* -1 = none */
 /* *out is a table of its own, of the same names. false: no memory. */

@@ -165,16 +165,16 @@ struct sw_spillway_config {
     int64_t threads;                 /* 0 = all processors available to the process */
     int64_t seed;
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
-    int64_t
-        disk_slots; /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
+    /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
+    int64_t disk_slots;
     int64_t recompute_every; /* 0 = keep everything, n = keep the input of every n-th block only */
     int reduce;              /* enum sw_reduce_order */
     int schedule;            /* enum sw_step_schedule */
     int kernels;             /* enum sw_kernel_set */
     bool allow_other_math;
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
-    int64_t
-        tile_bytes; /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
+    /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
+    int64_t tile_bytes;
     int64_t transfer_bytes;          /* loaded ahead, at most; 0 = by the budget */
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */

@@ -4,6 +4,6 @@
 
 #include "engine/private.h"
 
-/* The configuration and the model, while its folder is open. SW_E_CONFIG names who has other ones.
- * */
+/* The configuration and the model, while its folder is open. SW_E_CONFIG names who has other
+ * ones. */
 sw_status sw_engine_agree_on_setup(const struct sw_engine *e);

@@ -103,7 +103,7 @@ sw_status sw_engine_check_folder(const char *folder, bool owned);
 sw_status sw_engine_claim_folder(const char *folder, bool owned);
 /* sw_export without the files beside the weights. */
 sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
-/* The same of a checkpoint; *dtype SW_DTYPE_COUNT: as the model came, and says then what that is.
- * */
+/* The same of a checkpoint; *dtype SW_DTYPE_COUNT: as the model came, and says then what that
+ * is. */
 sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
                                       enum sw_dtype *dtype);

@@ -372,8 +372,8 @@ static bool wants_other_places(const struct sw_engine *e, const struct sw_plan_o
     return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_places(options);
 }
 
-/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other place.
- * */
+/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other
+ * place. */
 static bool is_one_memory(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     return e->config->spillway.device_memory_bytes == 0 && options->budget[SW_TIER_DEVICE] > 0;

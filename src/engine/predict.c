@@ -126,8 +126,8 @@ static sw_status measure_direction(sw_nvme *store, char *memory, int64_t bytes, 
     return SW_OK;
 }
 
-/* A file in each folder of nvme_path, as large as the plan's, but no larger than some seconds take.
- * */
+/* A file in each folder of nvme_path, as large as the plan's, but no larger than some seconds
+ * take. */
 static sw_status measure_disk(const struct sw_engine *e, double *read_rate, double *write_rate)
 {
     const struct sw_swap_options swap = sw_engine_swap(e);

@@ -79,9 +79,8 @@ struct sw_engine {
     int64_t step, applied, samples;
     int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
     uint64_t seed;
-    double
-        /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
-        lr_override;
+    /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
+    double lr_override;
     bool failed;    /* a step broke in the middle: state is not to be trusted */
     bool mend;      /* the step before was given up */
     bool one_place; /* some rank has no room for two, see sw_plan_options */

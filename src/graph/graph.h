@@ -14,8 +14,8 @@ enum { SW_PIECE_ABOVE = 1 << 22, SW_PIECE_LEAST = 256, SW_PIECE_MOST = 1024 };
 /* attrs.piece for a parameter of this shape. */
 int64_t sw_piece_rows(const struct sw_shape *shape);
 
-/* Values that change from step to step without changing the plan; a table of doubles on the device.
- * */
+/* Values that change from step to step without changing the plan; a table of doubles on the
+ * device. */
 // clang-format off
 #define SW_SCALAR_LIST(X)                                                                          \
     X(SEED_LO)       /* low 32 bits of the seed of the training's randomness */ \
@@ -214,8 +214,8 @@ struct sw_op_desc {
     struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
 };
 void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out);
-/* UPDATE: how many elements it updates, and which element of stream i belongs to the first of them.
- * */
+/* UPDATE: how many elements it updates, and which element of stream i belongs to the first of
+ * them. */
 int64_t sw_update_elems(const struct sw_op_desc *desc);
 int64_t sw_update_first(const struct sw_op_desc *desc, int i);
 /* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */

@@ -516,8 +516,8 @@ static bool is_rows(const struct sw_op_desc *desc, int k)
     return k + 1 < desc->op->n_in && desc->in[k + 1].dtype == SW_I32;
 }
 
-/* Of an update in pieces the first one stands for all where it is given what is there as a whole.
- * */
+/* Of an update in pieces the first one stands for all where it is given what is there as a
+ * whole. */
 static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view, bool rows)
 {
     const struct sw_op *op = desc->op;

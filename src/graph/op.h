@@ -312,8 +312,8 @@ struct sw_op_info {
     enum sw_grad_cut grad_cut;
     int grad_output;
     int64_t (*grad_unit)(const struct sw_op *op);
-    const char
-        *takes_no_matrix; /* why a two-dimensional parameter never is an operand; NULL = `cut` */
+    /* why a two-dimensional parameter never is an operand; NULL = `cut` */
+    const char *takes_no_matrix;
 };
 
 const struct sw_op_info *sw_op_info(enum sw_op_kind kind);

@@ -55,8 +55,8 @@ struct sw_box {
 };
 struct sw_box sw_box_whole(const struct sw_shape *shape);
 int64_t sw_box_elems(int rank, const struct sw_box *box);
-/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how many.
- * */
+/* Cuts elements [first, first + n) of the flattened tensor into boxes, in order; returns how
+ * many. */
 enum { SW_BOX_MAX_OF_RANGE = 2 * SW_MAX_RANK };
 int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
                     struct sw_box out[SW_BOX_MAX_OF_RANGE]);

@@ -26,8 +26,8 @@ struct sw_pair {
 struct sw_diff_program {
     int64_t label;           /* word: its kind, with a number from the second one on */
     struct sw_pair programs; /* one of them may be missing */
-    struct sw_pair
-        first_both; /* where walking both lists meets what differs in more than its place */
+    /* where walking both lists meets what differs in more than its place */
+    struct sw_pair first_both;
     int64_t n[SW_CHANGE_COUNT];
     struct sw_pair first[SW_CHANGE_COUNT];
 };

@@ -222,8 +222,8 @@ static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
     return op->move == SW_MOVE_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
 }
 
-/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is complete.
- * */
+/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is
+ * complete. */
 static void hold(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);

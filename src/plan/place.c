@@ -32,8 +32,8 @@ struct pass {
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
-    /* by pack, where there are any: its members, and where in touch_ops the ops begin that touch it
-     * */
+    /* by pack, where there are any: its members, and where in touch_ops the ops begin that touch
+     * it */
     int32_t *n_members, *touches_of; /* [n_values + 2] */
     int32_t *touch_ops;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
@@ -292,8 +292,8 @@ static sw_value home_of(const struct pass *p, sw_value v)
     return root >= 0 && p->ir->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
-/* What a block shares stays for all of its ops; a tile's sum makes room for those of other tiles.
- * */
+/* What a block shares stays for all of its ops; a tile's sum makes room for those of other
+ * tiles. */
 static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
     const struct sw_ir_value *info = &p->ir->values[what];

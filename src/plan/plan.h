@@ -89,10 +89,10 @@ struct sw_instr {
     /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of
      * its own queue: before it is issued, so that no more than so many are under way. */
     int32_t waits[SW_QUEUE_COUNT];
-    int32_t
-        retired; /* the instruction from which on the computing thread knows it to be complete */
-    int32_t
-        group; /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
+    /* the instruction from which on the computing thread knows it to be complete */
+    int32_t retired;
+    /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
+    int32_t group;
     bool blocking;       /* exchanges: complete before the next instruction */
     bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
     bool last_only;      /* left out unless this micro-step is the last of its step */
@@ -107,17 +107,15 @@ struct sw_instr {
      * this rank does not have that micro-batch. */
     int micro;
     enum sw_dtype dtype; /* exchanges: of what travels */
-    bool
-        /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the
-         * sum */
-        whole_step;
+    /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
+    bool whole_step;
     int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
     int64_t flops;
     const char *name;  /* "matmul", "load", .. */
     const char *where; /* what a message calls its place: scope or tensor; never empty */
     const char *scope; /* "" outside of all scopes */
-    const char
-        *tensor; /* the parameter that it is about, or what it moves; NULL = none in particular */
+    /* the parameter that it is about, or what it moves; NULL = none in particular */
+    const char *tensor;
 };
 
 /* An input that each micro-batch brings, or an output that can be read. */
@@ -183,9 +181,8 @@ struct sw_persistent {
     struct sw_layout layout; /* which elements of the whole tensor `shape` is */
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
-    size_t
-        /* from its first place to its second, which takes turns with it; 0 = one place */
-        slot_bytes;
+    /* from its first place to its second, which takes turns with it; 0 = one place */
+    size_t slot_bytes;
     enum sw_state_kind state; /* STATE */
     size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
 };
@@ -224,22 +221,19 @@ struct sw_step_phase {
     int64_t round; /* which of this rank's micro-batches is the first of .. */
     int n_micro;   /* .. so many; 0: this rank has none, and does only what the others wait for */
     bool is_last;  /* of the last micro-step: instructions that are `last_only` run, too */
-    bool
-        /* all that was issued has ended when it ends; else transfers may go on beside the next
-         * phase */
-        drains;
+    /* all that was issued has ended when it ends; else transfers may go on beside the next phase */
+    bool drains;
 };
 
 struct sw_step {
     struct sw_step_phase *phases;
     int32_t n_phases;
-    int32_t
-        n_safe; /* a failure in one of the first n_safe phases leaves all that counts as it was */
+    /* a failure in one of the first n_safe phases leaves all that counts as it was */
+    int32_t n_safe;
     int ranks;
     int64_t rounds, micro_batches; /* micro-steps; micro-batches of all ranks */
-    bool
-        /* a disk that fails is kept for AGREE: until then the other ranks get what they wait for */
-        holds_faults;
+    /* a disk that fails is kept for AGREE: until then the other ranks get what they wait for */
+    bool holds_faults;
 };
 /* Ranks that have a micro-batch in this round: the first so many. */
 int sw_step_active(const struct sw_step *step, int64_t round);
@@ -294,9 +288,8 @@ struct sw_plan_options {
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
     int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
     bool keep_gradients;     /* streams stay readable after backward */
-    int64_t
-        /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
-        update_elems;
+    /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+    int64_t update_elems;
     size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
     /* Most bytes that are loaded ahead of their first reader, and most that stores have under way.
      * 0: a load stands in front of its reader, and a store waits for the one before it. */
@@ -313,8 +306,8 @@ struct sw_plan_options {
     enum sw_tier params_tier;      /* of parameters, at stage 3 */
     enum sw_tier grads_tier;       /* of gradients that wait for the update, and of their sums */
     enum sw_tier activations_tier; /* of what backward reads of the forward */
-    double
-        states_share; /* of the optimizer states go to their tier, the rest stays here; 0 = all */
+    /* of the optimizer states go to their tier, the rest stays here; 0 = all */
+    double states_share;
     /* What an update writes goes beside what it read, and counts once all of it is there: a step
      * that fails on the way has changed nothing. For sw_may_take_two_places. */
     bool two_places;
@@ -370,8 +363,8 @@ const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enu
 /* The `most` largest values that are alive at the peak of a program, as one line. */
 void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
 
-/* Bytes that the first program moves between tiers in an optimizer step with `rounds` micro-steps.
- * */
+/* Bytes that the first program moves between tiers in an optimizer step with `rounds`
+ * micro-steps. */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
 };

@@ -16,8 +16,8 @@ struct pass {
     bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] bytes loaded and not read, by root */
-    int32_t
-        *behind; /* [n_instrs] of a load: the latest instruction that it must not pass; -1 = none */
+    /* [n_instrs] of a load: the latest instruction that it must not pass; -1 = none */
+    int32_t *behind;
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)

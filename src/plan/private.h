@@ -25,8 +25,8 @@ sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every);
 bool sw_has_one_round(const struct sw_plan_options *options);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
 int sw_vertical_micro_batches(const struct sw_plan_options *options);
-/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for one.
- * */
+/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for
+ * one. */
 sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
  * padding that equal slices need. Nothing to do for one rank. */

@@ -22,8 +22,8 @@ struct pass {
     int32_t n_values; /* before cloning */
 };
 
-/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of use.
- * */
+/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of
+ * use. */
 static int32_t block_of(const struct sw_ir *ir, const int32_t *block_number, int32_t scope)
 {
     for (; scope >= 0; scope = ir->scopes[scope].parent) {

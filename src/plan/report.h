@@ -25,9 +25,9 @@ struct sw_estimate {
 };
 sw_status sw_estimate(const struct sw_estimate_case *c, struct sw_estimate *out);
 
-/* The ZeRO paper's bytes of model states on one of `ranks` ranks (Rajbhandari et al. 2020, section
- * 3): a parameter takes work bytes for its copy, grad for its gradient, states for its optimizer.
- * */
+/* The ZeRO paper's bytes of model states on one of `ranks` ranks (Rajbhandari et al. 2020,
+ * section 3): a parameter takes work bytes for its copy, grad for its gradient, states for its
+ * optimizer. */
 struct sw_paper {
     double work, grad, states;
 };

@@ -127,8 +127,8 @@ static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct l
     return true;
 }
 
-/* ---- the tree: node 1 is the root, 2 i and 2 i + 1 are below i, leaf k is node n_leaves + k ----
- * */
+/* ---- the tree: node 1 is the root, 2 i and 2 i + 1 are below i, leaf k is node n_leaves + k
+ * ---- */
 
 sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs)
 {
@@ -201,8 +201,8 @@ static void add_through(const struct sw_shelf *shelf, int32_t node, struct searc
     }
 }
 
-/* All above the leaves where a life begins and ends: above each node that it covers is one of them.
- * */
+/* All above the leaves where a life begins and ends: above each node that it covers is one of
+ * them. */
 static void add_above(const struct sw_shelf *shelf, int32_t begins, int32_t ends, struct search *s)
 {
     int32_t a = begins + shelf->n_leaves, b = ends + shelf->n_leaves;

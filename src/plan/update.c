@@ -416,8 +416,8 @@ static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
 struct known {
     int32_t *first_stream; /* [n_values] by parameter, -1 = none, .. */
     int32_t *next_stream;  /* [n_streams] .. and the next one of the same */
-    int32_t
-        *last_reader; /* [n_values] by parameter or root, the last op that reads it; -1 = none */
+    /* [n_values] by parameter or root, the last op that reads it; -1 = none */
+    int32_t *last_reader;
     int32_t *end_of_place; /* [n_ops] the last op behind which no other place comes */
 };
 
@@ -570,8 +570,8 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
-/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many feeds.
- * */
+/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many
+ * feeds. */
 static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct known *known, struct feed *feeds)
 {

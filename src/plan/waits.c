@@ -17,8 +17,8 @@ struct pass {
     struct touch *touched;  /* [n_values] by root, of what lies on the device */
     int32_t *last_transfer; /* [n_values] by root, of what does not; -1 = none */
     int32_t *before;        /* [n_instrs] the transfer of the same root before this one */
-    struct sw_range
-        *met; /* [n_instrs] elements that a transfer, and those before it, move of their root */
+    /* [n_instrs] elements that a transfer, and those before it, move of their root */
+    struct sw_range *met;
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
     int32_t reduced; /* the last of the latest group of reductions */

@@ -230,8 +230,8 @@ static int by_begin(const void *a, const void *b)
                                       : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* Events of one track may not overlap, so a queue that does several things at a time has several.
- * */
+/* Events of one track may not overlap, so a queue that does several things at a time has
+ * several. */
 static void put_queue(const struct writer *w, enum sw_queue queue)
 {
     const struct list *list = &w->trace->lists[queue];

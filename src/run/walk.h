@@ -17,7 +17,7 @@ enum { SW_WALK_ALL = INT32_MAX };
 struct sw_walk_ops {
     /* A phase of instructions begins. */
     sw_status (*begin)(void *ctx, const struct sw_walk *at);
-    /* Operands that other queues use are waited for, or that order needs none: start it. */
+    /* Start it: what it has to wait for has been waited for. */
     sw_status (*kernel)(void *ctx, const struct sw_walk *at);
     sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE */
     sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */

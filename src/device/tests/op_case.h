@@ -6,8 +6,8 @@
 #include "device/device.h"
 
 struct case_tensor {
-    struct sw_view
-        view; /* data: initial bytes of an input, result of an output; owned by the case */
+    /* data: initial bytes of an input, result of an output; owned by the case */
+    struct sw_view view;
     size_t bytes;
     int alias; /* output: the input it shares storage with, -1 = its own */
 };

@@ -66,8 +66,8 @@ static void assert_same(const struct op_case *tile, const char *set, const struc
 /* Rows of a parameter [rows, width], tiles of it, and so many rows of activations. */
 struct shape {
     int64_t rows, width, tile, n_tokens;
-    int64_t
-        unit; /* rows of a piece of a product, or of a chunk of the loss; a tile is whole ones */
+    /* rows of a piece of a product, or of a chunk of the loss; a tile is whole ones */
+    int64_t unit;
 };
 
 static int64_t n_tiles(const struct shape *s)

@@ -115,8 +115,8 @@ static void ids_and_labels_out_of_range_are_named(void **state)
     }
 }
 
-/* A hash of the weights after two steps; refused: between them a batch whose second half is wrong.
- * */
+/* A hash of the weights after two steps; refused: between them a batch whose second half is
+ * wrong. */
 static uint64_t train(bool refused)
 {
     static const char *const names[] = {"table", "w", "b"};

@@ -117,8 +117,8 @@ static double norm_of(const float *x, const float *minus, int64_t n)
     return sqrt(sum);
 }
 
-/* |dw| = step |w| wherever the ratio |w| / |u| is within its bounds; 1 where the tensor was zero.
- * */
+/* |dw| = step |w| wherever the ratio |w| / |u| is within its bounds; 1 where the tensor was
+ * zero. */
 static void every_tensor_moves_by_its_own_norm(void **state)
 {
     (void)state;

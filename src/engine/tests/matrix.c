@@ -232,8 +232,8 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
     return parts ? sw_step(e, report) : sw_train_batch(e, batches, j, report);
 }
 
-/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name only.
- * */
+/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name
+ * only. */
 static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
 {
     const struct sw_transfers planned = sw_plan_transfers(e->plan, e->rounds), before = *known;

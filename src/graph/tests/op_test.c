@@ -129,8 +129,8 @@ static void every_row_knows_tiles(void **state)
     }
 }
 
-/* Matrices that are parameters, and their gradients, in both graphs: there is a cut for each use.
- * */
+/* Matrices that are parameters, and their gradients, in both graphs: there is a cut for each
+ * use. */
 static void every_matrix_is_cut_where_it_is_used(void **state)
 {
     (void)state;

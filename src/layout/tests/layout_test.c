@@ -196,8 +196,8 @@ static void clear(const struct spread *s, int64_t **held)
     free(held);
 }
 
-/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of another.
- * */
+/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of
+ * another. */
 static void any_layout_loads_what_any_other_saved(void **state)
 {
     (void)state;

@@ -350,8 +350,8 @@ static void what_travels_together_is_of_one_kind(void **state)
     sw_plan_close(plan);
 }
 
-/* Of the update: loads in a segment before its own, and those there that any micro-step would run.
- * */
+/* Of the update: loads in a segment before its own, and those there that any micro-step would
+ * run. */
 static int early_loads(const struct sw_program *program, enum sw_segment segment)
 {
     int n = 0;
@@ -486,8 +486,8 @@ static void vertical_moves_parameters_once(void **state)
     }
 }
 
-/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its own.
- * */
+/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its
+ * own. */
 static void vertical_keeps_the_order_of_sums(void **state)
 {
     (void)state;
