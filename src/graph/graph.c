@@ -135,16 +135,6 @@ bool sw_graph_training(const sw_graph *g)
 
 /* ---- values ---- */
 
-static void row_major(struct sw_value_info *info)
-{
-    int64_t stride = 1;
-    for (int d = info->shape.rank - 1; d >= 0; d--) {
-        info->strides[d] = stride;
-        stride *= info->shape.dims[d];
-    }
-    info->contiguous = true;
-}
-
 static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
                           const struct sw_shape *shape)
 {
@@ -169,7 +159,8 @@ static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype d
     info->base = SW_NO_VALUE;
     info->sparse_index = SW_NO_VALUE;
     info->param = SW_NO_VALUE;
-    row_major(info);
+    sw_shape_row_major(shape, info->strides);
+    info->contiguous = true;
     return g->n_values++;
 }
 
@@ -200,7 +191,7 @@ sw_value sw_graph_root(const struct sw_graph *g, sw_value v)
 
 size_t sw_value_bytes(const struct sw_value_info *info)
 {
-    return (size_t)sw_shape_elems(&info->shape) * sw_dtype_bytes(info->dtype);
+    return sw_shape_bytes(&info->shape, info->dtype);
 }
 
 sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,

@@ -98,15 +98,12 @@ static void dump_place(const struct sw_operand *operand, struct sw_str *out)
 
 static void dump_view(const struct sw_view *view, struct sw_str *out)
 {
-    bool dense = true;
-    int64_t stride = 1;
-    for (int d = view->shape.rank - 1; d >= 0; d--) {
-        dense &= view->strides[d] == stride;
-        stride *= view->shape.dims[d];
-    }
+    int64_t dense[SW_MAX_RANK];
+    const size_t bytes = (size_t)view->shape.rank * sizeof *dense;
+    sw_shape_row_major(&view->shape, dense);
     put_text(out, "dtype", sw_dtype_name(view->dtype));
     put_dims(out, "shape", view->shape.rank, view->shape.dims);
-    if (!dense) {
+    if (memcmp(view->strides, dense, bytes) != 0) {
         put_dims(out, "strides", view->shape.rank, view->strides);
     }
 }

@@ -177,7 +177,7 @@ void sw_ir_close(struct sw_ir *ir)
 
 size_t sw_ir_bytes(const struct sw_ir_value *value)
 {
-    return (size_t)sw_shape_elems(&value->shape) * sw_dtype_bytes(value->dtype);
+    return sw_shape_bytes(&value->shape, value->dtype);
 }
 
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
@@ -185,16 +185,6 @@ size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
     const int64_t elems = sw_shape_elems(&value->shape);
     return (size_t)(value->padded_elems > elems ? value->padded_elems : elems) *
            sw_dtype_bytes(value->dtype);
-}
-
-static void row_major(struct sw_ir_value *value)
-{
-    int64_t stride = 1;
-    for (int d = value->shape.rank - 1; d >= 0; d--) {
-        value->strides[d] = stride;
-        stride *= value->shape.dims[d];
-    }
-    value->contiguous = true;
 }
 
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
@@ -214,7 +204,8 @@ sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtyp
                                   .param = SW_NO_VALUE,
                                   .whole.rank = -1,
                                   .micro = ir->micro};
-    row_major(value);
+    sw_shape_row_major(&shape, value->strides);
+    value->contiguous = true;
     return ir->n_values++;
 }
 

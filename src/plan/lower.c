@@ -114,8 +114,7 @@ static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
                                                : SW_VERB_MERGE;
     instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
     instr->whole_step = op->whole_step;
-    instr->bytes =
-        sw_shape_elems(&ir->values[op->in[0]].shape) * (int64_t)sw_dtype_bytes(instr->dtype);
+    instr->bytes = (int64_t)sw_shape_bytes(&ir->values[op->in[0]].shape, instr->dtype);
     add_operand(program, instr, &first);
     if (other >= 0) {
         const struct sw_operand second = operand_of(program, other);
@@ -233,7 +232,7 @@ const struct sw_port *sw_program_output(const struct sw_program *program, const 
 
 size_t sw_port_bytes(const struct sw_port *port)
 {
-    return (size_t)sw_shape_elems(&port->shape) * sw_dtype_bytes(port->dtype);
+    return sw_shape_bytes(&port->shape, port->dtype);
 }
 
 void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out)

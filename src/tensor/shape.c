@@ -29,6 +29,20 @@ int64_t sw_shape_elems(const struct sw_shape *shape)
     return sw_shape_rows(shape) * sw_shape_last(shape);
 }
 
+size_t sw_shape_bytes(const struct sw_shape *shape, enum sw_dtype dtype)
+{
+    return (size_t)sw_shape_elems(shape) * sw_dtype_bytes(dtype);
+}
+
+void sw_shape_row_major(const struct sw_shape *shape, int64_t strides[SW_MAX_RANK])
+{
+    int64_t stride = 1;
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= shape->dims[d];
+    }
+}
+
 int64_t sw_shape_rows(const struct sw_shape *shape)
 {
     int64_t rows = 1;

@@ -21,6 +21,10 @@ int64_t sw_shape_elems(const struct sw_shape *shape);
 /* Product of all dims but the last (1 for rank 0 and 1); the last dim (1 for rank 0). */
 int64_t sw_shape_rows(const struct sw_shape *shape);
 int64_t sw_shape_last(const struct sw_shape *shape);
+/* Bytes of so many elements, one behind the other. */
+size_t sw_shape_bytes(const struct sw_shape *shape, enum sw_dtype dtype);
+/* Strides in elements, the last dim running fastest. */
+void sw_shape_row_major(const struct sw_shape *shape, int64_t strides[SW_MAX_RANK]);
 /* False when a dim is negative or the product of dims and `elem_bytes` overflows int64_t. */
 bool sw_shape_check(const struct sw_shape *shape, size_t elem_bytes);
 /* "[2, 3]" into buf; returns buf. */

@@ -7,11 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static size_t view_bytes(const struct sw_view *view)
-{
-    return (size_t)sw_shape_elems(&view->shape) * sw_dtype_bytes(view->dtype);
-}
-
 /* ---- contiguous: any strides -> row-major; one item a row of the last dim ---- */
 
 static void contiguous_item(void *ctx, int64_t row, int i_worker)
@@ -104,7 +99,8 @@ static void select_rows_grad(const struct cpu_call *call)
     const int64_t batch = dx->shape.dims[0], tokens = dx->shape.dims[1], width = dx->shape.dims[2];
     const struct ref_tensor dy = ref_in(call, 0);
     const size_t row_bytes = (size_t)width * sw_dtype_bytes(dx->dtype);
-    memset(call->out[0], 0, view_bytes(dx)); /* all bits zero is 0.0 in every float dtype */
+    memset(call->out[0], 0,
+           sw_shape_bytes(&dx->shape, dx->dtype)); /* all bits zero is 0.0 in every float dtype */
     for (int64_t b = 0; b < batch; b++) {
         sw_convert(dx->dtype, (char *)call->out[0] + (size_t)selected(call, b, tokens) * row_bytes,
                    dy.dtype, (const char *)dy.data + (size_t)(b * width) * sw_dtype_bytes(dy.dtype),
@@ -154,7 +150,7 @@ static void slice_grad(const struct cpu_call *call)
     }
     const int64_t run = call->desc->in[0].shape.dims[dim] * inner;
     const int64_t whole = dx->shape.dims[dim] * inner;
-    memset(call->out[0], 0, view_bytes(dx));
+    memset(call->out[0], 0, sw_shape_bytes(&dx->shape, dx->dtype));
     for (int64_t i = 0; i < outer; i++) {
         const int64_t at = i * whole + call->desc->op->attrs.slice.start * inner;
         sw_convert(dx->dtype, (char *)call->out[0] + (size_t)at * sw_dtype_bytes(dx->dtype),

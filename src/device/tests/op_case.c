@@ -54,14 +54,10 @@ double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double 
 
 static void set_view(struct case_tensor *t, enum sw_dtype dtype, struct sw_shape shape)
 {
-    int64_t stride = 1;
     t->view.dtype = dtype;
     t->view.shape = shape;
-    for (int d = shape.rank - 1; d >= 0; d--) {
-        t->view.strides[d] = stride;
-        stride *= shape.dims[d];
-    }
-    t->bytes = (size_t)stride * sw_dtype_bytes(dtype);
+    sw_shape_row_major(&shape, t->view.strides);
+    t->bytes = sw_shape_bytes(&shape, dtype);
     t->alias = -1;
 }
 

@@ -32,6 +32,23 @@ static void equality(void **state)
     assert_false(sw_shape_equal(&a, &d));
 }
 
+static void row_major_strides_count_the_elements_behind(void **state)
+{
+    (void)state;
+    const struct sw_shape shape = SW_SHAPE(4, 1, 5, 3), scalar = {.rank = 0};
+    int64_t strides[SW_MAX_RANK];
+    sw_shape_row_major(&shape, strides);
+    for (int d = 0; d < shape.rank; d++) {
+        int64_t behind = 1;
+        for (int k = d + 1; k < shape.rank; k++) {
+            behind *= shape.dims[k];
+        }
+        assert_int_equal(strides[d], behind);
+    }
+    assert_int_equal(sw_shape_bytes(&shape, SW_BF16), strides[0] * 4 * 2);
+    assert_int_equal(sw_shape_bytes(&scalar, SW_F64), 8);
+}
+
 static void overflow_is_refused(void **state)
 {
     (void)state;
@@ -127,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products),
         cmocka_unit_test(equality),
+        cmocka_unit_test(row_major_strides_count_the_elements_behind),
         cmocka_unit_test(overflow_is_refused),
         cmocka_unit_test(printing),
         cmocka_unit_test(dtype_names),
