@@ -284,6 +284,18 @@ static void failing_disk_is_reported_and_survived(void **state)
     }
 }
 
+/* Waits until `output` holds a first step, or the run is over. */
+static void wait_for_a_step(const char *output, pid_t pid)
+{
+    char path[320];
+    siginfo_t info = {.si_pid = 0};
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    for (struct stat st; info.si_pid == 0 && (stat(path, &st) != 0 || st.st_size == 0);) {
+        pause_s(0.001);
+        assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+}
+
 static void stopped_by_a_signal(void **state)
 {
     (void)state;
@@ -292,11 +304,30 @@ static void stopped_by_a_signal(void **state)
         char output[128];
         snprintf(output, sizeof output, "%s/stopped.%zu", folder, i);
         const pid_t pid = start(output, NULL);
-        pause_s(0.4 * whole_s);
+        wait_for_a_step(output, pid);
         kill(pid, signals[i]);
+        assert_int_equal(finish(pid), 0); /* it ended by itself, with a checkpoint */
+        run_to_the_end(output);
+    }
+}
+
+static void stopped_before_the_first_step(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 6; i++) {
+        const int number = signals[i % 2];
+        char output[128];
+        snprintf(output, sizeof output, "%s/early.%d", folder, i);
+        const pid_t pid = start(output, NULL);
+        pause_s(0.02 * i * whole_s);
+        kill(pid, number);
         const int status = finish(pid);
-        assert_true(WIFEXITED(status) || WTERMSIG(status) == signals[i]); /* before it listened */
-        assert_true(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
+        if (WIFEXITED(status)) { /* 0: it was faster, and stepped */
+            assert_true(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 128 + number);
+        } else { /* before it listened */
+            assert_int_equal(WTERMSIG(status), number);
+        }
         run_to_the_end(output);
     }
 }
@@ -359,6 +390,7 @@ int main(void)
         cmocka_unit_test(killed_inside_a_save),
         cmocka_unit_test(failing_disk_is_reported_and_survived),
         cmocka_unit_test(stopped_by_a_signal),
+        cmocka_unit_test(stopped_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
