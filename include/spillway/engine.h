@@ -124,7 +124,7 @@ SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
  *
  * After a failure, SW_E_ARG of a call that was wrong apart, the engine is as it was before the step
  * where it can be, and the next micro-batch begins a step, the same or another one: on one rank
- * before anything was updated, and with two places on the disk (spillway.disk_slots) whatever
+ * before anything was updated, and with two slots on the disk (spillway.disk_slots) whatever
  * failed there, on any rank; SW_E_PEER: on another one. Elsewhere, and when a rank is lost, it
  * takes no step before it has loaded a checkpoint, and says so.
  */
@@ -132,7 +132,7 @@ SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_
                                 struct sw_step_report *out);
 /* Its horizontal form, as DeepSpeed's users know it. sw_step must follow the K-th sw_backward,
  * which, where states are offloaded and gradients are not clipped, updates weights already; with
- * two places on the disk they count from sw_step on. On several ranks a disk that fails is then
+ * two slots on the disk they count from sw_step on. On several ranks a disk that fails is then
  * heard of in sw_step, on all of them; losses until there mean nothing. SW_E_CONFIG under
  * spillway.schedule "vertical", where all micro-batches of a step run together. */
 SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, double *out_loss);

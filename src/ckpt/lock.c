@@ -17,7 +17,7 @@
 
 #define LOCK_NAME ".lock"
 /* A holder needs a moment to write who it is, so that whoever comes second can say it. */
-#define SETTLE_S 0.1
+#define GRACE_S 0.1
 enum { POLL_MS = 20 };
 
 struct sw_ckpt_lock {
@@ -155,13 +155,13 @@ static sw_status take(struct sw_ckpt_lock *lock, double wait_s)
             continue;
         }
         const double waited_s = sw_now_s() - begin_s;
-        if (waited_s >= SETTLE_S && waited_s >= wait_s) {
+        if (waited_s >= GRACE_S && waited_s >= wait_s) {
             return SW_FAIL(SW_E_ARG,
                            "%s is in use by %s: one job at a time writes to a folder of "
                            "checkpoints; end that one, or name another folder",
                            lock->dir, read_holder(lock, holder, sizeof(holder)));
         }
-        if (waited_s >= SETTLE_S && !said) {
+        if (waited_s >= GRACE_S && !said) {
             said = true;
             sw_log(SW_LOG_WARN, "%s is in use by %s; waiting up to %g s for it to end", lock->dir,
                    read_holder(lock, holder, sizeof(holder)), wait_s);

@@ -224,7 +224,7 @@ int sw_cmd_plan(int argc, char **argv)
     if (status < 0 && !add_edits(&run)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
-    status = status < 0 ? cli_train_settle(&command, &run.train) : status;
+    status = status < 0 ? cli_train_resolve(&command, &run.train) : status;
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
     cli_free_words(&run.rates);

@@ -60,7 +60,7 @@ int sw_cmd_train(int argc, char **argv)
         "Trains or fine-tunes a model and leaves a Hugging Face folder in DIR/model.", table,
         cli_train_table(&f, table)};
     int status = cli_parse(&command, argc, argv, NULL);
-    status = status < 0 ? cli_train_settle(&command, &f) : status;
+    status = status < 0 ? cli_train_resolve(&command, &f) : status;
     status = status < 0 ? check_wanted(&command, &f) : status;
     status = status < 0 ? train(&command, &f) : status;
     cli_train_fini(&f);

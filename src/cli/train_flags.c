@@ -114,7 +114,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
 
 /* ---- after parsing ---- */
 
-static int settle_export(const struct command *command, struct train_flags *f)
+static int resolve_export(const struct command *command, struct train_flags *f)
 {
     static const struct {
         const char *name;
@@ -168,10 +168,10 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
     return good;
 }
 
-int cli_train_settle(const struct command *command, struct train_flags *f)
+int cli_train_resolve(const struct command *command, struct train_flags *f)
 {
     long long first = 0, last = 0;
-    const int status = settle_export(command, f);
+    const int status = resolve_export(command, f);
     if (status >= 0) {
         return status;
     }

@@ -21,5 +21,5 @@ void cli_train_init(struct train_flags *flags);
 int cli_train_table(struct train_flags *flags, struct flag *out);
 /* After parsing: flags that stand for keys of the configuration become edits, and flags.o has
  * everything. Returns -1 to go on, else the exit status. */
-int cli_train_settle(const struct command *command, struct train_flags *flags);
+int cli_train_resolve(const struct command *command, struct train_flags *flags);
 void cli_train_fini(struct train_flags *flags);

@@ -6,7 +6,7 @@
 
 #include "engine/private.h"
 
-/* What lies elsewhere is updated by so many elements, and travels by so many bytes ahead of its
+/* What is offloaded is updated by so many elements, and travels by so many bytes ahead of its
  * use: a few milliseconds of a disk. */
 enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
 
@@ -203,7 +203,7 @@ static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *op
     return sw_plan_open(e->graphs->specs, e->graphs->n, options, &e->plan);
 }
 
-/* Second places in host memory, of what is cached there, are room that a cache of more would have.
+/* Second slots in host memory, of what is cached there, are room that a cache of more would have.
  * What they would spare the disk, read and written once a step at least, is no more than a small
  * part of what it moves anyway. */
 static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *options)
@@ -228,44 +228,44 @@ static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_o
     struct sw_plan_options o = *options;
     *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
     o.refusal = refusal;
-    if (o.two_places && !sw_may_take_two_places(&o)) {
+    if (o.two_slots && !sw_may_take_two_slots(&o)) {
         if (e->config->spillway.disk_slots == 2) {
             return SW_FAIL(
                 SW_E_CONFIG,
                 "spillway.disk_slots 2: LAMB of parameters in tiles (of %zu bytes) reads "
-                "what it has written, and has one place for it",
+                "what it has written, and has one slot for it",
                 o.tile_bytes);
         }
-        o.two_places = false;
+        o.two_slots = false;
     }
     const sw_status st = open_plan(e, &o);
     const bool helps = st == SW_E_NOMEM
                            ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
-                           : st >= 0 && o.two_places && !is_cheap(e, &o);
-    if (!o.two_places || e->config->spillway.disk_slots == 2 || !helps) {
+                           : st >= 0 && o.two_slots && !is_cheap(e, &o);
+    if (!o.two_slots || e->config->spillway.disk_slots == 2 || !helps) {
         return st;
     }
     sw_plan_close(e->plan);
     e->plan = NULL;
-    o.two_places = false;
+    o.two_slots = false;
     return open_plan(e, &o);
 }
 
 /* Whatever the tiles: what they forbid is seen with the plan. */
-static bool may_take_two_places(const struct sw_plan_options *options)
+static bool may_take_two_slots(const struct sw_plan_options *options)
 {
     struct sw_plan_options whole = *options;
     whole.tile_bytes = 0;
-    return sw_may_take_two_places(&whole);
+    return sw_may_take_two_slots(&whole);
 }
 
 /* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it,
  * or what does has a budget that says how much. */
-static bool wants_two_places(const struct sw_engine *e, const struct sw_plan_options *options)
+static bool wants_two_slots(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     const int64_t slots = e->config->spillway.disk_slots;
     const enum sw_tier states = options->states_tier, params = options->params_tier;
-    if (slots == 1 || e->one_place || !may_take_two_places(options)) {
+    if (slots == 1 || e->one_slot || !may_take_two_slots(options)) {
         return false;
     }
     return slots == 2 || ((states == SW_TIER_DISK || options->budget[states] > 0) &&
@@ -273,7 +273,7 @@ static bool wants_two_places(const struct sw_engine *e, const struct sw_plan_opt
 }
 
 /* What follows from the tiers that were chosen. */
-static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *options)
+static void choose_tiers(const struct sw_engine *e, struct sw_plan_options *options)
 {
     const struct sw_config *c = e->config;
     const bool away = options->states_tier != SW_TIER_DEVICE;
@@ -288,7 +288,7 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
         options->budget[SW_TIER_DEVICE] = options->budget[SW_TIER_HOST];
     }
     options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
-    options->two_places = wants_two_places(e, options);
+    options->two_slots = wants_two_slots(e, options);
     const size_t asked = (size_t)c->spillway.transfer_bytes;
     const size_t half = options->budget[SW_TIER_DEVICE] / 2;
     options->transfer_bytes = !moves                        ? 0
@@ -298,7 +298,7 @@ static void settle_tiers(const struct sw_engine *e, struct sw_plan_options *opti
                                                             : half;
 }
 
-/* Tiles are for what lies elsewhere, and are updated by themselves. */
+/* Tiles are for what is offloaded, and are updated by themselves. */
 static bool may_tile(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
@@ -308,13 +308,13 @@ static bool may_tile(const struct sw_engine *e)
 
 enum { LEAST_TILE = 1 << 15 }; /* bytes */
 
-/* Tiles that nobody asked for take no second place away from who asked for it. */
+/* Tiles that nobody asked for take no second slot away from who asked for it. */
 static bool tiles_keep_places(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     struct sw_plan_options tiled = *options;
     tiled.tile_bytes = LEAST_TILE;
-    return e->config->spillway.disk_slots != 2 || !options->two_places ||
-           sw_may_take_two_places(&tiled);
+    return e->config->spillway.disk_slots != 2 || !options->two_slots ||
+           sw_may_take_two_slots(&tiled);
 }
 
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has
@@ -364,12 +364,12 @@ static int stage_of(const struct remedy *remedy)
                                                                              : 0;
 }
 
-/* On the disk, two places that are asked for, and cannot be had. */
+/* On the disk, two slots that are asked for, and cannot be had. */
 static bool wants_other_places(const struct sw_engine *e, const struct sw_plan_options *options)
 {
     const bool on_disk = options->rule && (options->states_tier == SW_TIER_DISK ||
                                            options->params_tier == SW_TIER_DISK);
-    return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_places(options);
+    return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_slots(options);
 }
 
 /* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other
@@ -406,7 +406,7 @@ static bool apply(const struct sw_engine *e, const struct remedy *remedy,
         (states && e->config->zero.offload_optimizer.ratio <= 0)) {
         return false;
     }
-    settle_tiers(e, options);
+    choose_tiers(e, options);
     if (one_memory && (states || params)) { /* part of the remedy, see describe */
         options->budget[SW_TIER_HOST] = device / HOST_PART;
         options->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
@@ -585,7 +585,7 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
-    settle_tiers(e, &options);
+    choose_tiers(e, &options);
     if (wants_other_places(e, &options)) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.disk_slots 2 wants all optimizer states off the device: "

@@ -30,7 +30,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
     return sw_config_check_built(e->config);
 }
 
-static sw_status settle_config(struct sw_engine *e)
+static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     e->fp16 = c->fp16.enabled;
@@ -84,7 +84,7 @@ static sw_status open_weights(struct sw_engine *e, const struct sw_engine_option
         return SW_OK;
     }
     SW_TRY(sw_hf_folder_open(o->model, &e->folder));
-    return sw_engine_settle_tie(e);
+    return sw_engine_resolve_tie(e);
 }
 
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
@@ -156,26 +156,26 @@ static sw_status check_same_math(struct sw_engine *e)
     return SW_OK;
 }
 
-/* A plan with two places has collectives that one with one has not. */
+/* A plan with two slots has collectives that one with one has not. */
 static sw_status agree_on_places(struct sw_engine *e)
 {
-    const int64_t mine = e->plan->two_places;
+    const int64_t mine = e->plan->two_slots;
     if (e->ranks == 1) {
         return SW_OK;
     }
     SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
                               "the places of states"));
     for (int r = 0; r < e->ranks; r++) {
-        e->one_place |= e->statuses[r] == 0;
+        e->one_slot |= e->statuses[r] == 0;
     }
     return SW_OK;
 }
 
-static sw_status plan_in_one_place(struct sw_engine *e)
+static sw_status plan_in_one_slot(struct sw_engine *e)
 {
     sw_plan_close(e->plan);
     e->plan = NULL;
-    e->one_place = true;
+    e->one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
     sw_free(e->params);
     e->params = NULL;
@@ -183,14 +183,14 @@ static sw_status plan_in_one_place(struct sw_engine *e)
     return sw_engine_index_params(e);
 }
 
-/* Without a budget the disk itself says whether it has room for two places: on all ranks, or all
+/* Without a budget the disk itself says whether it has room for two slots: on all ranks, or all
  * take one. */
 static sw_status open_executor(struct sw_engine *e, struct sw_executor_options options)
 {
     bool full = false;
     options.disk_full = &full;
     const sw_status st = sw_executor_open(e->plan, e->device, &options, &e->executor);
-    if (!e->plan->two_places || e->config->spillway.disk_slots == 2) {
+    if (!e->plan->two_slots || e->config->spillway.disk_slots == 2) {
         return st;
     }
     char message[1024];
@@ -208,8 +208,8 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     }
     sw_executor_close(e->executor);
     e->executor = NULL;
-    sw_log(SW_LOG_WARN, "%s: what a step updates takes one place on the disk, not two", message);
-    SW_TRY(plan_in_one_place(e));
+    sw_log(SW_LOG_WARN, "%s: what a step updates has one slot on the disk, not two", message);
+    SW_TRY(plan_in_one_slot(e));
     if (e->ranks > 1) { /* the room that all have given back */
         SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
     }
@@ -219,7 +219,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
-    SW_TRY(settle_config(e));
+    SW_TRY(resolve_config(e));
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
     const int threads = e->config->spillway.threads > 0 || e->ranks == 1
@@ -238,8 +238,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_agree_on_setup(e));
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));
-    if (e->one_place && e->plan->two_places) {
-        SW_TRY(plan_in_one_place(e));
+    if (e->one_slot && e->plan->two_slots) {
+        SW_TRY(plan_in_one_slot(e));
     }
     const struct sw_executor_options options = {
         .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};

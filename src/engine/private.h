@@ -81,9 +81,9 @@ struct sw_engine {
     uint64_t seed;
     /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
     double lr_override;
-    bool failed;    /* a step broke in the middle: state is not to be trusted */
-    bool mend;      /* the step before was given up */
-    bool one_place; /* some rank has no room for two, see sw_plan_options */
+    bool failed;      /* a step broke in the middle: state is not to be trusted */
+    bool rolled_back; /* the step before was given up */
+    bool one_slot;    /* some rank has no room for two, see sw_plan_options */
 
     /* of the training that it is in, on rank 0; NULL elsewhere */
     const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
@@ -150,7 +150,7 @@ sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
-sw_status sw_engine_settle_tie(struct sw_engine *e);
+sw_status sw_engine_resolve_tie(struct sw_engine *e);
 sw_status sw_engine_zero_states(struct sw_engine *e);
 sw_status sw_engine_index_params(struct sw_engine *e);
 sw_status sw_engine_init_weights(struct sw_engine *e);

@@ -10,10 +10,10 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
-    bool budgets;                                  /* there are some */
-    bool fits[N_STAGES];                           /* them */
-    bool states_away, states_on_disk, params_away; /* what the configuration offloads */
-    bool vertical;                                 /* the schedule */
+    bool budgets;                                            /* there are some */
+    bool fits[N_STAGES];                                     /* them */
+    bool states_offloaded, states_on_disk, params_offloaded; /* what the configuration offloads */
+    bool vertical;                                           /* the schedule */
     enum sw_dtype dtype;
     int64_t micro_batches;
     struct sw_paper paper;
@@ -32,9 +32,9 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
         SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &config));
     }
     out->configured = (int)config->zero.stage;
-    out->states_away = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
+    out->states_offloaded = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
     out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
-    out->params_away = config->zero.offload_param.device != SW_OFFLOAD_NONE;
+    out->params_offloaded = config->zero.offload_param.device != SW_OFFLOAD_NONE;
     out->budgets = config->spillway.device_memory_bytes > 0 ||
                    config->spillway.host_memory_bytes > 0 || config->spillway.nvme_space_bytes > 0;
     sw_config_close(config);
@@ -67,10 +67,10 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
         sets[o.n_sets++] = "spillway.tile_bytes=null";
     }
     /* a stage that cannot offload so does without */
-    if (s->states_away && (stage == 0 || (s->states_on_disk && stage < 3))) {
+    if (s->states_offloaded && (stage == 0 || (s->states_on_disk && stage < 3))) {
         sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";
     }
-    if (s->params_away && stage < 3) {
+    if (s->params_offloaded && stage < 3) {
         sets[o.n_sets++] = "zero_optimization.offload_param=null";
     }
     o.sets = sets;

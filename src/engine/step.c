@@ -18,7 +18,7 @@ static const struct sw_step *step_of(const struct sw_engine *e)
 
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {
-    return e->trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_places;
+    return e->trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
 }
 
 /* ---- steps that fail ---- */
@@ -31,7 +31,7 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
     sw_executor_forget_fault(e->executor);
     sw_engine_pause_trace(e);
     e->phase = 0;
-    e->mend = true;
+    e->rolled_back = true;
     return SW_FAIL(st, "%s", message);
 }
 
@@ -88,9 +88,9 @@ static void set_round(struct sw_engine *e, int64_t j)
 static sw_status begin_step(struct sw_engine *e)
 {
     sw_engine_begin_trace(e);
-    if (e->mend) {
-        SW_TRY(sw_executor_mend(e->executor));
-        e->mend = false;
+    if (e->rolled_back) {
+        SW_TRY(sw_executor_roll_back(e->executor));
+        e->rolled_back = false;
     }
     for (int64_t j = 0; j < e->rounds; j++) {
         set_round(e, j);

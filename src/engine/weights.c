@@ -276,7 +276,7 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
     }
 }
 
-sw_status sw_engine_settle_tie(struct sw_engine *e)
+sw_status sw_engine_resolve_tie(struct sw_engine *e)
 {
     const struct sw_safetensor *head = sw_hf_folder_find(e->folder, "lm_head.weight");
     const struct sw_safetensor *table = sw_hf_folder_find(e->folder, "transformer.wte.weight");

@@ -358,7 +358,7 @@ static sw_value view_of(sw_graph *g, sw_value x, const struct sw_attrs *attrs,
     return v;
 }
 
-static void settle_contiguous(struct sw_value_info *info)
+static void mark_contiguous(struct sw_value_info *info)
 {
     int64_t stride = 1;
     info->contiguous = true;
@@ -407,7 +407,7 @@ sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b)
         memcpy(info->strides, g->values[x].strides, sizeof info->strides);
         info->strides[dim_a] = g->values[x].strides[dim_b];
         info->strides[dim_b] = g->values[x].strides[dim_a];
-        settle_contiguous(info);
+        mark_contiguous(info);
     }
     return v;
 }
@@ -428,7 +428,7 @@ sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
         struct sw_value_info *info = &g->values[v];
         memcpy(info->strides, g->values[x].strides, sizeof info->strides);
         info->base_offset += start * info->strides[dim];
-        settle_contiguous(info);
+        mark_contiguous(info);
     }
     return v;
 }

@@ -45,7 +45,7 @@ void sw_exact_merge(int64_t *acc, const int64_t *other)
 }
 
 /* Words in [0, 2^30), the last one signed. */
-void sw_exact_settle(int64_t *acc)
+void sw_exact_carry(int64_t *acc)
 {
     for (int i = 0; i + 1 < SW_EXACT_WORDS; i++) {
         const int64_t low = acc[i] & (int64_t)WORD_MASK;
@@ -58,7 +58,7 @@ double sw_exact_value(const int64_t *acc)
 {
     int64_t words[SW_EXACT_WORDS];
     memcpy(words, acc, sizeof words);
-    sw_exact_settle(words);
+    sw_exact_carry(words);
     double value = 0;
     for (int i = SW_EXACT_WORDS - 1; i >= 0; i--) { /* from the top: error far below one ulp */
         value += ldexp((double)words[i], WORD_BITS * i - LOW);

@@ -196,7 +196,7 @@ void sw_exact_add(int64_t *acc, double x); /* |x| < 2^640 */
 void sw_exact_merge(int64_t *acc, const int64_t *other);
 /* The same sum in the only words that have no carries left: 2^33 of such accumulators may be added.
  * An accumulator has room for 2^33 numbers before. */
-void sw_exact_settle(int64_t *acc);
+void sw_exact_carry(int64_t *acc);
 double sw_exact_value(const int64_t *acc);
 
 /* ---- what a device tells about an op ---- */

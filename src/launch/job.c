@@ -106,7 +106,7 @@ static sw_status select_hosts(struct job *job)
 }
 
 /* Without hosts that have no slot. */
-static sw_status settle_hosts(struct job *job)
+static sw_status choose_hosts(struct job *job)
 {
     struct hosts *hosts = &job->hosts;
     int n = 0;
@@ -256,7 +256,7 @@ sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_
         SW_TRY(read_hosts(&job));
         SW_TRY(select_hosts(&job));
     }
-    SW_TRY(settle_hosts(&job));
+    SW_TRY(choose_hosts(&job));
     if (!before) {
         SW_TRY(choose_launcher(&job));
     }

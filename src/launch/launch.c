@@ -14,7 +14,7 @@ sw_status sw_launch_text(const struct sw_launch_options *options, char **out)
     sw_status st;
     sw_arena_init(&arena, "launch");
     SW_TRY_OR(free_arena, sw_launch_job_init(options, &arena, NULL, &job));
-    SW_TRY_OR(free_arena, sw_launch_settle_secret(&job, false));
+    SW_TRY_OR(free_arena, sw_launch_choose_secret(&job, false));
     job.secret = (struct sw_job_secret){0}; /* what is printed holds none */
     SW_TRY_OR(free_arena, sw_launch_commands(&job, &commands));
     sw_launch_commands_write(&commands, &text);
@@ -53,7 +53,7 @@ static sw_status run_once(struct run *r)
     const char *address;
     sw_status st = SW_OK;
     r->outcome = (struct outcome){0};
-    SW_TRY(sw_launch_settle_secret(&r->job, true));
+    SW_TRY(sw_launch_choose_secret(&r->job, true));
     if (sw_launch_listens(&r->job)) {
         SW_TRY(sw_launch_monitor_open(&r->job, r->log, &monitor, &address));
         SW_TRY_OR(close_monitor,

@@ -104,14 +104,14 @@ bool sw_launch_is_here(const char *host);
 /* Whether this launcher listens to its ranks itself: else another one started it, and listens. */
 bool sw_launch_listens(const struct job *job);
 /*
- * sw_launch_settle_secret - sets job->secret for one start: that of the environment, or a new one;
+ * sw_launch_choose_secret - sets job->secret for one start: that of the environment, or a new one;
  * the id is new where this launcher can tell it to all ranks.
  *
  * draws        false: nothing is started; only what cannot travel is refused
  *
  * SW_E_CONFIG  it cannot get to all hosts without being seen
  */
-sw_status sw_launch_settle_secret(struct job *job, bool draws);
+sw_status sw_launch_choose_secret(struct job *job, bool draws);
 /* Number of the first rank of a host. */
 int sw_launch_first_rank(const struct job *job, int i_host);
 /* Host of a rank; *out_local is its number there. */

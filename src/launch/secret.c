@@ -39,7 +39,7 @@ static sw_status refuse_what_cannot_travel(const struct job *job, const char *fi
     return SW_OK;
 }
 
-sw_status sw_launch_settle_secret(struct job *job, bool draws)
+sw_status sw_launch_choose_secret(struct job *job, bool draws)
 {
     const char *file = sw_launch_get(&job->exports, "SPILLWAY_JOB_SECRET_FILE");
     const char *id = sw_launch_get(&job->exports, "SPILLWAY_JOB_ID");

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const double linger_s = 10.0;  /* of mpirun behind its ranks, before that is said */
-static const double settle_s = 1.0;   /* between a broken connection and what the system says */
+static const double grace_s = 1.0;    /* between a broken connection and what the system says */
 static const double give_up_s = 30.0; /* after SIGKILL: the system itself does not let it go */
 
 struct watch {
@@ -186,7 +186,7 @@ static void judge(struct watch *w)
     w->judged = sw_launch_monitor_judge(w->monitor, w->job->options->deadline_s, &w->verdict);
     tell_what_lingers(w);
     if (w->judged) {
-        w->end_at = sw_now_s() + (w->verdict.silent ? 0 : settle_s);
+        w->end_at = sw_now_s() + (w->verdict.silent ? 0 : grace_s);
     }
 }
 

@@ -87,7 +87,7 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
     return SW_OK;
 }
 
-/* What lies elsewhere lies in a tier; what waits there for a later op was put there by a store. */
+/* What is offloaded lies in a tier; what waits there for a later op was put there by a store. */
 static sw_status check_home(const struct check *c, int32_t i)
 {
     const struct sw_ir *ir = c->program->ir;
@@ -200,7 +200,7 @@ struct touch {
 struct beside {
     struct sw_clocks clocks;
     struct touch *touched;
-    int32_t *last_transfer;   /* [n_values] by root, of what lies elsewhere; -1 = none, .. */
+    int32_t *last_transfer;   /* [n_values] by root, of what is offloaded; -1 = none, .. */
     int32_t *next_known;      /* .. the first that was not yet known to be complete, .. */
     int32_t *latest_op;       /* .. and the latest op of the graph among those before that */
     int32_t *before, *behind; /* [n_instrs] the transfers of the same root next to this one */
@@ -254,7 +254,7 @@ static void note_transfer(const struct beside *b, int32_t i, sw_value home,
     b->last_transfer[home] = i;
 }
 
-/* Parts of what lies elsewhere: two of which one writes keep the order that the graph has them in,
+/* Parts of what is offloaded: two of which one writes keep the order that the graph has them in,
  * and do not meet. */
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies what takes two places in turn: a step reads the one that counts, and writes the other,
+// Verifies what takes two slots in turn: a step reads the one that counts, and writes the other,
 // every element of it once, since what it left out would come back from the step before the last.
 // It loads nothing that it has stored: that would be the old value.
 #include "plan/private.h"

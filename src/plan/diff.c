@@ -65,8 +65,8 @@ static sw_status add_other(struct sw_diff *d, const char *group, const char *nam
 /* Bytes of slices that ranks exchange in a step. */
 static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, int64_t *out)
 {
-    static const char *const words[] = {"reduce", "gather", "merge", "update", "settle", "train"};
-    enum { REDUCE, GATHER, MERGE, UPDATE, SETTLE, TRAIN, N };
+    static const char *const words[] = {"reduce", "gather", "merge", "update", "commit", "train"};
+    enum { REDUCE, GATHER, MERGE, UPDATE, COMMIT, TRAIN, N };
     int64_t word[N], sum = 0;
     for (int i = 0; i < N; i++) {
         SW_TRY(sw_words_find(&d->words, words[i], &word[i]));
@@ -76,7 +76,7 @@ static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, i
         for (int64_t i = 0; i < program->instrs.n && program->kind == word[TRAIN]; i++) {
             const struct sw_dumped_instr *instr = sw_dumped_instr(plan, program->instrs.first + i);
             const bool once = program->micro_batches > 1 || instr->last_only ||
-                              instr->segment == word[UPDATE] || instr->segment == word[SETTLE];
+                              instr->segment == word[UPDATE] || instr->segment == word[COMMIT];
             int64_t bytes = 0;
             if (instr->verb == word[REDUCE] || instr->verb == word[GATHER] ||
                 instr->verb == word[MERGE]) {

@@ -29,10 +29,10 @@ struct sw_ir_value {
     enum sw_state_kind state; /* STATE */
     /* 0 = on the device, else the enum sw_tier that it lies in; kernels never see it then. */
     int tier;
-    bool out_of_place; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
-    bool is_tiled;     /* PARAM: ops see values inside it, whole rows, and never all of it */
-    bool is_pack;      /* PARAM, STATE: bytes in which several of them lie */
-    bool is_viewed;    /* the input of a view */
+    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
+    bool is_viewed; /* the input of a view */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
      * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
      * is cut. */
@@ -67,12 +67,12 @@ struct sw_ir_op {
         };
     };
     enum sw_move move;   /* `kind` means nothing unless this is NONE */
-    int64_t first;       /* LOAD, STORE: element of what lies elsewhere */
+    int64_t first;       /* LOAD, STORE: element of what is offloaded */
     bool whole_step;     /* REDUCE */
     int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
     bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
     bool in_backward;    /* of the update, and runs within the step's last backward */
-    bool settles;        /* of the update, and runs behind all of it that may fail */
+    bool commits;        /* of the update, and runs behind all of it that may fail */
     bool is_clone;       /* made by recomputation */
 };
 

@@ -161,7 +161,7 @@ static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
 {
     struct sw_shelf *shelf = &shelves[buffer->tier];
     size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
-                                                 : &program->away_bytes[buffer->tier];
+                                                 : &program->offloaded_bytes[buffer->tier];
     if (shelf->n_leaves == 0) {
         SW_TRY(sw_shelf_open(shelf, program->n_instrs));
     }

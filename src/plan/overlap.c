@@ -58,7 +58,7 @@ static bool moves_a_tile(const struct pass *p, const struct sw_ir_op *op)
 /* Gradients of one block and one micro-batch leave together. */
 static int64_t place_of_grads(const struct pass *p, const struct sw_ir_op *op)
 {
-    return sw_shard_place(p->ir, op) * p->program->micro_batches + op->micro;
+    return sw_ir_block_segment(p->ir, op) * p->program->micro_batches + op->micro;
 }
 
 static bool writes(const struct pass *p, const struct sw_ir_op *op, sw_value root)
@@ -170,7 +170,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         if (i == end) {
             break;
         }
-        const int64_t place = sw_shard_place(p->ir, op_of(p, i));
+        const int64_t place = sw_ir_block_segment(p->ir, op_of(p, i));
         const int32_t n_before = n;
         int64_t sum = 0;
         int32_t j = i;
@@ -179,7 +179,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
                 continue;
             }
             const int64_t more = moved_elems(p, op_of(p, j));
-            if (sw_shard_place(p->ir, op_of(p, j)) != place ||
+            if (sw_ir_block_segment(p->ir, op_of(p, j)) != place ||
                 (sum > 0 && (moves_a_tile(p, op_of(p, i)) || moves_a_tile(p, op_of(p, j)))) ||
                 (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
                  sum + more > update_limit(p))) {

@@ -19,7 +19,7 @@ enum {
 struct key {
     int64_t readers, updated; /* places: of the parameter's readers, of what writes the member */
     enum sw_role role;
-    bool out_of_place;
+    bool two_slots;
 };
 
 struct pack {
@@ -49,7 +49,7 @@ static void meet(int64_t *places, sw_value v, int64_t place)
 /* The rows of a table are loaded as they are, without the rest of it. */
 static void note_op(const struct pass *p, const struct sw_ir_op *op)
 {
-    const int64_t place = sw_shard_place(p->ir, op);
+    const int64_t place = sw_ir_block_segment(p->ir, op);
     for (int k = 0; k < op->n_in && op->phase != SW_PHASE_UPDATE; k++) {
         const sw_value root = sw_ir_root(p->ir, op->in[k]);
         meet(p->readers, root,
@@ -79,12 +79,12 @@ static void join(struct pass *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
-    const struct key key = {p->readers[param], p->updated[v], info->role, info->out_of_place};
+    const struct key key = {p->readers[param], p->updated[v], info->role, info->two_slots};
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
     int32_t i = p->n_packs - 1; /* the latest of its kind has room, or none has */
     while (i >= 0 &&
            (p->packs[i].key.readers != key.readers || p->packs[i].key.updated != key.updated ||
-            p->packs[i].key.role != key.role || p->packs[i].key.out_of_place != key.out_of_place)) {
+            p->packs[i].key.role != key.role || p->packs[i].key.two_slots != key.two_slots)) {
         i--;
     }
     if (i < 0 || p->packs[i].bytes + bytes > MOST) {
@@ -98,7 +98,7 @@ static void join(struct pass *p, sw_value v)
 }
 
 static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, int64_t bytes,
-                         bool out_of_place)
+                         bool two_slots)
 {
     const sw_value home = sw_ir_new_value(ir, role, SW_U8, SW_SHAPE(bytes));
     if (home < 0 || !sw_ir_name_value(ir, home, name)) {
@@ -107,7 +107,7 @@ static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, 
     struct sw_ir_value *info = &ir->values[home];
     info->tier = SW_TIER_DISK;
     info->is_pack = true;
-    info->out_of_place = out_of_place;
+    info->two_slots = two_slots;
     return home;
 }
 
@@ -126,7 +126,7 @@ static bool make_homes(struct pass *p)
         snprintf(name, sizeof name, "pack.%d/%s%s%s", i, scope, *scope ? "." : "",
                  pack->key.role == SW_ROLE_PARAM ? "parameters" : "states");
         pack->home =
-            add_pack(p->ir, name, pack->key.role, (int64_t)pack->bytes, pack->key.out_of_place);
+            add_pack(p->ir, name, pack->key.role, (int64_t)pack->bytes, pack->key.two_slots);
         if (pack->home < 0) {
             return false;
         }
@@ -135,20 +135,20 @@ static bool make_homes(struct pass *p)
 }
 
 /* Members, and what is called a version of one. */
-static void settle(struct sw_ir *ir, sw_value v, sw_value home, size_t at)
+static void place_in_pack(struct sw_ir *ir, sw_value v, sw_value home, size_t at)
 {
     struct sw_ir_value *info = &ir->values[v];
     info->base = home;
     info->base_offset += (int64_t)(at / sw_dtype_bytes(info->dtype));
 }
 
-static void settle_members(const struct pass *p)
+static void place_members(const struct pass *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
         const sw_value root = sw_ir_root(p->ir, v);
         const int32_t i = root < p->n_values ? p->pack_of[root] : -1;
         if (i >= 0 && p->packs[i].home >= 0) {
-            settle(p->ir, v, p->packs[i].home, p->at[root]);
+            place_in_pack(p->ir, v, p->packs[i].home, p->at[root]);
         }
     }
 }
@@ -179,7 +179,7 @@ static bool form(struct pass *p)
     if (!make_homes(p)) {
         return false;
     }
-    settle_members(p);
+    place_members(p);
     return true;
 }
 
@@ -197,8 +197,8 @@ static bool follow(struct pass *p, const struct sw_ir *first)
         const struct sw_ir_value *pack = &first->values[first->values[known].base];
         sw_value home = sw_ir_find(ir, pack->role, pack->name);
         if (home < 0) {
-            home = add_pack(ir, pack->name, pack->role, sw_shape_elems(&pack->shape),
-                            pack->out_of_place);
+            home =
+                add_pack(ir, pack->name, pack->role, sw_shape_elems(&pack->shape), pack->two_slots);
         }
         if (home < 0) {
             return false;
@@ -206,10 +206,10 @@ static bool follow(struct pass *p, const struct sw_ir *first)
         const size_t at = (size_t)first->values[known].base_offset * sw_dtype_bytes(info.dtype);
         for (sw_value w = 0; w < p->n_values; w++) {
             if (w != v && ir->values[w].base == v) {
-                settle(ir, w, home, at);
+                place_in_pack(ir, w, home, at);
             }
         }
-        settle(ir, v, home, at);
+        place_in_pack(ir, v, home, at);
     }
     return true;
 }

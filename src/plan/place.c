@@ -19,7 +19,7 @@ struct pass {
     const struct sw_ir *first;
     const struct sw_plan_options *options;
     sw_value *here; /* [n_values] what stands for it on the device now; SW_NO_VALUE = not loaded */
-    int64_t *place; /* [n_values] where it was loaded: see sw_shard_place; */
+    int64_t *place; /* [n_values] where it was loaded: see sw_ir_block_segment; */
     int32_t *when;  /* [n_values] and what n_before said */
     sw_value *
         /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
@@ -27,7 +27,7 @@ struct pass {
     int32_t *
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
-    sw_value *away;      /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+    sw_value *offloaded; /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
     int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
     struct sw_op_order order;
@@ -63,10 +63,10 @@ static size_t bytes_of(const struct sw_ir_value *info)
     return sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
 }
 
-/* What is written beside itself takes two places. */
+/* What is written beside itself takes two slots. */
 static size_t places_of(const struct sw_ir_value *info)
 {
-    return bytes_of(info) * (info->out_of_place ? 2 : 1);
+    return bytes_of(info) * (info->two_slots ? 2 : 1);
 }
 
 /* Host memory is a cache of the disk: what fits stays there. */
@@ -172,8 +172,8 @@ static void find_readers(struct pass *p)
     }
 }
 
-/* A place for it elsewhere; the value's version there, once it is stored. */
-static bool make_away(struct pass *p, sw_value v, enum sw_tier tier)
+/* A place for it in its tier; the value's version there, once it is stored. */
+static bool make_offloaded(struct pass *p, sw_value v, enum sw_tier tier)
 {
     const struct sw_ir_value info = p->ir->values[v];
     const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
@@ -185,7 +185,7 @@ static bool make_away(struct pass *p, sw_value v, enum sw_tier tier)
     p->ir->values[home].param = info.param;
     p->ir->values[version].base = home;
     p->ir->values[version].param = info.param;
-    p->away[v] = version;
+    p->offloaded[v] = version;
     return true;
 }
 
@@ -203,7 +203,7 @@ static size_t waiting_in_host(const struct pass *p)
     return sum;
 }
 
-/* Chooses for all values; returns the bytes that host memory takes for them, second places among
+/* Chooses for all values; returns the bytes that host memory takes for them, second slots among
  * them. */
 static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 {
@@ -242,11 +242,11 @@ static void choose_tiers(struct pass *p)
     choose_with(p, budget > has_to + waiting ? budget - has_to - waiting : 0, states);
 }
 
-static bool make_aways(struct pass *p)
+static bool make_all_offloaded(struct pass *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
         const enum sw_tier tier = waits_on(p, v);
-        if (tier != SW_TIER_DEVICE && !make_away(p, v, tier)) {
+        if (tier != SW_TIER_DEVICE && !make_offloaded(p, v, tier)) {
             return false;
         }
     }
@@ -260,7 +260,7 @@ static bool choose_places(struct pass *p)
         return false;
     }
     p->n_values = p->ir->n_values;
-    return make_aways(p);
+    return make_all_offloaded(p);
 }
 
 /* ---- transfers ---- */
@@ -285,7 +285,7 @@ static struct sw_ir_op transfer(enum sw_move move, const struct sw_ir_op *of)
     return op;
 }
 
-/* What lies elsewhere and v is a version of; SW_NO_VALUE when v lies here. */
+/* What is offloaded and v is a version of; SW_NO_VALUE when v lies here. */
 static sw_value home_of(const struct pass *p, sw_value v)
 {
     const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_ir_root(p->ir, v);
@@ -298,15 +298,15 @@ static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_va
 {
     const struct sw_ir_value *info = &p->ir->values[what];
     const bool is_sum = is_sum_state(info) && info->param >= 0 && sw_ir_is_part(p->ir, info->param);
-    return p->here[what] >= 0 && p->place[what] == sw_shard_place(p->ir, op) &&
+    return p->here[what] >= 0 && p->place[what] == sw_ir_block_segment(p->ir, op) &&
            (!is_sum || p->when[what] == p->n_before[p->i_op]);
 }
 
 /* Likewise, for operand k of op: also a transient of an earlier segment. */
-static sw_value elsewhere(const struct pass *p, const struct sw_ir_op *op, int k)
+static sw_value offloaded_root(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value v = op->in[k];
-    if (v >= 0 && v < p->n_values && p->away[v] >= 0 &&
+    if (v >= 0 && v < p->n_values && p->offloaded[v] >= 0 &&
         (sw_op_segment(op) > sw_op_segment(&p->ir->ops[p->ir->values[v].producer]) ||
          reads_late(p, p->i_op, v))) {
         return v;
@@ -329,7 +329,7 @@ static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
     struct sw_ir_op op = transfer(SW_MOVE_LOAD, reader);
     op.first = first;
     op.n_in = 1;
-    op.in[0] = p->away[what] >= 0 ? p->away[what] : what;
+    op.in[0] = p->offloaded[what] >= 0 ? p->offloaded[what] : what;
     op.out[0] = here;
     return sw_op_order_add(&p->order, &op) ? here : SW_NO_VALUE;
 }
@@ -337,7 +337,7 @@ static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
 static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 {
     p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].shape);
-    p->place[what] = sw_shard_place(p->ir, reader);
+    p->place[what] = sw_ir_block_segment(p->ir, reader);
     p->when[what] = p->n_before[p->i_op];
     return p->here[what] >= 0;
 }
@@ -347,7 +347,7 @@ static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value wh
 {
     const struct sw_ir_value info = p->ir->values[what];
     p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.shape);
-    p->place[what] = sw_shard_place(p->ir, writer);
+    p->place[what] = sw_ir_block_segment(p->ir, writer);
     p->when[what] = p->n_before[p->i_op];
     if (p->here[what] >= 0 && !info.is_pack) {
         p->ir->values[p->here[what]].param = what;
@@ -390,10 +390,10 @@ static bool comes_from_master(const struct pass *p, const struct sw_ir_op *op, s
     const struct sw_ir_value *info = &p->ir->values[what];
     const int32_t update = p->update_of[what];
     const sw_value master = update >= 0 ? home_of(p, p->ir->ops[update].in[1]) : SW_NO_VALUE;
-    return info->dtype == SW_F16 && info->out_of_place && master >= 0 &&
+    return info->dtype == SW_F16 && info->two_slots && master >= 0 &&
            sw_has_one_round(p->options) && !p->ir->values[master].is_pack &&
            p->ir->ops[update].in_backward && sw_op_segment(op) == SW_SEGMENT_BACKWARD &&
-           sw_shard_place(p->ir, op) == sw_shard_place(p->ir, &p->ir->ops[update]);
+           sw_ir_block_segment(p->ir, op) == sw_ir_block_segment(p->ir, &p->ir->ops[update]);
 }
 
 static bool load_from_master(struct pass *p, const struct sw_ir_op *reader, sw_value what)
@@ -410,7 +410,7 @@ static bool load_from_master(struct pass *p, const struct sw_ir_op *reader, sw_v
     return sw_op_order_add(&p->order, &op);
 }
 
-/* Where in what lies elsewhere an operand begins. */
+/* Where in what is offloaded an operand begins. */
 static int64_t part_first(const struct pass *p, sw_value v)
 {
     return sw_ir_is_part(p->ir, v) ? p->ir->values[v].base_offset : 0;
@@ -479,7 +479,7 @@ static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw
         touch.writes |= lies_in(p, op->out[k], pack);
     }
     touch.other_place =
-        (touch.reads || touch.updates || touch.writes) && sw_shard_place(p->ir, op) != place;
+        (touch.reads || touch.updates || touch.writes) && sw_ir_block_segment(p->ir, op) != place;
     return touch;
 }
 
@@ -566,7 +566,7 @@ static int32_t first_touch(const struct pass *p, sw_value pack, int32_t from, in
 /* Is a member written behind the present op before the pack leaves? */
 static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
-    const int64_t place = sw_shard_place(p->ir, op);
+    const int64_t place = sw_ir_block_segment(p->ir, op);
     int32_t end;
     for (int32_t i = first_touch(p, pack, p->i_op + 1, &end); i < end; i++) {
         const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
@@ -580,7 +580,7 @@ static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw
 /* Is every member written before it is read, from the present op on? */
 static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
-    const int64_t place = sw_shard_place(p->ir, op);
+    const int64_t place = sw_ir_block_segment(p->ir, op);
     int32_t n_written = 0, end;
     for (int32_t i = first_touch(p, pack, p->i_op, &end); i < end; i++) {
         const struct touch touch = touch_of(p, &p->ir->ops[p->touch_ops[i]], pack, place);
@@ -625,7 +625,7 @@ static bool is_all_written(const struct pass *p, const struct sw_ir_op *op, int 
 /* Puts what stands for operand k in its place. A tile is here for one op. */
 static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
 {
-    const sw_value what = elsewhere(p, op, k), v = op->in[k];
+    const sw_value what = offloaded_root(p, op, k), v = op->in[k];
     if (what < 0) {
         return true;
     }
@@ -647,7 +647,7 @@ static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
 }
 
 /* Output v lies in what was loaded: a member of a pack where it lies in the pack. */
-static void settle_on(struct pass *p, sw_value v, sw_value here)
+static void commit_on(struct pass *p, sw_value v, sw_value here)
 {
     struct sw_ir_value *info = &p->ir->values[v];
     const sw_value home = home_of(p, v);
@@ -685,7 +685,7 @@ static bool comes_in_pieces(const struct pass *p, const struct sw_ir_op *op, int
 {
     const bool index = p->ir->values[op->in[k]].dtype == SW_I32;
     const bool sparse = k + 1 < op->n_in && p->ir->values[op->in[k + 1]].dtype == SW_I32;
-    const sw_value what = elsewhere(p, op, k);
+    const sw_value what = offloaded_root(p, op, k);
     return !index && !sparse && what >= 0 && !is_still_here(p, op, what);
 }
 
@@ -711,7 +711,7 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
         if (k > n_states && !comes_in_pieces(p, whole, k)) {
             continue;
         }
-        sw_value what = elsewhere(p, whole, k);
+        sw_value what = offloaded_root(p, whole, k);
         op.in[k] =
             k == 1 && *master >= 0
                 ? view_piece(p, whole, *master, first, n)
@@ -780,11 +780,11 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
         return false;
     }
     if (state >= 0) {
-        settle_on(p, op->out[0], op->in[0]);
+        commit_on(p, op->out[0], op->in[0]);
     }
     const sw_value first_state = home_of(p, op->in[1]);
     const bool here =
-        p->here[first_state] >= 0 && p->place[first_state] == sw_shard_place(p->ir, op);
+        p->here[first_state] >= 0 && p->place[first_state] == sw_ir_block_segment(p->ir, op);
     sw_value param = op->in[0], master = here ? p->here[first_state] : SW_NO_VALUE;
     for (int64_t first = 0; first < n; first += p->options->update_elems) {
         const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
@@ -799,7 +799,7 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 
 /* ---- the pass ---- */
 
-/* A lookup in a table that is elsewhere, and is not here for something else: the rows are loaded as
+/* A lookup in a table that is offloaded, and is not here for something else: the rows are loaded as
  * they are. */
 static bool reads_rows(const struct pass *p, const struct sw_ir_op *op)
 {
@@ -866,16 +866,16 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
         written[k] = home_of(p, out);
         at[k] = written[k] >= 0 ? part_first(p, out) : 0;
         if (written[k] >= 0) {
-            settle_on(p, out, loaded_for(p, &before, out, written[k]));
+            commit_on(p, out, loaded_for(p, &before, out, written[k]));
         }
     }
     if (!sw_op_order_add(&p->order, op)) {
         return false;
     }
     for (int k = 0; k < op->n_out; k++) {
-        const sw_value out = op->out[k], away = out < 0 ? SW_NO_VALUE : p->away[out];
+        const sw_value out = op->out[k], offloaded = out < 0 ? SW_NO_VALUE : p->offloaded[out];
         if ((written[k] >= 0 && !store_written(p, op, k, written, at[k])) ||
-            (away >= 0 && !store_as(p, op, sw_ir_root(p->ir, away), 0, out, away))) {
+            (offloaded >= 0 && !store_as(p, op, sw_ir_root(p->ir, offloaded), 0, out, offloaded))) {
             return false;
         }
     }
@@ -887,16 +887,17 @@ static bool open_tables(struct pass *p, size_t n)
 {
     p->here = sw_alloc("plan", n * sizeof *p->here);
     p->place = sw_alloc("plan", n * sizeof *p->place);
-    p->away = sw_alloc("plan", n * sizeof *p->away);
+    p->offloaded = sw_alloc("plan", n * sizeof *p->offloaded);
     p->home = sw_alloc("plan", n * sizeof *p->home);
     p->when = sw_alloc("plan", n * sizeof *p->when);
     p->n_before = sw_alloc_zero("plan", (size_t)p->n_ops + 1, sizeof *p->n_before);
     p->update_of = sw_alloc("plan", n * sizeof *p->update_of);
     p->read_in = sw_alloc("plan", n * sizeof *p->read_in);
-    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place && p->away &&
-                      p->home && p->when && p->n_before && p->update_of && p->read_in;
+    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place &&
+                      p->offloaded && p->home && p->when && p->n_before && p->update_of &&
+                      p->read_in;
     for (size_t v = 0; good && v < n; v++) {
-        p->here[v] = p->away[v] = p->home[v] = SW_NO_VALUE;
+        p->here[v] = p->offloaded[v] = p->home[v] = SW_NO_VALUE;
         p->update_of[v] = -1;
         p->read_in[v] = SW_SEGMENT_FORWARD;
     }
@@ -908,7 +909,7 @@ static void close_tables(struct pass *p)
     sw_op_order_close(&p->order);
     sw_free(p->here);
     sw_free(p->place);
-    sw_free(p->away);
+    sw_free(p->offloaded);
     sw_free(p->update_of);
     sw_free(p->read_in);
     sw_free(p->home);

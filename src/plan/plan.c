@@ -76,7 +76,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_DISK_ALIGN);
     const struct sw_packed *known = find_pack(plan, info->name);
     if (known) {
-        return known->bytes == bytes && (known->slot_bytes > 0) == info->out_of_place
+        return known->bytes == bytes && (known->slot_bytes > 0) == info->two_slots
                    ? SW_OK
                    : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
                              info->name);
@@ -86,7 +86,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
     *pack = (struct sw_packed){.name = info->name,
                                .offset = *end,
                                .bytes = bytes,
-                               .slot_bytes = info->out_of_place ? bytes : 0};
+                               .slot_bytes = info->two_slots ? bytes : 0};
     *end += pack->bytes + pack->slot_bytes;
     return name(plan, SW_NAME_PACK, info->name, plan->n_packs - 1);
 }
@@ -169,7 +169,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .packed_bytes = packed ? sw_ir_storage_bytes(info) : 0, /* until it is placed */
     };
     item->slot_bytes =
-        info->out_of_place && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
+        info->two_slots && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
     return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
 }
 
@@ -221,13 +221,13 @@ static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_opt
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
     }
-    memcpy(plan->persistent_away, plan->tier_bytes, sizeof plan->persistent_away);
+    memcpy(plan->persistent_offloaded, plan->tier_bytes, sizeof plan->persistent_offloaded);
     return SW_OK;
 }
 
 static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
 {
-    return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_away[tier];
+    return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_offloaded[tier];
 }
 
 /* Of a parameter, a state or a pack. */
@@ -249,7 +249,7 @@ static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct s
                               .slot_bytes = item->slot_bytes};
 }
 
-static sw_status settle_program(struct sw_plan *plan, struct sw_program *program)
+static sw_status finish_program(struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
     const size_t most = (size_t)ir->n_values + (size_t)program->n_instrs + 1;
@@ -299,7 +299,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
         const struct sw_ir_op *op = &ir->ops[info->producer];
         sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape, role,
                       sw_ir_op_name(op), sw_ir_where(ir, op));
-    } else { /* a sum in the making, or what waits elsewhere */
+    } else { /* a sum in the making, or what is offloaded */
         const char *of = info->param >= 0 ? ir->values[info->param].name : NULL;
         sw_str_printf(out, "%s %s%s%s%s%s", bytes, sw_dtype_name(info->dtype), shape, role,
                       of ? " of " : "", of ? of : "");
@@ -347,7 +347,7 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
 
 static size_t transients_in(const struct sw_program *program, enum sw_tier tier)
 {
-    return tier == SW_TIER_DEVICE ? program->transient_bytes : program->away_bytes[tier];
+    return tier == SW_TIER_DEVICE ? program->transient_bytes : program->offloaded_bytes[tier];
 }
 
 const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier)
@@ -464,7 +464,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
     const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
-    const bool twice = plan->two_places && tier == SW_TIER_DISK;
+    const bool twice = plan->two_slots && tier == SW_TIER_DISK;
     char text[3][32];
     struct sw_str largest = {0};
     largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
@@ -608,7 +608,7 @@ static sw_status take_scheduled(struct sw_program *program)
 }
 
 /* Order and places, for one distance of prefetching. May be called again. */
-static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *options)
+static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t transient = 0;
     for (int i = 0; i < plan->n_programs; i++) {
@@ -619,18 +619,19 @@ static sw_status settle(struct sw_plan *plan, const struct sw_plan_options *opti
         SW_TRY(sw_pass_prefetch(program, options));
         SW_TRY(sw_pass_waits(program, options));
     }
-    size_t away[SW_TIER_COUNT] = {0};
+    size_t offloaded[SW_TIER_COUNT] = {0};
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_program *program = &plan->programs[i];
-        SW_TRY(settle_program(plan, &plan->programs[i]));
+        SW_TRY(finish_program(plan, &plan->programs[i]));
         transient = program->transient_bytes > transient ? program->transient_bytes : transient;
         for (int t = 0; t < SW_TIER_COUNT; t++) {
-            away[t] = program->away_bytes[t] > away[t] ? program->away_bytes[t] : away[t];
+            offloaded[t] = program->offloaded_bytes[t] > offloaded[t] ? program->offloaded_bytes[t]
+                                                                      : offloaded[t];
         }
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        plan->tier_bytes[t] = plan->persistent_away[t] + away[t];
+        plan->tier_bytes[t] = plan->persistent_offloaded[t] + offloaded[t];
     }
     plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
     plan->transfer_bytes = options->transfer_bytes;
@@ -672,11 +673,11 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
 
 /* As much prefetching as the budget allows; where it allows none, collectives that block. What does
  * not fit then is known at once not to. */
-static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
+static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
     o.overlap = options->overlap && options->ranks > 1;
-    SW_TRY(settle(plan, &o));
+    SW_TRY(finish(plan, &o));
     if (!is_over_budget(plan, options)) {
         return SW_OK;
     }
@@ -685,18 +686,18 @@ static sw_status settle_within_budget(struct sw_plan *plan, const struct sw_plan
     least.prefetch_elems = 0;
     least.transfer_bytes = 0;
     least.reduce_bucket_elems = 1; /* each gradient leaves by itself */
-    SW_TRY(settle(plan, &least));
+    SW_TRY(finish(plan, &least));
     if (is_over_budget(plan, options)) {
         return SW_OK;
     }
     do {
         if (!o.overlap && o.transfer_bytes == 0) {
-            return settle(plan, &least);
+            return finish(plan, &least);
         }
         o.overlap = o.overlap && o.prefetch_elems > 0;
         o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
         o.transfer_bytes = fewer_transfers(plan, options, o.transfer_bytes);
-        SW_TRY(settle(plan, &o));
+        SW_TRY(finish(plan, &o));
     } while (is_over_budget(plan, options));
     return SW_OK;
 }
@@ -707,7 +708,7 @@ static size_t copies(const struct sw_plan *plan)
     const struct sw_ir *ir = plan->programs[0].ir;
     size_t sum = 0;
     for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (ir->ops[i].settles) {
+        if (ir->ops[i].commits) {
             sum += sw_round_up(sw_ir_bytes(&ir->values[ir->ops[i].in[0]]), SW_PLAN_DISK_ALIGN);
         }
     }
@@ -733,7 +734,8 @@ static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *
 static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options *options,
                         enum sw_tier tier)
 {
-    const bool later = options->fp16 && options->clip == 0; /* in one place: other gradients wait */
+    const bool later =
+        options->fp16 && options->clip == 0; /* with one slot: other gradients wait */
     if (options->refusal) {
         *options->refusal = (struct sw_plan_refusal){
             .tier = tier,
@@ -802,14 +804,14 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         SW_TRY(sw_pass_place(program->ir, i > 0 ? plan->programs[0].ir : NULL, options));
     }
-    plan->two_places = options->two_places;
+    plan->two_slots = options->two_slots;
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
     plan->boundary_in_backward = trains && sw_norms_in_backward(options);
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
     SW_TRY(schedule(plan, options));
-    const sw_status st = settle_within_budget(plan, options);
+    const sw_status st = finish_within_budget(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].scheduled);
         plan->programs[i].scheduled = NULL;

@@ -30,13 +30,13 @@ enum sw_queue {
 const char *sw_queue_name(enum sw_queue queue);
 
 /* Segments run in this order within a step: forward and backward once a micro-batch, update once;
- * then, where updates are written to a second place, what they changed of the device's memory. Up
+ * then, where updates are written to a second slot, what they changed of the device's memory. Up
  * to there a step may be given up. */
 enum sw_segment {
     SW_SEGMENT_FORWARD,
     SW_SEGMENT_BACKWARD,
     SW_SEGMENT_UPDATE,
-    SW_SEGMENT_SETTLE,
+    SW_SEGMENT_COMMIT,
     SW_SEGMENT_COUNT
 };
 const char *sw_segment_name(enum sw_segment segment);
@@ -144,9 +144,9 @@ struct sw_program {
     int32_t n_instrs, n_buffers, n_operands, n_inputs, n_outputs;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
     size_t transient_bytes; /* of the device: highest address used beyond the persistent part */
-    size_t away_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
-    int32_t peak_instr;               /* where the sum of live bytes is largest */
-    size_t peak_live_bytes;           /* transients alive there */
+    size_t offloaded_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
+    int32_t peak_instr;                    /* where the sum of live bytes is largest */
+    size_t peak_live_bytes;                /* transients alive there */
     int64_t flops;
 };
 
@@ -181,7 +181,7 @@ struct sw_persistent {
     struct sw_layout layout; /* which elements of the whole tensor `shape` is */
     enum sw_tier tier;
     size_t offset, bytes; /* in the tier's arena */
-    /* from its first place to its second, which takes turns with it; 0 = one place */
+    /* from its first slot to its second, which takes turns with it; 0 = one slot */
     size_t slot_bytes;
     enum sw_state_kind state; /* STATE */
     size_t packed_bytes; /* what it takes of its pack, up to the next one; 0 = a place of its own */
@@ -249,18 +249,18 @@ struct sw_plan {
     int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
-    struct sw_names names;                 /* of the three lists; see sw_plan_find */
-    size_t persistent_bytes;               /* of the device's tier */
-    size_t persistent_away[SW_TIER_COUNT]; /* of the others */
-    size_t staging_bytes;                  /* of host memory, see struct sw_plan_options */
-    size_t tier_bytes[SW_TIER_COUNT];      /* what running this plan takes */
-    size_t tier_budget[SW_TIER_COUNT];     /* 0 = no budget */
-    uint64_t fingerprint;                  /* of the first TRAIN program, else of the first */
+    struct sw_names names;                      /* of the three lists; see sw_plan_find */
+    size_t persistent_bytes;                    /* of the device's tier */
+    size_t persistent_offloaded[SW_TIER_COUNT]; /* of the others */
+    size_t staging_bytes;                       /* of host memory, see struct sw_plan_options */
+    size_t tier_bytes[SW_TIER_COUNT];           /* what running this plan takes */
+    size_t tier_budget[SW_TIER_COUNT];          /* 0 = no budget */
+    uint64_t fingerprint;                       /* of the first TRAIN program, else of the first */
     int64_t prefetch_elems;    /* what the budget left of the option; -1 = not even the overlap */
     size_t transfer_bytes;     /* likewise */
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
     bool updates_in_backward;  /* updates do */
-    bool two_places;           /* see struct sw_plan_options */
+    bool two_slots;            /* see struct sw_plan_options */
     struct sw_step step;       /* of the first program, where that trains; else without phases */
 };
 
@@ -268,7 +268,7 @@ struct sw_plan {
 struct sw_plan_refusal {
     enum sw_tier tier;
     size_t missing;
-    size_t beside; /* bytes that one place in that tier would spare at most; SIZE_MAX = unknown */
+    size_t beside; /* bytes that one slot in that tier would spare at most; SIZE_MAX = unknown */
     size_t states, params, transients; /* bytes of the device */
     int64_t n_instrs;                  /* of all programs: how much work planning is */
     bool whatever_the_tiles;           /* too small for the smallest tiles of all parameters, too */
@@ -288,9 +288,9 @@ struct sw_plan_options {
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
     int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
     bool keep_gradients;     /* streams stay readable after backward */
-    /* states that lie elsewhere are updated so many elements at a time; 0 = a tensor */
+    /* states that are offloaded are updated so many elements at a time; 0 = a tensor */
     int64_t update_elems;
-    size_t tile_bytes; /* parameters above this that lie elsewhere are used by tiles; 0 = none */
+    size_t tile_bytes; /* parameters above this that are offloaded are used by tiles; 0 = none */
     /* Most bytes that are loaded ahead of their first reader, and most that stores have under way.
      * 0: a load stands in front of its reader, and a store waits for the one before it. */
     size_t transfer_bytes;
@@ -309,8 +309,8 @@ struct sw_plan_options {
     /* of the optimizer states go to their tier, the rest stays here; 0 = all */
     double states_share;
     /* What an update writes goes beside what it read, and counts once all of it is there: a step
-     * that fails on the way has changed nothing. For sw_may_take_two_places. */
-    bool two_places;
+     * that fails on the way has changed nothing. For sw_may_take_two_slots. */
+    bool two_slots;
     struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
     /* What would go to the disk stays in host memory as long as it has a budget with room, of
      * parameters so many elements at most. */
@@ -355,7 +355,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
 /* One object; with instructions, all that running the plan takes. docs/train.md has the members. */
 void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out);
 
-/* Bytes of a tier for second places. */
+/* Bytes of a tier for second slots. */
 size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
 
 /* The program whose transients take most of a tier. */
@@ -372,6 +372,6 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 
 /* All that an update writes can be written beside what was, or kept until it is settled; some of it
  * is on the disk. */
-bool sw_may_take_two_places(const struct sw_plan_options *options);
+bool sw_may_take_two_slots(const struct sw_plan_options *options);
 
 #include "plan/report.h"

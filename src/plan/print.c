@@ -6,7 +6,7 @@
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
 const char *sw_segment_name(enum sw_segment segment)
 {
-    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "settle"};
+    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "commit"};
     return names[segment];
 }
 
@@ -99,7 +99,7 @@ static void print_places(const struct sw_plan *plan, struct sw_str *out)
         plan->tier_bytes[SW_TIER_DISK] == 0) {
         return;
     }
-    if (plan->two_places) {
+    if (plan->two_slots) {
         sw_format_bytes(bytes, sizeof bytes, (double)sw_plan_second_places(plan, SW_TIER_DISK));
         sw_str_printf(out,
                       "updates go beside what they replace, %s more on the disk: a step that "
@@ -196,7 +196,7 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
         tiles += plan->tiled[i].n_tiles;
         largest = plan->tiled[i].bytes > largest ? plan->tiled[i].bytes : largest;
     }
-    sw_str_printf(out, ",\"disk_slots\":%d", plan->two_places ? 2 : 1);
+    sw_str_printf(out, ",\"disk_slots\":%d", plan->two_slots ? 2 : 1);
     sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
                   plan->n_tiled, (long long)tiles, largest);
     sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs, count_packed(plan));

@@ -25,7 +25,7 @@ sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every);
 bool sw_has_one_round(const struct sw_plan_options *options);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */
 int sw_vertical_micro_batches(const struct sw_plan_options *options);
-/* Forward and backward of all of them, place by place (see sw_shard_place); nothing to do for
+/* Forward and backward of all of them, place by place (see sw_ir_block_segment); nothing to do for
  * one. */
 sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
@@ -38,7 +38,7 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Where in a step an op stands, not where bytes lie: ops with the same number are of one block, or
  * of one scope outside of blocks, and of one segment. They share what is gathered or loaded for
  * them. The number says nothing else; blocks are counted by their scopes. */
-int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op);
+int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Puts states, parameters, gradients and activations into their tiers, and transfers around the ops
  * that touch them. After the update. It chooses the tier of every value: what another pass puts
  * elsewhere is put there behind this one. first: that of the plan's first program, which has chosen
@@ -134,7 +134,7 @@ sw_status sw_pass_lower(struct sw_program *program);
 /* plan->step, once programs are finished. */
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);
 
-/* What has two places is written once by a step, all of it, and not read behind that. */
+/* What has two slots is written once by a step, all of it, and not read behind that. */
 sw_status sw_plan_check_places(const struct sw_program *program);
 /* Of its packs alone: part of sw_plan_check. */
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
@@ -159,7 +159,7 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_
                         sw_value target, const sw_value *streams, int n_streams);
 
 /* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the
- * step of each. A tile and its states lie elsewhere and come twice; so the second op reads them by
+ * step of each. A tile and its states are offloaded and come twice; so the second op reads them by
  * the names that they had before the first. */
 /* Returns the op of the tile's moments, -1 after a failure. */
 int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value tile,

@@ -46,7 +46,7 @@ enum sw_held {
     SW_HELD_SECOND,      /* .. sums of the further uses of a parameter, .. */
     SW_HELD_OTHER,       /* .. statistics and caches */
     SW_HELD_GATHERED,    /* alive at the peak: whole copies of slices, .. */
-    SW_HELD_LOADED,      /* .. what lies elsewhere and is used here, .. */
+    SW_HELD_LOADED,      /* .. what is offloaded and is used here, .. */
     SW_HELD_GRADS_NOW,   /* .. gradients that have not left yet, .. */
     SW_HELD_ACTIVATIONS, /* .. activations, their gradients and inputs, .. */
     SW_HELD_WIRE,        /* .. what arrives from other ranks, .. */

@@ -46,7 +46,7 @@ static bool *find_live(const struct sw_ir *ir)
 enum sw_segment sw_op_segment(const struct sw_ir_op *op)
 {
     return op->in_backward ? SW_SEGMENT_BACKWARD
-           : op->settles   ? SW_SEGMENT_SETTLE
+           : op->commits   ? SW_SEGMENT_COMMIT
                            : (enum sw_segment)op->phase;
 }
 

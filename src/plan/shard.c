@@ -33,7 +33,7 @@ struct pass {
     struct sw_op_order order;
 };
 
-int64_t sw_shard_place(const struct sw_ir *ir, const struct sw_ir_op *op)
+int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     int32_t scope = op->scope;
     while (scope >= 0 && !ir->scopes[scope].is_block) {
@@ -92,7 +92,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
 
 static bool rewrite(struct pass *p, struct sw_ir_op *op)
 {
-    const int64_t place = sw_shard_place(p->ir, op);
+    const int64_t place = sw_ir_block_segment(p->ir, op);
     for (int k = 0; k < op->n_in; k++) {
         const sw_value v = op->in[k];
         if (p->ir->values[v].role != SW_ROLE_PARAM || !sw_ir_is_slice(&p->ir->values[v])) {

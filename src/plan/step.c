@@ -35,7 +35,7 @@ static void add_action(const struct draft *d, enum sw_step_action action)
  * one slot on the disk, what fails before the first of them has to be heard of before it. */
 static bool flows_into_update(const struct sw_plan *plan)
 {
-    return plan->two_places || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
+    return plan->two_slots || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
 }
 
 /* Forward and backward of n micro-batches from `round` on; n = 0: of other ranks. */
@@ -68,7 +68,7 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
     if (!plan->boundary_in_backward) {
         add_action(d, SW_STEP_LOSSES);
     }
-    const bool in_place = !plan->two_places;
+    const bool in_place = !plan->two_slots;
     if (in_place && !plan->updates_in_backward) {
         d->step->n_safe = d->step->n_phases;
     }
@@ -80,10 +80,10 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
         add_action(d, SW_STEP_AGREE);
     }
     d->step->n_safe = d->step->n_phases;
-    if (program->segment_first[SW_SEGMENT_SETTLE] < program->n_instrs) {
-        struct sw_step_phase settle = update;
-        settle.segment = SW_SEGMENT_SETTLE;
-        add(d, &settle);
+    if (program->segment_first[SW_SEGMENT_COMMIT] < program->n_instrs) {
+        struct sw_step_phase commit = update;
+        commit.segment = SW_SEGMENT_COMMIT;
+        add(d, &commit);
     }
     add_action(d, SW_STEP_COMMIT);
 }
@@ -108,11 +108,11 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     step->ranks = ranks;
     step->rounds = rounds;
     step->micro_batches = options->micro_batches;
-    step->holds_faults = ranks > 1 && plan->two_places;
+    step->holds_faults = ranks > 1 && plan->two_slots;
     for (int64_t j = 0; j < runs; j++) {
         const bool is_last = options->rule && j == runs - 1;
         const int n = at_once ? (int)local : j < local;
-        if (is_last && plan->updates_in_backward && !plan->two_places) {
+        if (is_last && plan->updates_in_backward && !plan->two_slots) {
             step->n_safe = step->n_phases + 1; /* its forward changes nothing */
         }
         add_round(&d, plan, j, n, is_last);

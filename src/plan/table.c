@@ -48,7 +48,7 @@ static bool *find_leaving(const struct sw_ir *ir)
     return leaves;
 }
 
-/* A parameter or an optimizer state, or a pack of them: no activation that waits elsewhere. */
+/* A parameter or an optimizer state, or a pack of them: no activation that is offloaded. */
 static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
 {
     const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;

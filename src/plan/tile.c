@@ -6,7 +6,7 @@
 // parameters are computed in pieces whether there are tiles or not (attrs.matmul.piece), the loss
 // in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
 //
-// Only what lies elsewhere is tiled. All programs of a plan have the same tiles.
+// Only what is offloaded is tiled. All programs of a plan have the same tiles.
 #include <stdio.h>
 #include <string.h>
 

@@ -9,8 +9,8 @@
 // here anyway, its gradients go at once, and its states travel beside the backward of the blocks
 // before it.
 //
-// Where updates are written to a second place (two_places), nothing that counts changes before the
-// last segment: what leaves the device has a second place there, and what stays is updated in a
+// Where updates are written to a second slot (two_slots), nothing that counts changes before the
+// last segment: what leaves the device has a second slot there, and what stays is updated in a
 // copy, which the last segment puts in its place. That needs nothing of a disk.
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ struct feed {
 
 /* States that stay on the device are large, and would need as much again. LAMB of tiles reads what
  * it has written. */
-bool sw_may_take_two_places(const struct sw_plan_options *options)
+bool sw_may_take_two_slots(const struct sw_plan_options *options)
 {
     return options->rule && options->states_tier != SW_TIER_DEVICE &&
            (options->states_tier == SW_TIER_DISK || options->params_tier == SW_TIER_DISK) &&
@@ -49,7 +49,7 @@ bool sw_may_take_two_places(const struct sw_plan_options *options)
  * before must be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && (!options->fp16 || options->two_places) &&
+    return options->rule && options->clip == 0 && (!options->fp16 || options->two_slots) &&
            (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
 }
 
@@ -184,7 +184,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
     return v;
 }
 
-/* The parameter's own bytes are the device's, and there is one place for them. */
+/* The parameter's own bytes are the device's, and there is one slot for them. */
 static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *options,
                        sw_value param)
 {
@@ -210,7 +210,7 @@ static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
     for (int32_t i = first; i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_in; k++) {
             const sw_value v = sw_ir_root(ir, ir->ops[i].in[k]);
-            ir->values[v].out_of_place |=
+            ir->values[v].two_slots |=
                 ir->values[v].state == SW_STATE_OPTIMIZER || v == sw_ir_root(ir, param);
         }
     }
@@ -239,7 +239,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
         sw_emit_update(ir, options->rule, param, param, feed->streams, feed->n);
         return;
     }
-    const bool waits = options->two_places && stays_here(ir, options, param);
+    const bool waits = options->two_slots && stays_here(ir, options, param);
     const sw_value own = alone ? param : slice_of(ir, options, param);
     const int32_t first = ir->n_ops;
     const sw_value target = waits && own >= 0 ? copy_of(ir, own) : own;
@@ -247,7 +247,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const sw_value moved =
         target < 0 ? SW_NO_VALUE
                    : sw_emit_update(ir, options->rule, param, target, feed->streams, feed->n);
-    if (options->two_places) {
+    if (options->two_slots) {
         write_beside(ir, waits ? updates : first, param);
     }
     if (waits) {
@@ -257,13 +257,14 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     }
 }
 
-static void settle(struct sw_ir *ir, const struct sw_plan_options *options, const struct feed *feed)
+static void commit_last(struct sw_ir *ir, const struct sw_plan_options *options,
+                        const struct feed *feed)
 {
     const int32_t first = ir->n_ops;
     const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
     put(ir, feed->moved, feed->param, !alone);
     for (int32_t i = first; i < ir->n_ops; i++) {
-        ir->ops[i].settles = true;
+        ir->ops[i].commits = true;
     }
 }
 
@@ -457,8 +458,8 @@ static bool find_known(const struct sw_ir *ir, struct known *known)
         }
     }
     for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
-        const bool goes_on = i + 1 < ir->n_ops &&
-                             sw_shard_place(ir, &ir->ops[i]) == sw_shard_place(ir, &ir->ops[i + 1]);
+        const bool goes_on = i + 1 < ir->n_ops && sw_ir_block_segment(ir, &ir->ops[i]) ==
+                                                      sw_ir_block_segment(ir, &ir->ops[i + 1]);
         known->end_of_place[i] = goes_on ? known->end_of_place[i + 1] : i;
     }
     return true;
@@ -643,7 +644,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         }
         for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
             if (feeds[i].moved >= 0) {
-                settle(ir, options, &feeds[i]);
+                commit_last(ir, options, &feeds[i]);
             }
         }
     }

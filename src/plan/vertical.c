@@ -128,11 +128,11 @@ static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
     if (first == ir->n_ops) {
         return s;
     }
-    const int64_t place = sw_shard_place(ir, &ir->ops[first]);
+    const int64_t place = sw_ir_block_segment(ir, &ir->ops[first]);
     s.phase = ir->ops[first].phase;
     for (; s.end < ir->n_ops; s.end++) {
         const struct sw_ir_op *op = &ir->ops[s.end];
-        if (sw_shard_place(ir, op) != place) {
+        if (sw_ir_block_segment(ir, op) != place) {
             break;
         }
         s.reads |= reads_parameter(ir, op);

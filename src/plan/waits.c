@@ -36,7 +36,7 @@ static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_CO
     }
 }
 
-/* Operands of a transfer that are elsewhere: ranges of them may be under way side by side. */
+/* Operands of a transfer that are offloaded: ranges of them may be under way side by side. */
 static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -142,7 +142,7 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
     }
 }
 
-static void settle(struct pass *p, int32_t i)
+static void choose_waits(struct pass *p, int32_t i)
 {
     struct sw_instr *instr = &p->program->instrs[i];
     const struct sw_ir_op *op = op_of(p, i);
@@ -196,7 +196,7 @@ static void run(struct pass *p, int32_t end)
     }
     for (int32_t i = 0; i < end; i++) {
         struct sw_instr *instr = &p->program->instrs[i];
-        settle(p, i);
+        choose_waits(p, i);
         sw_clocks_step(&p->clocks, i);
         note_touches(p, i);
         if (sw_instr_queue(instr) == SW_QUEUE_COMPUTE) {

@@ -893,7 +893,7 @@ static sw_status zero_tails(struct sw_executor *ex, const struct sw_persistent *
     return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, end + item->slot_bytes, tail) : SW_OK;
 }
 
-static sw_status mend(struct sw_executor *ex, const struct sw_persistent *item)
+static sw_status roll_back(struct sw_executor *ex, const struct sw_persistent *item)
 {
     const size_t tail = sw_persistent_taken(item) - item->bytes;
     const size_t other = item->offset + item->slot_bytes * (size_t)(1 - ex->slot);
@@ -903,13 +903,13 @@ static sw_status mend(struct sw_executor *ex, const struct sw_persistent *item)
     return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, other + item->bytes, tail) : SW_OK;
 }
 
-sw_status sw_executor_mend(struct sw_executor *ex)
+sw_status sw_executor_roll_back(struct sw_executor *ex)
 {
     atomic_store(&ex->fault.on, ex->plan->step.holds_faults);
     sw_status st = drain(ex);
     for (int32_t i = 0; i < ex->plan->n_persistent && st >= 0; i++) {
         const struct sw_persistent *item = &ex->plan->persistent[i];
-        st = item->tier == SW_TIER_DISK ? mend(ex, item) : SW_OK;
+        st = item->tier == SW_TIER_DISK ? roll_back(ex, item) : SW_OK;
     }
     return hold(ex, st);
 }

@@ -70,7 +70,7 @@ sw_status sw_executor_forward(struct sw_executor *ex, int i_program);
 void sw_executor_forget_fault(struct sw_executor *ex);
 /* Behind a run that failed, before a step: what a write that failed took with it of the blocks that
  * it shares, and a step reads without having written it. Slots that count are not touched. */
-sw_status sw_executor_mend(struct sw_executor *ex);
+sw_status sw_executor_roll_back(struct sw_executor *ex);
 
 /* Bytes moved between tiers since opening. */
 void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *out);

@@ -124,7 +124,7 @@ static void forget(struct op *op)
             next = r->next;
             if (r->write && r->offset < end && begin < r->offset + r->bytes) {
                 stop(r, SW_E_IO, op->request->message);
-                sw_store_settle(store, r);
+                sw_store_complete(store, r);
             }
         }
     }
@@ -160,7 +160,7 @@ static void finish(struct op *op, bool good)
     op->busy = false;
     store->n_busy--;
     r->n_ops--;
-    sw_store_settle(store, r);
+    sw_store_complete(store, r);
     pthread_mutex_unlock(&store->lock);
     sw_store_pump(store);
 }
@@ -186,7 +186,7 @@ static void unlink_request(struct sw_nvme *store, struct request *r)
     store->newest = store->newest == r ? before : store->newest;
 }
 
-void sw_store_settle(struct sw_nvme *store, struct request *r)
+void sw_store_complete(struct sw_nvme *store, struct request *r)
 {
     if (r->state != REQUEST_ACTIVE || r->n_ops > 0 || !(r->stopped || exhausted(r))) {
         return;

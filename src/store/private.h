@@ -210,7 +210,7 @@ void sw_store_op_copy(struct op *op, bool to_caller);
 /* drive.c: starts what may start. Lock not held. */
 void sw_store_pump(struct sw_nvme *store);
 /* Ends a request if it has nothing in flight and nothing to come. Lock held. */
-void sw_store_settle(struct sw_nvme *store, struct request *request);
+void sw_store_complete(struct sw_nvme *store, struct request *request);
 
 /* sums.c. Granules are those of the store's range. */
 static inline bool sw_store_has_sums(const struct sw_nvme *store)

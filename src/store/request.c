@@ -140,7 +140,7 @@ static sw_status accept(struct sw_nvme *store, const struct request *wanted,
         sw_store_sums_outdate(store);
     }
     *out_ticket = r->serial;
-    sw_store_settle(store, r); /* nothing to do for 0 bytes */
+    sw_store_complete(store, r); /* nothing to do for 0 bytes */
     return SW_OK;
 }
 
@@ -313,7 +313,7 @@ sw_status sw_nvme_cancel(sw_nvme *store, sw_nvme_ticket ticket)
                 store->backend->ops->cancel(store->backend, op);
             }
         }
-        sw_store_settle(store, r);
+        sw_store_complete(store, r);
     }
     pthread_mutex_unlock(&store->lock);
     return st;

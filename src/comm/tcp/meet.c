@@ -62,7 +62,7 @@ struct meeting {
     int n_polls;
     int n_newcomers, n_turned_away;
     bool said_full;
-    char last_away[256];
+    char last_offloaded[256];
 };
 
 static sw_status failed(const char *what, const char *host, int port)
@@ -146,7 +146,7 @@ static bool is_loopback_by_name(const char *host, const struct addrinfo *found)
 }
 
 /* Without a secret nobody can be told from a stranger, so none may come from elsewhere. */
-static sw_status settle_reach(struct meeting *m, const struct addrinfo *found)
+static sw_status choose_reach(struct meeting *m, const struct addrinfo *found)
 {
     m->loopback = is_loopback_by_name(m->o->host, found);
     for (const struct addrinfo *a = found; a && !m->self.secret.known; a = a->ai_next) {
@@ -274,11 +274,11 @@ static void tell_turned_away(struct meeting *m, const struct newcomer *c, const 
 {
     char from[64];
     address_text(&c->from, from, sizeof from);
-    snprintf(m->last_away, sizeof m->last_away, "one from %s that called itself rank %d: %.140s",
-             from, c->hello.from, why);
+    snprintf(m->last_offloaded, sizeof m->last_offloaded,
+             "one from %s that called itself rank %d: %.140s", from, c->hello.from, why);
     m->n_turned_away++;
     if (m->n_turned_away <= MOST_TOLD) {
-        sw_log(SW_LOG_WARN, "rank %d turned away %s%s", m->o->rank, m->last_away,
+        sw_log(SW_LOG_WARN, "rank %d turned away %s%s", m->o->rank, m->last_offloaded,
                m->n_turned_away == MOST_TOLD ? " (further ones are not told)" : "");
     }
 }
@@ -495,7 +495,7 @@ static sw_status say_missing(const struct meeting *m, int first)
     const sw_status st = SW_FAIL(
         SW_E_PEER, "rank %d waited %.3g s for rank %s to connect (%s:%d)%s%s", m->o->rank,
         m->o->deadline_s, sw_str_text(&missing), m->o->host, m->o->port,
-        m->n_turned_away ? "; last turned away: " : "", m->n_turned_away ? m->last_away : "");
+        m->n_turned_away ? "; last turned away: " : "", m->n_turned_away ? m->last_offloaded : "");
     sw_str_fini(&missing);
     return st;
 }
@@ -677,7 +677,7 @@ static sw_status hold(struct meeting *m)
     struct addrinfo *found = NULL;
     SW_TRY(sw_allow_files(m->o->size + 64));
     SW_TRY(resolve(m, &found));
-    sw_status st = settle_reach(m, found);
+    sw_status st = choose_reach(m, found);
     if (st >= 0 && m->o->rank == 0) {
         st = listen_first(m, found);
         st = st < 0 ? st : gather_all(m);

@@ -226,7 +226,7 @@ static void stats_run(const struct cpu_call *call)
         sw_exact_merge(stats, part);
         stats[SW_EXACT_WORDS] += part[SW_EXACT_WORDS];
     }
-    sw_exact_settle(stats);
+    sw_exact_carry(stats);
 }
 
 const struct cpu_kernel sw_cpu_grad_stats = {.name = "fast",

@@ -14,8 +14,8 @@ void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts)
             norms[w] += parts[i * SW_LAMB_WORDS + w];
         }
     }
-    sw_exact_settle(norms);
-    sw_exact_settle(norms + SW_STATS_WORDS);
+    sw_exact_carry(norms);
+    sw_exact_carry(norms + SW_STATS_WORDS);
 }
 
 /* Not a number where an element is not finite or too large. */

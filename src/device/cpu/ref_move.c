@@ -220,8 +220,8 @@ static void lamb_add_norms(const struct cpu_call *call)
     for (int w = 0; w < SW_LAMB_WORDS; w++) {
         norms[w] += more[w];
     }
-    sw_exact_settle(norms);
-    sw_exact_settle(norms + SW_STATS_WORDS);
+    sw_exact_carry(norms);
+    sw_exact_carry(norms + SW_STATS_WORDS);
 }
 
 /* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 900
 // COST 40
-// SLOW SPILLWAY_FAULTS=all Steps whose disk fails once. With two places a step that fails has
+// SLOW SPILLWAY_FAULTS=all Steps whose disk fails once. With two slots a step that fails has
 // changed nothing: the checkpoint is that of the step before, byte for byte, and the same step
 // again, and those behind it, end with the bits of a run without faults. With one place the engine
 // refuses to go on, and says why. SPILLWAY_FAULTS=all meets five times as many places.
@@ -55,7 +55,7 @@ struct run {
     sw_status st[MOST_RANKS];
     char message[MOST_RANKS][1024];
     int64_t failed_step; /* -1: none did */
-    bool opened, two_places, refused;
+    bool opened, two_slots, refused;
     bool trained; /* all steps; what fails behind them does not matter here */
     double losses[STEPS];
     int n_skipped;
@@ -150,7 +150,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
     sw_engine *e = *out;
     if (bad) {
         run->opened = true;
-        run->two_places = e->plan->two_places;
+        run->two_slots = e->plan->two_slots;
     }
     while (sw_engine_step(e) < STEPS) {
         if (run == &want) {
@@ -234,7 +234,7 @@ static void assert_untouched(const struct run *run)
 }
 
 /* Returns how many steps failed. */
-static int meet(const struct way *way, bool two_places)
+static int meet(const struct way *way, bool two_slots)
 {
     static struct run run;
     static char saves[2][96];
@@ -244,7 +244,7 @@ static int meet(const struct way *way, bool two_places)
     assert_int_equal(shell("rm -rf %s %s", saves[0], saves[1], 0), 0);
     want = (struct run){.way = way, .saves = saves[0]};
     run_once(&want);
-    assert_int_equal(want.two_places, two_places);
+    assert_int_equal(want.two_slots, two_slots);
     assert_true(want.n_skipped < STEPS && (want.n_skipped > 0) == (way->dtype == fp16));
     const int64_t stride = SPARSER * (getenv("SPILLWAY_FAULTS") ? way->stride / 5 : way->stride);
     for (int bad = 0; bad < way->ranks; bad++) {
@@ -257,7 +257,7 @@ static int meet(const struct way *way, bool two_places)
             const bool failed = run.opened && run.failed_step >= 0;
             met = !run.opened || failed;
             const bool in_place = failed && strstr(run.message[bad], "in place");
-            assert_true(!in_place || !two_places);
+            assert_true(!in_place || !two_slots);
             assert_true(!failed || in_place == run.refused);
             /* sums are written before anything is updated, where gradients are clipped */
             assert_false(in_place && strcmp(way->clip, "0") != 0 &&
@@ -267,7 +267,7 @@ static int meet(const struct way *way, bool two_places)
             } else if (failed) { /* went on from the checkpoint */
                 assert_memory_equal(run.weights, want.weights, sizeof want.weights);
             }
-            n_failed += two_places ? failed : in_place;
+            n_failed += two_slots ? failed : in_place;
             assert_int_equal(shell("rm -rf %s%s", saves[1], "", 0), 0);
         }
     }
@@ -334,7 +334,7 @@ static void in_place_it_is_the_last(void **state)
 }
 
 /* Plans alone. Returns what opening says. */
-static sw_status plan(const struct way *way, bool *two_places, int64_t *disk, char *text,
+static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, char *text,
                       size_t size)
 {
     char config[2048];
@@ -346,7 +346,7 @@ static sw_status plan(const struct way *way, bool *two_places, int64_t *disk, ch
     const sw_status st = sw_initialize(&options, &e);
     snprintf(text, size, "%s", st < 0 ? sw_error_message() : "");
     if (st >= 0) {
-        *two_places = e->plan->two_places;
+        *two_slots = e->plan->two_slots;
         *disk = sw_engine_tier_bytes(e, SW_TIER_DISK);
         assert_int_equal(sw_plan_text(e, false, false, &report), SW_OK);
         snprintf(text, size, "%s", report);
@@ -366,27 +366,27 @@ static void the_budget_decides(void **state)
         struct way way = {
             dtypes[i % 3], clips[i / 3], "AdamW", "horizontal", "nvme", more, false, 1, 2, 1};
         int64_t one, two, disk;
-        bool two_places;
-        assert_int_equal(plan(&way, &two_places, &two, text, sizeof text), SW_OK);
-        assert_true(two_places);
+        bool two_slots;
+        assert_int_equal(plan(&way, &two_slots, &two, text, sizeof text), SW_OK);
+        assert_true(two_slots);
         assert_non_null(strstr(text, "updates go beside what they replace"));
         snprintf(more, sizeof more, ", \"disk_slots\": 1");
-        assert_int_equal(plan(&way, &two_places, &one, text, sizeof text), SW_OK);
-        assert_false(two_places);
+        assert_int_equal(plan(&way, &two_slots, &one, text, sizeof text), SW_OK);
+        assert_false(two_slots);
         assert_non_null(strstr(text, "updates are written in place"));
         assert_true(two > one && two <= 2 * one + BLOCKS); /* packs may be others */
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two);
-        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_OK);
-        assert_true(two_places && disk == two);
+        assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_OK);
+        assert_true(two_slots && disk == two);
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two - 1);
-        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_OK);
-        assert_true(!two_places && disk == one);
+        assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_OK);
+        assert_true(!two_slots && disk == one);
         snprintf(more, sizeof more, ", \"disk_slots\": 2, \"nvme_space\": %lld",
                  (long long)two - 1);
-        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_E_NOMEM);
+        assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_E_NOMEM);
         assert_non_null(strstr(text, "spillway.disk_slots 1"));
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)one - 1);
-        assert_int_equal(plan(&way, &two_places, &disk, text, sizeof text), SW_E_NOMEM);
+        assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_E_NOMEM);
     }
 }
 
@@ -401,13 +401,13 @@ static void a_full_disk_decides(void **state)
         struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", "", false, ranks, ranks, 1};
         want = (struct run){.way = &way, .saves = folder};
         run_once(&want);
-        assert_true(want.trained && want.two_places);
+        assert_true(want.trained && want.two_slots);
         for (int bad = 0; bad < ranks; bad++) {
             run = (struct run){.way = &way, .bad_rank = bad, .saves = folder};
             snprintf(text, sizeof text, "preallocate:%d:enospc", bad + 1);
             assert_int_equal(sw_fault_set(text), SW_OK);
             run_once(&run);
-            assert_true(run.trained && !run.two_places);
+            assert_true(run.trained && !run.two_slots);
             assert_memory_equal(run.losses, want.losses, sizeof want.losses);
             assert_memory_equal(run.weights, want.weights, sizeof want.weights);
         }

@@ -48,7 +48,7 @@ static const struct {
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
-    /* where states and parameters are elsewhere */
+    /* where states and parameters are offloaded */
     [TILES]         = {"tiles of", 2, {"null", "700"}},
     [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* of mocks: cpu:reference */
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
@@ -148,7 +148,7 @@ static int write_model(const struct row *row)
     return sw_file_write_atomic(path, text, strlen(text)) < 0;
 }
 
-/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, parameters elsewhere at
+/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, offloaded parameters at
  * stage 3. */
 static void write_offload(const struct row *row, char *text, size_t size)
 {

@@ -183,7 +183,7 @@ static void check_sums(const struct sw_json *root, const struct sw_json *said)
     for (const struct sw_json *at = list->first; at; at = at->next) {
         const char *segment = sw_json_get(at, "segment")->string;
         const bool once = one_round || sw_json_get(at, "last_only") ||
-                          strcmp(segment, "update") == 0 || strcmp(segment, "settle") == 0;
+                          strcmp(segment, "update") == 0 || strcmp(segment, "commit") == 0;
         flops += strcmp(sw_json_get(at, "verb")->string, "kernel") == 0 ? number(at, "flops") : 0;
         for (size_t i = 0; i < SW_LEN(ways); i++) {
             if (strcmp(sw_json_get(at, "verb")->string, ways[i][0]) == 0) {

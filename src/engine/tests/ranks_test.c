@@ -88,7 +88,7 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
     /* whether the step counts */
-    sum += e->plan->two_places ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
+    sum += e->plan->two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
     if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
         return -1;
     }

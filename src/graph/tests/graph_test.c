@@ -158,8 +158,8 @@ static void exact_sums_do_not_depend_on_order(void **state)
     sw_exact_merge(parts[0], parts[1]);
     assert_true(sw_exact_value(forward) == sw_exact_value(backward));
     assert_true(sw_exact_value(forward) == sw_exact_value(parts[0]));
-    sw_exact_settle(forward);
-    sw_exact_settle(parts[0]);
+    sw_exact_carry(forward);
+    sw_exact_carry(parts[0]);
     assert_memory_equal(forward, parts[0], sizeof forward);
 }
 

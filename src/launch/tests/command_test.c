@@ -363,7 +363,7 @@ static void the_secret_travels_in_environments_only(void **state)
         o.environment = i < 5 && launcher != LAUNCH_PDSH ? nothing : with_file;
         sw_arena_init(&arena, "test");
         assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
-        assert_int_equal(sw_launch_settle_secret(&job, true), SW_OK);
+        assert_int_equal(sw_launch_choose_secret(&job, true), SW_OK);
         assert_int_equal(sw_launch_commands(&job, &commands), SW_OK);
         sw_hex_write(job.secret.key, sizeof job.secret.key, text);
         const struct command *command = &commands.items[0];
@@ -385,7 +385,7 @@ static void the_secret_travels_in_environments_only(void **state)
     o.node_rank_given = true;
     sw_arena_init(&arena, "test");
     assert_int_equal(sw_launch_job_init(&o, &arena, NULL, &job), SW_OK);
-    assert_int_equal(sw_launch_settle_secret(&job, true), SW_E_CONFIG);
+    assert_int_equal(sw_launch_choose_secret(&job, true), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "launchers on 2 hosts must be given one secret"));
     sw_arena_fini(&arena);
 }

@@ -190,7 +190,7 @@ static void a_block_has_one_load_and_one_store_of_a_kind(void **state)
     sw_plan_close(plan);
 }
 
-static void what_is_large_or_elsewhere_is_not_packed(void **state)
+static void what_is_large_or_offloaded_is_not_packed(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
@@ -378,7 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_has_one_load_and_one_store_of_a_kind),
-        cmocka_unit_test(what_is_large_or_elsewhere_is_not_packed),
+        cmocka_unit_test(what_is_large_or_offloaded_is_not_packed),
         cmocka_unit_test(every_way_to_train_has_a_plan),
         cmocka_unit_test(damage_to_places_is_found),
         cmocka_unit_test(damage_to_moves_is_found),

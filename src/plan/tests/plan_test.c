@@ -286,7 +286,7 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
-/* What waits elsewhere was stored, and lies in a tier. */
+/* What is offloaded was stored, and lies in a tier. */
 static void a_load_finds_what_was_stored(void **state)
 {
     (void)state;
@@ -410,7 +410,7 @@ static void states_are_read_in_segments_before(void **state)
     }
 }
 
-/* A sum that lies elsewhere is loaded for every term but the first. */
+/* A sum that is offloaded is loaded for every term but the first. */
 static void first_terms_load_no_sum(void **state)
 {
     (void)state;

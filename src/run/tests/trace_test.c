@@ -157,7 +157,7 @@ static sw_status work(void *ctx, sw_comm *comm)
                                                  .max_live_elems = 100000,
                                                  .reduce_bucket_elems = 5000,
                                                  .allgather_bucket_elems = 5000,
-                                                 .two_places = r->states == SW_TIER_DISK,
+                                                 .two_slots = r->states == SW_TIER_DISK,
                                                  .states_tier = r->states,
                                                  .params_tier = r->params};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
