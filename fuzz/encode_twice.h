@@ -3,7 +3,7 @@
 // same ids.
 #pragma once
 
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include <string.h>
 

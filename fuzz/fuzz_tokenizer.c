@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as tokenizer.json: refused with a message, or a tokenizer whose ids all have a token,
 // whose two texts fit together as its template says, and which gives the same ids twice.
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include "encode_twice.h"
 
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct sw_tokenizer_options options = {0};
-    struct sw_byte_bpe *tokenizer;
+    struct sw_pipeline *tokenizer;
     sw_log_set_level(SW_LOG_ERROR);
     if (sw_tokenizer_parse_json("fuzz", (const char *)data, size, &options, &tokenizer) < 0) {
         SW_ASSERT(*sw_error_message());

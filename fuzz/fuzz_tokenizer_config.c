@@ -3,7 +3,7 @@
 // Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names
 // the file or the vocabulary that they do not fit, or a tokenizer that gives the same ids twice,
 // with tokens for its roles.
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const char vocab[] =
     "\"<|endoftext|>\":8,\"he\":9}";
 static const char merges[] = "#version: 0.2\na b\n";
 
-static void check_role(struct sw_byte_bpe *tokenizer, int32_t id)
+static void check_role(struct sw_pipeline *tokenizer, int32_t id)
 {
     SW_ASSERT(id < 0 || sw_tokenizer_token(&tokenizer->super, id, NULL));
 }
@@ -41,14 +41,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct sw_named_text files[3] = {{"vocab.json", vocab, sizeof(vocab) - 1},
                                            {"merges.txt", merges, sizeof(merges) - 1},
                                            {"settings", text, size}};
-    struct sw_byte_bpe *tokenizer;
+    struct sw_pipeline *tokenizer;
     sw_log_set_level(SW_LOG_ERROR);
     if (sw_tokenizer_parse_vocab_merges(files, &options, &tokenizer) < 0) {
         SW_ASSERT(strncmp(sw_error_message(), "settings:", 9) == 0 ||
                   strncmp(sw_error_message(), "vocab.json:", 11) == 0);
         return 0;
     }
-    if (sw_byte_bpe_parse_roles(tokenizer, "settings", text, size) < 0) {
+    if (sw_pipeline_parse_roles(tokenizer, "settings", text, size) < 0) {
         SW_ASSERT(strncmp(sw_error_message(), "settings:", 9) == 0);
     }
     check_role(tokenizer, sw_tokenizer_eos(&tokenizer->super));

@@ -2,7 +2,7 @@
 // Any bytes as vocab.json and, behind the first form feed, merges.txt: refused with a message that
 // names the file, or a tokenizer that gives the same ids twice. Without PCRE2 both are read, and
 // then refused for that.
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include "encode_twice.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t n = cut ? (size_t)(cut - text) : size;
     const struct sw_named_text files[3] = {
         {"vocab.json", text, n}, {"merges.txt", cut ? cut + 1 : "", cut ? size - n - 1 : 0}};
-    struct sw_byte_bpe *tokenizer;
+    struct sw_pipeline *tokenizer;
     sw_log_set_level(SW_LOG_ERROR);
     if (sw_tokenizer_parse_vocab_merges(files, &options, &tokenizer) < 0) {
         SW_ASSERT(strncmp(sw_error_message(), "vocab.json:", 11) == 0 ||

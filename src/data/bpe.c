@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE: the merge table, the merging of one word, and the memory of words.
+// BPE: the merge table, the merging of one word, and the memory of words.
 //
 // A word is a doubly linked list of symbols; a binary heap holds (rank, position) of every pair
 // that has a rank. An entry is stale when the symbols at its position have changed: it is checked
@@ -9,6 +9,7 @@
 
 #include "data/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct sw_bpe_merge {
@@ -78,6 +79,22 @@ sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab)
         bpe->byte_id[byte] = sw_vocab_find(vocab, letter, n);
     }
     return SW_OK;
+}
+
+void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256])
+{
+    for (int byte = 0; byte < 256; ++byte) {
+        char token[8];
+        snprintf(token, sizeof(token), "<0x%02X>", (unsigned)byte);
+        out[byte] = sw_vocab_find(vocab, token, 6);
+    }
+}
+
+void sw_bpe_use_chars(struct sw_bpe *bpe, bool byte_fallback)
+{
+    bpe->by_char = true;
+    bpe->byte_fallback = byte_fallback;
+    sw_vocab_find_bytes(bpe->vocab, bpe->byte_id);
 }
 
 void sw_bpe_fini(struct sw_bpe *bpe)
@@ -286,20 +303,70 @@ static sw_status first_symbols(struct sw_bpe *bpe, const char *bytes, size_t len
     return SW_OK;
 }
 
+/* Whether each byte of a character has a token. */
+static bool have_tokens(const struct sw_bpe *bpe, const char *bytes, size_t n)
+{
+    bool all = bpe->byte_fallback;
+    for (size_t i = 0; i < n && all; ++i) {
+        all = bpe->byte_id[(unsigned char)bytes[i]] >= 0;
+    }
+    return all;
+}
+
+/* Likewise from characters. As in the reference, what is unknown waits for the next character that
+ * is a token, or for the end; bytes do not make it come out. */
+static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t len)
+{
+    bool waits = false;
+    sw_ids_clear(&bpe->symbols);
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        sw_utf8_next(text, len, &pos);
+        pos += pos == at; /* never in well-formed text */
+        const int32_t id = sw_vocab_find(bpe->vocab, text + at, pos - at);
+        if (id < 0 && have_tokens(bpe, text + at, pos - at)) {
+            for (size_t i = at; i < pos; ++i) {
+                SW_TRY(sw_ids_push(&bpe->symbols, bpe->byte_id[(unsigned char)text[i]]));
+            }
+            continue;
+        }
+        if (waits && (id >= 0 || !bpe->fuse_unknown)) {
+            SW_TRY(sw_ids_push(&bpe->symbols, bpe->unknown));
+        }
+        waits = id < 0 && bpe->unknown >= 0;
+        if (id >= 0) {
+            SW_TRY(sw_ids_push(&bpe->symbols, id));
+        }
+    }
+    return waits ? sw_ids_push(&bpe->symbols, bpe->unknown) : SW_OK;
+}
+
+/* The token that the whole word is; -1 = none. */
+static sw_status whole_word(struct sw_bpe *bpe, const char *bytes, size_t len, int32_t *out)
+{
+    if (bpe->by_char) {
+        *out = sw_vocab_find(bpe->vocab, bytes, len);
+        return SW_OK;
+    }
+    sw_str_clear(&bpe->letters);
+    sw_byte_alphabet_write(&bpe->alphabet, bytes, len, &bpe->letters);
+    if (bpe->letters.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", len);
+    }
+    *out = sw_vocab_find(bpe->vocab, sw_str_text(&bpe->letters), bpe->letters.len);
+    return SW_OK;
+}
+
 static sw_status encode_new(struct sw_bpe *bpe, const char *bytes, size_t len, struct sw_ids *out)
 {
     if (bpe->whole_word_first) {
-        sw_str_clear(&bpe->letters);
-        sw_byte_alphabet_write(&bpe->alphabet, bytes, len, &bpe->letters);
-        if (bpe->letters.failed) {
-            return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", len);
-        }
-        const int32_t id = sw_vocab_find(bpe->vocab, sw_str_text(&bpe->letters), bpe->letters.len);
+        int32_t id;
+        SW_TRY(whole_word(bpe, bytes, len, &id));
         if (id >= 0) {
             return sw_ids_push(out, id);
         }
     }
-    SW_TRY(first_symbols(bpe, bytes, len));
+    SW_TRY(bpe->by_char ? first_characters(bpe, bytes, len) : first_symbols(bpe, bytes, len));
     const size_t n = (size_t)bpe->symbols.len;
     if (n == 0) { /* no byte of it has a token */
         return SW_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE of one word: start from its bytes, join the adjacent pair of lowest rank (the
+// BPE of one word: start from its bytes (or characters), join the adjacent pair of lowest rank (the
 // leftmost among equals) until no pair has a rank. Words are remembered: text repeats them.
 #pragma once
 
@@ -12,10 +12,12 @@ struct sw_bpe_cache;
 struct sw_bpe {
     const struct sw_vocab *vocab; /* borrowed */
     struct sw_byte_alphabet alphabet;
-    int32_t byte_id[256];        /* id of each byte's letter; -1: no such token */
-    int32_t unknown;             /* id for bytes without a token; -1: they are left out */
-    bool fuse_unknown;           /* neighbours become one */
-    bool whole_word_first;       /* a word that is a token is not built by merges (ignore_merges) */
+    bool by_char;          /* a word starts from its characters, not from its bytes .. */
+    bool byte_fallback;    /* .. and those without a token from their bytes' tokens, <0x00> .. */
+    int32_t byte_id[256];  /* id of each byte's letter, or of <0x00> ..; -1: no such token */
+    int32_t unknown;       /* id for what has no token; -1: it is left out */
+    bool fuse_unknown;     /* neighbours become one */
+    bool whole_word_first; /* a word that is a token is not built by merges (ignore_merges) */
     struct sw_bpe_merge *merges; /* [n_slots] hash table by pair of ids */
     size_t n_slots, n_used;
     struct sw_hash_key key;     /* of the places in merges */
@@ -27,9 +29,13 @@ struct sw_bpe {
     struct sw_str letters;
 };
 
-/* vocab is complete. `bpe` is all zero or fini'd. */
+/* The ids of <0x00> to <0xFF>, -1 where there is none. */
+void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256]);
+/* vocab is complete. `bpe` is all zero or fini'd; it works by bytes. */
 sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab);
 void sw_bpe_fini(struct sw_bpe *bpe);
+/* From here on by characters. */
+void sw_bpe_use_chars(struct sw_bpe *bpe, bool byte_fallback);
 /* Adds the pair (left, right) of tokens; their concatenation must be a token too. A later line for
  * the same pair replaces the earlier one, as in the reference. */
 sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len, const char *right,

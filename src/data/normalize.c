@@ -1,29 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
-// utf8proc: normal forms and lower case. The only file that knows its header.
+// The steps. utf8proc knows normal forms, lower case, categories and clusters.
 //
 // Lower case is the reference's: code point by code point, a final sigma no exception, U+0130 the
 // one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs of Unicode 14 to 17 are listed
 // here.
 #include "data/normalize.h"
 
+#include "data/charclass.h"
 #include "data/utf8.h"
 
 #include <string.h>
 
 static const char *const form_names[] = {
-    [SW_NORMAL_NFC] = "NFC",   [SW_NORMAL_NFD] = "NFD",         [SW_NORMAL_NFKC] = "NFKC",
-    [SW_NORMAL_NFKD] = "NFKD", [SW_NORMAL_LOWER] = "Lowercase",
+    [SW_NORMAL_NFC] = "NFC",
+    [SW_NORMAL_NFD] = "NFD",
+    [SW_NORMAL_NFKC] = "NFKC",
+    [SW_NORMAL_NFKD] = "NFKD",
+    [SW_NORMAL_LOWER] = "Lowercase",
+    [SW_NORMAL_STRIP_ACCENTS] = "StripAccents",
+    [SW_NORMAL_BERT] = "BertNormalizer",
+    [SW_NORMAL_PRECOMPILED] = "Precompiled",
+    [SW_NORMAL_STRIP] = "Strip",
+    [SW_NORMAL_REPLACE] = "Replace",
+    [SW_NORMAL_PREPEND] = "Prepend",
 };
+
+void sw_normalizer_fini(struct sw_normalizer *normalizer)
+{
+    for (int i = 0; i < normalizer->n_steps; ++i) {
+        struct sw_normal_step *step = &normalizer->steps[i];
+        sw_regex_close(step->regex);
+        sw_free(step->literal);
+        sw_free(step->text);
+        sw_charsmap_fini(&step->charsmap);
+    }
+    *normalizer = (struct sw_normalizer){0};
+}
+
+sw_status sw_normalizer_add(struct sw_normalizer *normalizer, enum sw_normal_form form,
+                            struct sw_normal_step **out)
+{
+    if (normalizer->n_steps == SW_NORMALIZER_MAX) {
+        return SW_FAIL(SW_E_UNSUP, "more than %d normalizers", SW_NORMALIZER_MAX);
+    }
+    *out = &normalizer->steps[normalizer->n_steps++];
+    **out = (struct sw_normal_step){.form = form};
+    return SW_OK;
+}
 
 bool sw_normal_form_by_name(const char *name, enum sw_normal_form *out)
 {
-    for (size_t i = 0; i < SW_LEN(form_names); ++i) {
+    for (size_t i = 0; i <= SW_NORMAL_STRIP_ACCENTS; ++i) {
         if (strcmp(name, form_names[i]) == 0) {
             *out = (enum sw_normal_form)i;
             return true;
         }
     }
     return false;
+}
+
+/* Most text is ASCII, which every normal form leaves alone. */
+static bool is_ascii(const char *text, size_t len)
+{
+    unsigned char any = 0;
+    for (size_t i = 0; i < len; ++i) {
+        any |= (unsigned char)text[i];
+    }
+    return any < 0x80;
+}
+
+/* The next code point of a text that is well-formed, so that there is one. */
+static int32_t next_char(const char *text, size_t len, size_t *pos)
+{
+    const int32_t code_point = sw_utf8_next(text, len, pos);
+    *pos += code_point < 0;
+    return code_point;
+}
+
+static void apply_strip(const struct sw_normal_step *step, const char *text, size_t len,
+                        struct sw_str *out)
+{
+    size_t first = 0, end = 0;
+    bool begun = !step->left;
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        const bool space = sw_char_is_space(next_char(text, len, &pos));
+        if (!begun && !space) {
+            first = at;
+            begun = true;
+        }
+        end = !space || !step->right ? pos : end;
+    }
+    if (begun && end > first) {
+        sw_str_append(out, text + first, end - first);
+    }
+}
+
+/* Where the next match is; first = end = len: nowhere. */
+static sw_status find_match(const struct sw_normal_step *step, const char *text, size_t len,
+                            size_t from, size_t *first, size_t *end)
+{
+    if (step->regex) {
+        return sw_regex_find(step->regex, text, len, from, first, end);
+    }
+    const char *at = memmem(text + from, len - from, step->literal, step->literal_len);
+    *first = at ? (size_t)(at - text) : len;
+    *end = at ? *first + step->literal_len : len;
+    return SW_OK;
+}
+
+static sw_status apply_replace(const struct sw_normal_step *step, const char *text, size_t len,
+                               struct sw_str *out)
+{
+    for (size_t at = 0; at < len;) {
+        size_t first, end;
+        SW_TRY(find_match(step, text, len, at, &first, &end));
+        sw_str_append(out, text + at, first - at);
+        if (first < end) {
+            sw_str_append(out, step->text, step->text_len);
+        }
+        at = end;
+    }
+    return SW_OK;
+}
+
+static bool needs_library(const struct sw_normal_step *step)
+{
+    return step->form < SW_NORMAL_STRIP;
 }
 
 #if SW_HAVE_UTF8PROC
@@ -100,61 +203,183 @@ static sw_status apply_form(enum sw_normal_form form, const char *text, size_t l
     return SW_OK;
 }
 
-/* Most text is ASCII, which every normal form leaves alone. */
-static bool is_ascii(const char *text, size_t len)
-{
-    unsigned char any = 0;
-    for (size_t i = 0; i < len; ++i) {
-        any |= (unsigned char)text[i];
-    }
-    return any < 0x80;
-}
-
 sw_status sw_normalizer_check(const struct sw_normalizer *normalizer)
 {
     (void)normalizer;
     return SW_OK;
 }
 
-static sw_status apply_step(enum sw_normal_form form, const char *text, size_t len,
+static void put_char(int32_t code_point, struct sw_str *out)
+{
+    char bytes[4];
+    sw_str_append(out, bytes, sw_utf8_put(code_point, bytes));
+}
+
+static void leave_out(bool (*what)(int32_t code_point), const char *text, size_t len,
+                      struct sw_str *out)
+{
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        if (!what(next_char(text, len, &pos))) {
+            sw_str_append(out, text + at, pos - at);
+        }
+    }
+}
+
+/* Control characters leave, white space becomes a space, ideographs stand alone. */
+static void clean(const struct sw_normal_step *step, const char *text, size_t len,
+                  struct sw_str *out)
+{
+    for (size_t pos = 0; pos < len;) {
+        const int32_t c = next_char(text, len, &pos);
+        const bool plain_space = c == '\t' || c == '\n' || c == '\r';
+        if (step->clean && (c == 0 || c == 0xFFFD || (!plain_space && sw_char_is_control(c)))) {
+            continue;
+        }
+        const bool apart = step->ideographs && sw_char_is_ideograph(c);
+        if (apart) {
+            sw_str_putc(out, ' ');
+        }
+        put_char(step->clean && sw_char_is_space(c) ? ' ' : c, out);
+        if (apart) {
+            sw_str_putc(out, ' ');
+        }
+    }
+}
+
+static sw_status apply_bert(const struct sw_normal_step *step, const char *text, size_t len,
                             struct sw_str *out)
 {
-    sw_str_clear(out);
-    if (form == SW_NORMAL_LOWER) {
-        SW_TRY(apply_lower(text, len, out));
-    } else if (is_ascii(text, len)) {
-        sw_str_append(out, text, len);
+    sw_status st = SW_OK;
+    struct sw_str cleaned = {0}, parts = {0};
+    clean(step, text, len, &cleaned);
+    if (step->accents) {
+        SW_TRY_OR(done, apply_form(SW_NORMAL_NFD, sw_str_text(&cleaned), cleaned.len, &parts));
+        sw_str_clear(&cleaned);
+        leave_out(sw_char_is_nonspacing_mark, sw_str_text(&parts), parts.len, &cleaned);
+    }
+    if (step->lower) {
+        SW_TRY_OR(done, apply_lower(sw_str_text(&cleaned), cleaned.len, out));
     } else {
-        SW_TRY(apply_form(form, text, len, out));
+        sw_str_append(out, sw_str_text(&cleaned), cleaned.len);
     }
-    if (out->failed) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for normalised text");
+    out->failed |= cleaned.failed || parts.failed;
+done:
+    sw_str_fini(&cleaned);
+    sw_str_fini(&parts);
+    return st;
+}
+
+/* The end of the cluster of code points that begins at `at`. */
+static size_t cluster_end(const char *text, size_t len, size_t at)
+{
+    utf8proc_int32_t state = 0;
+    size_t pos = at;
+    int32_t before = next_char(text, len, &pos);
+    while (pos < len) {
+        const size_t here = pos;
+        const int32_t c = next_char(text, len, &pos);
+        if (utf8proc_grapheme_break_stateful(before, c, &state)) {
+            return here;
+        }
+        before = c;
     }
-    return SW_OK;
+    return len;
+}
+
+/* As the reference does it: a short cluster as a whole, by the shortest of its beginnings that the
+ * map knows; else each code point by itself. */
+static void apply_precompiled(const struct sw_normal_step *step, const char *text, size_t len,
+                              struct sw_str *out)
+{
+    enum { SHORT_CLUSTER = 6 };
+    for (size_t at = 0; at < len;) {
+        const size_t end = cluster_end(text, len, at);
+        struct sw_charsmap_match match = {0, ""};
+        if (end - at < SHORT_CLUSTER) {
+            match = sw_charsmap_find(&step->charsmap, text + at, end - at, false);
+        }
+        if (match.len > 0) {
+            sw_str_puts(out, match.text);
+            at = end;
+        }
+        while (at < end) {
+            const size_t first = at;
+            next_char(text, end, &at);
+            match = sw_charsmap_find(&step->charsmap, text + first, at - first, false);
+            if (match.len > 0) {
+                sw_str_puts(out, match.text);
+            } else {
+                sw_str_append(out, text + first, at - first);
+            }
+        }
+    }
+}
+
+static sw_status apply_with_library(const struct sw_normal_step *step, const char *text, size_t len,
+                                    struct sw_str *out)
+{
+    switch (step->form) {
+    case SW_NORMAL_LOWER:
+        return apply_lower(text, len, out);
+    case SW_NORMAL_STRIP_ACCENTS:
+        leave_out(sw_char_is_mark, text, len, out);
+        return SW_OK;
+    case SW_NORMAL_BERT:
+        return apply_bert(step, text, len, out);
+    case SW_NORMAL_PRECOMPILED:
+        apply_precompiled(step, text, len, out);
+        return SW_OK;
+    default:
+        if (is_ascii(text, len)) {
+            sw_str_append(out, text, len);
+            return SW_OK;
+        }
+        return apply_form(step->form, text, len, out);
+    }
 }
 
 #else
 
 sw_status sw_normalizer_check(const struct sw_normalizer *normalizer)
 {
-    if (normalizer->n_steps > 0) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "this build has no utf8proc, which the normalizer %s needs: install "
-                       "libutf8proc-dev and build again",
-                       form_names[normalizer->steps[0]]);
+    for (int i = 0; i < normalizer->n_steps; ++i) {
+        if (needs_library(&normalizer->steps[i])) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "this build has no utf8proc, which the normalizer %s needs: install "
+                           "libutf8proc-dev and build again",
+                           form_names[normalizer->steps[i].form]);
+        }
     }
     return SW_OK;
 }
 
-static sw_status apply_step(enum sw_normal_form form, const char *text, size_t len,
-                            struct sw_str *out)
+static sw_status apply_with_library(const struct sw_normal_step *step, const char *text, size_t len,
+                                    struct sw_str *out)
 {
-    (void)text, (void)len, (void)out;
+    (void)text, (void)len, (void)out, (void)is_ascii;
     return SW_FAIL(SW_E_UNSUP, "this build has no utf8proc for the normalizer %s",
-                   form_names[form]);
+                   form_names[step->form]);
 }
 
 #endif
+
+static sw_status apply_step(const struct sw_normal_step *step, const char *text, size_t len,
+                            struct sw_str *out)
+{
+    sw_str_clear(out);
+    if (needs_library(step)) {
+        SW_TRY(apply_with_library(step, text, len, out));
+    } else if (step->form == SW_NORMAL_STRIP) {
+        apply_strip(step, text, len, out);
+    } else if (step->form == SW_NORMAL_REPLACE) {
+        SW_TRY(apply_replace(step, text, len, out));
+    } else {
+        sw_str_append(out, step->text, len > 0 ? step->text_len : 0);
+        sw_str_append(out, text, len);
+    }
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for normalised text") : SW_OK;
+}
 
 sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char *text, size_t len,
                               struct sw_str *out)
@@ -173,7 +398,7 @@ sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char
             text = sw_str_text(&before);
             len = before.len;
         }
-        SW_TRY_OR(done, apply_step(normalizer->steps[i], text, len, out));
+        SW_TRY_OR(done, apply_step(&normalizer->steps[i], text, len, out));
     }
     if (out->failed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for normalised text");

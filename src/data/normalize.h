@@ -1,27 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizers of tokenizer files: Unicode normal forms and lower case, applied in order.
+// Normalizers of tokenizer files: what is done with a text before it is cut into words, step by
+// step. The names are those of tokenizer.json.
 #pragma once
 
-#include "base/base.h"
+#include "data/charsmap.h"
+#include "data/regex.h"
 
 enum sw_normal_form {
     SW_NORMAL_NFC,
     SW_NORMAL_NFD,
     SW_NORMAL_NFKC,
     SW_NORMAL_NFKD,
-    SW_NORMAL_LOWER
+    SW_NORMAL_LOWER,
+    SW_NORMAL_STRIP_ACCENTS, /* leaves out marks */
+    SW_NORMAL_BERT,
+    SW_NORMAL_PRECOMPILED, /* by the charsmap: clusters of up to 5 bytes, else code points */
+    SW_NORMAL_STRIP,       /* white space at the ends */
+    SW_NORMAL_REPLACE,     /* each match, by `text` */
+    SW_NORMAL_PREPEND      /* `text` in front of what is not empty */
 };
 
-enum { SW_NORMALIZER_MAX = 8 };
+struct sw_normal_step {
+    enum sw_normal_form form;
+    bool left, right;                       /* STRIP */
+    bool clean, ideographs, accents, lower; /* BERT; accents: they are left out */
+    struct sw_regex *regex;                 /* REPLACE; owned; NULL: `literal` */
+    char *literal, *text;                   /* [literal_len], [text_len]; owned */
+    size_t literal_len, text_len;
+    struct sw_charsmap charsmap; /* PRECOMPILED */
+};
+
+enum { SW_NORMALIZER_MAX = 16 };
 
 /* All zero: text stays as it is. */
 struct sw_normalizer {
-    enum sw_normal_form steps[SW_NORMALIZER_MAX];
+    struct sw_normal_step steps[SW_NORMALIZER_MAX];
     int n_steps;
 };
 
-/* The name of the type in tokenizer.json -> step; false if there is none of that name. */
+void sw_normalizer_fini(struct sw_normalizer *normalizer);
+/* Of the forms that have nothing but a name in tokenizer.json; false if there is none of it. */
 bool sw_normal_form_by_name(const char *name, enum sw_normal_form *out);
+/* The next step, all zero but for its form; SW_E_UNSUP: there are too many. */
+sw_status sw_normalizer_add(struct sw_normalizer *normalizer, enum sw_normal_form form,
+                            struct sw_normal_step **out);
 /* SW_E_UNSUP where the build lacks utf8proc; for the moment a tokenizer is opened. */
 sw_status sw_normalizer_check(const struct sw_normalizer *normalizer);
 /* out is replaced. text is well-formed UTF-8. */

@@ -6,21 +6,56 @@
 // for one, and then GPT-2's pattern, kept here as one more step.
 #include "data/pretokenize.h"
 
+#include "data/utf8.h"
+
+#include <stdio.h>
 #include <string.h>
 
 const char sw_gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-sw_status sw_pretokenizer_add(struct sw_pretokenizer *pretokenizer, const char *pattern, size_t len,
-                              bool literal, enum sw_split_behavior behavior, bool invert)
+static sw_status next_step(struct sw_pretokenizer *pretokenizer, struct sw_split_step **out)
 {
     if (pretokenizer->n_steps == SW_PRETOKENIZER_MAX_STEPS) {
         return SW_FAIL(SW_E_UNSUP, "more than %d pre-tokenizers", SW_PRETOKENIZER_MAX_STEPS);
     }
-    struct sw_split_step *step = &pretokenizer->steps[pretokenizer->n_steps];
+    *out = &pretokenizer->steps[pretokenizer->n_steps];
+    return SW_OK;
+}
+
+sw_status sw_pretokenizer_add(struct sw_pretokenizer *pretokenizer, const char *pattern, size_t len,
+                              bool literal, enum sw_split_behavior behavior, bool invert)
+{
+    struct sw_split_step *step;
+    SW_TRY(next_step(pretokenizer, &step));
     SW_TRY(sw_regex_open(pattern, len, literal, &step->regex));
     step->behavior = behavior;
     step->invert = invert;
+    pretokenizer->n_steps++;
+    return SW_OK;
+}
+
+sw_status sw_pretokenizer_add_class(struct sw_pretokenizer *pretokenizer,
+                                    bool (*is_match)(int32_t code_point),
+                                    enum sw_split_behavior behavior)
+{
+    struct sw_split_step *step;
+    SW_TRY(next_step(pretokenizer, &step));
+    step->is_match = is_match;
+    step->behavior = behavior;
+    pretokenizer->n_steps++;
+    return SW_OK;
+}
+
+sw_status sw_pretokenizer_add_metaspace(struct sw_pretokenizer *pretokenizer, const char *mark,
+                                        enum sw_prepend prepend, bool split)
+{
+    struct sw_split_step *step;
+    SW_TRY(next_step(pretokenizer, &step));
+    snprintf(step->mark, sizeof(step->mark), "%s", mark);
+    step->behavior = SW_SPLIT_MERGED_WITH_NEXT;
+    step->prepend = prepend;
+    step->split = split;
     pretokenizer->n_steps++;
     return SW_OK;
 }
@@ -29,6 +64,7 @@ void sw_pretokenizer_fini(struct sw_pretokenizer *pretokenizer)
 {
     for (int i = 0; i < pretokenizer->n_steps; ++i) {
         sw_regex_close(pretokenizer->steps[i].regex);
+        sw_str_fini(&pretokenizer->steps[i].marked);
     }
     sw_str_fini(&pretokenizer->prefixed);
     *pretokenizer = (struct sw_pretokenizer){0};
@@ -40,7 +76,14 @@ struct words {
     void *ctx;
 };
 
-static sw_status cut(const struct words *words, int i_step, const char *text, size_t len);
+/* A piece of the text that a step is given. */
+struct span {
+    const char *text;
+    size_t len;
+    bool first; /* nothing of the text comes before it */
+};
+
+static sw_status cut(const struct words *words, int i_step, struct span span);
 
 /* A piece being put together from runs (matches and what lies between them). */
 struct piece {
@@ -48,15 +91,18 @@ struct piece {
     bool match;        /* its last run was a match */
 };
 
-static sw_status flush(const struct words *words, int i_step, const char *text, struct piece *piece)
+static sw_status flush(const struct words *words, int i_step, const struct span *of,
+                       struct piece *piece)
 {
     const size_t first = piece->first, len = piece->end - piece->first;
     piece->first = piece->end;
-    return len > 0 ? cut(words, i_step + 1, text + first, len) : SW_OK;
+    return len > 0 ? cut(words, i_step + 1,
+                         (struct span){of->text + first, len, of->first && first == 0})
+                   : SW_OK;
 }
 
 /* The next run belongs to the piece, or ends it. */
-static sw_status take_run(const struct words *words, int i_step, const char *text,
+static sw_status take_run(const struct words *words, int i_step, const struct span *of,
                           struct piece *piece, size_t first, size_t end, bool match)
 {
     const struct sw_split_step *step = &words->pretokenizer->steps[i_step];
@@ -79,7 +125,7 @@ static sw_status take_run(const struct words *words, int i_step, const char *tex
         break;
     }
     if (!(open && join)) {
-        SW_TRY(flush(words, i_step, text, piece));
+        SW_TRY(flush(words, i_step, of, piece));
         piece->first = first;
     }
     piece->end = end;
@@ -90,48 +136,125 @@ static sw_status take_run(const struct words *words, int i_step, const char *tex
     return SW_OK;
 }
 
-static sw_status split(const struct words *words, int i_step, const char *text, size_t len)
+/* The first code point of a class. */
+static void find_class(bool (*is_match)(int32_t code_point), const struct span *of, size_t from,
+                       size_t *first, size_t *end)
 {
-    struct sw_regex *regex = words->pretokenizer->steps[i_step].regex;
+    *first = *end = of->len;
+    for (size_t pos = from; pos < of->len;) {
+        const size_t at = pos;
+        const int32_t code_point = sw_utf8_next(of->text, of->len, &pos);
+        pos += pos == at; /* never in well-formed text */
+        if (code_point >= 0 && is_match(code_point)) {
+            *first = at;
+            *end = pos;
+            return;
+        }
+    }
+}
+
+/* The next match; first = end = the length: there is none. */
+static sw_status find_match(const struct sw_split_step *step, const struct span *of, size_t from,
+                            size_t *first, size_t *end)
+{
+    if (step->regex) {
+        return sw_regex_find(step->regex, of->text, of->len, from, first, end);
+    }
+    if (step->is_match) {
+        find_class(step->is_match, of, from, first, end);
+        return SW_OK;
+    }
+    const size_t n = strlen(step->mark);
+    const char *at = memmem(of->text + from, of->len - from, step->mark, n);
+    *first = at ? (size_t)(at - of->text) : of->len;
+    *end = at ? *first + n : of->len;
+    return SW_OK;
+}
+
+static sw_status split(const struct words *words, int i_step, struct span of)
+{
+    const struct sw_split_step *step = &words->pretokenizer->steps[i_step];
     struct piece piece = {0};
     size_t at = 0;
-    while (at < len) {
+    while (at < of.len) {
         size_t first, end;
-        SW_TRY(sw_regex_find(regex, text, len, at, &first, &end));
+        SW_TRY(find_match(step, &of, at, &first, &end));
         if (at < first) {
-            SW_TRY(take_run(words, i_step, text, &piece, at, first, false));
+            SW_TRY(take_run(words, i_step, &of, &piece, at, first, false));
         }
         if (first < end) {
-            SW_TRY(take_run(words, i_step, text, &piece, first, end, true));
+            SW_TRY(take_run(words, i_step, &of, &piece, first, end, true));
         }
         at = end;
     }
-    return flush(words, i_step, text, &piece);
+    return flush(words, i_step, &of, &piece);
 }
 
-static sw_status cut(const struct words *words, int i_step, const char *text, size_t len)
+/* Metaspace: the piece as it is split, in the step's scratch. */
+static sw_status mark_spaces(struct sw_split_step *step, struct span *span)
+{
+    struct sw_str *marked = &step->marked;
+    const size_t n = strlen(step->mark);
+    const bool begins =
+        (span->len >= n && memcmp(span->text, step->mark, n) == 0) || span->text[0] == ' ';
+    sw_str_clear(marked);
+    if (!begins && (step->prepend == SW_PREPEND_ALWAYS ||
+                    (step->prepend == SW_PREPEND_FIRST && span->first))) {
+        sw_str_append(marked, step->mark, n);
+    }
+    for (size_t at = 0; at < span->len;) {
+        const char *space = memchr(span->text + at, ' ', span->len - at);
+        const size_t plain = space ? (size_t)(space - span->text) - at : span->len - at;
+        sw_str_append(marked, span->text + at, plain);
+        if (space) {
+            sw_str_append(marked, step->mark, n);
+        }
+        at += plain + (space != NULL);
+    }
+    span->text = sw_str_text(marked);
+    span->len = marked->len;
+    return marked->failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for a piece of %zu bytes", span->len)
+               : SW_OK;
+}
+
+static sw_status put_prefix(struct sw_pretokenizer *pretokenizer, struct span *span)
+{
+    struct sw_str *prefixed = &pretokenizer->prefixed;
+    sw_str_clear(prefixed);
+    sw_str_putc(prefixed, ' ');
+    sw_str_append(prefixed, span->text, span->len);
+    if (prefixed->failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a piece of %zu bytes", span->len);
+    }
+    span->text = prefixed->ptr;
+    span->len = prefixed->len;
+    return SW_OK;
+}
+
+static sw_status cut(const struct words *words, int i_step, struct span span)
 {
     struct sw_pretokenizer *pretokenizer = words->pretokenizer;
-    if (pretokenizer->prefix_space && i_step == pretokenizer->i_prefix_step && text[0] != ' ') {
-        struct sw_str *prefixed = &pretokenizer->prefixed;
-        sw_str_clear(prefixed);
-        sw_str_putc(prefixed, ' ');
-        sw_str_append(prefixed, text, len);
-        if (prefixed->failed) {
-            return SW_FAIL(SW_E_NOMEM, "out of host memory for a piece of %zu bytes", len);
-        }
-        text = prefixed->ptr;
-        len = prefixed->len;
+    if (pretokenizer->prefix_space && i_step == pretokenizer->i_prefix_step &&
+        span.text[0] != ' ') {
+        SW_TRY(put_prefix(pretokenizer, &span));
     }
     if (i_step == pretokenizer->n_steps) {
-        return words->fn(words->ctx, text, len);
+        return words->fn(words->ctx, span.text, span.len);
     }
-    return split(words, i_step, text, len);
+    struct sw_split_step *step = &pretokenizer->steps[i_step];
+    if (step->mark[0]) {
+        SW_TRY(mark_spaces(step, &span));
+        if (!step->split) {
+            return cut(words, i_step + 1, span);
+        }
+    }
+    return split(words, i_step, span);
 }
 
 sw_status sw_pretokenize(struct sw_pretokenizer *pretokenizer, const char *text, size_t len,
-                         sw_word_fn fn, void *ctx)
+                         bool first, sw_word_fn fn, void *ctx)
 {
     const struct words words = {pretokenizer, fn, ctx};
-    return len > 0 ? cut(&words, 0, text, len) : SW_OK;
+    return len > 0 ? cut(&words, 0, (struct span){text, len, first}) : SW_OK;
 }

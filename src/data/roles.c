@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which token ends a text, begins one, pads a row. tokenizer.json does not say it; the files that
 // transformers writes beside it do, and for a bare vocabulary the usual names are looked for.
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ static const char *token_text(const struct sw_json *object, const char *key)
     return value && value->type == SW_JSON_STRING ? value->string : NULL;
 }
 
-static sw_status read_side_file(struct sw_byte_bpe *tokenizer, const struct sw_json *root)
+static sw_status read_side_file(struct sw_pipeline *tokenizer, const struct sw_json *root)
 {
     struct sw_tokenizer *super = &tokenizer->super;
     const struct {
@@ -61,7 +61,7 @@ static void usual_roles(struct sw_tokenizer *tokenizer)
     tokenizer->pad = tokenizer->pad < 0 ? find_usual(tokenizer, pad, SW_LEN(pad)) : tokenizer->pad;
 }
 
-sw_status sw_byte_bpe_parse_roles(struct sw_byte_bpe *tokenizer, const char *name, const char *text,
+sw_status sw_pipeline_parse_roles(struct sw_pipeline *tokenizer, const char *name, const char *text,
                                   size_t len)
 {
     struct sw_json_doc *doc = NULL;
@@ -72,7 +72,7 @@ sw_status sw_byte_bpe_parse_roles(struct sw_byte_bpe *tokenizer, const char *nam
 }
 
 /* Reads one file beside the tokenizer, if it is there, and keeps it for saving. */
-static sw_status read_if_there(struct sw_byte_bpe *tokenizer, const char *path, const char *name)
+static sw_status read_if_there(struct sw_pipeline *tokenizer, const char *path, const char *name)
 {
     sw_status st;
     char *data = NULL;
@@ -81,14 +81,14 @@ static sw_status read_if_there(struct sw_byte_bpe *tokenizer, const char *path, 
         return SW_OK;
     }
     SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(done, sw_byte_bpe_parse_roles(tokenizer, path, data, len));
+    SW_TRY_OR(done, sw_pipeline_parse_roles(tokenizer, path, data, len));
     SW_TRY_OR(done, sw_tokenizer_keep_file(&tokenizer->super, name, data, len));
 done:
     sw_free(data);
     return st;
 }
 
-sw_status sw_byte_bpe_read_roles(struct sw_byte_bpe *tokenizer, const char *folder)
+sw_status sw_pipeline_read_roles(struct sw_pipeline *tokenizer, const char *folder)
 {
     for (size_t i = 0; i < SW_LEN(side_files); ++i) {
         sw_status st;

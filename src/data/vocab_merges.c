@@ -2,7 +2,7 @@
 // vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as GPT-2's class
 // makes it. Which tokens are special is in no file of the pair, so tokenizer_config.json beside it
 // is asked, and <|endoftext|> is special where the vocabulary has it.
-#include "data/byte_bpe.h"
+#include "data/pipeline.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static sw_status take_vocab(const struct sw_json_doc *doc, const struct sw_json *root,
-                            struct sw_byte_bpe *self)
+                            struct sw_pipeline *self)
 {
     const char *path = sw_json_name(doc);
     if (root->type != SW_JSON_OBJECT) {
@@ -30,7 +30,7 @@ static sw_status take_vocab(const struct sw_json_doc *doc, const struct sw_json 
     return SW_OK;
 }
 
-static sw_status read_vocab(const struct sw_named_text *file, struct sw_byte_bpe *self)
+static sw_status read_vocab(const struct sw_named_text *file, struct sw_pipeline *self)
 {
     struct sw_json_doc *doc = NULL;
     SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
@@ -42,7 +42,7 @@ static sw_status read_vocab(const struct sw_named_text *file, struct sw_byte_bpe
 
 /* One line "left right"; "#version" lines and empty ones are no merges. */
 static sw_status read_merge_line(const char *path, int64_t i_line, const char *line, size_t len,
-                                 struct sw_byte_bpe *self, int64_t *rank)
+                                 struct sw_pipeline *self, int64_t *rank)
 {
     if (len > 0 && line[len - 1] == '\r') {
         len--;
@@ -62,7 +62,7 @@ static sw_status read_merge_line(const char *path, int64_t i_line, const char *l
     return st < 0 ? sw_fail_prefix(st, "%s:%lld", path, (long long)i_line) : SW_OK;
 }
 
-static sw_status read_merges(const struct sw_named_text *file, struct sw_byte_bpe *self)
+static sw_status read_merges(const struct sw_named_text *file, struct sw_pipeline *self)
 {
     int64_t rank = 0, i_line = 1;
     for (size_t at = 0; at < file->len; ++i_line) {
@@ -77,7 +77,7 @@ static sw_status read_merges(const struct sw_named_text *file, struct sw_byte_bp
 /* "added_tokens_decoder": {"50256": {"content": .., "special": .., ..}} of
  * tokenizer_config.json. */
 static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw_json *entry,
-                                  struct sw_byte_bpe *self)
+                                  struct sw_pipeline *self)
 {
     char *end;
     errno = 0;
@@ -90,12 +90,12 @@ static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw
         return SW_FAIL(SW_E_FORMAT, "%s:%d: added token %lld is %s, wanted an object",
                        sw_json_name(doc), entry->line, id, sw_json_type_name(entry->type));
     }
-    const sw_status st = sw_byte_bpe_add_entry(self, doc, entry, id);
+    const sw_status st = sw_pipeline_add_entry(self, doc, entry, id);
     return st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(doc)) : SW_OK;
 }
 
 static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_json *root,
-                               struct sw_byte_bpe *self)
+                               struct sw_pipeline *self)
 {
     if (root->type != SW_JSON_OBJECT) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
@@ -117,7 +117,7 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
     return SW_OK;
 }
 
-static sw_status read_settings(const struct sw_named_text *file, struct sw_byte_bpe *self)
+static sw_status read_settings(const struct sw_named_text *file, struct sw_pipeline *self)
 {
     struct sw_json_doc *doc = NULL;
     SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
@@ -126,7 +126,7 @@ static sw_status read_settings(const struct sw_named_text *file, struct sw_byte_
     return st;
 }
 
-static sw_status add_end_of_text(struct sw_byte_bpe *self)
+static sw_status add_end_of_text(struct sw_pipeline *self)
 {
     static const char text[] = "<|endoftext|>";
     const struct sw_added_token flags = {.special = true};
@@ -134,11 +134,11 @@ static sw_status add_end_of_text(struct sw_byte_bpe *self)
     if (id < 0 || sw_vocab_find(&self->added, text, sizeof(text) - 1) >= 0) {
         return SW_OK;
     }
-    return sw_byte_bpe_add_token(self, text, sizeof(text) - 1, id, flags, false);
+    return sw_pipeline_add_token(self, text, sizeof(text) - 1, id, flags, false);
 }
 
 static sw_status parse_all(const struct sw_named_text files[3],
-                           const struct sw_tokenizer_options *options, struct sw_byte_bpe *self)
+                           const struct sw_tokenizer_options *options, struct sw_pipeline *self)
 {
     SW_TRY(read_vocab(&files[0], self));
     SW_TRY(sw_bpe_init(&self->bpe, &self->vocab));
@@ -152,16 +152,16 @@ static sw_status parse_all(const struct sw_named_text files[3],
         self->pretokenizer.prefix_space = options->prefix_space == SW_PREFIX_ON;
     }
     SW_TRY(add_end_of_text(self));
-    const sw_status st = sw_byte_bpe_finish(self);
+    const sw_status st = sw_pipeline_finish(self);
     return st < 0 ? sw_fail_prefix(st, "%s", files[0].name) : SW_OK;
 }
 
 sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
                                           const struct sw_tokenizer_options *options,
-                                          struct sw_byte_bpe **out)
+                                          struct sw_pipeline **out)
 {
-    struct sw_byte_bpe *self = NULL;
-    SW_TRY(sw_byte_bpe_open(&self));
+    struct sw_pipeline *self = NULL;
+    SW_TRY(sw_pipeline_open(&self));
     const sw_status st = parse_all(files, options, self);
     if (st < 0) {
         sw_tokenizer_close(&self->super);
@@ -191,7 +191,7 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
                                          struct sw_tokenizer **out)
 {
     sw_status st;
-    struct sw_byte_bpe *self = NULL;
+    struct sw_pipeline *self = NULL;
     struct sw_str folder = {0}, settings = {0};
     struct sw_named_text files[3] = {0};
     char *texts[3] = {0};
@@ -204,7 +204,7 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
     const char *const paths[3] = {vocab_path, merges_path, settings.ptr};
     SW_TRY_OR(done, read_files(paths, texts, files));
     SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, &self));
-    SW_TRY_OR(done, sw_byte_bpe_read_roles(self, folder.ptr));
+    SW_TRY_OR(done, sw_pipeline_read_roles(self, folder.ptr));
     *out = &self->super;
     self = NULL;
 done:

@@ -9,7 +9,7 @@
 
 static void apply(enum sw_normal_form form, const char *text, size_t len, struct sw_str *out)
 {
-    const struct sw_normalizer normalizer = {{form}, 1};
+    const struct sw_normalizer normalizer = {.steps = {{.form = form}}, .n_steps = 1};
     assert_int_equal(sw_normalizer_apply(&normalizer, text, len, out), SW_OK);
 }
 
@@ -106,7 +106,9 @@ static void steps_run_in_order(void **state)
 {
     (void)state;
     struct sw_str out = {0};
-    const struct sw_normalizer both = {{SW_NORMAL_NFKD, SW_NORMAL_LOWER, SW_NORMAL_NFC}, 3};
+    const struct sw_normalizer both = {
+        .steps = {{.form = SW_NORMAL_NFKD}, {.form = SW_NORMAL_LOWER}, {.form = SW_NORMAL_NFC}},
+        .n_steps = 3};
     assert_int_equal(sw_normalizer_apply(&both, "\xC3\x89\xEF\xBC\xA1", 5, &out), SW_OK);
     assert_string_equal(out.ptr, "\xC3\xA9"
                                  "a");

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE, in the order of the reference: cut out added tokens that want the raw text,
-// normalise what is left, cut out those that want it normalised, split into words, merge.
-#include "data/byte_bpe.h"
+// In the order of the reference: cut out added tokens that want the raw text,
+// normalise what is left, cut out those that want it normalised, split into words, which the model cuts into tokens.
+#include "data/pipeline.h"
 
 #include "data/utf8.h"
 
 #include <string.h>
 
-static struct sw_byte_bpe *self_of(const struct sw_tokenizer *tokenizer)
+static struct sw_pipeline *self_of(const struct sw_tokenizer *tokenizer)
 {
-    return SW_CONTAINER(tokenizer, struct sw_byte_bpe, super);
+    return SW_CONTAINER(tokenizer, struct sw_pipeline, super);
 }
 
 static void close(struct sw_tokenizer *tokenizer)
 {
-    struct sw_byte_bpe *self = self_of(tokenizer);
+    struct sw_pipeline *self = self_of(tokenizer);
     sw_added_set_fini(&self->raw);
     sw_added_set_fini(&self->normalized);
+    sw_normalizer_fini(&self->normalizer);
     sw_pretokenizer_fini(&self->pretokenizer);
+    sw_decoder_fini(&self->decoder);
     sw_bpe_fini(&self->bpe);
+    sw_unigram_fini(&self->unigram);
+    sw_wordpiece_fini(&self->wordpiece);
     sw_vocab_fini(&self->vocab);
     sw_vocab_fini(&self->added);
     sw_arena_fini(&self->texts);
@@ -32,21 +36,56 @@ static void close(struct sw_tokenizer *tokenizer)
 /* ---- encoding ---- */
 
 struct encoding {
-    struct sw_byte_bpe *self;
+    struct sw_pipeline *self;
     struct sw_ids *ids;
 };
+
+/* A piece of the best way: its token, or what an unknown one becomes. */
+static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
+{
+    const struct encoding *to = ctx;
+    const struct sw_pipeline *self = to->self;
+    id = id < 0 ? sw_vocab_find(&self->vocab, text, len) : id;
+    if (id >= 0) {
+        return sw_ids_push(to->ids, id);
+    }
+    bool have_bytes = self->byte_fallback;
+    for (size_t i = 0; i < len && have_bytes; ++i) {
+        have_bytes = self->byte_id[(unsigned char)text[i]] >= 0;
+    }
+    for (size_t i = 0; i < len && have_bytes; ++i) {
+        SW_TRY(sw_ids_push(to->ids, self->byte_id[(unsigned char)text[i]]));
+    }
+    if (have_bytes) {
+        return SW_OK;
+    }
+    if (self->unigram.unknown < 0) {
+        return SW_FAIL(SW_E_FORMAT, "no token for '%.*s', and the model has no unk_id",
+                       (int)sw_min_i64((int64_t)len, 40), text);
+    }
+    return sw_ids_push(to->ids, self->unigram.unknown);
+}
 
 static sw_status encode_word(void *ctx, const char *word, size_t len)
 {
     const struct encoding *to = ctx;
-    return sw_bpe_encode(&to->self->bpe, word, len, to->ids);
+    struct sw_pipeline *self = to->self;
+    switch (self->kind) {
+    case SW_MODEL_UNIGRAM:
+        return sw_unigram_cut(&self->unigram, word, len, take_piece, ctx);
+    case SW_MODEL_WORDPIECE:
+        return sw_wordpiece_encode(&self->wordpiece, word, len, to->ids);
+    default:
+        return sw_bpe_encode(&self->bpe, word, len, to->ids);
+    }
 }
 
-typedef sw_status (*plain_fn)(struct encoding *to, const char *text, size_t len);
+/* first: nothing of the text comes before it. */
+typedef sw_status (*plain_fn)(struct encoding *to, const char *text, size_t len, bool first);
 
 /* Tokens of the set become their ids, the text between them goes to `plain`. */
 static sw_status cut_tokens(struct encoding *to, const struct sw_added_set *set, const char *text,
-                            size_t len, plain_fn plain)
+                            size_t len, bool first, plain_fn plain)
 {
     struct sw_added_scan scan;
     struct sw_added_piece piece;
@@ -60,25 +99,25 @@ static sw_status cut_tokens(struct encoding *to, const struct sw_added_set *set,
         if (piece.token) {
             SW_TRY(sw_ids_push(to->ids, piece.token->id));
         } else {
-            SW_TRY(plain(to, text + piece.first, piece.len));
+            SW_TRY(plain(to, text + piece.first, piece.len, first && piece.first == 0));
         }
     }
 }
 
-static sw_status encode_plain(struct encoding *to, const char *text, size_t len)
+static sw_status encode_plain(struct encoding *to, const char *text, size_t len, bool first)
 {
-    return sw_pretokenize(&to->self->pretokenizer, text, len, encode_word, to);
+    return sw_pretokenize(&to->self->pretokenizer, text, len, first, encode_word, to);
 }
 
-static sw_status encode_raw(struct encoding *to, const char *text, size_t len)
+static sw_status encode_raw(struct encoding *to, const char *text, size_t len, bool first)
 {
-    struct sw_byte_bpe *self = to->self;
+    struct sw_pipeline *self = to->self;
     if (self->normalizer.n_steps > 0) {
         SW_TRY(sw_normalizer_apply(&self->normalizer, text, len, &self->scratch));
         text = sw_str_text(&self->scratch);
         len = self->scratch.len;
     }
-    return cut_tokens(to, &self->normalized, text, len, encode_plain);
+    return cut_tokens(to, &self->normalized, text, len, first, encode_plain);
 }
 
 static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
@@ -86,34 +125,66 @@ static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t
 {
     struct encoding to = {self_of(tokenizer), ids};
     SW_TRY(sw_utf8_check("text", text, len));
-    return cut_tokens(&to, &to.self->raw, text, len, encode_raw);
+    return cut_tokens(&to, &to.self->raw, text, len, true, encode_raw);
 }
 
 /* ---- decoding ---- */
 
-static const struct sw_vocab_token *token_of(const struct sw_byte_bpe *self, int32_t id)
+static const struct sw_vocab_token *token_of(const struct sw_pipeline *self, int32_t id)
 {
     const struct sw_vocab_token *token = sw_vocab_token(&self->added, id);
     return token ? token : sw_vocab_token(&self->vocab, id);
 }
 
-static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
-                        bool skip_special, struct sw_str *out)
+static void append_bytes(const struct sw_pipeline *self, const struct sw_texts *tokens,
+                         struct sw_str *out)
 {
-    const struct sw_byte_bpe *self = self_of(tokenizer);
     struct sw_str bytes = {0};
+    for (size_t i = 0; i < tokens->n; ++i) {
+        const size_t first = i > 0 ? tokens->ends[i - 1] : 0;
+        sw_byte_alphabet_read(&self->bpe.alphabet, sw_str_text(&tokens->bytes) + first,
+                              tokens->ends[i] - first, &bytes);
+    }
+    sw_utf8_append_lossy(out, sw_str_text(&bytes), bytes.len);
+    out->failed |= bytes.failed;
+    sw_str_fini(&bytes);
+}
+
+static sw_status list_tokens(const struct sw_pipeline *self, const int32_t *ids, int64_t n_ids,
+                             bool skip_special, struct sw_texts *out)
+{
+    const bool spaced = self->decoder.n_steps == 0 && self->kind != SW_MODEL_BYTE_BPE;
     for (int64_t i = 0; i < n_ids; ++i) {
         if (!(skip_special && self->special[ids[i]])) {
             const struct sw_vocab_token *token = token_of(self, ids[i]);
-            sw_byte_alphabet_read(&self->bpe.alphabet, token->text, token->len, &bytes);
+            if (spaced && out->n > 0) {
+                sw_str_putc(&out->bytes, ' ');
+            }
+            SW_TRY(sw_texts_add(out, token->text, token->len));
         }
     }
-    sw_utf8_append_lossy(out, sw_str_text(&bytes), bytes.len);
-    const bool failed = bytes.failed;
-    sw_str_fini(&bytes);
-    return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
-                            (long long)n_ids)
-                  : SW_OK;
+    return SW_OK;
+}
+
+static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
+                        bool skip_special, struct sw_str *out)
+{
+    sw_status st;
+    const struct sw_pipeline *self = self_of(tokenizer);
+    struct sw_texts texts = {0};
+    SW_TRY_OR(done, list_tokens(self, ids, n_ids, skip_special, &texts));
+    SW_TRY_OR(done, sw_decoder_apply(&self->decoder, &texts));
+    if (self->kind == SW_MODEL_BYTE_BPE) {
+        append_bytes(self, &texts, out);
+    } else {
+        sw_str_append(out, sw_str_text(&texts.bytes), texts.bytes.len);
+    }
+    st = out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
+                               (long long)n_ids)
+                     : SW_OK;
+done:
+    sw_texts_fini(&texts);
+    return st;
 }
 
 static const char *token(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len)
@@ -127,30 +198,40 @@ static const char *token(const struct sw_tokenizer *tokenizer, int32_t id, size_
 
 static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size_t len)
 {
-    const struct sw_byte_bpe *self = self_of(tokenizer);
+    const struct sw_pipeline *self = self_of(tokenizer);
     const int32_t id = sw_vocab_find(&self->added, text, len);
     return id >= 0 ? id : sw_vocab_find(&self->vocab, text, len);
 }
 
-static const struct sw_tokenizer_ops ops = {
-    .kind = "byte-level BPE",
-    .close = close,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .find = find,
+#define OPS(name)                                                                                  \
+    {                                                                                              \
+        .kind = name, .close = close, .encode = encode, .decode = decode, .token = token,          \
+        .find = find                                                                               \
+    }
+
+static const struct sw_tokenizer_ops ops_of[] = {
+    [SW_MODEL_BYTE_BPE] = OPS("byte-level BPE"),
+    [SW_MODEL_CHAR_BPE] = OPS("BPE"),
+    [SW_MODEL_UNIGRAM] = OPS("Unigram"),
+    [SW_MODEL_WORDPIECE] = OPS("WordPiece"),
 };
+
+void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind)
+{
+    tokenizer->kind = kind;
+    tokenizer->super.ops = &ops_of[kind];
+}
 
 /* ---- building ---- */
 
-sw_status sw_byte_bpe_open(struct sw_byte_bpe **out)
+sw_status sw_pipeline_open(struct sw_pipeline **out)
 {
-    struct sw_byte_bpe *self = sw_alloc_zero("tokenizer", 1, sizeof(*self));
+    struct sw_pipeline *self = sw_alloc_zero("tokenizer", 1, sizeof(*self));
     SW_TRY_ALLOC(self, "a tokenizer");
     sw_vocab_init(&self->vocab);
     sw_vocab_init(&self->added);
     sw_arena_init(&self->texts, "tokenizer");
-    const sw_status st = sw_tokenizer_init(&self->super, &ops);
+    const sw_status st = sw_tokenizer_init(&self->super, &ops_of[SW_MODEL_BYTE_BPE]);
     if (st < 0) {
         close(&self->super);
         return sw_frame_at(__FILE__, __LINE__, st);
@@ -159,7 +240,7 @@ sw_status sw_byte_bpe_open(struct sw_byte_bpe **out)
     return SW_OK;
 }
 
-sw_status sw_byte_bpe_add_token(struct sw_byte_bpe *tokenizer, const char *text, size_t len,
+sw_status sw_pipeline_add_token(struct sw_pipeline *tokenizer, const char *text, size_t len,
                                 int64_t id, struct sw_added_token flags, bool normalized)
 {
     if (len == 0) {
@@ -185,7 +266,7 @@ sw_status sw_byte_bpe_add_token(struct sw_byte_bpe *tokenizer, const char *text,
 }
 
 /* The entry as it is searched after the normalizer; empty when nothing is left of it. */
-static sw_status normalize_entry(struct sw_byte_bpe *self, struct sw_added_token *token)
+static sw_status normalize_entry(struct sw_pipeline *self, struct sw_added_token *token)
 {
     SW_TRY(sw_normalizer_apply(&self->normalizer, token->text, token->len, &self->scratch));
     token->text = sw_arena_strndup(&self->texts, sw_str_text(&self->scratch), self->scratch.len);
@@ -195,7 +276,7 @@ static sw_status normalize_entry(struct sw_byte_bpe *self, struct sw_added_token
 }
 
 /* The entries with this value of `normalized`, as a set. */
-static sw_status build_set(struct sw_byte_bpe *self, bool normalized, struct sw_added_set *set)
+static sw_status build_set(struct sw_pipeline *self, bool normalized, struct sw_added_set *set)
 {
     size_t n = 0;
     struct sw_added_token *tokens = sw_alloc("tokenizer", (self->n_entries + 1) * sizeof(*tokens));
@@ -213,7 +294,7 @@ static sw_status build_set(struct sw_byte_bpe *self, bool normalized, struct sw_
     return sw_added_set_init(set, tokens, n);
 }
 
-static sw_status check_template(const struct sw_byte_bpe *self, const struct sw_template *template)
+static sw_status check_template(const struct sw_pipeline *self, const struct sw_template *template)
 {
     for (int i = 0; i < template->n_items; ++i) {
         const struct sw_template_item *item = &template->items[i];
@@ -225,7 +306,7 @@ static sw_status check_template(const struct sw_byte_bpe *self, const struct sw_
     return SW_OK;
 }
 
-sw_status sw_byte_bpe_finish(struct sw_byte_bpe *tokenizer)
+sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer)
 {
     tokenizer->super.vocab_size = sw_max_i64(tokenizer->vocab.n_ids, tokenizer->added.n_ids);
     if (tokenizer->super.vocab_size == 0) {

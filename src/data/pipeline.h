@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte-level BPE tokenizer: normalizer, added tokens, pre-tokenizer and merges as one object.
-// Readers of files fill it part by part and finish it.
+// A tokenizer as tokenizer.json describes it: normalizer, added tokens, pre-tokenizer, model and
+// decoder as one object. Readers of files fill it part by part and finish it.
 #pragma once
 
 #include "data/added.h"
 #include "data/bpe.h"
+#include "data/decoder.h"
 #include "data/normalize.h"
 #include "data/pretokenize.h"
 #include "data/tokenizer.h"
+#include "data/unigram.h"
+#include "data/wordpiece.h"
 
 #include "json/json.h"
 
@@ -17,13 +20,21 @@ struct sw_added_entry {
     bool normalized;             /* searched in the normalised text, in its own normalised form */
 };
 
-struct sw_byte_bpe {
+enum sw_model_kind { SW_MODEL_BYTE_BPE, SW_MODEL_CHAR_BPE, SW_MODEL_UNIGRAM, SW_MODEL_WORDPIECE };
+
+struct sw_pipeline {
     struct sw_tokenizer super;
     struct sw_vocab vocab; /* of the model */
     struct sw_vocab added; /* tokens of the file's list; a token may be in both, under one id */
-    struct sw_bpe bpe;
+    enum sw_model_kind kind;
+    struct sw_bpe bpe; /* the model is one of these */
+    struct sw_unigram unigram;
+    struct sw_wordpiece wordpiece;
+    bool byte_fallback;   /* of unigram */
+    int32_t byte_id[256]; /* its <0x00> to <0xFF>; -1 = none */
     struct sw_normalizer normalizer;
     struct sw_pretokenizer pretokenizer;
+    struct sw_decoder decoder; /* no step: tokens with spaces between; bytes of a byte-level BPE */
     struct sw_added_entry *entries; /* [n_entries] */
     size_t n_entries;
     struct sw_added_set raw, normalized; /* entries, searched before and after the normalizer */
@@ -32,28 +43,30 @@ struct sw_byte_bpe {
     struct sw_str scratch;               /* normalised text */
 };
 
-sw_status sw_byte_bpe_open(struct sw_byte_bpe **out);
+sw_status sw_pipeline_open(struct sw_pipeline **out);
 /* The added token `text` (with the flags of `flags`; its text and len are not used). */
-sw_status sw_byte_bpe_add_token(struct sw_byte_bpe *tokenizer, const char *text, size_t len,
+sw_status sw_pipeline_add_token(struct sw_pipeline *tokenizer, const char *text, size_t len,
                                 int64_t id, struct sw_added_token flags, bool normalized);
 /* The same from its object in a JSON file: content, special, single_word, lstrip, rstrip,
  * normalized. */
-sw_status sw_byte_bpe_add_entry(struct sw_byte_bpe *tokenizer, const struct sw_json_doc *doc,
+sw_status sw_pipeline_add_entry(struct sw_pipeline *tokenizer, const struct sw_json_doc *doc,
                                 const struct sw_json *entry, int64_t id);
+/* What model it is: fills the one of them that stays. */
+void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind);
 /* After all parts: builds what encoding needs and checks the templates. */
-sw_status sw_byte_bpe_finish(struct sw_byte_bpe *tokenizer);
+sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer);
 
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
-sw_status sw_byte_bpe_read_roles(struct sw_byte_bpe *tokenizer, const char *folder);
+sw_status sw_pipeline_read_roles(struct sw_pipeline *tokenizer, const char *folder);
 /* What one of them says. */
-sw_status sw_byte_bpe_parse_roles(struct sw_byte_bpe *tokenizer, const char *name, const char *text,
+sw_status sw_pipeline_parse_roles(struct sw_pipeline *tokenizer, const char *name, const char *text,
                                   size_t len);
 
 /* The text of a tokenizer.json; name for messages. Nothing beside it is read. */
 sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len,
                                   const struct sw_tokenizer_options *options,
-                                  struct sw_byte_bpe **out);
+                                  struct sw_pipeline **out);
 
 /* A file's text; name for messages. */
 struct sw_named_text {
@@ -64,4 +77,4 @@ struct sw_named_text {
  * none. */
 sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
                                           const struct sw_tokenizer_options *options,
-                                          struct sw_byte_bpe **out);
+                                          struct sw_pipeline **out);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled character map of SentencePiece (precompiled_charsmap): a double array of byte
+// strings, each with what stands in its place.
+//
+// Layout: the trie's size in bytes (u32, little endian), its units (u32 each), then the
+// replacements, each ended by NUL. A unit holds the offset of its children (bits 10 to 30, 8 further
+// to the left where bit 9 is set), its label (bits 0 to 7 and 31) and whether a string ends there
+// (bit 8); the value of that string is in the first child: where its replacement begins.
+#pragma once
+
+#include "base/base.h"
+
+struct sw_charsmap {
+    uint32_t *units; /* owned; NULL = an empty map */
+    size_t n_units;
+    char *texts; /* owned, [texts_len], ends with NUL */
+    size_t texts_len;
+};
+
+/* SW_E_FORMAT: no such map. len 0: an empty one. */
+sw_status sw_charsmap_init(struct sw_charsmap *map, const char *bytes, size_t len);
+void sw_charsmap_fini(struct sw_charsmap *map);
+
+struct sw_charsmap_match {
+    size_t len; /* of the text; 0 = nothing matches */
+    const char *text;
+};
+/* What of the map begins the text: the longest, or the shortest. */
+struct sw_charsmap_match sw_charsmap_find(const struct sw_charsmap *map, const char *text,
+                                          size_t len, bool longest);

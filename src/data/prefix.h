@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A set of byte strings, walked byte by byte: which of them begin a text.
+#pragma once
+
+#include "base/base.h"
+
+struct sw_prefix_item {
+    const char *text; /* borrowed */
+    size_t len;       /* above 0 */
+    int32_t id;
+};
+
+/* All zero: an empty set. */
+struct sw_prefix_set {
+    struct sw_prefix_item *items; /* [n] owned; sorted by their bytes, no two equal */
+    size_t n, cap;
+    size_t first[257]; /* by first byte: where its items begin */
+};
+
+sw_status sw_prefix_add(struct sw_prefix_set *set, const char *text, size_t len, int32_t id);
+/* Once all are added. */
+void sw_prefix_sort(struct sw_prefix_set *set);
+void sw_prefix_fini(struct sw_prefix_set *set);
+
+struct sw_prefix_walk {
+    const struct sw_prefix_set *set;
+    size_t begin, end, depth; /* items that begin with the bytes so far */
+};
+
+struct sw_prefix_walk sw_prefix_start(const struct sw_prefix_set *set);
+/* One byte further; false: no item goes on so. */
+bool sw_prefix_step(struct sw_prefix_walk *walk, unsigned char byte);
+/* The id of the item that ends here; -1 = none does. */
+int32_t sw_prefix_here(const struct sw_prefix_walk *walk);
+/* Bytes of the longest item that begins the text; 0 = none. */
+size_t sw_prefix_longest(const struct sw_prefix_set *set, const char *text, size_t len,
+                         int32_t *out_id);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// WordPiece: of a word the longest token that begins it, then of what is left the longest that goes
+// on (with a prefix), to its end; a word that cannot be made so is unknown (Schuster and Nakajima
+// 2012, as BERT uses it).
+#pragma once
+
+#include "data/data.h"
+#include "data/vocab.h"
+
+struct sw_wordpiece {
+    const struct sw_vocab *vocab; /* borrowed */
+    int32_t unknown;
+    int64_t max_chars; /* longer words are unknown */
+    struct sw_str prefix;
+    struct sw_str rest; /* scratch: the prefix and what is left of a word */
+};
+
+void sw_wordpiece_fini(struct sw_wordpiece *model);
+/* Appends the ids of a word. */
+sw_status sw_wordpiece_encode(struct sw_wordpiece *model, const char *word, size_t len,
+                              struct sw_ids *out);
