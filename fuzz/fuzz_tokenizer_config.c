@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                   strncmp(sw_error_message(), "vocab.json:", 11) == 0);
         return 0;
     }
-    if (sw_pipeline_parse_roles(tokenizer, "settings", text, size) < 0) {
+    if (sw_tokenizer_parse_roles(&tokenizer->super, "settings", text, size) < 0) {
         SW_ASSERT(strncmp(sw_error_message(), "settings:", 9) == 0);
     }
     check_role(tokenizer, sw_tokenizer_eos(&tokenizer->super));

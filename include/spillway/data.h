@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text in and token ids out (tokenizers), and the numbered samples of a training run (datasets).
 //
-// A tokenizer is a byte-level BPE read from a folder of the hub, or the characters of a text.
+// A tokenizer is read from a folder of the hub (BPE, Unigram, WordPiece), or is the characters of a
+// text.
 // A dataset is a pure function of (files, tokenizer, seed, sample number): what sample s holds does
 // not depend on ranks, on the order of calls or on what was fetched before, so the number of the
 // next sample is the whole position of a run.
@@ -42,7 +43,8 @@ struct sw_tokenizer_options {
  * sw_tokenizer_open - read a tokenizer.
  *
  * path         a folder with tokenizer.json, or vocab.json and merges.txt, or encoder.json and
- *              vocab.bpe, or chars.json (looked for in this order); or one of those files
+ *              vocab.bpe, or chars.json, or vocab.txt, or tokenizer.model, spiece.model, spm.model,
+ *              sentencepiece.bpe.model (looked for in this order); or one of those files
  * options      NULL: as the files say
  *
  * SW_E_UNSUP   the file asks for a component that is not built (named), or a library is missing

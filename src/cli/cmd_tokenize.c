@@ -36,7 +36,7 @@ int sw_cmd_tokenize(int argc, char **argv)
     struct run run = {0};
     const struct flag flags[] = {
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
-         "folder or file: tokenizer.json, vocab.json and merges.txt, chars.json", 0},
+         "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, chars.json", 0},
         {"--decode", FLAG_BOOL, &run.decode, NULL, "lines of ids to lines of text", 0},
         {"--json", FLAG_BOOL, &run.json, NULL,
          "JSON lines: {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back", 0},

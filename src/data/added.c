@@ -11,11 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* \w of the engine that the flag single_word uses: alphabetic, marks, decimal digits, connectors,
- * joiners. The ranges are the alphabetic symbols (circled and squared letters). */
-static const char word_pattern[] =
-    "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"
-    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}]";
+static const char word_pattern[] = "[" SW_WORD_CLASS "]";
 
 static int compare_text(const struct sw_added_token *a, const struct sw_added_token *b)
 {

@@ -9,7 +9,6 @@
 
 #include "data/utf8.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct sw_bpe_merge {
@@ -79,15 +78,6 @@ sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab)
         bpe->byte_id[byte] = sw_vocab_find(vocab, letter, n);
     }
     return SW_OK;
-}
-
-void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256])
-{
-    for (int byte = 0; byte < 256; ++byte) {
-        char token[8];
-        snprintf(token, sizeof(token), "<0x%02X>", (unsigned)byte);
-        out[byte] = sw_vocab_find(vocab, token, 6);
-    }
 }
 
 void sw_bpe_use_chars(struct sw_bpe *bpe, bool byte_fallback)

@@ -29,8 +29,6 @@ struct sw_bpe {
     struct sw_str letters;
 };
 
-/* The ids of <0x00> to <0xFF>, -1 where there is none. */
-void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256]);
 /* vocab is complete. `bpe` is all zero or fini'd; it works by bytes. */
 sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab);
 void sw_bpe_fini(struct sw_bpe *bpe);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Walking a double array whose bytes come from a file: every index is checked.
 #include "data/charsmap.h"
 
 #include <string.h>

@@ -3,9 +3,9 @@
 // strings, each with what stands in its place.
 //
 // Layout: the trie's size in bytes (u32, little endian), its units (u32 each), then the
-// replacements, each ended by NUL. A unit holds the offset of its children (bits 10 to 30, 8 further
-// to the left where bit 9 is set), its label (bits 0 to 7 and 31) and whether a string ends there
-// (bit 8); the value of that string is in the first child: where its replacement begins.
+// replacements, each ended by NUL. A unit holds the offset of its children (bits 10 to 30, 8
+// further to the left where bit 9 is set), its label (bits 0 to 7 and 31) and whether a string ends
+// there (bit 8); the value of that string is in the first child: where its replacement begins.
 #pragma once
 
 #include "base/base.h"

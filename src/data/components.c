@@ -2,7 +2,7 @@
 // Normalizers, pre-tokenizers and decoders of tokenizer.json.
 #include "data/components.h"
 
-#include "data/charclass.h"
+#include "data/unicode.h"
 #include "data/utf8.h"
 
 #include <string.h>
@@ -375,7 +375,7 @@ static sw_status read_bert_words(struct sw_components *in, const struct sw_json 
 
 static sw_status read_words(struct sw_components *in, const struct sw_json *component)
 {
-    static const char words[] = "\\w+|[^\\w\\s]+";
+    static const char words[] = "[" SW_WORD_CLASS "]+|[^\\s" SW_WORD_CLASS "]+";
     (void)component;
     return sw_pretokenizer_add(&in->self->pretokenizer, words, sizeof(words) - 1, false,
                                SW_SPLIT_REMOVED, true);

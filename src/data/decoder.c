@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each step makes a new list of the one before; a list is one string and where its texts end.
 #include "data/decoder.h"
 
 #include "data/utf8.h"

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps. utf8proc knows normal forms, lower case, categories and clusters.
-//
-// Lower case is the reference's: code point by code point, a final sigma no exception, U+0130 the
-// one that becomes two. utf8proc 2.6 knows Unicode 13; the pairs of Unicode 14 to 17 are listed
-// here.
+// The steps. Lower case is the reference's: code point by code point, a final sigma no exception,
+// U+0130 the one that becomes two.
 #include "data/normalize.h"
 
-#include "data/charclass.h"
+#include "data/unicode.h"
 #include "data/utf8.h"
 
 #include <string.h>
@@ -131,31 +128,6 @@ static bool needs_library(const struct sw_normal_step *step)
 
 #if SW_HAVE_UTF8PROC
 
-#include <utf8proc.h>
-
-/* Capitals of Unicode 14 to 17: first, last, what is added to reach the small letter. */
-static const struct {
-    int32_t first, last, add;
-} newer_capitals[] = {
-    {0x1C89, 0x1C89, 1},      {0x2C2F, 0x2C2F, 48},   {0xA7C0, 0xA7C0, 1},
-    {0xA7CB, 0xA7CB, -42343}, {0xA7CC, 0xA7CC, 1},    {0xA7CE, 0xA7CE, 1},
-    {0xA7D0, 0xA7D0, 1},      {0xA7D2, 0xA7D2, 1},    {0xA7D4, 0xA7D4, 1},
-    {0xA7D6, 0xA7D6, 1},      {0xA7D8, 0xA7D8, 1},    {0xA7DA, 0xA7DA, 1},
-    {0xA7DC, 0xA7DC, -42561}, {0x10570, 0x1057A, 39}, {0x1057C, 0x1058A, 39},
-    {0x1058C, 0x10592, 39},   {0x10594, 0x10595, 39}, {0x10D50, 0x10D65, 32},
-    {0x16EA0, 0x16EB8, 27},
-};
-
-static int32_t lower(int32_t code_point)
-{
-    for (size_t i = 0; i < SW_LEN(newer_capitals) && code_point >= 0x1C89; ++i) {
-        if (code_point >= newer_capitals[i].first && code_point <= newer_capitals[i].last) {
-            return code_point + newer_capitals[i].add;
-        }
-    }
-    return utf8proc_tolower(code_point);
-}
-
 static sw_status apply_lower(const char *text, size_t len, struct sw_str *out)
 {
     size_t pos = 0;
@@ -168,37 +140,8 @@ static sw_status apply_lower(const char *text, size_t len, struct sw_str *out)
         if (code_point == 0x130) {
             sw_str_puts(out, "i\xCC\x87");
         } else {
-            sw_str_append(out, bytes, sw_utf8_put(lower(code_point), bytes));
+            sw_str_append(out, bytes, sw_utf8_put(sw_char_lower(code_point), bytes));
         }
-    }
-    return SW_OK;
-}
-
-static sw_status apply_form(enum sw_normal_form form, const char *text, size_t len,
-                            struct sw_str *out)
-{
-    static const utf8proc_option_t options[] = {
-        [SW_NORMAL_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
-        [SW_NORMAL_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
-        [SW_NORMAL_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
-        [SW_NORMAL_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
-    };
-    const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
-    const utf8proc_ssize_t len_signed = (utf8proc_ssize_t)len;
-    utf8proc_ssize_t n = utf8proc_decompose(bytes, len_signed, NULL, 0, options[form]);
-    if (n >= 0) { /* code points first, then their bytes in the same memory, with a NUL */
-        utf8proc_int32_t *mapped = sw_alloc("normal form", ((size_t)n + 1) * sizeof(*mapped));
-        SW_TRY_ALLOC(mapped, "normalised text");
-        n = utf8proc_decompose(bytes, len_signed, mapped, n, options[form]);
-        n = n < 0 ? n : utf8proc_reencode(mapped, n, options[form]);
-        if (n >= 0) {
-            sw_str_append(out, (const char *)mapped, (size_t)n);
-        }
-        sw_free(mapped);
-    }
-    if (n < 0) {
-        return SW_FAIL(n == UTF8PROC_ERROR_NOMEM ? SW_E_NOMEM : SW_E_FORMAT, "%s: %s",
-                       form_names[form], utf8proc_errmsg(n));
     }
     return SW_OK;
 }
@@ -254,7 +197,8 @@ static sw_status apply_bert(const struct sw_normal_step *step, const char *text,
     struct sw_str cleaned = {0}, parts = {0};
     clean(step, text, len, &cleaned);
     if (step->accents) {
-        SW_TRY_OR(done, apply_form(SW_NORMAL_NFD, sw_str_text(&cleaned), cleaned.len, &parts));
+        SW_TRY_OR(done,
+                  sw_unicode_form(SW_UNICODE_NFD, sw_str_text(&cleaned), cleaned.len, &parts));
         sw_str_clear(&cleaned);
         leave_out(sw_char_is_nonspacing_mark, sw_str_text(&parts), parts.len, &cleaned);
     }
@@ -270,23 +214,6 @@ done:
     return st;
 }
 
-/* The end of the cluster of code points that begins at `at`. */
-static size_t cluster_end(const char *text, size_t len, size_t at)
-{
-    utf8proc_int32_t state = 0;
-    size_t pos = at;
-    int32_t before = next_char(text, len, &pos);
-    while (pos < len) {
-        const size_t here = pos;
-        const int32_t c = next_char(text, len, &pos);
-        if (utf8proc_grapheme_break_stateful(before, c, &state)) {
-            return here;
-        }
-        before = c;
-    }
-    return len;
-}
-
 /* As the reference does it: a short cluster as a whole, by the shortest of its beginnings that the
  * map knows; else each code point by itself. */
 static void apply_precompiled(const struct sw_normal_step *step, const char *text, size_t len,
@@ -294,7 +221,7 @@ static void apply_precompiled(const struct sw_normal_step *step, const char *tex
 {
     enum { SHORT_CLUSTER = 6 };
     for (size_t at = 0; at < len;) {
-        const size_t end = cluster_end(text, len, at);
+        const size_t end = sw_unicode_cluster(text, len, at);
         struct sw_charsmap_match match = {0, ""};
         if (end - at < SHORT_CLUSTER) {
             match = sw_charsmap_find(&step->charsmap, text + at, end - at, false);
@@ -335,7 +262,7 @@ static sw_status apply_with_library(const struct sw_normal_step *step, const cha
             sw_str_append(out, text, len);
             return SW_OK;
         }
-        return apply_form(step->form, text, len, out);
+        return sw_unicode_form((enum sw_unicode_form)step->form, text, len, out);
     }
 }
 

@@ -5,12 +5,13 @@
 
 #include "data/charsmap.h"
 #include "data/regex.h"
+#include "data/unicode.h"
 
 enum sw_normal_form {
-    SW_NORMAL_NFC,
-    SW_NORMAL_NFD,
-    SW_NORMAL_NFKC,
-    SW_NORMAL_NFKD,
+    SW_NORMAL_NFC = SW_UNICODE_NFC,
+    SW_NORMAL_NFD = SW_UNICODE_NFD,
+    SW_NORMAL_NFKC = SW_UNICODE_NFKC,
+    SW_NORMAL_NFKD = SW_UNICODE_NFKD,
     SW_NORMAL_LOWER,
     SW_NORMAL_STRIP_ACCENTS, /* leaves out marks */
     SW_NORMAL_BERT,

@@ -7,22 +7,21 @@
 #include <unistd.h>
 
 /* What a folder may hold, first match wins. Two names: a pair of files that need each other. */
-enum { KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_UNBUILT };
+enum { KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_WORDS, KIND_PIECES };
 
 static const struct {
     const char *name, *second;
     int kind;
-    const char *unbuilt;
 } layouts[] = {
-    {"tokenizer.json", NULL, KIND_JSON, NULL},
-    {"vocab.json", "merges.txt", KIND_PAIR, NULL},
-    {"encoder.json", "vocab.bpe", KIND_PAIR, NULL},
-    {"chars.json", NULL, KIND_CHARS, NULL},
-    {"vocab.txt", NULL, KIND_UNBUILT, "WordPiece"},
-    {"tokenizer.model", NULL, KIND_UNBUILT, "SentencePiece"},
-    {"spiece.model", NULL, KIND_UNBUILT, "SentencePiece"},
-    {"spm.model", NULL, KIND_UNBUILT, "SentencePiece"},
-    {"sentencepiece.bpe.model", NULL, KIND_UNBUILT, "SentencePiece"},
+    {"tokenizer.json", NULL, KIND_JSON},
+    {"vocab.json", "merges.txt", KIND_PAIR},
+    {"encoder.json", "vocab.bpe", KIND_PAIR},
+    {"chars.json", NULL, KIND_CHARS},
+    {"vocab.txt", NULL, KIND_WORDS},
+    {"tokenizer.model", NULL, KIND_PIECES},
+    {"spiece.model", NULL, KIND_PIECES},
+    {"spm.model", NULL, KIND_PIECES},
+    {"sentencepiece.bpe.model", NULL, KIND_PIECES},
 };
 
 /* What goes with any of them. */
@@ -69,14 +68,6 @@ struct paths {
     struct sw_str folder, first, second;
 };
 
-static sw_status refuse_kind(const char *path, const char *kind)
-{
-    return SW_FAIL(SW_E_UNSUP,
-                   "%s: %s tokenizers are not built; byte-level BPE (tokenizer.json, or vocab.json "
-                   "and merges.txt) and characters are",
-                   path, kind);
-}
-
 static sw_status open_layout(size_t i, const struct paths *paths,
                              const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {
@@ -87,8 +78,10 @@ static sw_status open_layout(size_t i, const struct paths *paths,
         return sw_tokenizer_open_vocab_merges(paths->first.ptr, paths->second.ptr, options, out);
     case KIND_CHARS:
         return sw_tokenizer_open_chars_json(paths->first.ptr, out);
+    case KIND_WORDS:
+        return sw_tokenizer_open_vocab_txt(paths->first.ptr, out);
     default:
-        return refuse_kind(paths->first.ptr, layouts[i].unbuilt);
+        return sw_tokenizer_open_sentencepiece(paths->first.ptr, out);
     }
 }
 
@@ -124,7 +117,8 @@ static sw_status open_folder(const char *folder, struct paths *paths,
     }
     return SW_FAIL(SW_E_IO,
                    "%s: no tokenizer there: wanted tokenizer.json, or vocab.json and "
-                   "merges.txt, or encoder.json and vocab.bpe, or chars.json",
+                   "merges.txt, or encoder.json and vocab.bpe, or vocab.txt, or tokenizer.model, "
+                   "or chars.json",
                    folder);
 }
 
@@ -137,7 +131,7 @@ static sw_status open_unnamed(const char *path, const struct sw_tokenizer_option
     size_t len;
     const char *ending = strrchr(path, '.');
     if (ending && strcmp(ending, ".model") == 0) {
-        return refuse_kind(path, "SentencePiece");
+        return sw_tokenizer_open_sentencepiece(path, out);
     }
     SW_TRY(sw_file_read(path, &data, &len));
     const bool list = data[strspn(data, " \t\r\n")] == '[';

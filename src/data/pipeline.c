@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the order of the reference: cut out added tokens that want the raw text,
-// normalise what is left, cut out those that want it normalised, split into words, which the model cuts into tokens.
+// In the order of the reference: cut out added tokens that want the raw text, normalise what is
+// left, cut out those that want it normalised, split into words, which the model cuts into tokens.
 #include "data/pipeline.h"
 
 #include "data/utf8.h"

@@ -56,13 +56,6 @@ void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind
 /* After all parts: builds what encoding needs and checks the templates. */
 sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer);
 
-/* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
- * tokens are eos, bos and pad (well-known names where no file says it). */
-sw_status sw_pipeline_read_roles(struct sw_pipeline *tokenizer, const char *folder);
-/* What one of them says. */
-sw_status sw_pipeline_parse_roles(struct sw_pipeline *tokenizer, const char *name, const char *text,
-                                  size_t len);
-
 /* The text of a tokenizer.json; name for messages. Nothing beside it is read. */
 sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len,
                                   const struct sw_tokenizer_options *options,

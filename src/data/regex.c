@@ -128,7 +128,7 @@ sw_status sw_regex_find(struct sw_regex *regex, const char *text, size_t len, si
 sw_status sw_regex_open(const char *pattern, size_t len, bool literal, struct sw_regex **out)
 {
     (void)pattern, (void)len, (void)literal, (void)out;
-    return SW_FAIL(SW_E_UNSUP, "this build has no PCRE2, which splits text for byte-level BPE: "
+    return SW_FAIL(SW_E_UNSUP, "this build has no PCRE2, which splits text by patterns: "
                                "install libpcre2-dev and build again");
 }
 

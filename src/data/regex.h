@@ -8,6 +8,12 @@
 
 struct sw_regex;
 
+/* Members of a class: \w of the reference's engine, which is alphabetic, marks, decimal digits,
+ * connectors, joiners. The ranges are the alphabetic symbols (circled and squared letters). */
+#define SW_WORD_CLASS                                                                              \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"                       \
+    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+
 /*
  * sw_regex_open - compile a pattern of a tokenizer file.
  *

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which token ends a text, begins one, pads a row. tokenizer.json does not say it; the files that
 // transformers writes beside it do, and for a bare vocabulary the usual names are looked for.
-#include "data/pipeline.h"
+#include "data/tokenizer.h"
+
+#include "json/json.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -18,9 +20,8 @@ static const char *token_text(const struct sw_json *object, const char *key)
     return value && value->type == SW_JSON_STRING ? value->string : NULL;
 }
 
-static sw_status read_side_file(struct sw_pipeline *tokenizer, const struct sw_json *root)
+static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json *root)
 {
-    struct sw_tokenizer *super = &tokenizer->super;
     const struct {
         const char *key;
         int32_t *id;
@@ -61,18 +62,18 @@ static void usual_roles(struct sw_tokenizer *tokenizer)
     tokenizer->pad = tokenizer->pad < 0 ? find_usual(tokenizer, pad, SW_LEN(pad)) : tokenizer->pad;
 }
 
-sw_status sw_pipeline_parse_roles(struct sw_pipeline *tokenizer, const char *name, const char *text,
-                                  size_t len)
+sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *super, const char *name, const char *text,
+                                   size_t len)
 {
     struct sw_json_doc *doc = NULL;
     SW_TRY(sw_json_parse(name, text, len, SW_JSON_STRICT, &doc));
-    const sw_status st = read_side_file(tokenizer, sw_json_root(doc));
+    const sw_status st = read_side_file(super, sw_json_root(doc));
     sw_json_close(doc);
     return st < 0 ? sw_fail_prefix(st, "%s", name) : SW_OK;
 }
 
 /* Reads one file beside the tokenizer, if it is there, and keeps it for saving. */
-static sw_status read_if_there(struct sw_pipeline *tokenizer, const char *path, const char *name)
+static sw_status read_if_there(struct sw_tokenizer *super, const char *path, const char *name)
 {
     sw_status st;
     char *data = NULL;
@@ -81,24 +82,24 @@ static sw_status read_if_there(struct sw_pipeline *tokenizer, const char *path, 
         return SW_OK;
     }
     SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(done, sw_pipeline_parse_roles(tokenizer, path, data, len));
-    SW_TRY_OR(done, sw_tokenizer_keep_file(&tokenizer->super, name, data, len));
+    SW_TRY_OR(done, sw_tokenizer_parse_roles(super, path, data, len));
+    SW_TRY_OR(done, sw_tokenizer_keep_file(super, name, data, len));
 done:
     sw_free(data);
     return st;
 }
 
-sw_status sw_pipeline_read_roles(struct sw_pipeline *tokenizer, const char *folder)
+sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
 {
     for (size_t i = 0; i < SW_LEN(side_files); ++i) {
         sw_status st;
         struct sw_str path = {0};
         sw_str_printf(&path, "%s/%s", folder, side_files[i]);
         st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : read_if_there(tokenizer, path.ptr, side_files[i]);
+                         : read_if_there(super, path.ptr, side_files[i]);
         sw_str_fini(&path);
         SW_TRY(st);
     }
-    usual_roles(&tokenizer->super);
+    usual_roles(super);
     return SW_OK;
 }

@@ -60,6 +60,13 @@ sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *nam
 /* The folder a path lies in, for the files beside it; "." for a bare name. out is replaced. */
 sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 
+/* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
+ * tokens are eos, bos and pad (well-known names where no file says it). */
+sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
+/* What one of them says. */
+sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *tokenizer, const char *name,
+                                   const char *text, size_t len);
+
 /* ---- the kinds ---- */
 
 /* tokenizer.json, and the optional files beside it. */
@@ -69,5 +76,9 @@ sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_opt
 sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
                                          const struct sw_tokenizer_options *options,
                                          struct sw_tokenizer **out);
+/* A SentencePiece model, and the optional files beside it. */
+sw_status sw_tokenizer_open_sentencepiece(const char *path, struct sw_tokenizer **out);
+/* BERT's vocab.txt, and the optional files beside it. */
+sw_status sw_tokenizer_open_vocab_txt(const char *path, struct sw_tokenizer **out);
 /* chars.json. */
 sw_status sw_tokenizer_open_chars_json(const char *path, struct sw_tokenizer **out);

@@ -139,7 +139,6 @@ static sw_status read_piece(struct sw_components *in, const struct sw_json *piec
     const double value = score->number;
     unigram->scores[id] = value;
     unigram->min_score = id == 0 || value < unigram->min_score ? value : unigram->min_score;
-    unigram->max_score = id == 0 || value > unigram->max_score ? value : unigram->max_score;
     return token->len > 0 ? sw_prefix_add(&unigram->pieces, token->text, token->len, id) : SW_OK;
 }
 
@@ -379,10 +378,26 @@ static sw_status check_version(const struct sw_json *root)
     return SW_OK;
 }
 
+/* Blocks for batches: rows of a training have a length of their own. */
+static void warn_of_batch_blocks(const struct sw_components *in, const struct sw_json *root)
+{
+    static const char *const keys[] = {"truncation", "padding"};
+    for (size_t i = 0; i < SW_LEN(keys); ++i) {
+        const struct sw_json *block = sw_json_get(root, keys[i]);
+        if (!sw_component_is_null(block)) {
+            sw_log(SW_LOG_WARN,
+                   "%s:%d: %s is not applied: texts keep their length until rows are "
+                   "made of them",
+                   sw_json_name(in->doc), block->line, keys[i]);
+        }
+    }
+}
+
 static sw_status read_root(struct sw_components *in, const struct sw_json *root)
 {
     int n_adding = 0;
     SW_TRY(check_version(root));
+    warn_of_batch_blocks(in, root);
     SW_TRY(sw_component_pretokenizer(in, sw_json_get(root, "pre_tokenizer")));
     SW_TRY(read_model(in, sw_json_get(root, "model")));
     SW_TRY(sw_component_normalizer(in, sw_json_get(root, "normalizer")));
@@ -429,7 +444,7 @@ sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_opt
     SW_TRY(sw_file_read(path, &data, &len));
     SW_TRY_OR(done, sw_tokenizer_folder_of(path, &folder));
     SW_TRY_OR(done, sw_tokenizer_parse_json(path, data, len, options, &self));
-    SW_TRY_OR(done, sw_pipeline_read_roles(self, folder.ptr));
+    SW_TRY_OR(done, sw_tokenizer_read_roles(&self->super, folder.ptr));
     *out = &self->super;
     self = NULL;
 done:

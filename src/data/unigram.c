@@ -4,7 +4,11 @@
 
 #include "data/utf8.h"
 
+#include <math.h>
+
 static const double unknown_penalty = 10;
+/* Beyond it a sum in fp32 begins anew, so that its last digits keep counting; as in the library. */
+static const double most_single = 100000;
 
 void sw_unigram_fini(struct sw_unigram *model)
 {
@@ -15,18 +19,19 @@ void sw_unigram_fini(struct sw_unigram *model)
     *model = (struct sw_unigram){0};
 }
 
+/* User-defined pieces cost nothing, and long ones less than short ones together. */
 static double score_of(const struct sw_unigram *model, int32_t id, size_t len)
 {
     const bool user = model->kinds && model->kinds[id] == SW_PIECE_USER_DEFINED;
-    const double most = model->max_score * (double)len;
-    return !user ? model->scores[id] : (model->single ? (double)(float)most : most) - 0.1;
+    return user ? (double)(float)(0.1 * (double)(len - 1)) : model->scores[id];
 }
 
 static void offer(const struct sw_unigram *model, struct sw_unigram_node *node, double score,
                   int64_t start, int32_t id)
 {
+    score = model->single ? (double)(float)score : score;
     if (node->start < 0 || score > node->score) {
-        *node = (struct sw_unigram_node){model->single ? (double)(float)score : score, start, id};
+        *node = (struct sw_unigram_node){score, start, id};
     }
 }
 
@@ -46,9 +51,19 @@ static void extend(const struct sw_unigram *model, const char *word, size_t len,
         }
     }
     if (!alone) {
-        const double score = model->min_score - unknown_penalty + before;
-        offer(model, &model->nodes[start + n_char], model->single ? (double)(float)score : score,
+        offer(model, &model->nodes[start + n_char], model->min_score - unknown_penalty + before,
               (int64_t)start, -1);
+    }
+}
+
+/* Sums are differences from that of `at` from here on; pieces that end behind it were offered. */
+static void begin_anew(const struct sw_unigram *model, size_t at, size_t len)
+{
+    const double gone = model->nodes[at].score;
+    for (size_t i = at; i <= len && i <= at + model->longest; ++i) {
+        if (i == at || model->nodes[i].start >= 0) {
+            model->nodes[i].score = (double)(float)(model->nodes[i].score - gone);
+        }
     }
 }
 
@@ -92,6 +107,9 @@ sw_status sw_unigram_cut(struct sw_unigram *model, const char *word, size_t len,
         size_t next = at;
         sw_utf8_next(word, len, &next);
         next += next == at;
+        if (model->single && fabs(model->nodes[at].score) > most_single) {
+            begin_anew(model, at, len);
+        }
         extend(model, word, len, at, next - at);
         at = next;
     }

@@ -25,10 +25,11 @@ struct sw_unigram_node {
 
 struct sw_unigram {
     struct sw_prefix_set pieces;
+    size_t longest;       /* bytes of the longest of them, or of a character; for `single` */
     double *scores;       /* [n_scores] by id; owned */
     unsigned char *kinds; /* [n_scores] enum sw_piece_kind; owned; NULL = all NORMAL */
     int64_t n_scores;
-    double min_score, max_score;   /* of NORMAL pieces */
+    double min_score;              /* of NORMAL pieces */
     int32_t unknown;               /* -1: a text with unknown characters is refused */
     bool single;                   /* sums are rounded to fp32, as in the C++ library */
     struct sw_unigram_node *nodes; /* scratch; [cap] */

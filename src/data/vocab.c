@@ -2,6 +2,7 @@
 // The vocabulary: an array by id, and an open-addressing table of ids by text, at most half full.
 #include "data/vocab.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void sw_vocab_init(struct sw_vocab *vocab)
@@ -104,4 +105,13 @@ const struct sw_vocab_token *sw_vocab_token(const struct sw_vocab *vocab, int64_
 {
     const bool there = id >= 0 && id < vocab->n_ids && vocab->tokens[id].text;
     return there ? &vocab->tokens[id] : NULL;
+}
+
+void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256])
+{
+    for (int byte = 0; byte < 256; ++byte) {
+        char token[8];
+        snprintf(token, sizeof(token), "<0x%02X>", (unsigned)byte);
+        out[byte] = sw_vocab_find(vocab, token, 6);
+    }
 }

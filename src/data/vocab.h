@@ -29,3 +29,5 @@ sw_status sw_vocab_add(struct sw_vocab *vocab, const char *text, size_t len, int
 int32_t sw_vocab_find(const struct sw_vocab *vocab, const char *text, size_t len);
 /* NULL if there is none. */
 const struct sw_vocab_token *sw_vocab_token(const struct sw_vocab *vocab, int64_t id);
+/* The ids of <0x00> to <0xFF>, -1 where there is none. */
+void sw_vocab_find_bytes(const struct sw_vocab *vocab, int32_t out[256]);

@@ -204,7 +204,7 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
     const char *const paths[3] = {vocab_path, merges_path, settings.ptr};
     SW_TRY_OR(done, read_files(paths, texts, files));
     SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, &self));
-    SW_TRY_OR(done, sw_pipeline_read_roles(self, folder.ptr));
+    SW_TRY_OR(done, sw_tokenizer_read_roles(&self->super, folder.ptr));
     *out = &self->super;
     self = NULL;
 done:

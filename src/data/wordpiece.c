@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Candidates end where a character ends, and are tried from the longest on.
 #include "data/wordpiece.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@ static const struct {
     {"liburing", SW_HAVE_URING, "file transfers take a pool of threads"},
     {"PCRE2", SW_HAVE_PCRE2, "no byte-level BPE tokenizers (apt-get install libpcre2-dev)"},
     {"utf8proc", SW_HAVE_UTF8PROC,
-     "no byte-level BPE tokenizers (apt-get install libutf8proc-dev)"},
+     "no WordPiece, no tokenizers with normal forms (apt-get install libutf8proc-dev)"},
     {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
 };

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models other than byte-level BPE, from small files made here: tokenizer.json with Unigram,
+// WordPiece and BPE of characters, BERT's vocab.txt, and SentencePiece models. Each by the rule
+// that it follows; what is refused, and how the message names it.
+#include "data/data.h"
+
+#include "data/tests/helpers.h"
+#include "support/test.h"
+
+#include <unistd.h>
+
+#define MARK "\xE2\x96\x81"
+
+/* ---- checks ---- */
+
+static struct sw_tokenizer *open_path(const char *path)
+{
+    struct sw_tokenizer *tokenizer = NULL;
+    if (sw_tokenizer_open(path, NULL, &tokenizer) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return tokenizer;
+}
+
+/* The tokens of a text, joined by "|". */
+static void check_tokens(struct sw_tokenizer *tokenizer, const char *text, const char *wanted)
+{
+    struct sw_ids ids = {0};
+    struct sw_str found = {0};
+    if (sw_tokenizer_encode(tokenizer, text, strlen(text), true, &ids) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int64_t i = 0; i < ids.len; ++i) {
+        sw_str_puts(&found, i > 0 ? "|" : "");
+        sw_str_puts(&found, sw_tokenizer_token(tokenizer, ids.ptr[i], NULL));
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_ids_fini(&ids);
+    sw_str_fini(&found);
+}
+
+static void check_text(struct sw_tokenizer *tokenizer, const char *const *tokens, int n,
+                       const char *wanted)
+{
+    int32_t ids[16];
+    char *text;
+    for (int i = 0; i < n; ++i) {
+        ids[i] = sw_tokenizer_find(tokenizer, tokens[i]);
+        assert_true(ids[i] >= 0);
+    }
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, n, true, &text, NULL), SW_OK);
+    assert_string_equal(text, wanted);
+    sw_text_free(text);
+}
+
+static void check_refused(const char *path, sw_status wanted, const char *named)
+{
+    struct sw_tokenizer *tokenizer;
+    const sw_status st = sw_tokenizer_open(path, NULL, &tokenizer);
+    if (st != wanted || !strstr(sw_error_message(), named)) {
+        fail_msg("wanted %d with '%s', found %d: %s", wanted, named, st,
+                 st < 0 ? sw_error_message() : "opened");
+    }
+}
+
+/* ---- tokenizer.json ---- */
+
+static const char *write_json(const char *steps, const char *model)
+{
+    struct sw_str text = {0};
+    sw_str_printf(&text, "{\"version\":\"1.0\",%s\"model\":%s}", steps, model);
+    const char *path = sw_test_write(0, "tokenizer.json", text.ptr, text.len);
+    sw_str_fini(&text);
+    return path;
+}
+
+static struct sw_tokenizer *open_json(const char *steps, const char *model)
+{
+    return open_path(write_json(steps, model));
+}
+
+/* "abc" as a and bc costs 3 + 1, as ab and c 1 + 4: the first one. */
+#define UNIGRAM(more)                                                                              \
+    "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-3],[\"b\",-3],"           \
+    "[\"c\",-4],[\"ab\",-1],[\"bc\",-1],[\"" MARK "a\",-2]" more "]"
+
+static void unigram_takes_the_best_way(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer = open_json("", UNIGRAM("") "}");
+    assert_string_equal(sw_tokenizer_kind(tokenizer), "Unigram");
+    check_tokens(tokenizer, "abc", "a|bc");
+    check_tokens(tokenizer, "ab", "ab");
+    check_tokens(tokenizer, "abab", "ab|ab");
+    check_tokens(tokenizer, "", "");
+    check_tokens(tokenizer, "axyb", "a|<unk>|b"); /* neighbours are one unknown */
+    sw_tokenizer_close(tokenizer);
+    tokenizer = open_json("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"first\"},"
+                          "\"decoder\":{\"type\":\"Metaspace\"},",
+                          UNIGRAM("") "}");
+    check_tokens(tokenizer, "a bca", MARK "a|<unk>|bc|a");
+    check_text(tokenizer, (const char *[]){MARK "a", "b", MARK "a"}, 3, "ab a");
+    sw_tokenizer_close(tokenizer);
+    tokenizer =
+        open_json("", UNIGRAM(",[\"<0xC3>\",-9],[\"<0xA9>\",-9]") ",\"byte_fallback\":true}");
+    check_tokens(tokenizer, "a\xC3\xA9", "a|<0xC3>|<0xA9>");
+    check_tokens(tokenizer, "a\xC3\xA8", "a|<unk>"); /* one of its bytes has no token */
+    sw_tokenizer_close(tokenizer);
+}
+
+#define WORDS                                                                                      \
+    "{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\","        \
+    "\"max_input_chars_per_word\":6,\"vocab\":{\"[UNK]\":0,\"un\":1,\"##aff\":2,\"##able\":3,"     \
+    "\"##a\":4,\"a\":5,\".\":6}}"
+
+static void wordpiece_takes_the_longest_beginning(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer = open_json(
+        "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\"},",
+        WORDS);
+    check_tokens(tokenizer, "unaff a.a", "un|##aff|a|.|a");
+    check_tokens(tokenizer, "una unx", "un|##a|[UNK]");
+    check_tokens(tokenizer, "unaaaa unaaaaa",
+                 "un|##a|##a|##a|##a|[UNK]"); /* six characters at most */
+    check_text(tokenizer, (const char *[]){"un", "##aff", ".", "a"}, 4, "unaff. a");
+    sw_tokenizer_close(tokenizer);
+}
+
+#define CHARS(more)                                                                                \
+    "{\"type\":\"BPE\"," more "\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"" MARK             \
+    "\":1,\"a\":2,"                                                                                \
+    "\"b\":3,\"ab\":4,\"" MARK "ab\":5,\"<0xC3>\":6,\"<0xA9>\":7},\"merges\":[\"a b\",\"" MARK     \
+    " ab\"]}"
+#define REPLACE(what, by)                                                                          \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" what "\"},\"content\":\"" by "\"}"
+#define LLAMA                                                                                      \
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","                \
+    "\"prepend\":\"" MARK "\"}," REPLACE(                                                          \
+        " ", MARK) "]},"                                                                           \
+                   "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" REPLACE(                    \
+                       MARK,                                                                       \
+                       " ") ","                                                                    \
+                            "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\"," \
+                            "\"content\":\" \",\"start\":1,\"stop\":0}]},"
+
+/* The form of LLaMA's and Mistral's folders; it needs no library. */
+static void bpe_of_characters(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer = open_json(LLAMA, CHARS("\"byte_fallback\":true,"));
+    assert_string_equal(sw_tokenizer_kind(tokenizer), "BPE");
+    check_tokens(tokenizer, "ab a", MARK "ab|" MARK "|a");
+    check_tokens(tokenizer, "a\xC3\xA9", MARK "|a|<0xC3>|<0xA9>");
+    check_tokens(tokenizer, "xy", MARK "|<unk>|<unk>");
+    check_text(tokenizer, (const char *[]){MARK "ab", "<0xC3>", "<0xA9>", MARK, "a"}, 5,
+               "ab\xC3\xA9 a");
+    check_text(tokenizer, (const char *[]){"<0xC3>", "a"}, 2,
+               "\xEF\xBF\xBD"
+               "a");
+    sw_tokenizer_close(tokenizer);
+    tokenizer = open_json(LLAMA, CHARS("\"fuse_unk\":true,"));
+    check_tokens(tokenizer, "xya", MARK "|<unk>|a");
+    sw_tokenizer_close(tokenizer);
+}
+
+static void what_json_may_not_say(void **state)
+{
+    (void)state;
+    check_refused(write_json("", "{\"type\":\"WordLevel\",\"vocab\":{}}"), SW_E_UNSUP,
+                  "model WordLevel");
+    check_refused(write_json("\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false},",
+                             UNIGRAM("") "}"),
+                  SW_E_UNSUP, "Unigram behind the pre_tokenizer ByteLevel");
+    check_refused(write_json("", "{\"type\":\"Unigram\",\"unk_id\":9,\"vocab\":[[\"a\",1]]}"),
+                  SW_E_FORMAT, "unk_id 9");
+    check_refused(write_json("", "{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}"), SW_E_FORMAT,
+                  "[text, score]");
+    check_refused(write_json("", "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}"), SW_E_FORMAT,
+                  "unk_token");
+    check_refused(write_json("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"},",
+                             UNIGRAM("") "}"),
+                  SW_E_FORMAT, "'__' is not one character");
+    check_refused(write_json("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":"
+                             "\"?\"},",
+                             UNIGRAM("") "}"),
+                  SW_E_FORMAT, "base64");
+    check_refused(write_json("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":"
+                             "\"AAAA\"},",
+                             UNIGRAM("") "}"),
+                  SW_E_FORMAT, "precompiled_charsmap");
+    /* no token for what is unknown: the text is refused, not cut */
+    struct sw_tokenizer *tokenizer = open_json("", "{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}");
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "ab", 2, true, &ids), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "'b'"));
+    sw_ids_fini(&ids);
+    sw_tokenizer_close(tokenizer);
+}
+
+/* ---- vocab.txt ---- */
+
+static void vocab_txt_is_bert(void **state)
+{
+    (void)state;
+    unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+    const char *path = sw_test_write_text(
+        0, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ne\n\xC3\xA9\nE\n##e\n!\n");
+    struct sw_tokenizer *tokenizer = open_path(path);
+    check_tokens(tokenizer, "E\xC3\xA9!", "[CLS]|e|##e|!|[SEP]");
+    check_tokens(tokenizer, "e[MASK]", "[CLS]|e|[MASK]|[SEP]");
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(1, "tokenizer_config.json", "{\"strip_accents\":false}");
+    tokenizer = open_path(path);
+    check_tokens(tokenizer, "\xC3\x89 e", "[CLS]|\xC3\xA9|e|[SEP]");
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(1, "tokenizer_config.json", "{\"do_lower_case\":false}");
+    tokenizer = open_path(path);
+    check_tokens(tokenizer, "E e", "[CLS]|E|e|[SEP]");
+    sw_tokenizer_close(tokenizer);
+    unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+    check_refused(sw_test_write_text(0, "vocab.txt", "a\nb\na\n"), SW_E_FORMAT, "vocab.txt:3");
+    check_refused(sw_test_write_text(0, "vocab.txt", "a\nb\n"), SW_E_FORMAT, "[UNK]");
+}
+
+/* ---- SentencePiece ---- */
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER, UNUSED, BYTE };
+
+static void put_varint(struct sw_str *out, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7) {
+        sw_str_putc(out, (char)(unsigned char)(value | 0x80));
+    }
+    sw_str_putc(out, (char)(unsigned char)value);
+}
+
+static void put_number(struct sw_str *out, int field, int64_t value)
+{
+    put_varint(out, (uint64_t)field << 3);
+    put_varint(out, (uint64_t)value);
+}
+
+static void put_bytes(struct sw_str *out, int field, const char *bytes, size_t len)
+{
+    put_varint(out, (uint64_t)field << 3 | 2);
+    put_varint(out, len);
+    sw_str_append(out, bytes, len);
+}
+
+static void put_piece(struct sw_str *model, const char *text, float score, int kind)
+{
+    struct sw_str piece = {0};
+    put_bytes(&piece, 1, text, strlen(text));
+    put_varint(&piece, 2 << 3 | 5);
+    sw_str_append(&piece, (const char *)&score, sizeof(score));
+    put_number(&piece, 3, kind);
+    put_bytes(model, 1, sw_str_text(&piece), piece.len);
+    sw_str_fini(&piece);
+}
+
+/* <unk>, <s>, </s> and the given pieces. */
+struct piece {
+    const char *text;
+    float score;
+    int kind;
+};
+
+static const char *write_model(const struct piece *pieces, size_t n, int type, int spaces,
+                               int fallback)
+{
+    struct sw_str model = {0}, training = {0}, normalizing = {0};
+    put_piece(&model, "<unk>", 0, UNKNOWN);
+    put_piece(&model, "<s>", 0, CONTROL);
+    put_piece(&model, "</s>", 0, CONTROL);
+    for (size_t i = 0; i < n; ++i) {
+        put_piece(&model, pieces[i].text, pieces[i].score, pieces[i].kind);
+    }
+    for (int byte = 0; byte < 256 && fallback; ++byte) {
+        char text[8];
+        snprintf(text, sizeof(text), "<0x%02X>", (unsigned)byte);
+        put_piece(&model, text, 0, BYTE);
+    }
+    put_number(&training, 3, type);
+    put_number(&training, 35, fallback);
+    put_number(&training, 43, -1); /* no pad: ten bytes */
+    put_number(&normalizing, 4, spaces);
+    put_bytes(&model, 2, training.ptr, training.len);
+    put_bytes(&model, 3, normalizing.ptr, normalizing.len);
+    const char *path = sw_test_write(0, "spiece.model", model.ptr, model.len);
+    sw_str_fini(&model);
+    sw_str_fini(&training);
+    sw_str_fini(&normalizing);
+    return path;
+}
+
+static const struct piece unigram[] = {
+    {MARK, -2, NORMAL},     {"a", -3, NORMAL},      {"b", -3, NORMAL}, {"ab", -1, NORMAL},
+    {MARK "a", -1, NORMAL}, {"aab", -0.5F, UNUSED}, {"bb", -9, USER},
+};
+
+static void sentencepiece_unigram(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer =
+        open_path(write_model(unigram, SW_LEN(unigram), 1, true, false));
+    assert_int_equal(sw_tokenizer_bos(tokenizer), 1);
+    assert_int_equal(sw_tokenizer_eos(tokenizer), 2);
+    assert_int_equal(sw_tokenizer_pad(tokenizer), -1);
+    check_tokens(tokenizer, "ab", MARK "|ab");
+    check_tokens(tokenizer, "  a  ab ", MARK "a|" MARK "|ab"); /* extra spaces go */
+    check_tokens(tokenizer, "baab", MARK "|b|a|ab");           /* aab is not used */
+    check_tokens(tokenizer, "abb", MARK "a|bb");               /* user-defined wins */
+    check_tokens(tokenizer, "axyb", MARK "a|<unk>|b");
+    check_tokens(tokenizer, "a</s>", MARK "a|<unk>"); /* control pieces are no text */
+    check_tokens(tokenizer, "  ", "");
+    check_text(tokenizer, (const char *[]){"<s>", MARK "a", "b", MARK, "<unk>", "</s>"}, 6,
+               "ab  \xE2\x81\x87 ");
+    sw_tokenizer_close(tokenizer);
+    tokenizer = open_path(write_model(unigram, SW_LEN(unigram), 1, false, true));
+    check_tokens(tokenizer, " a\xC3\xA9 ", MARK "|" MARK "a|<0xC3>|<0xA9>|" MARK);
+    check_text(tokenizer, (const char *[]){MARK, "<0xC3>", "<0xA9>", "<0xC3>", "a"}, 5,
+               "\xC3\xA9\xEF\xBF\xBD"
+               "a");
+    sw_tokenizer_close(tokenizer);
+}
+
+/* ab before bc by its score, wherever it stands; an unused piece comes as its parts. */
+static void sentencepiece_bpe(void **state)
+{
+    (void)state;
+    static const struct piece pieces[] = {
+        {MARK, -9, NORMAL}, {"a", -9, NORMAL},  {"b", -9, NORMAL},   {"c", -9, NORMAL},
+        {"bc", -2, NORMAL}, {"ab", -1, NORMAL}, {"abab", 0, UNUSED}, {"cc", 0, USER},
+    };
+    struct sw_tokenizer *tokenizer = open_path(write_model(pieces, SW_LEN(pieces), 2, true, false));
+    check_tokens(tokenizer, "abc bc", MARK "|ab|c|" MARK "|bc");
+    check_tokens(tokenizer, "abab", MARK "|ab|ab");
+    check_tokens(tokenizer, "bccc", MARK "|b|cc|c");
+    check_tokens(tokenizer, "xyb", MARK "|<unk>|b");
+    sw_tokenizer_close(tokenizer);
+}
+
+static void sentencepiece_beside_its_class(void **state)
+{
+    (void)state;
+    struct sw_ids ids = {0}, types = {0};
+    const char *path = write_model(unigram, SW_LEN(unigram), 1, true, false);
+    sw_test_write_text(1, "tokenizer_config.json", "{\"tokenizer_class\":\"LlamaTokenizer\"}");
+    struct sw_tokenizer *tokenizer = open_path(path);
+    check_tokens(tokenizer, "a", "<s>|" MARK "a");
+    assert_int_equal(sw_tokenizer_encode_pair(tokenizer, "a", 1, "b", 1, true, &ids, &types),
+                     SW_OK);
+    assert_int_equal(types.len, 5);
+    assert_int_equal(types.ptr[1], 0);
+    assert_int_equal(types.ptr[2], 1);
+    sw_ids_fini(&ids);
+    sw_ids_fini(&types);
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(1, "tokenizer_config.json", "{\"tokenizer_class\":\"T5Tokenizer\"}");
+    tokenizer = open_path(path);
+    check_tokens(tokenizer, "a", MARK "a|</s>");
+    sw_tokenizer_close(tokenizer);
+    sw_test_write_text(1, "tokenizer_config.json",
+                       "{\"added_tokens_decoder\":{\"9\":{\"content\":\"<x>\"}}}");
+    check_refused(path, SW_E_UNSUP, "'<x>' is not in the model");
+    unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+}
+
+static void damaged_models_are_named(void **state)
+{
+    (void)state;
+    char *bytes;
+    size_t len;
+    const char *path = write_model(unigram, SW_LEN(unigram), 1, true, false);
+    assert_int_equal(sw_file_read(path, &bytes, &len), SW_OK);
+    int n_refused = 0;
+    for (size_t n = 0; n < len;
+         ++n) { /* cut anywhere: refused by name, or the pieces up to there */
+        struct sw_tokenizer *tokenizer;
+        const char *cut = sw_test_write(0, "cut.model", bytes, n);
+        if (sw_tokenizer_open(cut, NULL, &tokenizer) < 0) {
+            assert_non_null(strstr(sw_error_message(), "cut.model"));
+            n_refused++;
+        } else {
+            sw_tokenizer_close(tokenizer);
+        }
+    }
+    assert_true(n_refused > (int)len / 2);
+    sw_free(bytes);
+    check_refused(write_model(unigram, SW_LEN(unigram), 3, true, false), SW_E_UNSUP, "WORD");
+    check_refused(write_model(&(struct piece){"a", 0, 7}, 1, 1, true, false), SW_E_FORMAT,
+                  "kind 7");
+    check_refused(write_model(&(struct piece){"<s>", 0, NORMAL}, 1, 1, true, false), SW_E_FORMAT,
+                  "<s>");
+}
+
+/* Whatever allocation fails, opening, encoding and decoding say so and leave nothing behind. */
+static void check_allocations(const char *path)
+{
+    struct sw_alloc_stats before, after;
+    sw_status st = SW_E_NOMEM;
+    sw_alloc_get_stats(&before);
+    for (int64_t n = 1; st != SW_OK; ++n) {
+        struct sw_tokenizer *tokenizer = NULL;
+        struct sw_ids ids = {0};
+        char *text = NULL;
+        sw_alloc_fail_nth(n);
+        st = sw_tokenizer_open(path, NULL, &tokenizer);
+        st = st == SW_OK ? sw_tokenizer_encode(tokenizer, "ab \xC3\xA9", 5, true, &ids) : st;
+        st =
+            st == SW_OK ? sw_tokenizer_decode(tokenizer, ids.ptr, ids.len, false, &text, NULL) : st;
+        sw_alloc_fail_nth(0);
+        sw_text_free(text);
+        sw_tokenizer_close(tokenizer);
+        sw_ids_fini(&ids);
+        sw_alloc_get_stats(&after);
+        if (st != SW_OK && st != SW_E_NOMEM) {
+            fail_msg("allocation %lld: %s", (long long)n, sw_error_message());
+        }
+        assert_int_equal(after.live_blocks, before.live_blocks);
+    }
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    check_allocations(write_json("\"pre_tokenizer\":{\"type\":\"Metaspace\"},"
+                                 "\"decoder\":{\"type\":\"Metaspace\"},",
+                                 UNIGRAM("") "}"));
+    check_allocations(write_json(LLAMA, CHARS("\"byte_fallback\":true,")));
+    check_allocations(write_model(unigram, SW_LEN(unigram), 1, true, true));
+    check_allocations(write_model(unigram, SW_LEN(unigram), 2, true, true));
+    if (SW_HAVE_UTF8PROC) {
+        check_allocations(write_json("\"normalizer\":{\"type\":\"BertNormalizer\"},"
+                                     "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+                                     "\"decoder\":{\"type\":\"WordPiece\"},",
+                                     WORDS));
+    }
+}
+
+static void without_utf8proc_the_message_says_what_to_install(void **state)
+{
+    (void)state;
+    check_refused(write_json("\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},", WORDS),
+                  SW_E_UNSUP, "libutf8proc-dev");
+    check_refused(sw_test_write_text(0, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\n"), SW_E_UNSUP,
+                  "libutf8proc-dev");
+}
+
+static int cleanup(void **state)
+{
+    (void)state;
+    sw_test_cleanup();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unigram_takes_the_best_way),
+        cmocka_unit_test(bpe_of_characters),
+        cmocka_unit_test(what_json_may_not_say),
+        cmocka_unit_test(sentencepiece_unigram),
+        cmocka_unit_test(sentencepiece_bpe),
+        cmocka_unit_test(sentencepiece_beside_its_class),
+        cmocka_unit_test(damaged_models_are_named),
+        cmocka_unit_test(failing_allocations),
+    };
+    const struct CMUnitTest words[] = {
+        cmocka_unit_test(wordpiece_takes_the_longest_beginning),
+        cmocka_unit_test(vocab_txt_is_bert),
+    };
+    const struct CMUnitTest no_words[] = {
+        cmocka_unit_test(without_utf8proc_the_message_says_what_to_install),
+    };
+    const int bad = cmocka_run_group_tests(tests, NULL, NULL);
+    return bad + (SW_HAVE_UTF8PROC ? cmocka_run_group_tests(words, NULL, cleanup)
+                                   : cmocka_run_group_tests(no_words, NULL, cleanup));
+}

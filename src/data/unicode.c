@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// utf8proc: categories, lower case, normal forms, clusters. The only file that knows its header.
+//
+// utf8proc 2.6 knows Unicode 13; the pairs of capital and small letters of Unicode 14 to 17 are
+// listed here.
+#include "data/unicode.h"
+
+#include "data/utf8.h"
+
+struct range {
+    int32_t first, last;
+};
+
+static bool is_in(const struct range *ranges, size_t n, int32_t code_point)
+{
+    for (size_t i = 0; i < n; ++i) {
+        if (code_point >= ranges[i].first && code_point <= ranges[i].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sw_char_is_space(int32_t code_point)
+{
+    static const struct range spaces[] = {
+        {0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
+        {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+    };
+    return is_in(spaces, SW_LEN(spaces), code_point);
+}
+
+bool sw_char_is_ideograph(int32_t code_point)
+{
+    static const struct range ideographs[] = {
+        {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+        {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F},
+    };
+    return code_point >= 0x3400 && is_in(ideographs, SW_LEN(ideographs), code_point);
+}
+
+#if SW_HAVE_UTF8PROC
+
+#include <utf8proc.h>
+
+static bool is_ascii_punctuation(int32_t c)
+{
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
+           (c >= 123 && c <= 126);
+}
+
+bool sw_char_is_punctuation(int32_t code_point)
+{
+    const utf8proc_category_t category = utf8proc_category(code_point);
+    return code_point < 128 ? is_ascii_punctuation(code_point)
+                            : category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool sw_char_is_mark(int32_t code_point)
+{
+    const utf8proc_category_t category = utf8proc_category(code_point);
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool sw_char_is_nonspacing_mark(int32_t code_point)
+{
+    return utf8proc_category(code_point) == UTF8PROC_CATEGORY_MN;
+}
+
+bool sw_char_is_control(int32_t code_point)
+{
+    const utf8proc_category_t category = utf8proc_category(code_point);
+    return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+           category == UTF8PROC_CATEGORY_CO;
+}
+
+/* Capitals of Unicode 14 to 17: first, last, what is added to reach the small letter. */
+static const struct {
+    int32_t first, last, add;
+} newer_capitals[] = {
+    {0x1C89, 0x1C89, 1},      {0x2C2F, 0x2C2F, 48},   {0xA7C0, 0xA7C0, 1},
+    {0xA7CB, 0xA7CB, -42343}, {0xA7CC, 0xA7CC, 1},    {0xA7CE, 0xA7CE, 1},
+    {0xA7D0, 0xA7D0, 1},      {0xA7D2, 0xA7D2, 1},    {0xA7D4, 0xA7D4, 1},
+    {0xA7D6, 0xA7D6, 1},      {0xA7D8, 0xA7D8, 1},    {0xA7DA, 0xA7DA, 1},
+    {0xA7DC, 0xA7DC, -42561}, {0x10570, 0x1057A, 39}, {0x1057C, 0x1058A, 39},
+    {0x1058C, 0x10592, 39},   {0x10594, 0x10595, 39}, {0x10D50, 0x10D65, 32},
+    {0x16EA0, 0x16EB8, 27},
+};
+
+int32_t sw_char_lower(int32_t code_point)
+{
+    for (size_t i = 0; i < SW_LEN(newer_capitals) && code_point >= 0x1C89; ++i) {
+        if (code_point >= newer_capitals[i].first && code_point <= newer_capitals[i].last) {
+            return code_point + newer_capitals[i].add;
+        }
+    }
+    return utf8proc_tolower(code_point);
+}
+
+sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
+                          struct sw_str *out)
+{
+    static const utf8proc_option_t options[] = {
+        [SW_UNICODE_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+        [SW_UNICODE_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+        [SW_UNICODE_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+        [SW_UNICODE_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+    };
+    const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
+    const utf8proc_ssize_t len_signed = (utf8proc_ssize_t)len;
+    utf8proc_ssize_t n = utf8proc_decompose(bytes, len_signed, NULL, 0, options[form]);
+    if (n >= 0) { /* code points first, then their bytes in the same memory, with a NUL */
+        utf8proc_int32_t *mapped = sw_alloc("normal form", ((size_t)n + 1) * sizeof(*mapped));
+        SW_TRY_ALLOC(mapped, "normalised text");
+        n = utf8proc_decompose(bytes, len_signed, mapped, n, options[form]);
+        n = n < 0 ? n : utf8proc_reencode(mapped, n, options[form]);
+        if (n >= 0) {
+            sw_str_append(out, (const char *)mapped, (size_t)n);
+        }
+        sw_free(mapped);
+    }
+    if (n < 0) {
+        return SW_FAIL(n == UTF8PROC_ERROR_NOMEM ? SW_E_NOMEM : SW_E_FORMAT, "normal form: %s",
+                       utf8proc_errmsg(n));
+    }
+    return SW_OK;
+}
+
+size_t sw_unicode_cluster(const char *text, size_t len, size_t at)
+{
+    utf8proc_int32_t state = 0;
+    size_t pos = at;
+    int32_t before = sw_utf8_next(text, len, &pos);
+    for (size_t here = pos; pos < len; here = pos) {
+        const int32_t c = sw_utf8_next(text, len, &pos);
+        if (c < 0 || utf8proc_grapheme_break_stateful(before, c, &state)) {
+            return here;
+        }
+        before = c;
+    }
+    return len;
+}
+
+#else
+
+bool sw_char_is_punctuation(int32_t code_point)
+{
+    (void)code_point;
+    return false;
+}
+
+bool sw_char_is_mark(int32_t code_point)
+{
+    (void)code_point;
+    return false;
+}
+
+bool sw_char_is_nonspacing_mark(int32_t code_point)
+{
+    (void)code_point;
+    return false;
+}
+
+bool sw_char_is_control(int32_t code_point)
+{
+    (void)code_point;
+    return false;
+}
+
+int32_t sw_char_lower(int32_t code_point)
+{
+    return code_point;
+}
+
+sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
+                          struct sw_str *out)
+{
+    (void)form, (void)text, (void)len, (void)out;
+    return SW_FAIL(SW_E_UNSUP, "this build has no utf8proc: install libutf8proc-dev");
+}
+
+size_t sw_unicode_cluster(const char *text, size_t len, size_t at)
+{
+    (void)text, (void)at;
+    return len;
+}
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tokenizers ask of Unicode. White space and ideographs are short lists and always there; the
+// rest is utf8proc's.
+#pragma once
+
+#include "base/base.h"
+
+/* Unicode's White_Space. */
+bool sw_char_is_space(int32_t code_point);
+/* The ideographs that BERT's normalizer puts spaces around. */
+bool sw_char_is_ideograph(int32_t code_point);
+
+/* ---- with utf8proc alone; without, no character is any of it ---- */
+
+/* Category P, and the rest of ASCII that is neither letter, digit nor space. */
+bool sw_char_is_punctuation(int32_t code_point);
+/* Category M: what StripAccents leaves out. */
+bool sw_char_is_mark(int32_t code_point);
+/* Category Mn: what BERT's normalizer leaves out with accents. */
+bool sw_char_is_nonspacing_mark(int32_t code_point);
+/* Categories Cc, Cf and Co. */
+bool sw_char_is_control(int32_t code_point);
+/* Its small letter, or itself. */
+int32_t sw_char_lower(int32_t code_point);
+
+enum sw_unicode_form { SW_UNICODE_NFC, SW_UNICODE_NFD, SW_UNICODE_NFKC, SW_UNICODE_NFKD };
+/* Appends the normal form of a well-formed text. */
+sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
+                          struct sw_str *out);
+/* Where the extended grapheme cluster that begins at `at` ends; at < len, well-formed. */
+size_t sw_unicode_cluster(const char *text, size_t len, size_t at);
