@@ -62,8 +62,7 @@ sw_status sw_plan_check_places(const struct sw_program *program)
                        : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     for (int32_t b = 0; b < program->n_buffers && st >= 0; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
-        const int64_t all =
-            buffer->value < 0 ? 0 : sw_shape_elems(&ir->values[buffer->value].shape);
+        const int64_t all = buffer->value < 0 ? 0 : ir->values[buffer->value].form->elems;
         if (program->kind == SW_PROGRAM_TRAIN && buffer->slot_bytes > 0 &&
             stored[buffer->value].n != all) {
             st = SW_FAIL(SW_E_ARG, "plan: a step stores %lld of %lld elements of %s",

@@ -57,10 +57,13 @@ static const char *copy_name(struct sw_ir *ir, const char *name)
 
 static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
 {
+    struct sw_ir_form form = {
+        .shape = info->shape, .contiguous = info->contiguous, .init = info->init, .whole.rank = -1};
+    memcpy(form.strides, info->strides, sizeof form.strides);
     struct sw_ir_value *value = &ir->values[ir->n_values++];
     *value = (struct sw_ir_value){
+        .form = sw_ir_form(ir, &form),
         .dtype = info->dtype,
-        .shape = info->shape,
         .role = info->role,
         .name = copy_name(ir, info->name),
         .producer = info->producer,
@@ -68,13 +71,9 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
         .base_offset = info->base_offset,
         .sparse_index = info->sparse_index,
         .param = info->param,
-        .init = info->init,
-        .contiguous = info->contiguous,
         .needs_grad = info->needs_grad,
         .is_output = info->is_output,
-        .whole.rank = -1,
     };
-    memcpy(value->strides, info->strides, sizeof value->strides);
 }
 
 /* The first of a name is the one that is found. */
@@ -161,6 +160,7 @@ void sw_ir_close(struct sw_ir *ir)
     if (!ir) {
         return;
     }
+    sw_free(ir->forms.at);
     sw_free(ir->values);
     sw_free(ir->ops);
     sw_free(ir->scopes);
@@ -177,35 +177,36 @@ void sw_ir_close(struct sw_ir *ir)
 
 size_t sw_ir_bytes(const struct sw_ir_value *value)
 {
-    return sw_shape_bytes(&value->shape, value->dtype);
+    return (size_t)value->form->elems * sw_dtype_bytes(value->dtype);
 }
 
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
 {
-    const int64_t elems = sw_shape_elems(&value->shape);
-    return (size_t)(value->padded_elems > elems ? value->padded_elems : elems) *
+    return (size_t)sw_max_i64(value->form->padded_elems, value->form->elems) *
            sw_dtype_bytes(value->dtype);
 }
 
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                          struct sw_shape shape)
 {
+    return sw_ir_new_like(ir, role, dtype, sw_ir_plain_form(ir, shape));
+}
+
+sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                        const struct sw_ir_form *form)
+{
     if (ir->status < 0 ||
         !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
         return SW_NO_VALUE;
     }
-    struct sw_ir_value *value = &ir->values[ir->n_values];
-    *value = (struct sw_ir_value){.role = role,
-                                  .dtype = dtype,
-                                  .shape = shape,
-                                  .producer = -1,
-                                  .base = SW_NO_VALUE,
-                                  .sparse_index = SW_NO_VALUE,
-                                  .param = SW_NO_VALUE,
-                                  .whole.rank = -1,
-                                  .micro = ir->micro};
-    sw_shape_row_major(&shape, value->strides);
-    value->contiguous = true;
+    ir->values[ir->n_values] = (struct sw_ir_value){.form = form,
+                                                    .role = role,
+                                                    .dtype = dtype,
+                                                    .producer = -1,
+                                                    .base = SW_NO_VALUE,
+                                                    .sparse_index = SW_NO_VALUE,
+                                                    .param = SW_NO_VALUE,
+                                                    .micro = ir->micro};
     return ir->n_values++;
 }
 
@@ -360,17 +361,17 @@ sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
         return SW_NO_VALUE;
     }
     const struct sw_ir_value src = ir->values[of];
-    const sw_value v = add_out(ir, i_op, sw_ir_new_value(ir, src.role, src.dtype, src.shape));
+    struct sw_ir_form form = *src.form;
+    form.init = (struct sw_init){0};
+    form.padded_elems = 0; /* of the storage, which is that of `of` */
+    const sw_value v =
+        add_out(ir, i_op, sw_ir_new_like(ir, src.role, src.dtype, sw_ir_form(ir, &form)));
     if (v >= 0) {
         struct sw_ir_value *value = &ir->values[v];
         value->name = src.name;
         value->param = src.param;
         value->base = sw_ir_root(ir, of);
         value->base_offset = src.base_offset;
-        memcpy(value->strides, src.strides, sizeof value->strides);
-        value->contiguous = src.contiguous;
-        value->whole = src.whole;
-        value->first = src.first;
     }
     return v;
 }
@@ -446,8 +447,8 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
     }
     const struct sw_ir_value *value = &ir->values[v];
     out->dtype = value->dtype;
-    out->shape = value->shape;
-    memcpy(out->strides, value->strides, sizeof out->strides);
+    out->shape = value->form->shape;
+    memcpy(out->strides, value->form->strides, sizeof out->strides);
 }
 
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out)
@@ -469,7 +470,7 @@ int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     struct sw_op_desc desc;
     if (op->move != SW_MOVE_NONE) {
-        return op->move == SW_MOVE_REDUCE ? sw_shape_elems(&ir->values[op->in[1]].shape) : 0;
+        return op->move == SW_MOVE_REDUCE ? ir->values[op->in[1]].form->elems : 0;
     }
     sw_ir_describe(ir, op, &desc);
     return sw_op_flops(&desc);

@@ -8,38 +8,50 @@
 
 #include "plan/plan.h"
 
-/* A value of the graph or of a pass (the first fields are those of struct sw_value_info), and where
- * it lies. */
-struct sw_ir_value {
-    enum sw_dtype dtype;
+/* What many values have alike. Each is held once and never changed (form.c), so that a value is
+ * small: of a large model there are millions. */
+struct sw_ir_form {
     struct sw_shape shape;
     int64_t strides[SW_MAX_RANK]; /* elements */
-    enum sw_role role;
-    const char *name;
-    int32_t producer;
-    sw_value base;
-    int64_t base_offset;
-    sw_value sparse_index;
-    sw_value param;
-    struct sw_init init;
     bool contiguous;
-    bool needs_grad;
-    bool is_output;
-    /* ---- placement ---- */
-    enum sw_state_kind state; /* STATE */
-    /* 0 = on the device, else the enum sw_tier that it lies in; kernels never see it then. */
-    int tier;
-    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
-    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
-    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
-    bool is_viewed; /* the input of a view */
+    struct sw_init init; /* PARAM */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
      * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
      * is cut. */
     struct sw_shape whole;
     int64_t first;
     int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
-    int micro;            /* see struct sw_ir_op; shared by all: 0 */
+    int64_t elems;        /* of the shape */
+};
+
+/* The forms of a list: open addressing, never more than half full. */
+struct sw_ir_forms {
+    const struct sw_ir_form **at; /* [cap], in the arena of names; NULL = free */
+    int32_t n, cap;
+};
+
+/* A value of the graph or of a pass (see struct sw_value_info), and where it lies. */
+struct sw_ir_value {
+    const struct sw_ir_form *form;
+    const char *name;
+    int64_t base_offset;
+    int32_t producer;
+    sw_value base;
+    sw_value sparse_index;
+    sw_value param;
+    int micro; /* see struct sw_ir_op; shared by all: 0 */
+    enum sw_dtype dtype : 8;
+    enum sw_role role : 8;
+    /* ---- placement ---- */
+    enum sw_state_kind state : 8; /* STATE */
+    /* Kernels never see what lies elsewhere than on the device. */
+    enum sw_tier tier : 8;
+    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
+    bool is_viewed; /* the input of a view */
+    bool needs_grad;
+    bool is_output;
 };
 
 /* What an op of the list is: a kernel's, or one that moves bytes. */
@@ -86,6 +98,7 @@ struct sw_ir {
     sw_status status;
     char *error; /* message of the first failure (arena) */
     enum sw_dtype dtype;
+    struct sw_ir_forms forms;
     struct sw_ir_value *values;
     struct sw_ir_op *ops; /* in an order in which they may run */
     struct sw_scope *scopes;
@@ -117,6 +130,9 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINT
 /* Without a name or a producer. */
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                          struct sw_shape shape);
+/* Likewise, of a form that a value of the list has. */
+sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                        const struct sw_ir_form *form);
 /* Another value like v, also in where it lies. */
 sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v);
 /* A persistent tensor, by name; param may be SW_NO_VALUE. The same name again is the same value. */
@@ -137,12 +153,25 @@ size_t sw_ir_bytes(const struct sw_ir_value *value);         /* of its elements,
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
 static inline bool sw_ir_is_slice(const struct sw_ir_value *value)
 {
-    return value->whole.rank >= 0;
+    return value->form->whole.rank >= 0;
 }
 /* Of which ops see parts alone: it lies inside a parameter in tiles, or in a state of one. */
 bool sw_ir_is_part(const struct sw_ir *ir, sw_value v);
 /* A parameter or a state that lies in a pack. */
 bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
+
+/* ---- form.c: what values have alike ---- */
+
+/* The one form of the list that equals `like` (whose `elems` nobody reads); NULL: the list has
+ * failed. */
+const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *like);
+/* Row-major, whole. */
+const struct sw_ir_form *sw_ir_plain_form(struct sw_ir *ir, struct sw_shape shape);
+/* v keeps its form where there is no memory for another; then the list has failed. */
+void sw_ir_set_form(struct sw_ir *ir, sw_value v, const struct sw_ir_form *like);
+void sw_ir_reshape(struct sw_ir *ir, sw_value v, struct sw_shape shape); /* with its strides */
+void sw_ir_pad(struct sw_ir *ir, sw_value v, int64_t padded_elems);
+void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t first);
 
 /* ---- ops ---- */
 

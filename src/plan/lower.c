@@ -9,12 +9,13 @@
 
 static size_t extent_of(const struct sw_ir_value *value)
 {
+    const struct sw_ir_form *form = value->form;
     int64_t last = 0;
-    if (sw_shape_elems(&value->shape) == 0) {
+    if (form->elems == 0) {
         return 0;
     }
-    for (int d = 0; d < value->shape.rank; d++) {
-        last += (value->shape.dims[d] - 1) * value->strides[d];
+    for (int d = 0; d < form->shape.rank; d++) {
+        last += (form->shape.dims[d] - 1) * form->strides[d];
     }
     return (size_t)(last + 1) * sw_dtype_bytes(value->dtype);
 }
@@ -114,7 +115,7 @@ static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
                                                : SW_VERB_MERGE;
     instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
     instr->whole_step = op->whole_step;
-    instr->bytes = (int64_t)sw_shape_bytes(&ir->values[op->in[0]].shape, instr->dtype);
+    instr->bytes = ir->values[op->in[0]].form->elems * (int64_t)sw_dtype_bytes(instr->dtype);
     add_operand(program, instr, &first);
     if (other >= 0) {
         const struct sw_operand second = operand_of(program, other);
@@ -163,7 +164,7 @@ static struct sw_port port_of(const struct sw_program *program, const char *name
     return (struct sw_port){.name = name,
                             .micro = value->micro,
                             .dtype = value->dtype,
-                            .shape = value->shape,
+                            .shape = value->form->shape,
                             .at = operand_of(program, v)};
 }
 

@@ -44,7 +44,7 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 /* Elements that the collective moves, all ranks together. */
 static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
-    return sw_shape_elems(&p->ir->values[op->in[0]].shape) * p->options->ranks;
+    return p->ir->values[op->in[0]].form->elems * p->options->ranks;
 }
 
 /* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two

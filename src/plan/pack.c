@@ -72,7 +72,7 @@ static bool is_small(const struct pass *p, sw_value v)
         info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
            param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
-           (most == 0 || sw_shape_elems(&info->shape) <= most);
+           (most == 0 || info->form->elems <= most);
 }
 
 static void join(struct pass *p, sw_value v)
@@ -197,8 +197,7 @@ static bool follow(struct pass *p, const struct sw_ir *first)
         const struct sw_ir_value *pack = &first->values[first->values[known].base];
         sw_value home = sw_ir_find(ir, pack->role, pack->name);
         if (home < 0) {
-            home =
-                add_pack(ir, pack->name, pack->role, sw_shape_elems(&pack->shape), pack->two_slots);
+            home = add_pack(ir, pack->name, pack->role, pack->form->elems, pack->two_slots);
         }
         if (home < 0) {
             return false;

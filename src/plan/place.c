@@ -53,9 +53,8 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1
-               ? sw_ir_is_slice(info)
-               : sw_shape_elems(&info->shape) > options->persistence_elems && !info->is_viewed;
+    return options->ranks > 1 ? sw_ir_is_slice(info)
+                              : info->form->elems > options->persistence_elems && !info->is_viewed;
 }
 
 static size_t bytes_of(const struct sw_ir_value *info)
@@ -106,7 +105,7 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
         !sw_param_leaves(p->ir, p->options, v)) {
         return SW_TIER_DEVICE;
     }
-    const int64_t elems = sw_shape_elems(&info->shape);
+    const int64_t elems = info->form->elems;
     if (p->options->params_tier != SW_TIER_DISK || elems > p->host_param_elems_left) {
         return p->options->params_tier;
     }
@@ -131,9 +130,9 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
     if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
-    if (info->base >= 0 || info->producer < 0 || info->is_output || info->padded_elems > 0 ||
+    if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->padded_elems > 0 ||
         (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
-        sw_ir_bytes(info) < SMALL || !info->contiguous) {
+        sw_ir_bytes(info) < SMALL || !info->form->contiguous) {
         return SW_TIER_DEVICE;
     }
     return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
@@ -176,8 +175,8 @@ static void find_readers(struct pass *p)
 static bool make_offloaded(struct pass *p, sw_value v, enum sw_tier tier)
 {
     const struct sw_ir_value info = p->ir->values[v];
-    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
-    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
     if (home < 0 || version < 0) {
         return false;
     }
@@ -336,7 +335,7 @@ static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
 
 static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 {
-    p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].shape);
+    p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].form->shape);
     p->place[what] = sw_ir_block_segment(p->ir, reader);
     p->when[what] = p->n_before[p->i_op];
     return p->here[what] >= 0;
@@ -346,7 +345,7 @@ static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value what)
 {
     const struct sw_ir_value info = p->ir->values[what];
-    p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.shape);
+    p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.form->shape);
     p->place[what] = sw_ir_block_segment(p->ir, writer);
     p->when[what] = p->n_before[p->i_op];
     if (p->here[what] >= 0 && !info.is_pack) {
@@ -373,7 +372,7 @@ static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state,
                   sw_value here)
 {
     const struct sw_ir_value info = p->ir->values[state];
-    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
     if (version < 0) {
         return false;
     }
@@ -446,7 +445,7 @@ static sw_value view_member(struct pass *p, const struct sw_ir_op *reader, sw_va
 {
     const struct sw_ir_value info = p->ir->values[v];
     const sw_value member =
-        view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.shape);
+        view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.form->shape);
     if (member >= 0) {
         p->ir->values[member].needs_grad = info.needs_grad;
         p->ir->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
@@ -599,7 +598,7 @@ static bool store_pack(struct pass *p, const struct sw_ir_op *writer, sw_value p
         return true;
     }
     const struct sw_ir_value info = p->ir->values[pack];
-    const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.shape);
+    const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.form->shape);
     return all >= 0 && store(p, writer, pack, 0, all);
 }
 
@@ -630,7 +629,8 @@ static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
         return true;
     }
     if (sw_ir_is_part(p->ir, v)) {
-        op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->ir->values[v].shape);
+        op->in[k] = p->here[v] =
+            load_part(p, op, what, part_first(p, v), p->ir->values[v].form->shape);
         if (op->in[k] >= 0 && p->ir->values[what].role == SW_ROLE_PARAM) {
             p->ir->values[op->in[k]].param = v;
         }
@@ -666,16 +666,12 @@ static void commit_on(struct pass *p, sw_value v, sw_value here)
 static sw_value new_version(struct pass *p, sw_value of)
 {
     const struct sw_ir_value info = p->ir->values[of];
-    const sw_value v = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value v = sw_ir_new_like(p->ir, info.role, info.dtype, info.form);
     if (v >= 0) {
         struct sw_ir_value *copy = &p->ir->values[v];
-        memcpy(copy->strides, info.strides, sizeof copy->strides);
         copy->base = info.base >= 0 ? info.base : of;
         copy->base_offset = info.base_offset;
-        copy->padded_elems = info.padded_elems;
         copy->param = info.param;
-        copy->whole = info.whole;
-        copy->first = info.first;
     }
     return v;
 }
@@ -747,7 +743,7 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
         }
     }
     return p->options->update_elems > 0 &&
-           sw_shape_elems(&p->ir->values[op->in[1]].shape) > p->options->update_elems;
+           p->ir->values[op->in[1]].form->elems > p->options->update_elems;
 }
 
 /* Nobody is given the parameter as a whole behind it. */
@@ -767,7 +763,7 @@ static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
-    const int64_t n = sw_shape_elems(&p->ir->values[op->in[1]].shape);
+    const int64_t n = p->ir->values[op->in[1]].form->elems;
     for (int k = 1 + op->attrs.update.rule.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;

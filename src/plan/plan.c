@@ -131,7 +131,7 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
         return 0;
     }
     const int32_t i = sw_names_find(&plan->names, SW_NAME_TILED, param->name);
-    return plan->tiled[i].rows * param->whole.dims[1];
+    return plan->tiled[i].rows * param->form->whole.dims[1];
 }
 
 /* Lists v, once for all programs that know the name. */
@@ -142,7 +142,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     const bool packed = sw_ir_is_packed(ir, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
-        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
+        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape)) {
             return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
                            info->name);
         }
@@ -156,10 +156,10 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .name = info->name,
         .role = info->role,
         .dtype = info->dtype,
-        .shape = info->shape,
-        .init = info->init,
+        .shape = info->form->shape,
+        .init = info->form->init,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
-        .layout = {.whole = sw_ir_is_slice(info) ? info->whole : info->shape,
+        .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
                    .data = {options->rank, options->ranks},
                    .is_sliced = sw_ir_is_slice(info),
                    .tile_elems = tile_elems(plan, ir, info)},
@@ -292,7 +292,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     }
     const struct sw_ir_value *info = &ir->values[buffer->value];
     const char *role = info->role == SW_ROLE_GRAD ? " gradient" : "";
-    sw_shape_format(&info->shape, shape, sizeof shape);
+    sw_shape_format(&info->form->shape, shape, sizeof shape);
     if (info->name) {
         sw_str_printf(out, "%s %s", bytes, info->name);
     } else if (info->producer >= 0) {

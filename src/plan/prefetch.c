@@ -29,10 +29,10 @@ int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int
 {
     if (op->move == SW_MOVE_LOAD && op->n_in > 1) { /* rows: from anywhere */
         *out_first = 0;
-        return sw_shape_elems(&ir->values[sw_ir_root(ir, op->in[0])].shape);
+        return ir->values[sw_ir_root(ir, op->in[0])].form->elems;
     }
     *out_first = op->first;
-    return sw_shape_elems(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].shape);
+    return ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].form->elems;
 }
 
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
@@ -48,7 +48,7 @@ size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
     const size_t bytes = sw_transfer_bytes(ir, op);
     const size_t at = (size_t)first * sw_dtype_bytes(home->dtype);
     const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
-    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == sw_shape_elems(&home->shape)
+    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == home->form->elems
                ? sw_round_up(bytes, SW_PLAN_DISK_ALIGN)
                : bytes;
 }

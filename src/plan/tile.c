@@ -69,14 +69,14 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
 
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
-    return info->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
-           sw_shape_elems(&info->shape) > options->persistence_elems;
+    return info->form->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
+           info->form->elems > options->persistence_elems;
 }
 
 /* Whole runs of the norm. */
 static int64_t rows_of_runs(const struct sw_ir_value *info)
 {
-    const int64_t width = info->shape.dims[1];
+    const int64_t width = info->form->shape.dims[1];
     return common_multiple(width, SW_SQUARES_RUN) / width;
 }
 
@@ -87,7 +87,7 @@ static int64_t *find_rows(const struct sw_ir *ir)
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
     for (int32_t i = 0; rows && i < ir->n_params; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
-        const bool may = info->shape.rank == 2 && !info->is_output;
+        const bool may = info->form->shape.rank == 2 && !info->is_output;
         rows[ir->params[i]] = may ? rows_of_runs(info) : 0;
     }
     for (int32_t i = 0; rows && i < ir->n_ops; i++) {
@@ -110,7 +110,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
                    const struct sw_plan_options *options, const struct sw_ir_value *info,
                    struct tiles *out)
 {
-    const int64_t width = info->shape.dims[1];
+    const int64_t width = info->form->shape.dims[1];
     int64_t rows = rows_of_runs(info);
     for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
         const sw_value param = sw_ir_find(plan->programs[i].ir, SW_ROLE_PARAM, info->name);
@@ -122,7 +122,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
     }
     const int64_t fit =
         (int64_t)(options->tile_bytes / ((size_t)width * sw_dtype_bytes(info->dtype)));
-    *out = (struct tiles){.rows = info->shape.dims[0], .width = width};
+    *out = (struct tiles){.rows = info->form->shape.dims[0], .width = width};
     out->tile_rows = sw_max_i64(fit / rows * rows, rows);
     out->n = sw_ceil_div(out->rows, out->tile_rows);
     return out->n > 1;
@@ -178,8 +178,8 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     struct sw_ir_stream *to = &p->streams[p->first_stream[stream] + t];
     const sw_value v = copy(p, p->ir->streams[stream].grad);
     if (v >= 0) {
+        sw_ir_reshape(p->ir, v, SW_SHAPE(rows, tiles->width));
         struct sw_ir_value *info = &p->ir->values[v];
-        info->shape = SW_SHAPE(rows, tiles->width);
         info->param = to->param;
         info->role = SW_ROLE_GRAD;
         info->sparse_index = SW_NO_VALUE;
@@ -284,7 +284,7 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
 {
     struct sw_ir *ir = p->ir;
     const sw_value rows = op->out[0], index = op->out[1];
-    const int64_t n = ir->values[index].shape.dims[0];
+    const int64_t n = ir->values[index].form->shape.dims[0];
     if (!add(p, op)) {
         return false;
     }
@@ -302,7 +302,7 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
         if (o.out[0] < 0 || o.out[1] < 0) {
             return false;
         }
-        ir->values[o.out[1]].shape = SW_SHAPE(most);
+        sw_ir_reshape(ir, o.out[1], SW_SHAPE(most));
         ir->values[o.out[0]].sparse_index = o.out[1];
         if (!add(p, &o)) {
             return false;
@@ -350,7 +350,7 @@ static bool make_tiles(struct pass *p, sw_value param)
         }
         struct sw_ir_value *info = &ir->values[v];
         p->first_tile[param] = t == 0 ? v : p->first_tile[param];
-        info->shape.dims[0] = n_rows(tiles, t);
+        sw_ir_reshape(ir, v, SW_SHAPE(n_rows(tiles, t), tiles->width));
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;
         info->is_tiled = false;
@@ -485,7 +485,7 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
         int64_t *of = &least[ir->params[i]];
         const bool tiles = may_tile(options) && is_large(info, &smallest);
-        *of = tiles && *of < info->shape.dims[0] ? *of * info->shape.dims[1] : 0;
+        *of = tiles && *of < info->form->shape.dims[0] ? *of * info->form->shape.dims[1] : 0;
     }
     return least;
 }

@@ -79,13 +79,13 @@ static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options 
                            sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return sw_ir_is_slice(info) ? info->shape.dims[0]
-                                : sw_slice_elems(sw_shape_elems(&info->shape), options->ranks);
+    return sw_ir_is_slice(info) ? info->form->shape.dims[0]
+                                : sw_slice_elems(info->form->elems, options->ranks);
 }
 
 static struct sw_shape whole_shape(const struct sw_ir_value *info)
 {
-    return sw_ir_is_slice(info) ? info->whole : info->shape;
+    return sw_ir_is_slice(info) ? info->form->whole : info->form->shape;
 }
 
 /* The gradient as one dense tensor with the padding of equal slices. */
@@ -96,13 +96,13 @@ static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t 
         const sw_value in[2] = {grad, info.sparse_index};
         const int32_t op = sw_ir_add_op(ir, SW_OP_DENSIFY, in, 2, NULL);
         grad = sw_ir_add_out(ir, op, info.dtype, whole_shape(&ir->values[param]));
-    } else if (info.base >= 0 || info.padded_elems > 0 || info.role != SW_ROLE_GRAD) {
+    } else if (info.base >= 0 || info.form->padded_elems > 0 || info.role != SW_ROLE_GRAD) {
         /* bytes that others share or that lie inside another value cannot grow */
         const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &grad, 1, NULL);
-        grad = sw_ir_add_out(ir, op, info.dtype, info.shape);
+        grad = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     }
     if (grad >= 0) {
-        ir->values[grad].padded_elems = padded;
+        sw_ir_pad(ir, grad, padded);
     }
     return grad;
 }
@@ -118,7 +118,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
     const int64_t slice = whole ? 0 : slice_elems(ir, options, feed->param);
-    const struct sw_shape shape = whole ? param.shape : SW_SHAPE(slice);
+    const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(slice);
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
     ir->phase = SW_PHASE_BACKWARD;
@@ -131,8 +131,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
                                                : SW_STATE_FURTHER_SUM;
         ir->values[acc].param = feed->param;
         if (!whole) {
-            ir->values[acc].whole = whole_shape(&param);
-            ir->values[acc].first = slice * options->rank;
+            sw_ir_be_slice(ir, acc, whole_shape(&param), slice * options->rank);
         }
     }
     return acc;
@@ -158,11 +157,11 @@ static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 static sw_value gather_sum(struct sw_ir *ir, const struct sw_plan_options *options, sw_value sum,
                            struct sw_shape shape)
 {
-    const int64_t slice = sw_shape_elems(&ir->values[sum].shape);
+    const int64_t slice = ir->values[sum].form->elems;
     const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &sum, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shape);
     if (whole >= 0) {
-        ir->values[whole].padded_elems = slice * options->ranks;
+        sw_ir_pad(ir, whole, slice * options->ranks);
     }
     return whole;
 }
@@ -178,8 +177,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
         struct sw_ir_value *info = &ir->values[v];
         info->base = param;
         info->base_offset = slice * options->rank;
-        info->whole = ir->values[param].shape;
-        info->first = slice * options->rank;
+        sw_ir_be_slice(ir, v, ir->values[param].form->shape, slice * options->rank);
     }
     return v;
 }
@@ -196,10 +194,9 @@ static sw_value copy_of(struct sw_ir *ir, sw_value target)
 {
     const struct sw_ir_value info = ir->values[target];
     const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &target, 1, NULL);
-    const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.shape);
+    const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     if (copy >= 0) {
-        ir->values[copy].whole = info.whole;
-        ir->values[copy].first = info.first;
+        sw_ir_be_slice(ir, copy, info.form->whole, info.form->first);
         ir->values[copy].param = sw_ir_root(ir, target);
     }
     return copy;
@@ -234,7 +231,8 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] = gather_sum(ir, options, feed->streams[i], ir->values[param].shape);
+            feed->streams[i] =
+                gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
         }
         sw_emit_update(ir, options->rule, param, param, feed->streams, feed->n);
         return;
@@ -319,20 +317,19 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
     const int64_t slice = slice_elems(ir, options, feed->param);
     sw_value sum = feed->streams[i];
     if (feed->wire == SW_F32) {
-        ir->values[sw_ir_root(ir, sum)].padded_elems = slice * options->ranks;
+        sw_ir_pad(ir, sw_ir_root(ir, sum), slice * options->ranks);
     } else {
-        sum =
-            sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire, param.shape);
+        sum = sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire,
+                            param.form->shape);
         if (sum >= 0) {
-            ir->values[sum].padded_elems = slice * options->ranks;
+            sw_ir_pad(ir, sum, slice * options->ranks);
         }
     }
     snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
     const sw_value owned = sw_ir_state(ir, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
         ir->values[owned].state = SW_STATE_FURTHER_SUM;
-        ir->values[owned].whole = param.shape;
-        ir->values[owned].first = slice * options->rank;
+        sw_ir_be_slice(ir, owned, param.form->shape, slice * options->rank);
     }
     const sw_value moved[2] = {owned, sum};
     const int32_t op = sw_ir_add_move(ir, SW_MOVE_REDUCE, moved, 2);
