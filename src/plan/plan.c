@@ -607,6 +607,17 @@ static sw_status take_scheduled(struct sw_program *program)
     return SW_OK;
 }
 
+/* Transfers beside computation, and who waits for whom. */
+static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
+{
+    struct sw_cells cells;
+    SW_TRY(sw_cells_open(&cells, program->ir));
+    sw_status st = sw_pass_prefetch(program, &cells, options);
+    st = st < 0 ? st : sw_pass_waits(program, &cells, options);
+    sw_cells_close(&cells);
+    return st;
+}
+
 /* Order and places, for one distance of prefetching. May be called again. */
 static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
 {
@@ -616,8 +627,7 @@ static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *opti
         clear_program(program);
         SW_TRY(take_scheduled(program));
         SW_TRY(sw_pass_overlap(program, options));
-        SW_TRY(sw_pass_prefetch(program, options));
-        SW_TRY(sw_pass_waits(program, options));
+        SW_TRY(order_beside(program, options));
     }
     size_t offloaded[SW_TIER_COUNT] = {0};
     for (int i = 0; i < plan->n_programs; i++) {

@@ -10,6 +10,7 @@
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
+    const struct sw_cells *cells;
     size_t room, ahead;   /* bytes */
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
@@ -60,46 +61,39 @@ struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op 
     return (struct sw_range){first, first + n};
 }
 
-bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
-                          const struct sw_ir_op *b)
+enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    if (sw_ir_root(ir, a->in[0]) != sw_ir_root(ir, b->in[0])) {
-        return false;
-    }
-    const struct sw_range x = sw_transfer_range(ir, a), y = sw_transfer_range(ir, b);
-    return sw_ranges_meet(&x, &y);
+    const bool disk = ir->values[sw_ir_root(ir, op->in[0])].tier == SW_TIER_DISK;
+    return op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
+                                    : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
 }
 
-/* Stores to one home, the latest first, and who wrote a value of the device last. */
+/* Who wrote last. */
 struct writers {
-    int32_t *last_store;  /* [n_values] by root; -1 = none */
-    int32_t *last;        /* [n_values] by root, likewise */
-    int32_t *before;      /* [n_instrs] the store before a store */
-    struct sw_range *met; /* [n_instrs] what a store, and those before it, move */
+    int32_t *stored; /* [n_cells] the store to a cell; -1 = none */
+    int32_t *last;   /* [n_values] by root, of what lies on the device; likewise */
 };
 
 /* The latest store to the same bytes, or what makes the indices of a load of rows. */
-static int32_t find_behind(const struct pass *p, const struct writers *w,
-                           const struct sw_ir_op *load)
+static int32_t find_behind(const struct pass *p, const struct writers *w, int32_t i)
 {
-    const struct sw_range range = sw_transfer_range(p->ir, load);
-    int32_t j = w->last_store[sw_ir_root(p->ir, load->in[0])];
-    while (j >= 0 && !sw_transfers_overlap(p->ir, load, op_of(p, j))) {
-        j = sw_ranges_meet(&range, &w->met[j]) ? w->before[j] : -1;
+    const struct sw_ir_op *load = op_of(p, i);
+    const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+    int32_t behind = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    for (int32_t c = cells.first; c < cells.end; c++) {
+        behind = w->stored[c] > behind ? w->stored[c] : behind;
     }
-    const int32_t ids = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
-    return ids > j ? ids : j;
+    return behind;
 }
 
 static void note_writes(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
     if (op->move == SW_MOVE_STORE) {
-        int32_t *last = &w->last_store[sw_ir_root(p->ir, op->in[0])];
-        const struct sw_range range = sw_transfer_range(p->ir, op);
-        w->met[i] = *last < 0 ? range : sw_range_of_both(&range, &w->met[*last]);
-        w->before[i] = *last;
-        *last = i;
+        const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+        for (int32_t c = cells.first; c < cells.end; c++) {
+            w->stored[c] = i;
+        }
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {
@@ -111,24 +105,20 @@ static void note_writes(const struct pass *p, const struct writers *w, int32_t i
 /* false: out of memory */
 static bool find_order(const struct pass *p)
 {
-    const size_t n = (size_t)p->program->n_instrs + 1, n_values = (size_t)p->ir->n_values + 1;
-    const struct writers w = {.last_store = sw_alloc("plan", n_values * sizeof *w.last_store),
-                              .last = sw_alloc("plan", n_values * sizeof *w.last),
-                              .before = sw_alloc("plan", n * sizeof *w.before),
-                              .met = sw_alloc("plan", n * sizeof *w.met)};
-    const bool good = w.last_store && w.last && w.before && w.met;
+    const size_t n_cells = (size_t)p->cells->n + 1, n_values = (size_t)p->ir->n_values + 1;
+    const struct writers w = {.stored = sw_alloc("plan", n_cells * sizeof *w.stored),
+                              .last = sw_alloc("plan", n_values * sizeof *w.last)};
+    const bool good = w.stored && w.last;
     if (good) {
-        memset(w.last_store, 0xff, n_values * sizeof *w.last_store);
+        memset(w.stored, 0xff, n_cells * sizeof *w.stored);
         memset(w.last, 0xff, n_values * sizeof *w.last);
     }
     for (int32_t i = 0; good && i < p->program->n_instrs; i++) {
-        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, op_of(p, i)) : -1;
+        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, i) : -1;
         note_writes(p, &w, i);
     }
-    sw_free(w.last_store);
+    sw_free(w.stored);
     sw_free(w.last);
-    sw_free(w.before);
-    sw_free(w.met);
     return good;
 }
 
@@ -185,9 +175,11 @@ static void order(struct pass *p)
     }
 }
 
-sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options)
+sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
+                           const struct sw_plan_options *options)
 {
-    struct pass p = {.program = program, .ir = program->ir, .room = options->transfer_bytes};
+    struct pass p = {
+        .program = program, .ir = program->ir, .cells = cells, .room = options->transfer_bytes};
     const size_t n = (size_t)program->n_instrs + 1;
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
@@ -197,7 +189,9 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
-        memcpy(program->instrs, p.out, (size_t)p.n_out * sizeof *p.out);
+        struct sw_instr *before = program->instrs;
+        program->instrs = p.out;
+        p.out = before;
         sw_program_find_segments(program);
     }
     sw_free(p.out);

@@ -66,10 +66,7 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
                                .blocking = sw_ir_is_collective(op),
                                .workspace = -1};
     if (sw_ir_is_transfer(op)) {
-        const sw_value home = sw_ir_root(program->ir, op->in[0]);
-        const bool disk = program->ir->values[home].tier == SW_TIER_DISK;
-        instr->queue = op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
-                                                : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
+        instr->queue = sw_transfer_queue(program->ir, op);
         instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
         program->n_instrs++;
         return SW_OK;
