@@ -422,6 +422,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
+        struct sw_op math;
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
         SW_TRY(check_disk(c, i));
@@ -431,7 +432,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
             kernel.workspace_bytes =
                 sw_collective_workspace(ir, &ir->ops[instr->op], options->ranks);
         } else {
-            sw_ir_describe(ir, &ir->ops[instr->op], &desc);
+            sw_ir_describe(ir, &ir->ops[instr->op], &math, &desc);
             options->query(options->query_ctx, &desc, &kernel);
         }
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;

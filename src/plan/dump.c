@@ -112,9 +112,10 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_operand *operands = &program->operands[instr->operands];
+    struct sw_op math;
     struct sw_op_desc desc;
     if (instr->verb == SW_VERB_KERNEL) {
-        sw_program_describe(program, i, &desc);
+        sw_program_describe(program, i, &math, &desc);
         put_some(out, "n_out", instr->n_out);
     }
     put_open(out, "operands", '[');
@@ -238,8 +239,8 @@ static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
 {
     const enum sw_attrs_kind kind = sw_ir_attrs(op);
     if (kind == SW_ATTRS_DROPOUT ||
-        (kind == SW_ATTRS_ATTENTION && op->attrs.attention.dropout > 0)) {
-        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->path);
+        (kind == SW_ATTRS_ATTENTION && op->detail->attrs.attention.dropout > 0)) {
+        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->detail->path);
     }
 }
 
@@ -251,7 +252,7 @@ static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
     const size_t begin = out->len;
     for (size_t i = 0; i < SW_LEN(attrs); i++) {
         if (attrs[i].kind == kind) {
-            dump_attr(&attrs[i], (const char *)&op->attrs + attrs[i].at, out);
+            dump_attr(&attrs[i], (const char *)&op->detail->attrs + attrs[i].at, out);
         }
     }
     dump_draws(op, out);

@@ -127,14 +127,14 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
         return SW_NO_VALUE;
     }
     const struct sw_ir_op first = ir->ops[moments];
-    const int n_states = first.attrs.update.rule.n_states;
+    const int n_states = first.detail->attrs.update.rule.n_states;
     sw_value in[SW_MAX_INPUTS];
     for (int i = 0; i <= n_states; i++) {
         in[i] = first.in[i];
     }
     in[n_states + 1] = norms;
     in[n_states + 2] = ratio >= 0 ? ratio : trust_ratio(ir, sw_ir_root(ir, first.in[0]));
-    const int32_t apply = emit_apply(ir, &first.attrs, in);
+    const int32_t apply = emit_apply(ir, &first.detail->attrs, in);
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[ir->ops[apply].n_out - 1];
 }
 

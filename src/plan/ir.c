@@ -97,6 +97,17 @@ static void note_view(struct sw_ir *ir, const struct sw_ir_op *op)
     }
 }
 
+static bool take_op(struct sw_ir *ir, const struct sw_op *math)
+{
+    struct sw_ir_op *op = &ir->ops[ir->n_ops++];
+    *op = (struct sw_ir_op){.detail = &sw_ir_no_detail, .phase = math->phase, .scope = math->scope};
+    memcpy(op->in, math->in, sizeof op->in);
+    memcpy(op->out, math->out, sizeof op->out);
+    sw_ir_take_math(ir, op, math);
+    note_view(ir, op);
+    return ir->status >= 0;
+}
+
 static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
 {
     ir->scopes = sw_alloc("plan", ((size_t)g->n_scopes + 1) * sizeof *ir->scopes);
@@ -143,8 +154,7 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
         good = ir->status >= 0 && list_leaf(ir, v);
     }
     for (int32_t i = 0; good && i < g->n_ops; i++) {
-        ir->ops[ir->n_ops++] = (struct sw_ir_op){.math = g->ops[i]};
-        note_view(ir, &ir->ops[i]);
+        good = take_op(ir, &g->ops[i]);
     }
     good = good && take_lists(ir, g) && ir->status >= 0;
     if (!good) {
@@ -309,7 +319,7 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     *op = *like;
     op->phase = ir->phase;
     op->micro = ir->micro;
-    op->n_in = n_in;
+    op->n_in = (int8_t)n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
     note_view(ir, op);
     for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
@@ -318,19 +328,52 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     return ir->n_ops++;
 }
 
+const struct sw_ir_detail sw_ir_no_detail = {0};
+
+struct sw_op sw_ir_math(const struct sw_ir_op *op)
+{
+    struct sw_op math = {.kind = op->kind,
+                         .phase = op->phase,
+                         .n_in = op->n_in,
+                         .n_out = op->n_out,
+                         .attrs = op->detail->attrs,
+                         .user = op->detail->user,
+                         .scope = op->scope,
+                         .path = op->detail->path};
+    memcpy(math.in, op->in, sizeof math.in);
+    memcpy(math.out, op->out, sizeof math.out);
+    return math;
+}
+
+void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math)
+{
+    struct sw_ir_detail *detail = sw_arena_alloc(&ir->names, sizeof *detail);
+    if (!detail) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        return;
+    }
+    *detail = (struct sw_ir_detail){.attrs = math->attrs, .user = math->user, .path = math->path};
+    op->detail = detail;
+    op->kind = math->kind;
+    op->n_in = (int8_t)math->n_in;
+    op->n_out = (int8_t)math->n_out;
+}
+
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs)
 {
-    struct sw_ir_op op = {.math = {.kind = kind}};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail, .kind = kind};
+    struct sw_op math = {.kind = kind};
     if (attrs) {
-        op.attrs = *attrs;
+        math.attrs = *attrs;
+        sw_ir_take_math(ir, &op, &math);
     }
     return add_op(ir, &op, in, n_in);
 }
 
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in)
 {
-    const struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS}, .move = move};
+    const struct sw_ir_op op = {.detail = &sw_ir_no_detail, .kind = SW_N_OP_KINDS, .move = move};
     return add_op(ir, &op, in, n_in);
 }
 
@@ -388,7 +431,8 @@ const char *sw_ir_op_name(const struct sw_ir_op *op)
                                         [SW_MOVE_REDUCE] = "reduce",
                                         [SW_MOVE_GATHER] = "gather",
                                         [SW_MOVE_MERGE] = "stats_merge"};
-    return op->move == SW_MOVE_NONE ? sw_op_name(&op->math) : moves[op->move];
+    const struct sw_op math = {.kind = op->kind, .user = op->detail->user};
+    return op->move == SW_MOVE_NONE ? sw_op_name(&math) : moves[op->move];
 }
 
 /* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it
@@ -451,11 +495,13 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
     memcpy(out->strides, value->form->strides, sizeof out->strides);
 }
 
-void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out)
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
+                    struct sw_op_desc *out)
 {
     SW_ASSERT(op->move == SW_MOVE_NONE);
     memset(out, 0, sizeof *out);
-    out->op = &op->math;
+    *math = sw_ir_math(op);
+    out->op = math;
     out->is_predicated = op->unless_skipped;
     for (int k = 0; k < op->n_in; k++) {
         describe(ir, op->in[k], &out->in[k]);
@@ -468,18 +514,20 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
 /* A reduction adds each element that it is given once. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
+    struct sw_op math;
     struct sw_op_desc desc;
     if (op->move != SW_MOVE_NONE) {
         return op->move == SW_MOVE_REDUCE ? ir->values[op->in[1]].form->elems : 0;
     }
-    sw_ir_describe(ir, op, &desc);
+    sw_ir_describe(ir, op, &math, &desc);
     return sw_op_flops(&desc);
 }
 
 double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
+    struct sw_op math;
     struct sw_op_desc desc;
-    sw_ir_describe(ir, op, &desc);
+    sw_ir_describe(ir, op, &math, &desc);
     return sw_op_bytes(&desc);
 }
 

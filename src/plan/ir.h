@@ -70,22 +70,30 @@ enum sw_move {
     SW_MOVE_MERGE   /* stats (in place), added up over ranks */
 };
 
+/* What a kernel is told beside its operands. Never changed: ops that are copies share it. */
+struct sw_ir_detail {
+    struct sw_attrs attrs;
+    const struct sw_user_op *user;
+    uint64_t path;
+};
+
+/* An op of the graph (see struct sw_op; sw_ir_math makes one of it), or a move. */
 struct sw_ir_op {
-    /* The same fields twice: `math` is what the table of kinds and kernels are shown. */
-    union {
-        struct sw_op math;
-        struct {
-            SW_FIELDS_OF_OP
-        };
-    };
-    enum sw_move move;   /* `kind` means nothing unless this is NONE */
-    int64_t first;       /* LOAD, STORE: element of what is offloaded */
-    bool whole_step;     /* REDUCE */
-    int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
-    bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
-    bool in_backward;    /* of the update, and runs within the step's last backward */
-    bool commits;        /* of the update, and runs behind all of it that may fail */
-    bool is_clone;       /* made by recomputation */
+    const struct sw_ir_detail *detail;
+    int64_t first; /* LOAD, STORE: element of what is offloaded */
+    sw_value in[SW_MAX_INPUTS];
+    sw_value out[SW_MAX_OUTPUTS];
+    int32_t scope;
+    int micro; /* vertical schedule: of which of this rank's micro-batches; else 0 */
+    enum sw_op_kind kind : 8;
+    enum sw_phase phase : 8;
+    enum sw_move move : 8; /* `kind` means nothing unless this is NONE */
+    int8_t n_in, n_out;
+    bool whole_step : 1;     /* REDUCE */
+    bool unless_skipped : 1; /* predicated: not run where the scalar SKIP is set */
+    bool in_backward : 1;    /* of the update, and runs within the step's last backward */
+    bool commits : 1;        /* of the update, and runs behind all of it that may fail */
+    bool is_clone : 1;       /* made by recomputation */
 };
 
 struct sw_ir_stream {
@@ -182,6 +190,12 @@ void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs);
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
+/* What has no attributes, as most moves. */
+extern const struct sw_ir_detail sw_ir_no_detail;
+/* The op as the table of kinds and kernels are shown it; and an op that is to be as `math` says, but
+ * for its operands, phase and scope. */
+struct sw_op sw_ir_math(const struct sw_ir_op *op);
+void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math);
 sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape);
 /* An output that lives in the storage of `of` (whole). */
 sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of);
@@ -215,9 +229,10 @@ const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Finds the places of all ops at once, when the list is complete: a chain of updates is long.
  * false: out of memory */
 bool sw_ir_note_where(struct sw_ir *ir);
-/* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops
- * alone. */
-void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out);
+/* The op with the types of its operands, for kernels and the table of kinds; out->op is `math`. Of
+ * the kernels' ops alone. */
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
+                    struct sw_op_desc *out);
 /* See sw_op_flops, sw_op_bytes; moves compute nothing. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op);
 double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);

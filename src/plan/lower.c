@@ -236,7 +236,8 @@ size_t sw_port_bytes(const struct sw_port *port)
     return sw_shape_bytes(&port->shape, port->dtype);
 }
 
-void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out)
+void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op *op,
+                         struct sw_op_desc *out)
 {
-    sw_ir_describe(program->ir, &program->ir->ops[program->instrs[i].op], out);
+    sw_ir_describe(program->ir, &program->ir->ops[program->instrs[i].op], op, out);
 }

@@ -267,10 +267,13 @@ static bool choose_places(struct pass *p)
 /* An op with one output beside another. */
 static struct sw_ir_op beside(enum sw_op_kind kind, const struct sw_ir_op *of)
 {
-    struct sw_ir_op op = {
-        .math = {.kind = kind, .phase = of->phase, .scope = of->scope, .n_out = 1},
-        .unless_skipped = of->unless_skipped,
-        .in_backward = of->in_backward};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                          .kind = kind,
+                          .phase = of->phase,
+                          .scope = of->scope,
+                          .n_out = 1,
+                          .unless_skipped = of->unless_skipped,
+                          .in_backward = of->in_backward};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = SW_NO_VALUE;
     }
@@ -429,8 +432,10 @@ static sw_value view_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
     ir->values[v].base_offset = first;
     ir->values[v].param = ir->values[root].param;
     struct sw_ir_op op = beside(SW_OP_VIEW, reader);
-    op.attrs.view.kind = SW_VIEW_SLICE;
-    op.attrs.view.start = first;
+    struct sw_op math = sw_ir_math(&op);
+    math.attrs.view.kind = SW_VIEW_SLICE;
+    math.attrs.view.start = first;
+    sw_ir_take_math(ir, &op, &math);
     op.n_in = 1;
     op.in[0] = version;
     op.out[0] = v;
@@ -699,8 +704,10 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
                          int64_t first, int64_t n, sw_value out, sw_value *master)
 {
     struct sw_ir_op op = *whole;
-    const int n_states = op.attrs.update.rule.n_states, first_moved = param >= 0;
-    op.attrs.update.first = first;
+    struct sw_op math = sw_ir_math(whole);
+    const int n_states = math.attrs.update.rule.n_states, first_moved = param >= 0;
+    math.attrs.update.first = first;
+    sw_ir_take_math(p->ir, &op, &math);
     op.in[0] = param;
     op.out[0] = out;
     for (int k = first_moved; k < op.n_in; k++) {
@@ -734,10 +741,10 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
 
 static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
 {
-    if (!sw_ir_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.rule.n_states == 0) {
+    if (!sw_ir_has(op, SW_TRAIT_ELEMENTS) || op->detail->attrs.update.rule.n_states == 0) {
         return false;
     }
-    for (int k = 1; k <= op->attrs.update.rule.n_states; k++) {
+    for (int k = 1; k <= op->detail->attrs.update.rule.n_states; k++) {
         if (home_of(p, op->in[k]) < 0) {
             return false;
         }
@@ -764,7 +771,7 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
     const int64_t n = p->ir->values[op->in[1]].form->elems;
-    for (int k = 1 + op->attrs.update.rule.n_states; k < op->n_in; k++) {
+    for (int k = 1 + op->detail->attrs.update.rule.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
@@ -922,7 +929,7 @@ static void note_ops(struct pass *p)
         const struct sw_ir_op *op = &p->ir->ops[i];
         const bool is_plain = op->phase != SW_PHASE_UPDATE && !sw_ir_has(op, SW_TRAIT_SUM);
         p->n_before[i + 1] = p->n_before[i] + is_plain;
-        if (sw_ir_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
+        if (sw_ir_has(op, SW_TRAIT_STATES) && op->detail->attrs.update.rule.n_states > 0) {
             p->update_of[sw_ir_root(p->ir, op->in[0])] = i;
         }
     }

@@ -159,8 +159,9 @@ size_t sw_port_bytes(const struct sw_port *port);
 /* Queue that an instruction runs on: what blocks runs on the computing thread. */
 enum sw_queue sw_instr_queue(const struct sw_instr *instr);
 /* What kernel instruction i computes, for the device to prepare it: types and strides of its
- * operands. */
-void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out);
+ * operands; out->op is `op`. */
+void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op *op,
+                         struct sw_op_desc *out);
 
 /* What a state is. */
 enum sw_state_kind {

@@ -80,8 +80,9 @@ static sw_status add_instr(struct sw_program *program, const struct sw_plan_opti
         program->n_instrs++;
         return SW_OK;
     }
+    struct sw_op math;
     struct sw_op_desc desc;
-    sw_ir_describe(program->ir, op, &desc);
+    sw_ir_describe(program->ir, op, &math, &desc);
     options->query(options->query_ctx, &desc, &instr->kernel);
     if (!instr->kernel.supported) {
         return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),

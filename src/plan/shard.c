@@ -80,13 +80,14 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     }
     sw_ir_pad(ir, whole, info.form->elems * p->options->ranks);
     ir->values[whole].needs_grad = info.needs_grad;
-    struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS,
-                                   .phase = reader->phase,
-                                   .n_in = 1,
-                                   .n_out = 1,
-                                   .in = {param},
-                                   .scope = reader->scope},
-                          .move = SW_MOVE_GATHER};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                          .kind = SW_N_OP_KINDS,
+                          .move = SW_MOVE_GATHER,
+                          .phase = reader->phase,
+                          .n_in = 1,
+                          .n_out = 1,
+                          .in = {param},
+                          .scope = reader->scope};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = k == 0 ? whole : SW_NO_VALUE;
     }

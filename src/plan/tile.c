@@ -47,8 +47,9 @@ static struct sw_cut cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, i
     const struct sw_op_info *info = sw_op_info(op->kind);
     struct sw_cut cut = {.effect = SW_CUT_NONE};
     if (info->cut && info->cut_input == k) {
+        struct sw_op math;
         struct sw_op_desc desc;
-        sw_ir_describe(ir, op, &desc);
+        sw_ir_describe(ir, op, &math, &desc);
         info->cut(&desc, &cut);
     }
     return cut;
@@ -62,8 +63,9 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
     }
     const struct sw_ir_op *op = &ir->ops[info->producer];
     const struct sw_op_info *by = sw_op_info(op->kind);
+    const struct sw_op math = sw_ir_math(op);
     return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad
-               ? by->grad_unit(&op->math)
+               ? by->grad_unit(&math)
                : 0;
 }
 
@@ -188,11 +190,18 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     return v;
 }
 
-static void name_tile(struct sw_ir_op *op, const struct tiles *tiles, int64_t t)
+/* op is of tile t; partial: how it leaves a sum to the tiles behind it, NULL = it does not. */
+static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *tiles, int64_t t,
+                    const struct sw_cut *partial)
 {
-    struct sw_tile_attrs *tile = sw_op_tile(&op->math);
+    struct sw_op math = sw_ir_math(op);
+    struct sw_tile_attrs *tile = sw_op_tile(&math);
     tile->first = first_row(tiles, t);
     tile->continues = t > 0;
+    if (partial) {
+        sw_op_make_partial(&math, partial);
+    }
+    sw_ir_take_math(ir, op, &math);
 }
 
 static bool add(struct pass *p, const struct sw_ir_op *op)
@@ -206,7 +215,7 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
     sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
-        name_tile(&o, tiles, t);
+        be_tile(p->ir, &o, tiles, t, NULL);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         for (int i = 0; i < op->n_out; i++) {
             if (t > 0) {
@@ -234,11 +243,8 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
         struct sw_ir_op o = *op;
-        name_tile(&o, tiles, t);
+        be_tile(ir, &o, tiles, t, last ? NULL : cut);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
-        if (!last) {
-            sw_op_make_partial(&o.math, cut);
-        }
         if (t > 0 && has_sum) {
             o.in[o.n_in++] = sum;
         }
@@ -269,7 +275,9 @@ static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t st
 {
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
-        sw_op_tile(&o.math)->first = first_row(tiles, t);
+        struct sw_op math = sw_ir_math(op);
+        sw_op_tile(&math)->first = first_row(tiles, t);
+        sw_ir_take_math(p->ir, &o, &math);
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
         if (!add(p, &o)) {
             return false;
@@ -291,9 +299,11 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
     for (int64_t t = 0; t < tiles->n; t++) {
         const int64_t most = sw_min_i64(n, n_rows(tiles, t));
         struct sw_ir_op o = *op;
-        o.kind = SW_OP_SELECT_INDEX;
-        o.attrs = (struct sw_attrs){
+        struct sw_op math = sw_ir_math(op);
+        math.kind = SW_OP_SELECT_INDEX;
+        math.attrs = (struct sw_attrs){
             .select_index = {.first = first_row(tiles, t), .n = n_rows(tiles, t)}};
+        sw_ir_take_math(ir, &o, &math);
         o.in[0] = rows;
         o.in[1] = index;
         o.n_in = 2;

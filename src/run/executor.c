@@ -93,8 +93,9 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         step->workspace = ex->arenas[SW_TIER_DEVICE] + program->buffers[instr->workspace].offset;
     }
     if (instr->verb == SW_VERB_KERNEL) {
+        struct sw_op op;
         struct sw_op_desc desc;
-        sw_program_describe(program, i, &desc);
+        sw_program_describe(program, i, &op, &desc);
         SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
         for (int k = 0; k < instr->n_in + instr->n_out; k++) {
             *(k < instr->n_in ? &step->in[k] : &step->out[k - instr->n_in]) =

@@ -101,9 +101,10 @@ static void check_operand(const struct sw_plan *plan, const struct sw_operand *o
 static void check_attributes(const struct sw_program *program, int32_t i,
                              const struct sw_json *said)
 {
+    struct sw_op op;
     struct sw_op_desc desc;
     const struct sw_json *attributes = sw_json_get(said, "attributes");
-    sw_program_describe(program, i, &desc);
+    sw_program_describe(program, i, &op, &desc);
     const struct sw_attrs *attrs = &desc.op->attrs;
     const struct sw_json *value;
     switch (sw_op_info(desc.op->kind)->attrs) {
