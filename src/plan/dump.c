@@ -309,19 +309,19 @@ static void dump_instr(const struct sw_program *program, int32_t i, struct sw_st
     const struct sw_ir_op *op = &program->ir->ops[instr->op];
     begin(out, "verb", verb_name(instr->verb));
     put_int(out, "number", i);
-    put_text(out, "name", instr->name);
+    put_text(out, "name", instr->about->name);
     put_text(out, "queue", sw_queue_name(instr->queue));
     put_text(out, "segment", sw_segment_name(instr->segment));
     if ((int)op->phase != (int)instr->segment) {
         put_text(out, "phase", sw_segment_name((enum sw_segment)op->phase));
     }
-    put_text(out, "scope", instr->scope);
-    put_text(out, "tensor", instr->tensor);
+    put_text(out, "scope", instr->about->scope);
+    put_text(out, "tensor", instr->about->tensor);
     put_some(out, "micro_batch", instr->micro < 0 ? 0 : instr->micro);
     put_true(out, "of_step", instr->micro < 0);
     put_true(out, "recomputed", op->is_clone);
     dump_conditions(program, i, out);
-    put_text(out, "kernel", instr->kernel.path);
+    put_text(out, "kernel", instr->about->kernel.path);
     dump_attrs(op, out);
     put_some(out, "flops", instr->flops);
     put_some(out, "bytes", instr->bytes);

@@ -483,6 +483,12 @@ bool sw_ir_note_where(struct sw_ir *ir)
     return where != NULL;
 }
 
+void sw_ir_forget_where(struct sw_ir *ir)
+{
+    sw_free(ir->where);
+    ir->where = NULL;
+}
+
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
 {
     if (v < 0) {

@@ -229,6 +229,7 @@ const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Finds the places of all ops at once, when the list is complete: a chain of updates is long.
  * false: out of memory */
 bool sw_ir_note_where(struct sw_ir *ir);
+void sw_ir_forget_where(struct sw_ir *ir);
 /* The op with the types of its operands, for kernels and the table of kinds; out->op is `math`. Of
  * the kernels' ops alone. */
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,

@@ -39,27 +39,6 @@ static struct sw_operand operand_of(const struct sw_program *program, sw_value v
     };
 }
 
-static const char *name_of(const struct sw_ir *ir, sw_value v)
-{
-    const struct sw_ir_value *value = &ir->values[v], *root = &ir->values[sw_ir_root(ir, v)];
-    const sw_value param = root->param >= 0 ? root->param : value->param;
-    return root->role == SW_ROLE_INPUT ? NULL
-           : root->name                ? root->name
-           : param >= 0                ? ir->values[param].name
-                                       : NULL;
-}
-
-/* The parameter that an op is about, or what it moves. */
-static const char *tensor_of(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    const char *name = NULL;
-    for (int k = 0; k < op->n_in + op->n_out && !name; k++) {
-        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        name = v < 0 ? NULL : name_of(ir, v);
-    }
-    return name;
-}
-
 static void add_operand(struct sw_program *program, struct sw_instr *instr,
                         const struct sw_operand *operand)
 {
@@ -143,10 +122,6 @@ static void lower_instr(struct sw_program *program, struct sw_instr *instr)
     instr->n_in = instr->n_out = 0;
     instr->micro = op->phase == SW_PHASE_UPDATE || op->in_backward ? -1 : op->micro;
     instr->flops = sw_ir_flops(ir, op);
-    instr->name = sw_ir_op_name(op);
-    instr->where = sw_ir_where(ir, op);
-    instr->scope = ir->scopes[op->scope].name;
-    instr->tensor = tensor_of(ir, op);
     if (sw_ir_is_transfer(op)) {
         lower_transfer(program, instr, op);
     } else if (sw_ir_is_collective(op)) {

@@ -585,28 +585,6 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
-/* For all distances of prefetching: kernels are asked for once. */
-static sw_status schedule(struct sw_plan *plan, const struct sw_plan_options *options)
-{
-    for (int i = 0; i < plan->n_programs; i++) {
-        struct sw_program *program = &plan->programs[i];
-        SW_TRY(sw_pass_schedule(program, options));
-        program->scheduled = program->instrs;
-        program->instrs = NULL;
-    }
-    return SW_OK;
-}
-
-static sw_status take_scheduled(struct sw_program *program)
-{
-    const size_t n = (size_t)program->n_instrs;
-    program->instrs = sw_alloc("plan", (n + 1) * sizeof *program->instrs);
-    SW_TRY_ALLOC(program->instrs, "the plan");
-    memcpy(program->instrs, program->scheduled, n * sizeof *program->instrs);
-    sw_program_find_segments(program);
-    return SW_OK;
-}
-
 /* Transfers beside computation, and who waits for whom. */
 static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
 {
@@ -625,7 +603,7 @@ static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *opti
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
-        SW_TRY(take_scheduled(program));
+        SW_TRY(sw_program_begin(program));
         SW_TRY(sw_pass_overlap(program, options));
         SW_TRY(order_beside(program, options));
     }
@@ -820,7 +798,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
-    SW_TRY(schedule(plan, options));
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
+        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
+    }
     const sw_status st = finish_within_budget(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].scheduled);

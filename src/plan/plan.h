@@ -82,10 +82,25 @@ enum sw_verb {
     SW_VERB_MERGE   /* words: those of all ranks added up */
 };
 
+/* What many instructions have alike: words for messages, and the kernel. */
+struct sw_instr_about {
+    const char *name;  /* "matmul", "load", .. */
+    const char *where; /* what a message calls its place: scope or tensor; never empty */
+    const char *scope; /* "" outside of all scopes */
+    /* the parameter that it is about, or what it moves; NULL = none in particular */
+    const char *tensor;
+    struct sw_kernel_info kernel;
+};
+
 struct sw_instr {
     int32_t op; /* in the plan's own list: no business of who runs it */
-    enum sw_queue queue;
-    enum sw_segment segment;
+    enum sw_queue queue : 8;
+    enum sw_segment segment : 8;
+    bool blocking : 1;       /* exchanges: complete before the next instruction */
+    bool unless_skipped : 1; /* left out where the scalar SKIP is set, which is known by then */
+    bool last_only : 1;      /* left out unless this micro-step is the last of its step */
+    /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
+    bool whole_step : 1;
     /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of
      * its own queue: before it is issued, so that no more than so many are under way. */
     int32_t waits[SW_QUEUE_COUNT];
@@ -93,29 +108,19 @@ struct sw_instr {
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
     int32_t group;
-    bool blocking;       /* exchanges: complete before the next instruction */
-    bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
-    bool last_only;      /* left out unless this micro-step is the last of its step */
-    int32_t workspace;   /* buffer, -1 = none */
-    struct sw_kernel_info kernel;
+    int32_t workspace; /* buffer, -1 = none */
+    const struct sw_instr_about *about;
     /* ---- lower.c: all else that running it takes ---- */
-    enum sw_verb verb;
-    int32_t operands;   /* where its operands begin in the program's */
-    int8_t n_in, n_out; /* KERNEL: of them; else n_in is how many there are */
+    enum sw_verb verb : 8;
+    enum sw_dtype dtype : 8; /* exchanges: of what travels */
+    int8_t n_in, n_out;      /* KERNEL: of its operands; else n_in is how many there are */
+    int32_t operands;        /* where they begin in the program's */
     /* Which of the micro-batches of the phase that runs it: 0 but where the program holds several;
      * -1: it is of the step as a whole. Its scalars are of that row; a kernel is left out where
      * this rank does not have that micro-batch. */
     int micro;
-    enum sw_dtype dtype; /* exchanges: of what travels */
-    /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
-    bool whole_step;
     int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
     int64_t flops;
-    const char *name;  /* "matmul", "load", .. */
-    const char *where; /* what a message calls its place: scope or tensor; never empty */
-    const char *scope; /* "" outside of all scopes */
-    /* the parameter that it is about, or what it moves; NULL = none in particular */
-    const char *tensor;
 };
 
 /* An input that each micro-batch brings, or an output that can be read. */
@@ -128,15 +133,17 @@ struct sw_port {
 };
 
 struct sw_ir;
+struct sw_scheduled;
 
 struct sw_program {
     enum sw_program_kind kind;
-    struct sw_ir *ir;           /* the plan's own list that it comes from; owned */
-    int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
-    struct sw_instr *instrs;    /* [n_instrs] */
-    int64_t *least_tiles;       /* [n_least] see sw_least_tiles; NULL where nobody asks */
-    int32_t n_least;            /* values, before passes added theirs */
-    struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_ir *ir;        /* the plan's own list that it comes from; owned */
+    int micro_batches;       /* that one run of it computes: 1, or all of a rank (vertical) */
+    struct sw_instr *instrs; /* [n_instrs] */
+    int64_t *least_tiles;    /* [n_least] see sw_least_tiles; NULL where nobody asks */
+    int32_t n_least;         /* values, before passes added theirs */
+    /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_scheduled *scheduled;
     struct sw_operand *operands;      /* [n_operands] */
     struct sw_port *inputs, *outputs; /* [n_inputs], [n_outputs] */
     struct sw_buffer *buffers;        /* [n_buffers] */

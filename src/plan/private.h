@@ -121,7 +121,14 @@ struct sw_range { /* of elements */
 struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
 
+/* The ops that run in their order, as program->scheduled. */
+struct sw_scheduled {
+    const struct sw_instr_about *about;
+    int32_t op;
+};
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* Instructions in the order that was scheduled: each on its queue, waiting for nobody. */
+sw_status sw_program_begin(struct sw_program *program);
 /* In which an op runs unless it is moved ahead. */
 enum sw_segment sw_op_segment(const struct sw_ir_op *op);
 /* Where segments begin, from what each instruction says. */

@@ -139,12 +139,12 @@ static void check_instr(const struct sw_plan *plan, const struct sw_program *pro
     const struct sw_json *operands = sw_json_get(said, "operands");
     assert_int_equal(number(said, "number"), i);
     assert_text(said, "verb", verbs[instr->verb]);
-    assert_text(said, "name", instr->name);
+    assert_text(said, "name", instr->about->name);
     assert_text(said, "queue", sw_queue_name(instr->queue));
     assert_text(said, "segment", sw_segment_name(instr->segment));
-    assert_text(said, "scope", instr->scope);
-    assert_text(said, "tensor", instr->tensor);
-    assert_text(said, "kernel", instr->kernel.path);
+    assert_text(said, "scope", instr->about->scope);
+    assert_text(said, "tensor", instr->about->tensor);
+    assert_text(said, "kernel", instr->about->kernel.path);
     assert_int_equal(number(said, "retired"), instr->retired);
     assert_int_equal(number(said, "micro_batch"), instr->micro < 0 ? 0 : instr->micro);
     assert_int_equal(sw_json_get(said, "of_step") != NULL, instr->micro < 0);
