@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which transfers move the same bytes. The elements of an offloaded tensor are cut wherever a
-// transfer of it begins or ends; between two cuts is a cell. So a transfer moves whole cells, mostly
-// one, and two of them overlap where they share one: who asks for the latest transfer of the same
-// bytes looks at a cell, and at nothing before it.
+// transfer of it begins or ends; between two cuts is a cell. So a transfer moves whole cells,
+// mostly one, and two of them overlap where they share one: who asks for the latest transfer of the
+// same bytes looks at a cell, and at nothing before it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ struct home {
 
 struct pass {
     const struct sw_ir *ir;
-    struct home *homes; /* [n_values] by root */
+    struct home *homes; /* [n_homes] by root: what is offloaded comes early in the list */
+    int32_t n_homes;
     int64_t *cuts;
     struct sw_cells *out;
 };
@@ -82,7 +83,7 @@ static int32_t find_cut(const struct pass *p, const struct home *home, int64_t a
 static void number_cells(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
-    for (sw_value v = 0; v < ir->n_values; v++) {
+    for (sw_value v = 0; v < p->n_homes; v++) {
         struct home *home = &p->homes[v];
         sort_cuts(p, home);
         home->first_cell = p->out->n;
@@ -111,7 +112,7 @@ static void find_cuts(const struct pass *p)
             p->homes[sw_ir_root(ir, ir->ops[i].in[0])].from += 2;
         }
     }
-    for (sw_value v = 0; v < ir->n_values; v++) {
+    for (sw_value v = 0; v < p->n_homes; v++) {
         const int64_t most = p->homes[v].from;
         p->homes[v].from = n;
         n += most;
@@ -131,10 +132,14 @@ sw_status sw_cells_open(struct sw_cells *cells, const struct sw_ir *ir)
     struct pass p = {.ir = ir, .out = cells};
     size_t n_cuts = 0;
     for (int32_t i = 0; i < ir->n_ops; i++) {
-        n_cuts += sw_ir_is_transfer(&ir->ops[i]) ? 2 : 0;
+        if (sw_ir_is_transfer(&ir->ops[i])) {
+            const sw_value home = sw_ir_root(ir, ir->ops[i].in[0]);
+            p.n_homes = home < p.n_homes ? p.n_homes : home + 1;
+            n_cuts += 2;
+        }
     }
     *cells = (struct sw_cells){0};
-    p.homes = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *p.homes);
+    p.homes = sw_alloc_zero("plan", (size_t)p.n_homes + 1, sizeof *p.homes);
     p.cuts = sw_alloc("plan", (n_cuts + 1) * sizeof *p.cuts);
     cells->of = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *cells->of);
     const bool good = p.homes && p.cuts && cells->of;

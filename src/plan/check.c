@@ -192,12 +192,6 @@ static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
     return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
 }
 
-/* What is under way beside an instruction: by root, the latest of each queue that reads or writes
- * it. */
-struct touch {
-    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
-};
-
 /* Transfers of a cell of what is offloaded; -1 = none. */
 struct moved {
     int32_t loaded, stored; /* the latest; */
@@ -207,7 +201,7 @@ struct moved {
 
 struct beside {
     struct sw_clocks clocks;
-    struct touch *touched;
+    struct sw_touches touches;     /* what is under way beside an instruction */
     struct moved *moved;           /* [n_cells] */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
@@ -290,21 +284,21 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     const bool moves = sw_ir_is_transfer(op);
     for (int k = moves; k < op->n_in; k++) {
         const sw_value root = sw_ir_root(ir, op->in[k]);
-        SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+        SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
     }
     for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
         const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(ir, op->out[k]);
         if (root >= 0) {
-            SW_TRY(check_latest(c, b, i, b->touched[root].read, root));
-            SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+            SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->read, root));
+            SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
         }
     }
     for (int k = moves; k < op->n_in; k++) {
-        b->touched[sw_ir_root(ir, op->in[k])].read[q] = i;
+        sw_touch_of(&b->touches, op->in[k])->read[q] = i;
     }
     for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
         if (op->out[k] >= 0) {
-            b->touched[sw_ir_root(ir, op->out[k])].wrote[q] = i;
+            sw_touch_of(&b->touches, op->out[k])->wrote[q] = i;
         }
     }
     return SW_OK;
@@ -315,11 +309,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     const struct sw_program *program = c->program;
     const int32_t end = program->n_instrs;
     int32_t known[SW_QUEUE_COUNT];
-    for (sw_value v = 0; v < program->ir->n_values; v++) {
-        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = -1;
-        }
-    }
+    memset(known, 0xff, sizeof known);
     for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
@@ -354,19 +344,17 @@ static sw_status check_queues(const struct check *c, struct beside *b)
 /* Nobody reads what another queue may still be writing, or writes what it may still touch. */
 static sw_status check_overlap(const struct check *c)
 {
-    const size_t n = (size_t)c->program->ir->n_values + 1;
     struct beside b = {0};
-    b.touched = sw_alloc("plan", n * sizeof *b.touched);
+    SW_TRY(sw_touches_open(&b.touches, c->program->ir));
     b.moved = sw_alloc("plan", ((size_t)c->cells.n + 1) * sizeof *b.moved);
-    sw_status st = b.touched && b.moved
-                       ? sw_clocks_open(&b.clocks, c->program)
-                       : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
+    sw_status st = b.moved ? sw_clocks_open(&b.clocks, c->program)
+                           : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     if (st >= 0) {
         memset(b.moved, 0xff, (size_t)c->cells.n * sizeof *b.moved);
         st = check_queues(c, &b);
     }
     sw_clocks_close(&b.clocks);
-    sw_free(b.touched);
+    sw_touches_close(&b.touches);
     sw_free(b.moved);
     return st;
 }

@@ -192,8 +192,8 @@ int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in,
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
 /* What has no attributes, as most moves. */
 extern const struct sw_ir_detail sw_ir_no_detail;
-/* The op as the table of kinds and kernels are shown it; and an op that is to be as `math` says, but
- * for its operands, phase and scope. */
+/* The op as the table of kinds and kernels are shown it; and an op that is to be as `math` says,
+ * but for its operands, phase and scope. */
 struct sw_op sw_ir_math(const struct sw_ir_op *op);
 void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math);
 sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape);

@@ -27,6 +27,7 @@ struct pass {
     int32_t *
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
+    sw_value *stored;    /* [n_values] what it is called behind its stores, which nobody asks */
     sw_value *offloaded; /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
     int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
@@ -375,13 +376,16 @@ static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state,
                   sw_value here)
 {
     const struct sw_ir_value info = p->ir->values[state];
-    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
-    if (version < 0) {
-        return false;
+    if (p->stored[state] < 0) {
+        const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+        if (version < 0) {
+            return false;
+        }
+        p->ir->values[version].base = state;
+        p->ir->values[version].param = info.param;
+        p->stored[state] = version;
     }
-    p->ir->values[version].base = state;
-    p->ir->values[version].param = info.param;
-    return store_as(p, writer, state, first, here, version);
+    return store_as(p, writer, state, first, here, p->stored[state]);
 }
 
 /* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less.
@@ -890,17 +894,18 @@ static bool open_tables(struct pass *p, size_t n)
 {
     p->here = sw_alloc("plan", n * sizeof *p->here);
     p->place = sw_alloc("plan", n * sizeof *p->place);
+    p->stored = sw_alloc("plan", n * sizeof *p->stored);
     p->offloaded = sw_alloc("plan", n * sizeof *p->offloaded);
     p->home = sw_alloc("plan", n * sizeof *p->home);
     p->when = sw_alloc("plan", n * sizeof *p->when);
     p->n_before = sw_alloc_zero("plan", (size_t)p->n_ops + 1, sizeof *p->n_before);
     p->update_of = sw_alloc("plan", n * sizeof *p->update_of);
     p->read_in = sw_alloc("plan", n * sizeof *p->read_in);
-    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place &&
+    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place && p->stored &&
                       p->offloaded && p->home && p->when && p->n_before && p->update_of &&
                       p->read_in;
     for (size_t v = 0; good && v < n; v++) {
-        p->here[v] = p->offloaded[v] = p->home[v] = SW_NO_VALUE;
+        p->here[v] = p->stored[v] = p->offloaded[v] = p->home[v] = SW_NO_VALUE;
         p->update_of[v] = -1;
         p->read_in[v] = SW_SEGMENT_FORWARD;
     }
@@ -912,6 +917,7 @@ static void close_tables(struct pass *p)
     sw_op_order_close(&p->order);
     sw_free(p->here);
     sw_free(p->place);
+    sw_free(p->stored);
     sw_free(p->offloaded);
     sw_free(p->update_of);
     sw_free(p->read_in);

@@ -813,11 +813,11 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
             return refuse(plan, options, (enum sw_tier)t);
         }
     }
+    SW_TRY(sw_plan_check(plan, options)); /* first: it wants more memory than what is still made */
     for (int i = 0; i < plan->n_programs; i++) {
         SW_TRY(sw_pass_lower(&plan->programs[i]));
     }
-    SW_TRY(sw_plan_make_step(plan, options));
-    return sw_plan_check(plan, options);
+    return sw_plan_make_step(plan, options);
 }
 
 sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,

@@ -5,9 +5,9 @@
 // `fuse` makes of the graph another one, after which the arithmetic is settled and the math
 // fingerprint taken. From there on passes rewrite a list of the plan's own (ir.h): tile, recompute,
 // vertical, shard, update, place; then instructions, whose order and addresses schedule, overlap,
-// prefetch, waits and memory choose. `lower` says in them all that running wants to know, and check
-// verifies every finished plan. All programs of one plan share one arena: parameters and states
-// have fixed places by name, transients of all programs overlay each other.
+// prefetch, waits and memory choose. check verifies what they have made, and `lower` says in the
+// instructions all that running wants to know. All programs of one plan share one arena: parameters
+// and states have fixed places by name, transients of all programs overlay each other.
 #pragma once
 
 #include "config/config.h"
@@ -46,10 +46,10 @@ enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_
 /* Storage of one root value, or of an op's workspace. */
 struct sw_buffer {
     sw_value value; /* of the plan's own list; SW_NO_VALUE: a workspace */
-    enum sw_tier tier;
+    enum sw_tier tier : 8;
     bool persistent;
     size_t offset, bytes; /* in the tier's arena, with what rounds them up */
-    size_t align;         /* transients: of the offset and of the bytes */
+    uint32_t align;       /* transients: of the offset and of the bytes */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
     size_t slot_bytes;    /* see struct sw_persistent */
 };
@@ -62,11 +62,12 @@ enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
 /* Bytes of an arena: element 0 of a tensor lies at the first of them. */
 struct sw_operand {
-    enum sw_tier tier; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
-    size_t offset;     /* in the arena of the tier; of what has two slots, in slot 0 */
-    size_t bytes;      /* up to the last element */
-    size_t room;       /* with padding behind it, which is zeros when it travels */
-    size_t slot_bytes; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
+    size_t offset; /* in the arena of the tier; of what has two slots, in slot 0 */
+    size_t bytes;  /* up to the last element */
+    size_t room;   /* with padding behind it, which is zeros when it travels */
+    size_t
+        slot_bytes : 56; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
+    enum sw_tier tier : 8; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
 };
 
 /* What an instruction does, and its operands in their order. */

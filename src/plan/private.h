@@ -94,12 +94,31 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
 /* Instruction i is issued, with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
 
+/* ---- touches.c: the latest instructions of each queue that read or write a root; -1 = none
+ * ---- */
+struct sw_touch {
+    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
+};
+struct sw_touches {
+    const struct sw_ir *ir;
+    int32_t *place_of; /* [n_values] of roots; -1 = v is none */
+    struct sw_touch *at;
+};
+sw_status sw_touches_open(struct sw_touches *touches, const struct sw_ir *ir);
+void sw_touches_close(struct sw_touches *touches);
+/* Of the root of v. */
+static inline struct sw_touch *sw_touch_of(const struct sw_touches *touches, sw_value v)
+{
+    return &touches->at[touches->place_of[sw_ir_root(touches->ir, v)]];
+}
+
 /* ---- shelf.c: places for what lives a while ---- */
 struct sw_shelf {
     struct sw_arena arena;
-    struct sw_shelf_node *nodes;  /* [2 n_leaves] */
-    struct sw_shelf_leaf *leaves; /* [n_leaves] */
-    int32_t n_leaves;             /* 0 = closed */
+    struct sw_shelf_node *nodes;          /* [2 n_leaves] */
+    struct sw_shelf_leaf *leaves;         /* [n_leaves] */
+    int32_t n_leaves;                     /* 0 = closed */
+    void *free_runs[32], *free_lives[32]; /* by room */
 };
 /* For lives within instructions 0 .. n_instrs. */
 sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs);

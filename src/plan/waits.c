@@ -7,17 +7,13 @@
 
 #include "plan/private.h"
 
-struct touch { /* the latest instructions of each queue that read or write a root value */
-    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
-};
-
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_plan_options *options;
     const struct sw_cells *cells;
     struct sw_clocks clocks;
-    struct touch *touched; /* [n_values] by root, of what lies on the device */
+    struct sw_touches touches; /* of what lies on the device */
     int32_t *loaded,
         *stored; /* [n_cells] of what does not: the latest load, and store; -1 = none */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
@@ -64,11 +60,11 @@ static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_C
         need_transfers(p, i, needs);
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        need(needs, p->touched[sw_ir_root(p->ir, op->in[k])].wrote);
+        need(needs, sw_touch_of(&p->touches, op->in[k])->wrote);
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
-            const struct touch *t = &p->touched[sw_ir_root(p->ir, op->out[k])];
+            const struct sw_touch *t = sw_touch_of(&p->touches, op->out[k]);
             need(needs, t->read);
             need(needs, t->wrote);
         }
@@ -87,11 +83,11 @@ static void note_touches(struct pass *p, int32_t i)
         }
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        p->touched[sw_ir_root(p->ir, op->in[k])].read[q] = i;
+        sw_touch_of(&p->touches, op->in[k])->read[q] = i;
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
-            p->touched[sw_ir_root(p->ir, op->out[k])].wrote[q] = i;
+            sw_touch_of(&p->touches, op->out[k])->wrote[q] = i;
         }
     }
 }
@@ -190,11 +186,6 @@ static void run(struct pass *p, int32_t end)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = -1;
     }
-    for (sw_value v = 0; v < p->ir->n_values; v++) {
-        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            p->touched[v].read[q] = p->touched[v].wrote[q] = -1;
-        }
-    }
     memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
     memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
     for (int32_t i = 0; i < end; i++) {
@@ -219,25 +210,23 @@ static void run(struct pass *p, int32_t end)
 sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells,
                         const struct sw_plan_options *options)
 {
-    const size_t n_values = (size_t)program->ir->n_values + 1, n_cells = (size_t)cells->n + 1;
+    const size_t n_cells = (size_t)cells->n + 1;
     struct pass p = {.program = program, .ir = program->ir, .cells = cells, .options = options};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         program->instrs[i].retired = -1;
     }
-    p.touched = sw_alloc("plan", n_values * sizeof *p.touched);
     p.loaded = sw_alloc("plan", n_cells * sizeof *p.loaded);
     p.stored = sw_alloc("plan", n_cells * sizeof *p.stored);
-    sw_status st = SW_OK;
-    if (!p.touched || !p.loaded || !p.stored) {
+    sw_status st = sw_touches_open(&p.touches, program->ir);
+    if (st >= 0 && (!p.loaded || !p.stored)) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
-    } else {
-        st = sw_clocks_open(&p.clocks, program);
     }
+    st = st < 0 ? st : sw_clocks_open(&p.clocks, program);
     if (st >= 0) {
         run(&p, program->n_instrs);
     }
     sw_clocks_close(&p.clocks);
-    sw_free(p.touched);
+    sw_touches_close(&p.touches);
     sw_free(p.loaded);
     sw_free(p.stored);
     return st;
