@@ -25,6 +25,8 @@ struct pass {
     int32_t *stream_of; /* [n_ops] the stream of a tiled parameter that the op makes, -1 = none */
     int32_t *first_stream; /* [n_streams] where its tiles' streams begin */
     struct sw_ir_stream *streams;
+    /* [n_values] what lay in a value, and the next one; SW_NO_VALUE = none */
+    sw_value *first_view, *next_view;
     int32_t n_values;
 };
 
@@ -165,7 +167,8 @@ static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value
         return v;
     }
     *root = v;
-    for (sw_value other = 0; other < p->n_values; other++) {
+    const sw_value first = final < p->n_values ? p->first_view[final] : SW_NO_VALUE;
+    for (sw_value other = first; other >= 0; other = p->next_view[other]) {
         if (ir->values[other].base == final) {
             ir->values[other].base = v;
         }
@@ -442,6 +445,20 @@ static void install(struct pass *p)
     sw_op_order_install(&p->order, ir);
 }
 
+static void list_views(struct pass *p)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->first_view[v] = p->next_view[v] = SW_NO_VALUE;
+    }
+    for (sw_value v = p->n_values - 1; v >= 0; v--) {
+        const sw_value base = p->ir->values[v].base;
+        if (base >= 0) {
+            p->next_view[v] = p->first_view[base];
+            p->first_view[base] = v;
+        }
+    }
+}
+
 static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struct tiles *tiles)
 {
     const size_t n = (size_t)ir->n_values + 1;
@@ -449,11 +466,14 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
     struct pass p = {.ir = ir, .n_values = ir->n_values};
     p.tiles_of = sw_alloc_zero("plan", n, sizeof *p.tiles_of);
     p.first_tile = sw_alloc_zero("plan", n, sizeof *p.first_tile);
+    p.first_view = sw_alloc("plan", n * sizeof *p.first_view);
+    p.next_view = sw_alloc("plan", n * sizeof *p.next_view);
     p.stream_of = sw_alloc("plan", ((size_t)n_ops + 1) * sizeof *p.stream_of);
     p.first_stream = sw_alloc_zero("plan", (size_t)ir->n_streams + 1, sizeof *p.first_stream);
     bool good = sw_op_order_open(&p.order, ir) >= 0 && p.tiles_of && p.first_tile && p.stream_of &&
-                p.first_stream;
+                p.first_stream && p.first_view && p.next_view;
     if (good) {
+        list_views(&p);
         memset(p.stream_of, 0xff, ((size_t)n_ops + 1) * sizeof *p.stream_of);
     }
     for (int32_t i = 0; good && i < plan->n_tiled; i++) {
@@ -473,6 +493,8 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
     sw_op_order_close(&p.order);
     sw_free(p.tiles_of);
     sw_free(p.first_tile);
+    sw_free(p.first_view);
+    sw_free(p.next_view);
     sw_free(p.stream_of);
     sw_free(p.first_stream);
     sw_free(p.streams);

@@ -30,9 +30,11 @@ struct feed {
     int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
     int32_t update_first, update_end; /* .. that update it */
     sw_value moved; /* what is still to be put in its place; SW_NO_VALUE = nothing */
-    /* LAMB of a tile: op of its moments, and the norms so far */
+    /* LAMB of a tile: op of its moments, the norms so far, and the tile of the same parameter that
+     * is updated next; NULL = it is the last */
     int32_t moments;
     sw_value norms;
+    struct feed *first_tile, *tile_before, *next_tile;
 };
 
 /* States that stay on the device are large, and would need as much again. LAMB of tiles reads what
@@ -271,37 +273,49 @@ static sw_value tiled_param(const struct sw_ir *ir, const struct feed *feed)
     return ir->values[feed->param].base;
 }
 
-/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
- * parameter all of them move. feeds: in the order of their updates. */
-static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
-                                 struct feed *feeds, int n_feeds, struct feed *feed)
+/* feeds: in the order of their updates. false: out of memory */
+static bool link_tiles(const struct sw_ir *ir, struct feed *feeds, int n_feeds)
 {
-    const sw_value whole = tiled_param(ir, feed);
-    sw_value norms = SW_NO_VALUE, ratio = SW_NO_VALUE;
-    bool is_last = true;
-    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-        const bool is_of_it = tiled_param(ir, &feeds[i]) == whole;
-        norms = is_of_it && &feeds[i] < feed ? feeds[i].norms : norms;
-        is_last = is_last && !(is_of_it && &feeds[i] > feed);
+    struct feed **last = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *last);
+    for (int i = 0; last && i < n_feeds; i++) {
+        struct feed *feed = &feeds[i];
+        if (!sw_ir_is_part(ir, feed->param)) {
+            continue;
+        }
+        struct feed **before = &last[tiled_param(ir, feed)];
+        feed->tile_before = *before;
+        feed->first_tile = *before ? (*before)->first_tile : feed;
+        if (*before) {
+            (*before)->next_tile = feed;
+        }
+        *before = feed;
     }
+    sw_free(last);
+    return last != NULL;
+}
+
+/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
+ * parameter all of them move. */
+static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
+                                 struct feed *feed)
+{
+    sw_value norms = feed->tile_before ? feed->tile_before->norms : SW_NO_VALUE;
+    sw_value ratio = SW_NO_VALUE;
+    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
     feed->norms = norms = sw_emit_lamb_norms(ir, feed->moments, norms);
-    if (!is_last) {
+    if (feed->next_tile) {
         return;
     }
     norms = sw_emit_lamb_merge(ir, feed->moments, norms);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-        if (tiled_param(ir, &feeds[i]) == whole) {
-            ratio = sw_emit_lamb_step(ir, feeds[i].moments, norms, ratio);
-        }
+    for (const struct feed *f = feed->first_tile; f && ir->status >= 0; f = f->next_tile) {
+        ratio = sw_emit_lamb_step(ir, f->moments, norms, ratio);
     }
 }
 
-static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
-                        int n_feeds, struct feed *feed)
+static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_ir_is_part(ir, feed->param)) {
-        update_tile_by_norms(ir, options, feeds, n_feeds, feed);
+        update_tile_by_norms(ir, options, feed);
     } else {
         update(ir, options, feed);
     }
@@ -615,6 +629,10 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
+    if (!link_tiles(ir, feeds, n_feeds)) {
+        sw_free(feeds);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
+    }
     if (options->rule && ir->status >= 0) {
         feeds[0].update_first = ir->n_ops;
         sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
@@ -624,7 +642,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
             feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
             stats = add_stats(ir, options, stats, &feeds[i]);
             if (is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
+                emit_update(ir, options, &feeds[i]);
             }
             feeds[i].update_end = ir->n_ops;
         }
@@ -636,7 +654,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
         for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
             if (!is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
+                emit_update(ir, options, &feeds[i]);
             }
         }
         for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
