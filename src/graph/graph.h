@@ -116,7 +116,7 @@ struct sw_graph {
     struct sw_stream *streams;
     struct sw_named *outputs;
     sw_value *params;       /* in order of first use */
-    struct sw_names leaves; /* by role: inputs, parameters, states */
+    struct sw_names leaves; /* by role: inputs, parameters, states; scopes by their parent */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;             /* current */
