@@ -7,12 +7,19 @@
 
 #include "plan/private.h"
 
+/* Of the new order: the instruction, and what it says there. */
+struct slot {
+    int32_t from;
+    uint8_t segment;
+    bool unless_skipped, last_only;
+};
+
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_cells *cells;
-    size_t room, ahead;   /* bytes */
-    struct sw_instr *out; /* [n_instrs] the new order */
+    size_t room, ahead; /* bytes */
+    struct slot *out;   /* [n_instrs] the new order */
     int32_t n_out;
     bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
@@ -127,12 +134,15 @@ static bool find_order(const struct pass *p)
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_ir_op *op = op_of(p, i);
-    struct sw_instr *instr = &p->out[p->n_out++];
-    *instr = p->program->instrs[i];
-    instr->segment = p->program->instrs[at].segment;
-    instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
-    instr->last_only =
-        instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
+    const struct sw_instr *instr = &p->program->instrs[i];
+    const enum sw_segment segment = p->program->instrs[at].segment;
+    const bool early = op->phase == SW_PHASE_UPDATE && segment < SW_SEGMENT_UPDATE;
+    p->out[p->n_out++] = (struct slot){
+        .from = i,
+        .segment = (uint8_t)segment,
+        .unless_skipped = instr->unless_skipped && (at == i || p->finished),
+        .last_only = instr->last_only || early,
+    };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
     if (op->move == SW_MOVE_LOAD) {
@@ -175,6 +185,26 @@ static void order(struct pass *p)
     }
 }
 
+/* Each cycle of the new order at a time: a copy of all instructions would be large. */
+static void install(struct pass *p)
+{
+    struct sw_instr *instrs = p->program->instrs;
+    memset(p->emitted, 0, (size_t)p->n_out * sizeof *p->emitted);
+    for (int32_t i = 0; i < p->n_out; i++) {
+        const struct sw_instr first = instrs[i];
+        int32_t at = i;
+        for (; !p->emitted[at]; at = p->out[at].from) {
+            const int32_t from = p->out[at].from;
+            p->emitted[at] = true;
+            instrs[at] = from == i ? first : instrs[from];
+        }
+        instrs[i].segment = (enum sw_segment)p->out[i].segment;
+        instrs[i].unless_skipped = p->out[i].unless_skipped;
+        instrs[i].last_only = p->out[i].last_only;
+    }
+    sw_program_find_segments(p->program);
+}
+
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
                            const struct sw_plan_options *options)
 {
@@ -189,10 +219,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
-        struct sw_instr *before = program->instrs;
-        program->instrs = p.out;
-        p.out = before;
-        sw_program_find_segments(program);
+        install(&p);
     }
     sw_free(p.out);
     sw_free(p.emitted);
