@@ -250,9 +250,10 @@ static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
     const size_t before = out->len;
     put_open(out, "attributes", '{');
     const size_t begin = out->len;
+    const struct sw_op math = sw_ir_math(op);
     for (size_t i = 0; i < SW_LEN(attrs); i++) {
         if (attrs[i].kind == kind) {
-            dump_attr(&attrs[i], (const char *)&op->detail->attrs + attrs[i].at, out);
+            dump_attr(&attrs[i], (const char *)&math.attrs + attrs[i].at, out);
         }
     }
     dump_draws(op, out);

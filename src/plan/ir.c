@@ -340,6 +340,9 @@ struct sw_op sw_ir_math(const struct sw_ir_op *op)
                          .user = op->detail->user,
                          .scope = op->scope,
                          .path = op->detail->path};
+    if (sw_ir_attrs(op) == SW_ATTRS_UPDATE) {
+        math.attrs.update.first += op->first;
+    }
     memcpy(math.in, op->in, sizeof math.in);
     memcpy(math.out, op->out, sizeof math.out);
     return math;

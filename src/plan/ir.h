@@ -80,7 +80,9 @@ struct sw_ir_detail {
 /* An op of the graph (see struct sw_op; sw_ir_math makes one of it), or a move. */
 struct sw_ir_op {
     const struct sw_ir_detail *detail;
-    int64_t first; /* LOAD, STORE: element of what is offloaded */
+    /* LOAD, STORE: element of what is offloaded; of an update in pieces, which share their detail:
+     * what sw_ir_math adds to attrs.update.first */
+    int64_t first;
     sw_value in[SW_MAX_INPUTS];
     sw_value out[SW_MAX_OUTPUTS];
     int32_t scope;

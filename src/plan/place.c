@@ -708,10 +708,8 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
                          int64_t first, int64_t n, sw_value out, sw_value *master)
 {
     struct sw_ir_op op = *whole;
-    struct sw_op math = sw_ir_math(whole);
-    const int n_states = math.attrs.update.rule.n_states, first_moved = param >= 0;
-    math.attrs.update.first = first;
-    sw_ir_take_math(p->ir, &op, &math);
+    const int n_states = op.detail->attrs.update.rule.n_states, first_moved = param >= 0;
+    op.first = first;
     op.in[0] = param;
     op.out[0] = out;
     for (int k = first_moved; k < op.n_in; k++) {

@@ -12,7 +12,7 @@
 
 #include "plan/private.h"
 
-enum { LEAF = 32 }; /* instructions */
+enum { LEAF = 64 }; /* instructions */
 
 struct run { /* of addresses */
     size_t begin, end;
