@@ -233,7 +233,9 @@ static void add_leaf(const struct sw_shelf *shelf, int32_t leaf, struct search *
 /* From address `at` on the lowest with room between the runs. */
 static size_t pass_runs(const struct search *s, const struct runs *runs, int32_t *next, size_t at)
 {
-    *next = find_run(runs, *next, at);
+    if (*next < runs->n && runs->items[*next].end < at) {
+        *next = find_run(runs, *next + 1, at);
+    }
     for (; *next < runs->n && runs->items[*next].begin < at + s->bytes; (*next)++) {
         const size_t end = runs->items[*next].end;
         at = end > at ? sw_round_up(end, s->align) : at;
