@@ -14,8 +14,8 @@ struct pass {
     const struct sw_cells *cells;
     struct sw_clocks clocks;
     struct sw_touches touches; /* of what lies on the device */
-    int32_t *loaded,
-        *stored; /* [n_cells] of what does not: the latest load, and store; -1 = none */
+    int32_t *loaded;           /* [n_cells] of what does not: the latest load, -1 = none; .. */
+    int32_t *stored;           /* .. and store */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
     int32_t reduced; /* the last of the latest group of reductions */

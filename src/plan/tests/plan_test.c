@@ -399,6 +399,11 @@ static void states_are_read_in_segments_before(void **state)
                 assert_true(sw_plan_check(plan, &o) < 0);
                 *instr = before;
             }
+            if (sw_ir_is_transfer(&p->ir->ops[before.op])) {
+                instr->queue = SW_QUEUE_H2D; /* all of them are of the disk */
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
             if (before.segment == SW_SEGMENT_FORWARD) {
                 instr->unless_skipped = true; /* nobody knows yet */
                 assert_true(sw_plan_check(plan, &o) < 0 || before.last_only);
