@@ -127,17 +127,17 @@ static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
     int n = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const char *path = instr->kernel.path ? instr->kernel.path : "";
+        const char *path = instr->about->kernel.path ? instr->about->kernel.path : "";
         int r = 0;
         while (r < n &&
-               (strcmp(rows[r].name, instr->name) != 0 || strcmp(rows[r].path, path) != 0)) {
+               (strcmp(rows[r].name, instr->about->name) != 0 || strcmp(rows[r].path, path) != 0)) {
             r++;
         }
         if (r == MAX_ROWS) {
             continue;
         }
         n = r == n ? n + 1 : n;
-        rows[r].name = instr->name;
+        rows[r].name = instr->about->name;
         rows[r].path = path;
         rows[r].ns += sw_executor_profile(e->executor, e->programs.train, i);
         rows[r].flops += instr->flops;

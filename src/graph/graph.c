@@ -354,6 +354,12 @@ sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
 
 /* ---- scopes ---- */
 
+/* In the table of names, where roles are not negative. */
+static int32_t kind_of_scope(int32_t parent)
+{
+    return -2 - parent;
+}
+
 static void push(struct sw_graph *g, const char *name, bool is_block)
 {
     if (g->status < 0) {
@@ -368,11 +374,15 @@ static void push(struct sw_graph *g, const char *name, bool is_block)
         return;
     }
     /* Entering a scope again continues it, so that the ordinals in paths go on counting. */
-    for (int32_t i = 0; i < g->n_scopes; i++) {
-        if (g->scopes[i].parent == g->scope && strcmp(g->scopes[i].name, full) == 0) {
-            g->scope = i;
-            return;
-        }
+    const int32_t kind = kind_of_scope(g->scope);
+    const int32_t known = sw_names_find(&g->leaves, kind, full);
+    if (known >= 0) {
+        g->scope = known;
+        return;
+    }
+    if (!sw_names_add(&g->leaves, kind, full, g->n_scopes)) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return;
     }
     struct sw_scope *scope = &g->scopes[g->n_scopes];
     memset(scope, 0, sizeof *scope);

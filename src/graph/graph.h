@@ -70,19 +70,16 @@ struct sw_value_info {
     bool is_output;
 };
 
-/* The fields of struct sw_op; a plan has ops with the same ones, and more (plan/ir.h). */
-#define SW_FIELDS_OF_OP                                                                            \
-    enum sw_op_kind kind;                                                                          \
-    enum sw_phase phase;                                                                           \
-    int n_in, n_out;                                                                               \
-    sw_value in[SW_MAX_INPUTS];                                                                    \
-    sw_value out[SW_MAX_OUTPUTS]; /* SW_NO_VALUE: an optional output that nobody wants */          \
-    struct sw_attrs attrs;                                                                         \
-    const struct sw_user_op *user;                                                                 \
-    int32_t scope;                                                                                 \
-    uint64_t path; /* names this op for its randomness; a clone keeps it */
 struct sw_op {
-    SW_FIELDS_OF_OP
+    enum sw_op_kind kind;
+    enum sw_phase phase;
+    int n_in, n_out;
+    sw_value in[SW_MAX_INPUTS];
+    sw_value out[SW_MAX_OUTPUTS]; /* SW_NO_VALUE: an optional output that nobody wants */
+    struct sw_attrs attrs;
+    const struct sw_user_op *user;
+    int32_t scope;
+    uint64_t path; /* names this op for its randomness; a clone keeps it */
 };
 
 struct sw_scope {
@@ -119,7 +116,7 @@ struct sw_graph {
     struct sw_stream *streams;
     struct sw_named *outputs;
     sw_value *params;       /* in order of first use */
-    struct sw_names leaves; /* by role: inputs, parameters, states */
+    struct sw_names leaves; /* by role: inputs, parameters, states; scopes by their parent */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
     int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;             /* current */

@@ -12,6 +12,7 @@ struct check {
     bool one_round;   /* every micro-step is the last of its step */
     sw_value *newest; /* [n_values] by root: the version its bytes hold now */
     int32_t *issued;  /* [n_instrs] see sw_program_issued */
+    struct sw_cells cells;
 };
 
 static const char *value_name(const struct sw_ir *ir, sw_value v)
@@ -191,20 +192,17 @@ static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
     return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
 }
 
-/* What is under way beside an instruction: by root, the latest of each queue that reads or writes
- * it. */
-struct touch {
-    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
+/* Transfers of a cell of what is offloaded; -1 = none. */
+struct moved {
+    int32_t loaded, stored; /* the latest; */
+    /* that of the op that comes last in the list */
+    int32_t last_load, last_store;
 };
 
 struct beside {
     struct sw_clocks clocks;
-    struct touch *touched;
-    int32_t *last_transfer;   /* [n_values] by root, of what is offloaded; -1 = none, .. */
-    int32_t *next_known;      /* .. the first that was not yet known to be complete, .. */
-    int32_t *latest_op;       /* .. and the latest op of the graph among those before that */
-    int32_t *before, *behind; /* [n_instrs] the transfers of the same root next to this one */
-    struct sw_range *met;     /* [n_instrs] elements that it, and those before it, move of it */
+    struct sw_touches touches;     /* what is under way beside an instruction */
+    struct moved *moved;           /* [n_cells] */
     int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
 };
 
@@ -225,59 +223,54 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
     return SW_OK;
 }
 
-/* How far back instruction i has to look: transfers of `home` that are complete, and come before it
- * in the graph, cannot be wrong. Each is passed once. */
-static int32_t find_known(const struct check *c, const struct beside *b, int32_t i, sw_value home)
+/* Instruction i and an earlier one, of which one at least is a store, move some of the same
+ * bytes. */
+static sw_status check_after(const struct check *c, const struct beside *b, int32_t i, int32_t j)
 {
     const struct sw_program *program = c->program;
-    const int32_t known = sw_clocks_known(&b->clocks, program->ir->values[home].tier);
-    int32_t *next = &b->next_known[home], *latest = &b->latest_op[home];
-    for (; *next >= 0 && *next <= known; *next = b->behind[*next]) {
-        *latest = program->instrs[*next].op > *latest ? program->instrs[*next].op : *latest;
+    const struct sw_ir *ir = program->ir;
+    const struct sw_instr *instr = &program->instrs[i], *other = j < 0 ? NULL : &program->instrs[j];
+    if (!other || (other->op < instr->op && j <= b->found[other->queue])) {
+        return SW_OK;
     }
-    return *latest < program->instrs[i].op ? known : -1;
+    const struct sw_ir_op *op = &ir->ops[instr->op];
+    return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s of %s) %s instruction %d (%s)", i,
+                   sw_ir_op_name(op), value_name(ir, sw_ir_root(ir, op->in[0])),
+                   j > b->found[other->queue] ? "does not wait for" : "comes after", j,
+                   sw_ir_op_name(&ir->ops[other->op]));
 }
 
-/* Instruction i is the latest transfer of `home`. */
-static void note_transfer(const struct beside *b, int32_t i, sw_value home,
-                          const struct sw_range *range)
+static int32_t later_op(const struct check *c, int32_t i, int32_t j)
 {
-    b->before[i] = b->last_transfer[home];
-    b->met[i] = b->before[i] < 0 ? *range : sw_range_of_both(range, &b->met[b->before[i]]);
-    b->behind[i] = -1;
-    if (b->before[i] >= 0) {
-        b->behind[b->before[i]] = i;
-    }
-    if (b->next_known[home] < 0) {
-        b->next_known[home] = i;
-    }
-    b->last_transfer[home] = i;
+    const struct sw_instr *instrs = c->program->instrs;
+    return j >= 0 && instrs[j].op > instrs[i].op ? j : i;
 }
 
 /* Parts of what is offloaded: two of which one writes keep the order that the graph has them in,
  * and do not meet. */
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
-    const struct sw_program *program = c->program;
-    const struct sw_ir *ir = program->ir;
-    const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-    const sw_value home = sw_ir_root(ir, op->in[0]);
-    const int32_t known = find_known(c, b, i, home);
-    const struct sw_range range = sw_transfer_range(ir, op);
-    note_transfer(b, i, home, &range);
-    for (int32_t j = b->before[i]; j > known && sw_ranges_meet(&range, &b->met[j]);
-         j = b->before[j]) {
-        const struct sw_instr *other = &program->instrs[j];
-        const struct sw_ir_op *before = &ir->ops[other->op];
-        if ((op->move == SW_MOVE_LOAD && before->move == SW_MOVE_LOAD) ||
-            !sw_transfers_overlap(ir, op, before)) {
-            continue;
-        }
-        if (other->op > program->instrs[i].op || j > b->found[other->queue]) {
-            return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s of %s) %s instruction %d (%s)", i,
-                           sw_ir_op_name(op), value_name(ir, sw_ir_root(ir, op->in[0])),
-                           j > b->found[other->queue] ? "does not wait for" : "comes after", j,
-                           sw_ir_op_name(before));
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_ir *ir = c->program->ir;
+    const struct sw_ir_op *op = &ir->ops[instr->op];
+    const bool stores = op->move == SW_MOVE_STORE;
+    const struct sw_cell_range cells = c->cells.of[instr->op];
+    if (instr->blocking || instr->queue != sw_transfer_queue(ir, op)) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is on the queue %s", i,
+                       sw_ir_op_name(op), sw_queue_name(instr->queue));
+    }
+    for (int32_t k = cells.first; k < cells.end; k++) {
+        struct moved *moved = &b->moved[k];
+        SW_TRY(check_after(c, b, i, moved->stored));
+        SW_TRY(check_after(c, b, i, moved->last_store));
+        if (stores) {
+            SW_TRY(check_after(c, b, i, moved->loaded));
+            SW_TRY(check_after(c, b, i, moved->last_load));
+            moved->stored = i;
+            moved->last_store = later_op(c, i, moved->last_store);
+        } else {
+            moved->loaded = i;
+            moved->last_load = later_op(c, i, moved->last_load);
         }
     }
     return SW_OK;
@@ -291,21 +284,21 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     const bool moves = sw_ir_is_transfer(op);
     for (int k = moves; k < op->n_in; k++) {
         const sw_value root = sw_ir_root(ir, op->in[k]);
-        SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+        SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
     }
     for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
         const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(ir, op->out[k]);
         if (root >= 0) {
-            SW_TRY(check_latest(c, b, i, b->touched[root].read, root));
-            SW_TRY(check_latest(c, b, i, b->touched[root].wrote, root));
+            SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->read, root));
+            SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
         }
     }
     for (int k = moves; k < op->n_in; k++) {
-        b->touched[sw_ir_root(ir, op->in[k])].read[q] = i;
+        sw_touch_of(&b->touches, op->in[k])->read[q] = i;
     }
     for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
         if (op->out[k] >= 0) {
-            b->touched[sw_ir_root(ir, op->out[k])].wrote[q] = i;
+            sw_touch_of(&b->touches, op->out[k])->wrote[q] = i;
         }
     }
     return SW_OK;
@@ -316,12 +309,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     const struct sw_program *program = c->program;
     const int32_t end = program->n_instrs;
     int32_t known[SW_QUEUE_COUNT];
-    for (sw_value v = 0; v < program->ir->n_values; v++) {
-        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            b->touched[v].read[q] = b->touched[v].wrote[q] = known[q] = -1;
-        }
-        b->last_transfer[v] = b->next_known[v] = b->latest_op[v] = -1;
-    }
+    memset(known, 0xff, sizeof known);
     for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
@@ -356,28 +344,18 @@ static sw_status check_queues(const struct check *c, struct beside *b)
 /* Nobody reads what another queue may still be writing, or writes what it may still touch. */
 static sw_status check_overlap(const struct check *c)
 {
-    const size_t n = (size_t)c->program->ir->n_values + 1;
-    const size_t n_instrs = (size_t)c->program->n_instrs + 1;
-    struct beside b = {.touched = sw_alloc("plan", n * sizeof *b.touched),
-                       .last_transfer = sw_alloc("plan", n * sizeof *b.last_transfer),
-                       .next_known = sw_alloc("plan", n * sizeof *b.next_known),
-                       .latest_op = sw_alloc("plan", n * sizeof *b.latest_op),
-                       .before = sw_alloc("plan", n_instrs * sizeof *b.before),
-                       .behind = sw_alloc("plan", n_instrs * sizeof *b.behind),
-                       .met = sw_alloc("plan", n_instrs * sizeof *b.met)};
-    const bool good = b.touched && b.last_transfer && b.next_known && b.latest_op && b.before &&
-                      b.behind && b.met;
-    sw_status st = good ? sw_clocks_open(&b.clocks, c->program)
-                        : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
-    st = st < 0 ? st : check_queues(c, &b);
+    struct beside b = {0};
+    SW_TRY(sw_touches_open(&b.touches, c->program->ir));
+    b.moved = sw_alloc("plan", ((size_t)c->cells.n + 1) * sizeof *b.moved);
+    sw_status st = b.moved ? sw_clocks_open(&b.clocks, c->program)
+                           : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
+    if (st >= 0) {
+        memset(b.moved, 0xff, (size_t)c->cells.n * sizeof *b.moved);
+        st = check_queues(c, &b);
+    }
     sw_clocks_close(&b.clocks);
-    sw_free(b.touched);
-    sw_free(b.last_transfer);
-    sw_free(b.next_known);
-    sw_free(b.latest_op);
-    sw_free(b.before);
-    sw_free(b.behind);
-    sw_free(b.met);
+    sw_touches_close(&b.touches);
+    sw_free(b.moved);
     return st;
 }
 
@@ -432,6 +410,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
+        struct sw_op math;
         struct sw_op_desc desc;
         struct sw_kernel_info kernel = {0};
         SW_TRY(check_disk(c, i));
@@ -441,7 +420,7 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
             kernel.workspace_bytes =
                 sw_collective_workspace(ir, &ir->ops[instr->op], options->ranks);
         } else {
-            sw_ir_describe(ir, &ir->ops[instr->op], &desc);
+            sw_ir_describe(ir, &ir->ops[instr->op], &math, &desc);
             options->query(options->query_ctx, &desc, &kernel);
         }
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
@@ -715,6 +694,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
         }
         if (st == SW_OK) {
+            st = sw_cells_open(&c.cells, c.program->ir);
+        }
+        if (st == SW_OK) {
             st = check_order(&c);
         }
         if (st == SW_OK) {
@@ -727,7 +709,7 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
             st = check_places(&c);
         }
         if (st == SW_OK) {
-            st = sw_plan_check_places(c.program);
+            st = sw_plan_check_places(c.program, &c.cells);
         }
         if (st == SW_OK) {
             st = sw_plan_check_packs(plan, c.program);
@@ -735,6 +717,7 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         sw_free(c.written);
         sw_free(c.newest);
         sw_free(c.issued);
+        sw_cells_close(&c.cells);
         SW_TRY(st);
     }
     return SW_OK;

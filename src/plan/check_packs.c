@@ -85,7 +85,7 @@ static sw_status fail(const struct check *c, int32_t i, sw_value pack, const cha
 static bool is_same_part(const struct sw_ir_value *a, const struct sw_ir_value *b)
 {
     return a->dtype == b->dtype && a->base_offset == b->base_offset &&
-           sw_shape_equal(&a->shape, &b->shape);
+           sw_shape_equal(&a->form->shape, &b->form->shape);
 }
 
 /* Is what stands for a member in `copy` written before instruction `end`? */

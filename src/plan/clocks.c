@@ -74,14 +74,6 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
     }
 }
 
-int32_t sw_clocks_known(const struct sw_clocks *clocks, int tier)
-{
-    const int32_t *now = clocks->now[SW_QUEUE_COMPUTE];
-    const int in = tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D;
-    const int out = tier == SW_TIER_DISK ? SW_QUEUE_WRITE : SW_QUEUE_D2H;
-    return now[in] < now[out] ? now[in] : now[out];
-}
-
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i)
 {
     const struct sw_instr *instr = &clocks->program->instrs[i];

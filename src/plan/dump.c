@@ -112,9 +112,10 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_operand *operands = &program->operands[instr->operands];
+    struct sw_op math;
     struct sw_op_desc desc;
     if (instr->verb == SW_VERB_KERNEL) {
-        sw_program_describe(program, i, &desc);
+        sw_program_describe(program, i, &math, &desc);
         put_some(out, "n_out", instr->n_out);
     }
     put_open(out, "operands", '[');
@@ -238,8 +239,8 @@ static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
 {
     const enum sw_attrs_kind kind = sw_ir_attrs(op);
     if (kind == SW_ATTRS_DROPOUT ||
-        (kind == SW_ATTRS_ATTENTION && op->attrs.attention.dropout > 0)) {
-        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->path);
+        (kind == SW_ATTRS_ATTENTION && op->detail->attrs.attention.dropout > 0)) {
+        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->detail->path);
     }
 }
 
@@ -249,9 +250,10 @@ static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
     const size_t before = out->len;
     put_open(out, "attributes", '{');
     const size_t begin = out->len;
+    const struct sw_op math = sw_ir_math(op);
     for (size_t i = 0; i < SW_LEN(attrs); i++) {
         if (attrs[i].kind == kind) {
-            dump_attr(&attrs[i], (const char *)&op->attrs + attrs[i].at, out);
+            dump_attr(&attrs[i], (const char *)&math.attrs + attrs[i].at, out);
         }
     }
     dump_draws(op, out);
@@ -308,19 +310,19 @@ static void dump_instr(const struct sw_program *program, int32_t i, struct sw_st
     const struct sw_ir_op *op = &program->ir->ops[instr->op];
     begin(out, "verb", verb_name(instr->verb));
     put_int(out, "number", i);
-    put_text(out, "name", instr->name);
+    put_text(out, "name", instr->about->name);
     put_text(out, "queue", sw_queue_name(instr->queue));
     put_text(out, "segment", sw_segment_name(instr->segment));
     if ((int)op->phase != (int)instr->segment) {
         put_text(out, "phase", sw_segment_name((enum sw_segment)op->phase));
     }
-    put_text(out, "scope", instr->scope);
-    put_text(out, "tensor", instr->tensor);
+    put_text(out, "scope", instr->about->scope);
+    put_text(out, "tensor", instr->about->tensor);
     put_some(out, "micro_batch", instr->micro < 0 ? 0 : instr->micro);
     put_true(out, "of_step", instr->micro < 0);
     put_true(out, "recomputed", op->is_clone);
     dump_conditions(program, i, out);
-    put_text(out, "kernel", instr->kernel.path);
+    put_text(out, "kernel", instr->about->kernel.path);
     dump_attrs(op, out);
     put_some(out, "flops", instr->flops);
     put_some(out, "bytes", instr->bytes);

@@ -38,11 +38,11 @@ static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_v
 /* Elements of the tensor in `info`; behind them a slice has padding. */
 static int64_t real_elems(const struct sw_ir_value *info)
 {
-    const int64_t elems = sw_shape_elems(&info->shape);
+    const int64_t elems = info->form->elems;
     if (!sw_ir_is_slice(info)) {
         return elems;
     }
-    const int64_t left = sw_shape_elems(&info->whole) - info->first;
+    const int64_t left = sw_shape_elems(&info->form->whole) - info->form->first;
     return left < 0 ? 0 : sw_min_i64(left, elems);
 }
 
@@ -127,14 +127,14 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
         return SW_NO_VALUE;
     }
     const struct sw_ir_op first = ir->ops[moments];
-    const int n_states = first.attrs.update.rule.n_states;
+    const int n_states = first.detail->attrs.update.rule.n_states;
     sw_value in[SW_MAX_INPUTS];
     for (int i = 0; i <= n_states; i++) {
         in[i] = first.in[i];
     }
     in[n_states + 1] = norms;
     in[n_states + 2] = ratio >= 0 ? ratio : trust_ratio(ir, sw_ir_root(ir, first.in[0]));
-    const int32_t apply = emit_apply(ir, &first.attrs, in);
+    const int32_t apply = emit_apply(ir, &first.detail->attrs, in);
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[ir->ops[apply].n_out - 1];
 }
 
@@ -145,11 +145,13 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
 {
     const sw_value v = state < 0 ? SW_NO_VALUE : sw_ir_copy_value(ir, state);
     if (v >= 0) {
-        ir->values[v].shape = tile->shape;
+        struct sw_ir_form form = *ir->values[state].form;
+        form.shape = tile->form->shape;
+        form.whole = tile->form->whole;
+        form.first = tile->form->first;
+        sw_ir_set_form(ir, v, &form);
         ir->values[v].base = state;
         ir->values[v].base_offset = tile->base_offset;
-        ir->values[v].whole = tile->whole;
-        ir->values[v].first = tile->first;
     }
     return v;
 }
@@ -166,7 +168,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
     const struct sw_ir_value slice = ir->values[target];
     const bool is_tile = info.is_tiled;
-    const int rank = sw_ir_is_slice(&info) ? info.whole.rank : info.shape.rank;
+    const int rank = sw_ir_is_slice(&info) ? info.form->whole.rank : info.form->shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
     attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
@@ -178,11 +180,12 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     for (int i = 0; i < attrs->update.rule.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
-        const sw_value state = sw_ir_state(
-            ir, name, states[i].dtype, is_tile ? info.shape : slice.shape, sw_ir_root(ir, param));
+        const sw_value state =
+            sw_ir_state(ir, name, states[i].dtype, is_tile ? info.form->shape : slice.form->shape,
+                        sw_ir_root(ir, param));
         if (state >= 0) {
-            ir->values[state].whole = is_tile ? info.whole : slice.whole;
-            ir->values[state].first = is_tile ? info.first : slice.first;
+            const struct sw_ir_form *of = is_tile ? info.form : slice.form;
+            sw_ir_be_slice(ir, state, of->whole, of->first);
             ir->values[state].state = SW_STATE_OPTIMIZER;
         }
         in[n_in++] = is_tile ? tile_of_state(ir, state, &slice) : state;

@@ -57,10 +57,13 @@ static const char *copy_name(struct sw_ir *ir, const char *name)
 
 static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
 {
+    struct sw_ir_form form = {
+        .shape = info->shape, .contiguous = info->contiguous, .init = info->init, .whole.rank = -1};
+    memcpy(form.strides, info->strides, sizeof form.strides);
     struct sw_ir_value *value = &ir->values[ir->n_values++];
     *value = (struct sw_ir_value){
+        .form = sw_ir_form(ir, &form),
         .dtype = info->dtype,
-        .shape = info->shape,
         .role = info->role,
         .name = copy_name(ir, info->name),
         .producer = info->producer,
@@ -68,13 +71,9 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
         .base_offset = info->base_offset,
         .sparse_index = info->sparse_index,
         .param = info->param,
-        .init = info->init,
-        .contiguous = info->contiguous,
         .needs_grad = info->needs_grad,
         .is_output = info->is_output,
-        .whole.rank = -1,
     };
-    memcpy(value->strides, info->strides, sizeof value->strides);
 }
 
 /* The first of a name is the one that is found. */
@@ -96,6 +95,17 @@ static void note_view(struct sw_ir *ir, const struct sw_ir_op *op)
     if (sw_ir_has(op, SW_TRAIT_VIEW)) {
         ir->values[op->in[0]].is_viewed = true;
     }
+}
+
+static bool take_op(struct sw_ir *ir, const struct sw_op *math)
+{
+    struct sw_ir_op *op = &ir->ops[ir->n_ops++];
+    *op = (struct sw_ir_op){.detail = &sw_ir_no_detail, .phase = math->phase, .scope = math->scope};
+    memcpy(op->in, math->in, sizeof op->in);
+    memcpy(op->out, math->out, sizeof op->out);
+    sw_ir_take_math(ir, op, math);
+    note_view(ir, op);
+    return ir->status >= 0;
 }
 
 static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
@@ -144,8 +154,7 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
         good = ir->status >= 0 && list_leaf(ir, v);
     }
     for (int32_t i = 0; good && i < g->n_ops; i++) {
-        ir->ops[ir->n_ops++] = (struct sw_ir_op){.math = g->ops[i]};
-        note_view(ir, &ir->ops[i]);
+        good = take_op(ir, &g->ops[i]);
     }
     good = good && take_lists(ir, g) && ir->status >= 0;
     if (!good) {
@@ -161,6 +170,7 @@ void sw_ir_close(struct sw_ir *ir)
     if (!ir) {
         return;
     }
+    sw_free(ir->forms.at);
     sw_free(ir->values);
     sw_free(ir->ops);
     sw_free(ir->scopes);
@@ -177,35 +187,36 @@ void sw_ir_close(struct sw_ir *ir)
 
 size_t sw_ir_bytes(const struct sw_ir_value *value)
 {
-    return sw_shape_bytes(&value->shape, value->dtype);
+    return (size_t)value->form->elems * sw_dtype_bytes(value->dtype);
 }
 
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
 {
-    const int64_t elems = sw_shape_elems(&value->shape);
-    return (size_t)(value->padded_elems > elems ? value->padded_elems : elems) *
+    return (size_t)sw_max_i64(value->form->padded_elems, value->form->elems) *
            sw_dtype_bytes(value->dtype);
 }
 
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                          struct sw_shape shape)
 {
+    return sw_ir_new_like(ir, role, dtype, sw_ir_plain_form(ir, shape));
+}
+
+sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                        const struct sw_ir_form *form)
+{
     if (ir->status < 0 ||
         !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
         return SW_NO_VALUE;
     }
-    struct sw_ir_value *value = &ir->values[ir->n_values];
-    *value = (struct sw_ir_value){.role = role,
-                                  .dtype = dtype,
-                                  .shape = shape,
-                                  .producer = -1,
-                                  .base = SW_NO_VALUE,
-                                  .sparse_index = SW_NO_VALUE,
-                                  .param = SW_NO_VALUE,
-                                  .whole.rank = -1,
-                                  .micro = ir->micro};
-    sw_shape_row_major(&shape, value->strides);
-    value->contiguous = true;
+    ir->values[ir->n_values] = (struct sw_ir_value){.form = form,
+                                                    .role = role,
+                                                    .dtype = dtype,
+                                                    .producer = -1,
+                                                    .base = SW_NO_VALUE,
+                                                    .sparse_index = SW_NO_VALUE,
+                                                    .param = SW_NO_VALUE,
+                                                    .micro = ir->micro};
     return ir->n_values++;
 }
 
@@ -308,7 +319,7 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     *op = *like;
     op->phase = ir->phase;
     op->micro = ir->micro;
-    op->n_in = n_in;
+    op->n_in = (int8_t)n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
     note_view(ir, op);
     for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
@@ -317,19 +328,55 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     return ir->n_ops++;
 }
 
+const struct sw_ir_detail sw_ir_no_detail = {0};
+
+struct sw_op sw_ir_math(const struct sw_ir_op *op)
+{
+    struct sw_op math = {.kind = op->kind,
+                         .phase = op->phase,
+                         .n_in = op->n_in,
+                         .n_out = op->n_out,
+                         .attrs = op->detail->attrs,
+                         .user = op->detail->user,
+                         .scope = op->scope,
+                         .path = op->detail->path};
+    if (sw_ir_attrs(op) == SW_ATTRS_UPDATE) {
+        math.attrs.update.first += op->first;
+    }
+    memcpy(math.in, op->in, sizeof math.in);
+    memcpy(math.out, op->out, sizeof math.out);
+    return math;
+}
+
+void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math)
+{
+    struct sw_ir_detail *detail = sw_arena_alloc(&ir->names, sizeof *detail);
+    if (!detail) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        return;
+    }
+    *detail = (struct sw_ir_detail){.attrs = math->attrs, .user = math->user, .path = math->path};
+    op->detail = detail;
+    op->kind = math->kind;
+    op->n_in = (int8_t)math->n_in;
+    op->n_out = (int8_t)math->n_out;
+}
+
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs)
 {
-    struct sw_ir_op op = {.math = {.kind = kind}};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail, .kind = kind};
+    struct sw_op math = {.kind = kind};
     if (attrs) {
-        op.attrs = *attrs;
+        math.attrs = *attrs;
+        sw_ir_take_math(ir, &op, &math);
     }
     return add_op(ir, &op, in, n_in);
 }
 
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in)
 {
-    const struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS}, .move = move};
+    const struct sw_ir_op op = {.detail = &sw_ir_no_detail, .kind = SW_N_OP_KINDS, .move = move};
     return add_op(ir, &op, in, n_in);
 }
 
@@ -360,17 +407,17 @@ sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
         return SW_NO_VALUE;
     }
     const struct sw_ir_value src = ir->values[of];
-    const sw_value v = add_out(ir, i_op, sw_ir_new_value(ir, src.role, src.dtype, src.shape));
+    struct sw_ir_form form = *src.form;
+    form.init = (struct sw_init){0};
+    form.padded_elems = 0; /* of the storage, which is that of `of` */
+    const sw_value v =
+        add_out(ir, i_op, sw_ir_new_like(ir, src.role, src.dtype, sw_ir_form(ir, &form)));
     if (v >= 0) {
         struct sw_ir_value *value = &ir->values[v];
         value->name = src.name;
         value->param = src.param;
         value->base = sw_ir_root(ir, of);
         value->base_offset = src.base_offset;
-        memcpy(value->strides, src.strides, sizeof value->strides);
-        value->contiguous = src.contiguous;
-        value->whole = src.whole;
-        value->first = src.first;
     }
     return v;
 }
@@ -387,7 +434,8 @@ const char *sw_ir_op_name(const struct sw_ir_op *op)
                                         [SW_MOVE_REDUCE] = "reduce",
                                         [SW_MOVE_GATHER] = "gather",
                                         [SW_MOVE_MERGE] = "stats_merge"};
-    return op->move == SW_MOVE_NONE ? sw_op_name(&op->math) : moves[op->move];
+    const struct sw_op math = {.kind = op->kind, .user = op->detail->user};
+    return op->move == SW_MOVE_NONE ? sw_op_name(&math) : moves[op->move];
 }
 
 /* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it
@@ -438,6 +486,12 @@ bool sw_ir_note_where(struct sw_ir *ir)
     return where != NULL;
 }
 
+void sw_ir_forget_where(struct sw_ir *ir)
+{
+    sw_free(ir->where);
+    ir->where = NULL;
+}
+
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
 {
     if (v < 0) {
@@ -446,15 +500,17 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
     }
     const struct sw_ir_value *value = &ir->values[v];
     out->dtype = value->dtype;
-    out->shape = value->shape;
-    memcpy(out->strides, value->strides, sizeof out->strides);
+    out->shape = value->form->shape;
+    memcpy(out->strides, value->form->strides, sizeof out->strides);
 }
 
-void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out)
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
+                    struct sw_op_desc *out)
 {
     SW_ASSERT(op->move == SW_MOVE_NONE);
     memset(out, 0, sizeof *out);
-    out->op = &op->math;
+    *math = sw_ir_math(op);
+    out->op = math;
     out->is_predicated = op->unless_skipped;
     for (int k = 0; k < op->n_in; k++) {
         describe(ir, op->in[k], &out->in[k]);
@@ -467,18 +523,20 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
 /* A reduction adds each element that it is given once. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
+    struct sw_op math;
     struct sw_op_desc desc;
     if (op->move != SW_MOVE_NONE) {
-        return op->move == SW_MOVE_REDUCE ? sw_shape_elems(&ir->values[op->in[1]].shape) : 0;
+        return op->move == SW_MOVE_REDUCE ? ir->values[op->in[1]].form->elems : 0;
     }
-    sw_ir_describe(ir, op, &desc);
+    sw_ir_describe(ir, op, &math, &desc);
     return sw_op_flops(&desc);
 }
 
 double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
+    struct sw_op math;
     struct sw_op_desc desc;
-    sw_ir_describe(ir, op, &desc);
+    sw_ir_describe(ir, op, &math, &desc);
     return sw_op_bytes(&desc);
 }
 

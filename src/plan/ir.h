@@ -8,38 +8,50 @@
 
 #include "plan/plan.h"
 
-/* A value of the graph or of a pass (the first fields are those of struct sw_value_info), and where
- * it lies. */
-struct sw_ir_value {
-    enum sw_dtype dtype;
+/* What many values have alike. Each is held once and never changed (form.c), so that a value is
+ * small: of a large model there are millions. */
+struct sw_ir_form {
     struct sw_shape shape;
     int64_t strides[SW_MAX_RANK]; /* elements */
-    enum sw_role role;
-    const char *name;
-    int32_t producer;
-    sw_value base;
-    int64_t base_offset;
-    sw_value sparse_index;
-    sw_value param;
-    struct sw_init init;
     bool contiguous;
-    bool needs_grad;
-    bool is_output;
-    /* ---- placement ---- */
-    enum sw_state_kind state; /* STATE */
-    /* 0 = on the device, else the enum sw_tier that it lies in; kernels never see it then. */
-    int tier;
-    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
-    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
-    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
-    bool is_viewed; /* the input of a view */
+    struct sw_init init; /* PARAM */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
      * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
      * is cut. */
     struct sw_shape whole;
     int64_t first;
     int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
-    int micro;            /* see struct sw_ir_op; shared by all: 0 */
+    int64_t elems;        /* of the shape */
+};
+
+/* The forms of a list: open addressing, never more than half full. */
+struct sw_ir_forms {
+    const struct sw_ir_form **at; /* [cap], in the arena of names; NULL = free */
+    int32_t n, cap;
+};
+
+/* A value of the graph or of a pass (see struct sw_value_info), and where it lies. */
+struct sw_ir_value {
+    const struct sw_ir_form *form;
+    const char *name;
+    int64_t base_offset;
+    int32_t producer;
+    sw_value base;
+    sw_value sparse_index;
+    sw_value param;
+    int micro; /* see struct sw_ir_op; shared by all: 0 */
+    enum sw_dtype dtype : 8;
+    enum sw_role role : 8;
+    /* ---- placement ---- */
+    enum sw_state_kind state : 8; /* STATE */
+    /* Kernels never see what lies elsewhere than on the device. */
+    enum sw_tier tier : 8;
+    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
+    bool is_viewed; /* the input of a view */
+    bool needs_grad;
+    bool is_output;
 };
 
 /* What an op of the list is: a kernel's, or one that moves bytes. */
@@ -58,22 +70,32 @@ enum sw_move {
     SW_MOVE_MERGE   /* stats (in place), added up over ranks */
 };
 
+/* What a kernel is told beside its operands. Never changed: ops that are copies share it. */
+struct sw_ir_detail {
+    struct sw_attrs attrs;
+    const struct sw_user_op *user;
+    uint64_t path;
+};
+
+/* An op of the graph (see struct sw_op; sw_ir_math makes one of it), or a move. */
 struct sw_ir_op {
-    /* The same fields twice: `math` is what the table of kinds and kernels are shown. */
-    union {
-        struct sw_op math;
-        struct {
-            SW_FIELDS_OF_OP
-        };
-    };
-    enum sw_move move;   /* `kind` means nothing unless this is NONE */
-    int64_t first;       /* LOAD, STORE: element of what is offloaded */
-    bool whole_step;     /* REDUCE */
-    int micro;           /* vertical schedule: of which of this rank's micro-batches; else 0 */
-    bool unless_skipped; /* predicated: not run where the scalar SKIP is set */
-    bool in_backward;    /* of the update, and runs within the step's last backward */
-    bool commits;        /* of the update, and runs behind all of it that may fail */
-    bool is_clone;       /* made by recomputation */
+    const struct sw_ir_detail *detail;
+    /* LOAD, STORE: element of what is offloaded; of an update in pieces, which share their detail:
+     * what sw_ir_math adds to attrs.update.first */
+    int64_t first;
+    sw_value in[SW_MAX_INPUTS];
+    sw_value out[SW_MAX_OUTPUTS];
+    int32_t scope;
+    int micro; /* vertical schedule: of which of this rank's micro-batches; else 0 */
+    enum sw_op_kind kind : 8;
+    enum sw_phase phase : 8;
+    enum sw_move move : 8; /* `kind` means nothing unless this is NONE */
+    int8_t n_in, n_out;
+    bool whole_step : 1;     /* REDUCE */
+    bool unless_skipped : 1; /* predicated: not run where the scalar SKIP is set */
+    bool in_backward : 1;    /* of the update, and runs within the step's last backward */
+    bool commits : 1;        /* of the update, and runs behind all of it that may fail */
+    bool is_clone : 1;       /* made by recomputation */
 };
 
 struct sw_ir_stream {
@@ -86,6 +108,7 @@ struct sw_ir {
     sw_status status;
     char *error; /* message of the first failure (arena) */
     enum sw_dtype dtype;
+    struct sw_ir_forms forms;
     struct sw_ir_value *values;
     struct sw_ir_op *ops; /* in an order in which they may run */
     struct sw_scope *scopes;
@@ -117,6 +140,9 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINT
 /* Without a name or a producer. */
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                          struct sw_shape shape);
+/* Likewise, of a form that a value of the list has. */
+sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
+                        const struct sw_ir_form *form);
 /* Another value like v, also in where it lies. */
 sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v);
 /* A persistent tensor, by name; param may be SW_NO_VALUE. The same name again is the same value. */
@@ -137,12 +163,25 @@ size_t sw_ir_bytes(const struct sw_ir_value *value);         /* of its elements,
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
 static inline bool sw_ir_is_slice(const struct sw_ir_value *value)
 {
-    return value->whole.rank >= 0;
+    return value->form->whole.rank >= 0;
 }
 /* Of which ops see parts alone: it lies inside a parameter in tiles, or in a state of one. */
 bool sw_ir_is_part(const struct sw_ir *ir, sw_value v);
 /* A parameter or a state that lies in a pack. */
 bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
+
+/* ---- form.c: what values have alike ---- */
+
+/* The one form of the list that equals `like` (whose `elems` nobody reads); NULL: the list has
+ * failed. */
+const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *like);
+/* Row-major, whole. */
+const struct sw_ir_form *sw_ir_plain_form(struct sw_ir *ir, struct sw_shape shape);
+/* v keeps its form where there is no memory for another; then the list has failed. */
+void sw_ir_set_form(struct sw_ir *ir, sw_value v, const struct sw_ir_form *like);
+void sw_ir_reshape(struct sw_ir *ir, sw_value v, struct sw_shape shape); /* with its strides */
+void sw_ir_pad(struct sw_ir *ir, sw_value v, int64_t padded_elems);
+void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t first);
 
 /* ---- ops ---- */
 
@@ -153,6 +192,12 @@ bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs);
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
+/* What has no attributes, as most moves. */
+extern const struct sw_ir_detail sw_ir_no_detail;
+/* The op as the table of kinds and kernels are shown it; and an op that is to be as `math` says,
+ * but for its operands, phase and scope. */
+struct sw_op sw_ir_math(const struct sw_ir_op *op);
+void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math);
 sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape);
 /* An output that lives in the storage of `of` (whole). */
 sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of);
@@ -186,9 +231,11 @@ const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Finds the places of all ops at once, when the list is complete: a chain of updates is long.
  * false: out of memory */
 bool sw_ir_note_where(struct sw_ir *ir);
-/* The op with the types of its operands, for kernels and the table of kinds. Of the kernels' ops
- * alone. */
-void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op_desc *out);
+void sw_ir_forget_where(struct sw_ir *ir);
+/* The op with the types of its operands, for kernels and the table of kinds; out->op is `math`. Of
+ * the kernels' ops alone. */
+void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
+                    struct sw_op_desc *out);
 /* See sw_op_flops, sw_op_bytes; moves compute nothing. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op);
 double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);

@@ -9,12 +9,13 @@
 
 static size_t extent_of(const struct sw_ir_value *value)
 {
+    const struct sw_ir_form *form = value->form;
     int64_t last = 0;
-    if (sw_shape_elems(&value->shape) == 0) {
+    if (form->elems == 0) {
         return 0;
     }
-    for (int d = 0; d < value->shape.rank; d++) {
-        last += (value->shape.dims[d] - 1) * value->strides[d];
+    for (int d = 0; d < form->shape.rank; d++) {
+        last += (form->shape.dims[d] - 1) * form->strides[d];
     }
     return (size_t)(last + 1) * sw_dtype_bytes(value->dtype);
 }
@@ -36,27 +37,6 @@ static struct sw_operand operand_of(const struct sw_program *program, sw_value v
         .room = value->base < 0 ? sw_ir_storage_bytes(value) : bytes,
         .slot_bytes = buffer->slot_bytes,
     };
-}
-
-static const char *name_of(const struct sw_ir *ir, sw_value v)
-{
-    const struct sw_ir_value *value = &ir->values[v], *root = &ir->values[sw_ir_root(ir, v)];
-    const sw_value param = root->param >= 0 ? root->param : value->param;
-    return root->role == SW_ROLE_INPUT ? NULL
-           : root->name                ? root->name
-           : param >= 0                ? ir->values[param].name
-                                       : NULL;
-}
-
-/* The parameter that an op is about, or what it moves. */
-static const char *tensor_of(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    const char *name = NULL;
-    for (int k = 0; k < op->n_in + op->n_out && !name; k++) {
-        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        name = v < 0 ? NULL : name_of(ir, v);
-    }
-    return name;
 }
 
 static void add_operand(struct sw_program *program, struct sw_instr *instr,
@@ -114,7 +94,7 @@ static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
                                                : SW_VERB_MERGE;
     instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
     instr->whole_step = op->whole_step;
-    instr->bytes = (int64_t)sw_shape_bytes(&ir->values[op->in[0]].shape, instr->dtype);
+    instr->bytes = ir->values[op->in[0]].form->elems * (int64_t)sw_dtype_bytes(instr->dtype);
     add_operand(program, instr, &first);
     if (other >= 0) {
         const struct sw_operand second = operand_of(program, other);
@@ -142,10 +122,6 @@ static void lower_instr(struct sw_program *program, struct sw_instr *instr)
     instr->n_in = instr->n_out = 0;
     instr->micro = op->phase == SW_PHASE_UPDATE || op->in_backward ? -1 : op->micro;
     instr->flops = sw_ir_flops(ir, op);
-    instr->name = sw_ir_op_name(op);
-    instr->where = sw_ir_where(ir, op);
-    instr->scope = ir->scopes[op->scope].name;
-    instr->tensor = tensor_of(ir, op);
     if (sw_ir_is_transfer(op)) {
         lower_transfer(program, instr, op);
     } else if (sw_ir_is_collective(op)) {
@@ -163,7 +139,7 @@ static struct sw_port port_of(const struct sw_program *program, const char *name
     return (struct sw_port){.name = name,
                             .micro = value->micro,
                             .dtype = value->dtype,
-                            .shape = value->shape,
+                            .shape = value->form->shape,
                             .at = operand_of(program, v)};
 }
 
@@ -235,7 +211,8 @@ size_t sw_port_bytes(const struct sw_port *port)
     return sw_shape_bytes(&port->shape, port->dtype);
 }
 
-void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out)
+void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op *op,
+                         struct sw_op_desc *out)
 {
-    sw_ir_describe(program->ir, &program->ir->ops[program->instrs[i].op], out);
+    sw_ir_describe(program->ir, &program->ir->ops[program->instrs[i].op], op, out);
 }

@@ -76,12 +76,12 @@ static void find_lives(struct sw_program *program)
             }
         }
         align_for_disk(program, op);
-        if (instr->kernel.workspace_bytes > 0) {
+        if (instr->about->kernel.workspace_bytes > 0) {
             instr->workspace = program->n_buffers;
             program->buffers[program->n_buffers++] = (struct sw_buffer){
                 .value = SW_NO_VALUE,
                 .align = SW_PLAN_ALIGN,
-                .bytes = sw_round_up(instr->kernel.workspace_bytes, SW_PLAN_ALIGN),
+                .bytes = sw_round_up(instr->about->kernel.workspace_bytes, SW_PLAN_ALIGN),
                 .first = first,
                 .last = last,
             };

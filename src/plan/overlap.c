@@ -16,6 +16,8 @@
  * milliseconds on the wire, so that the first leave while most updates are still to come. */
 enum { UPDATE_GROUP_ELEMS = 1 << 22 };
 
+enum { READS = 1, WRITES = 2 };
+
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
@@ -33,6 +35,7 @@ struct pass {
     /* held back, to leave together */
     int32_t *held;
     int32_t n_held;
+    uint8_t *waits_for; /* [n_values] by root, what is held does with it: READS, WRITES, or both */
     int64_t held_elems, held_place;
 };
 
@@ -44,7 +47,7 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 /* Elements that the collective moves, all ranks together. */
 static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
-    return sw_shape_elems(&p->ir->values[op->in[0]].shape) * p->options->ranks;
+    return p->ir->values[op->in[0]].form->elems * p->options->ranks;
 }
 
 /* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two
@@ -59,26 +62,6 @@ static bool moves_a_tile(const struct pass *p, const struct sw_ir_op *op)
 static int64_t place_of_grads(const struct pass *p, const struct sw_ir_op *op)
 {
     return sw_ir_block_segment(p->ir, op) * p->program->micro_batches + op->micro;
-}
-
-static bool writes(const struct pass *p, const struct sw_ir_op *op, sw_value root)
-{
-    for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && sw_ir_root(p->ir, op->out[k]) == root) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool reads(const struct pass *p, const struct sw_ir_op *op, sw_value root)
-{
-    for (int k = 0; k < op->n_in; k++) {
-        if (sw_ir_root(p->ir, op->in[k]) == root) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Instruction i writes: `written` has, by root, what something wrote that cannot start early
@@ -138,8 +121,24 @@ static void emit_group(struct pass *p, const int32_t *members, int32_t n)
     p->out[first].group = n;
 }
 
+/* What a held instruction does is noted, or forgotten. */
+static void note_held(const struct pass *p, int32_t i, bool held)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    for (int k = 0; k < op->n_in + op->n_out; k++) {
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        uint8_t *of = v < 0 ? NULL : &p->waits_for[sw_ir_root(p->ir, v)];
+        if (of) {
+            *of = held ? *of | (k < op->n_in ? READS : WRITES) : 0;
+        }
+    }
+}
+
 static void flush_held(struct pass *p)
 {
+    for (int32_t h = 0; h < p->n_held; h++) {
+        note_held(p, p->held[h], false);
+    }
     if (p->n_held > 0) {
         emit_group(p, p->held, p->n_held);
     }
@@ -234,6 +233,7 @@ static void hold(struct pass *p, int32_t i)
         flush_held(p);
     }
     p->held[p->n_held++] = i;
+    note_held(p, i, true);
     p->held_elems += moved_elems(p, op);
     p->held_place = place >= 0 ? place : p->held_place;
     if (alone) {
@@ -251,17 +251,14 @@ static bool is_held(const struct pass *p, int32_t i)
  * overtake it. */
 static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
 {
-    for (int32_t h = 0; h < p->n_held; h++) {
-        const struct sw_ir_op *waiting = op_of(p, p->held[h]);
-        for (int a = 0; a < waiting->n_in + waiting->n_out; a++) {
-            const sw_value v = a < waiting->n_in ? waiting->in[a] : waiting->out[a - waiting->n_in];
-            const sw_value root = v < 0 ? SW_NO_VALUE : sw_ir_root(p->ir, v);
-            if (root >= 0 && (writes(p, op, root) || (a >= waiting->n_in && reads(p, op, root)))) {
-                return true;
-            }
-        }
+    bool touches = false;
+    for (int k = 0; k < op->n_in && p->n_held > 0; k++) {
+        touches = touches || (p->waits_for[sw_ir_root(p->ir, op->in[k])] & WRITES);
     }
-    return false;
+    for (int k = 0; k < op->n_out && p->n_held > 0; k++) {
+        touches = touches || (op->out[k] >= 0 && p->waits_for[sw_ir_root(p->ir, op->out[k])]);
+    }
+    return touches;
 }
 
 static void order_segment(struct pass *p, int32_t begin, int32_t end)
@@ -339,10 +336,12 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
     p.loaded = sw_alloc("plan", n_values * sizeof *p.loaded);
     p.loads = sw_alloc("plan", n * sizeof *p.loads);
+    p.waits_for = sw_alloc_zero("plan", n_values, sizeof *p.waits_for);
     if (p.loaded) {
         memset(p.loaded, 0xff, n_values * sizeof *p.loaded);
     }
-    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written && p.loaded && p.loads
+    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written && p.loaded && p.loads &&
+                 p.waits_for
              ? run(&p)
              : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
@@ -353,5 +352,6 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.written);
     sw_free(p.loaded);
     sw_free(p.loads);
+    sw_free(p.waits_for);
     return st;
 }

@@ -5,6 +5,7 @@
 // pack: a value of bytes with one place on the disk, in which each member lies at an offset of its
 // own. What is loaded and stored is the pack; ops see views of it.
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/private.h"
 
@@ -26,7 +27,8 @@ struct pack {
     struct key key;
     size_t bytes;
     int32_t n_members;
-    sw_value home; /* SW_NO_VALUE: one tensor alone needs none */
+    int32_t before; /* the one before it with the same hash; -1 = none */
+    sw_value home;  /* SW_NO_VALUE: one tensor alone needs none */
 };
 
 struct pass {
@@ -36,10 +38,19 @@ struct pass {
     int64_t *readers;  /* [n_values] by parameter */
     int64_t *updated;  /* [n_values] by root */
     int32_t *pack_of;  /* [n_values] -1 = none */
+    sw_value *homes;   /* [n_values] the pack of the plan's first program; SW_NO_VALUE = none */
     size_t *at;        /* [n_values] byte of its pack */
     struct pack *packs;
     int32_t n_packs;
+    int32_t latest[1024]; /* by hash of its key, the latest pack; -1 = none */
 };
+
+static int32_t *latest_of(struct pass *p, const struct key *key)
+{
+    const uint64_t words[] = {(uint64_t)key->readers, (uint64_t)key->updated,
+                              (uint64_t)key->role * 2 + key->two_slots};
+    return &p->latest[sw_hash(SW_HASH_INIT, words, sizeof words) % SW_LEN(p->latest)];
+}
 
 static void meet(int64_t *places, sw_value v, int64_t place)
 {
@@ -72,7 +83,7 @@ static bool is_small(const struct pass *p, sw_value v)
         info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
            param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
-           (most == 0 || sw_shape_elems(&info->shape) <= most);
+           (most == 0 || info->form->elems <= most);
 }
 
 static void join(struct pass *p, sw_value v)
@@ -81,15 +92,17 @@ static void join(struct pass *p, sw_value v)
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
     const struct key key = {p->readers[param], p->updated[v], info->role, info->two_slots};
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
-    int32_t i = p->n_packs - 1; /* the latest of its kind has room, or none has */
+    int32_t *latest = latest_of(p, &key);
+    int32_t i = *latest; /* the latest of its kind has room, or none has */
     while (i >= 0 &&
            (p->packs[i].key.readers != key.readers || p->packs[i].key.updated != key.updated ||
             p->packs[i].key.role != key.role || p->packs[i].key.two_slots != key.two_slots)) {
-        i--;
+        i = p->packs[i].before;
     }
     if (i < 0 || p->packs[i].bytes + bytes > MOST) {
         i = p->n_packs++;
-        p->packs[i] = (struct pack){.key = key, .home = SW_NO_VALUE};
+        p->packs[i] = (struct pack){.key = key, .home = SW_NO_VALUE, .before = *latest};
+        *latest = i;
     }
     p->pack_of[v] = i;
     p->at[v] = p->packs[i].bytes;
@@ -168,6 +181,7 @@ static bool form(struct pass *p)
         p->readers[v] = p->updated[v] = NOWHERE;
         p->pack_of[v] = -1;
     }
+    memset(p->latest, 0xff, sizeof p->latest);
     for (int32_t i = 0; i < p->ir->n_ops; i++) {
         note_op(p, &p->ir->ops[i]);
     }
@@ -187,6 +201,13 @@ static bool form(struct pass *p)
 static bool follow(struct pass *p, const struct sw_ir *first)
 {
     struct sw_ir *ir = p->ir;
+    const size_t n = (size_t)p->n_values + 1;
+    p->homes = sw_alloc("plan", n * sizeof *p->homes);
+    p->at = sw_alloc("plan", n * sizeof *p->at);
+    if (!p->homes || !p->at) {
+        return false;
+    }
+    memset(p->homes, 0xff, n * sizeof *p->homes); /* SW_NO_VALUE */
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value info = ir->values[v];
         const bool lies_there = info.tier == SW_TIER_DISK && info.base < 0 && info.producer < 0;
@@ -197,19 +218,20 @@ static bool follow(struct pass *p, const struct sw_ir *first)
         const struct sw_ir_value *pack = &first->values[first->values[known].base];
         sw_value home = sw_ir_find(ir, pack->role, pack->name);
         if (home < 0) {
-            home =
-                add_pack(ir, pack->name, pack->role, sw_shape_elems(&pack->shape), pack->two_slots);
+            home = add_pack(ir, pack->name, pack->role, pack->form->elems, pack->two_slots);
         }
         if (home < 0) {
             return false;
         }
-        const size_t at = (size_t)first->values[known].base_offset * sw_dtype_bytes(info.dtype);
-        for (sw_value w = 0; w < p->n_values; w++) {
-            if (w != v && ir->values[w].base == v) {
-                place_in_pack(ir, w, home, at);
-            }
+        p->homes[v] = home;
+        p->at[v] = (size_t)first->values[known].base_offset * sw_dtype_bytes(info.dtype);
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const sw_value root = sw_ir_root(ir, v);
+        const sw_value home = root < p->n_values ? p->homes[root] : SW_NO_VALUE;
+        if (home >= 0) {
+            place_in_pack(ir, v, home, p->at[root]);
         }
-        place_in_pack(ir, v, home, at);
     }
     return true;
 }
@@ -222,6 +244,7 @@ bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
     sw_free(p.readers);
     sw_free(p.updated);
     sw_free(p.pack_of);
+    sw_free(p.homes);
     sw_free(p.at);
     sw_free(p.packs);
     return good;

@@ -27,6 +27,7 @@ struct pass {
     int32_t *
         n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
     int32_t i_op, n_ops; /* that is rewritten now, and their number */
+    sw_value *stored;    /* [n_values] what it is called behind its stores, which nobody asks */
     sw_value *offloaded; /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
     int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
     int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
@@ -53,9 +54,8 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1
-               ? sw_ir_is_slice(info)
-               : sw_shape_elems(&info->shape) > options->persistence_elems && !info->is_viewed;
+    return options->ranks > 1 ? sw_ir_is_slice(info)
+                              : info->form->elems > options->persistence_elems && !info->is_viewed;
 }
 
 static size_t bytes_of(const struct sw_ir_value *info)
@@ -106,7 +106,7 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
         !sw_param_leaves(p->ir, p->options, v)) {
         return SW_TIER_DEVICE;
     }
-    const int64_t elems = sw_shape_elems(&info->shape);
+    const int64_t elems = info->form->elems;
     if (p->options->params_tier != SW_TIER_DISK || elems > p->host_param_elems_left) {
         return p->options->params_tier;
     }
@@ -131,9 +131,9 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
     if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
-    if (info->base >= 0 || info->producer < 0 || info->is_output || info->padded_elems > 0 ||
+    if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->padded_elems > 0 ||
         (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
-        sw_ir_bytes(info) < SMALL || !info->contiguous) {
+        sw_ir_bytes(info) < SMALL || !info->form->contiguous) {
         return SW_TIER_DEVICE;
     }
     return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
@@ -176,8 +176,8 @@ static void find_readers(struct pass *p)
 static bool make_offloaded(struct pass *p, sw_value v, enum sw_tier tier)
 {
     const struct sw_ir_value info = p->ir->values[v];
-    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
-    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
     if (home < 0 || version < 0) {
         return false;
     }
@@ -268,10 +268,13 @@ static bool choose_places(struct pass *p)
 /* An op with one output beside another. */
 static struct sw_ir_op beside(enum sw_op_kind kind, const struct sw_ir_op *of)
 {
-    struct sw_ir_op op = {
-        .math = {.kind = kind, .phase = of->phase, .scope = of->scope, .n_out = 1},
-        .unless_skipped = of->unless_skipped,
-        .in_backward = of->in_backward};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                          .kind = kind,
+                          .phase = of->phase,
+                          .scope = of->scope,
+                          .n_out = 1,
+                          .unless_skipped = of->unless_skipped,
+                          .in_backward = of->in_backward};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = SW_NO_VALUE;
     }
@@ -336,7 +339,7 @@ static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
 
 static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 {
-    p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].shape);
+    p->here[what] = load_part(p, reader, what, 0, p->ir->values[what].form->shape);
     p->place[what] = sw_ir_block_segment(p->ir, reader);
     p->when[what] = p->n_before[p->i_op];
     return p->here[what] >= 0;
@@ -346,7 +349,7 @@ static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
 static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value what)
 {
     const struct sw_ir_value info = p->ir->values[what];
-    p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.shape);
+    p->here[what] = sw_ir_new_value(p->ir, SW_ROLE_TRANSIENT, info.dtype, info.form->shape);
     p->place[what] = sw_ir_block_segment(p->ir, writer);
     p->when[what] = p->n_before[p->i_op];
     if (p->here[what] >= 0 && !info.is_pack) {
@@ -373,13 +376,16 @@ static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state,
                   sw_value here)
 {
     const struct sw_ir_value info = p->ir->values[state];
-    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
-    if (version < 0) {
-        return false;
+    if (p->stored[state] < 0) {
+        const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+        if (version < 0) {
+            return false;
+        }
+        p->ir->values[version].base = state;
+        p->ir->values[version].param = info.param;
+        p->stored[state] = version;
     }
-    p->ir->values[version].base = state;
-    p->ir->values[version].param = info.param;
-    return store_as(p, writer, state, first, here, version);
+    return store_as(p, writer, state, first, here, p->stored[state]);
 }
 
 /* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less.
@@ -430,8 +436,10 @@ static sw_value view_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
     ir->values[v].base_offset = first;
     ir->values[v].param = ir->values[root].param;
     struct sw_ir_op op = beside(SW_OP_VIEW, reader);
-    op.attrs.view.kind = SW_VIEW_SLICE;
-    op.attrs.view.start = first;
+    struct sw_op math = sw_ir_math(&op);
+    math.attrs.view.kind = SW_VIEW_SLICE;
+    math.attrs.view.start = first;
+    sw_ir_take_math(ir, &op, &math);
     op.n_in = 1;
     op.in[0] = version;
     op.out[0] = v;
@@ -446,7 +454,7 @@ static sw_value view_member(struct pass *p, const struct sw_ir_op *reader, sw_va
 {
     const struct sw_ir_value info = p->ir->values[v];
     const sw_value member =
-        view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.shape);
+        view_part(p, reader, p->here[pack], info.base_offset, info.dtype, info.form->shape);
     if (member >= 0) {
         p->ir->values[member].needs_grad = info.needs_grad;
         p->ir->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
@@ -599,7 +607,7 @@ static bool store_pack(struct pass *p, const struct sw_ir_op *writer, sw_value p
         return true;
     }
     const struct sw_ir_value info = p->ir->values[pack];
-    const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.shape);
+    const sw_value all = view_part(p, writer, p->here[pack], 0, info.dtype, info.form->shape);
     return all >= 0 && store(p, writer, pack, 0, all);
 }
 
@@ -630,7 +638,8 @@ static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
         return true;
     }
     if (sw_ir_is_part(p->ir, v)) {
-        op->in[k] = p->here[v] = load_part(p, op, what, part_first(p, v), p->ir->values[v].shape);
+        op->in[k] = p->here[v] =
+            load_part(p, op, what, part_first(p, v), p->ir->values[v].form->shape);
         if (op->in[k] >= 0 && p->ir->values[what].role == SW_ROLE_PARAM) {
             p->ir->values[op->in[k]].param = v;
         }
@@ -666,16 +675,12 @@ static void commit_on(struct pass *p, sw_value v, sw_value here)
 static sw_value new_version(struct pass *p, sw_value of)
 {
     const struct sw_ir_value info = p->ir->values[of];
-    const sw_value v = sw_ir_new_value(p->ir, info.role, info.dtype, info.shape);
+    const sw_value v = sw_ir_new_like(p->ir, info.role, info.dtype, info.form);
     if (v >= 0) {
         struct sw_ir_value *copy = &p->ir->values[v];
-        memcpy(copy->strides, info.strides, sizeof copy->strides);
         copy->base = info.base >= 0 ? info.base : of;
         copy->base_offset = info.base_offset;
-        copy->padded_elems = info.padded_elems;
         copy->param = info.param;
-        copy->whole = info.whole;
-        copy->first = info.first;
     }
     return v;
 }
@@ -703,8 +708,8 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
                          int64_t first, int64_t n, sw_value out, sw_value *master)
 {
     struct sw_ir_op op = *whole;
-    const int n_states = op.attrs.update.rule.n_states, first_moved = param >= 0;
-    op.attrs.update.first = first;
+    const int n_states = op.detail->attrs.update.rule.n_states, first_moved = param >= 0;
+    op.first = first;
     op.in[0] = param;
     op.out[0] = out;
     for (int k = first_moved; k < op.n_in; k++) {
@@ -738,16 +743,16 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
 
 static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
 {
-    if (!sw_ir_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.rule.n_states == 0) {
+    if (!sw_ir_has(op, SW_TRAIT_ELEMENTS) || op->detail->attrs.update.rule.n_states == 0) {
         return false;
     }
-    for (int k = 1; k <= op->attrs.update.rule.n_states; k++) {
+    for (int k = 1; k <= op->detail->attrs.update.rule.n_states; k++) {
         if (home_of(p, op->in[k]) < 0) {
             return false;
         }
     }
     return p->options->update_elems > 0 &&
-           sw_shape_elems(&p->ir->values[op->in[1]].shape) > p->options->update_elems;
+           p->ir->values[op->in[1]].form->elems > p->options->update_elems;
 }
 
 /* Nobody is given the parameter as a whole behind it. */
@@ -767,8 +772,8 @@ static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 {
     const sw_value state = home_of(p, op->out[0]);
-    const int64_t n = sw_shape_elems(&p->ir->values[op->in[1]].shape);
-    for (int k = 1 + op->attrs.update.rule.n_states; k < op->n_in; k++) {
+    const int64_t n = p->ir->values[op->in[1]].form->elems;
+    for (int k = 1 + op->detail->attrs.update.rule.n_states; k < op->n_in; k++) {
         if (!comes_in_pieces(p, op, k) && !fetch(p, op, k)) {
             return false;
         }
@@ -887,17 +892,18 @@ static bool open_tables(struct pass *p, size_t n)
 {
     p->here = sw_alloc("plan", n * sizeof *p->here);
     p->place = sw_alloc("plan", n * sizeof *p->place);
+    p->stored = sw_alloc("plan", n * sizeof *p->stored);
     p->offloaded = sw_alloc("plan", n * sizeof *p->offloaded);
     p->home = sw_alloc("plan", n * sizeof *p->home);
     p->when = sw_alloc("plan", n * sizeof *p->when);
     p->n_before = sw_alloc_zero("plan", (size_t)p->n_ops + 1, sizeof *p->n_before);
     p->update_of = sw_alloc("plan", n * sizeof *p->update_of);
     p->read_in = sw_alloc("plan", n * sizeof *p->read_in);
-    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place &&
+    const bool good = sw_op_order_open(&p->order, p->ir) >= 0 && p->here && p->place && p->stored &&
                       p->offloaded && p->home && p->when && p->n_before && p->update_of &&
                       p->read_in;
     for (size_t v = 0; good && v < n; v++) {
-        p->here[v] = p->offloaded[v] = p->home[v] = SW_NO_VALUE;
+        p->here[v] = p->stored[v] = p->offloaded[v] = p->home[v] = SW_NO_VALUE;
         p->update_of[v] = -1;
         p->read_in[v] = SW_SEGMENT_FORWARD;
     }
@@ -909,6 +915,7 @@ static void close_tables(struct pass *p)
     sw_op_order_close(&p->order);
     sw_free(p->here);
     sw_free(p->place);
+    sw_free(p->stored);
     sw_free(p->offloaded);
     sw_free(p->update_of);
     sw_free(p->read_in);
@@ -926,7 +933,7 @@ static void note_ops(struct pass *p)
         const struct sw_ir_op *op = &p->ir->ops[i];
         const bool is_plain = op->phase != SW_PHASE_UPDATE && !sw_ir_has(op, SW_TRAIT_SUM);
         p->n_before[i + 1] = p->n_before[i] + is_plain;
-        if (sw_ir_has(op, SW_TRAIT_STATES) && op->attrs.update.rule.n_states > 0) {
+        if (sw_ir_has(op, SW_TRAIT_STATES) && op->detail->attrs.update.rule.n_states > 0) {
             p->update_of[sw_ir_root(p->ir, op->in[0])] = i;
         }
     }

@@ -131,7 +131,7 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
         return 0;
     }
     const int32_t i = sw_names_find(&plan->names, SW_NAME_TILED, param->name);
-    return plan->tiled[i].rows * param->whole.dims[1];
+    return plan->tiled[i].rows * param->form->whole.dims[1];
 }
 
 /* Lists v, once for all programs that know the name. */
@@ -142,7 +142,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     const bool packed = sw_ir_is_packed(ir, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
-        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->shape)) {
+        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape)) {
             return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
                            info->name);
         }
@@ -156,10 +156,10 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .name = info->name,
         .role = info->role,
         .dtype = info->dtype,
-        .shape = info->shape,
-        .init = info->init,
+        .shape = info->form->shape,
+        .init = info->form->init,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
-        .layout = {.whole = sw_ir_is_slice(info) ? info->whole : info->shape,
+        .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
                    .data = {options->rank, options->ranks},
                    .is_sliced = sw_ir_is_slice(info),
                    .tile_elems = tile_elems(plan, ir, info)},
@@ -292,7 +292,7 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
     }
     const struct sw_ir_value *info = &ir->values[buffer->value];
     const char *role = info->role == SW_ROLE_GRAD ? " gradient" : "";
-    sw_shape_format(&info->shape, shape, sizeof shape);
+    sw_shape_format(&info->form->shape, shape, sizeof shape);
     if (info->name) {
         sw_str_printf(out, "%s %s", bytes, info->name);
     } else if (info->producer >= 0) {
@@ -585,26 +585,15 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
-/* For all distances of prefetching: kernels are asked for once. */
-static sw_status schedule(struct sw_plan *plan, const struct sw_plan_options *options)
+/* Transfers beside computation, and who waits for whom. */
+static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
 {
-    for (int i = 0; i < plan->n_programs; i++) {
-        struct sw_program *program = &plan->programs[i];
-        SW_TRY(sw_pass_schedule(program, options));
-        program->scheduled = program->instrs;
-        program->instrs = NULL;
-    }
-    return SW_OK;
-}
-
-static sw_status take_scheduled(struct sw_program *program)
-{
-    const size_t n = (size_t)program->n_instrs;
-    program->instrs = sw_alloc("plan", (n + 1) * sizeof *program->instrs);
-    SW_TRY_ALLOC(program->instrs, "the plan");
-    memcpy(program->instrs, program->scheduled, n * sizeof *program->instrs);
-    sw_program_find_segments(program);
-    return SW_OK;
+    struct sw_cells cells;
+    SW_TRY(sw_cells_open(&cells, program->ir));
+    sw_status st = sw_pass_prefetch(program, &cells, options);
+    st = st < 0 ? st : sw_pass_waits(program, &cells, options);
+    sw_cells_close(&cells);
+    return st;
 }
 
 /* Order and places, for one distance of prefetching. May be called again. */
@@ -614,10 +603,9 @@ static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *opti
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
-        SW_TRY(take_scheduled(program));
+        SW_TRY(sw_program_begin(program));
         SW_TRY(sw_pass_overlap(program, options));
-        SW_TRY(sw_pass_prefetch(program, options));
-        SW_TRY(sw_pass_waits(program, options));
+        SW_TRY(order_beside(program, options));
     }
     size_t offloaded[SW_TIER_COUNT] = {0};
     for (int i = 0; i < plan->n_programs; i++) {
@@ -810,7 +798,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
-    SW_TRY(schedule(plan, options));
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
+        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
+    }
     const sw_status st = finish_within_budget(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].scheduled);
@@ -823,11 +813,11 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
             return refuse(plan, options, (enum sw_tier)t);
         }
     }
+    SW_TRY(sw_plan_check(plan, options)); /* first: it wants more memory than what is still made */
     for (int i = 0; i < plan->n_programs; i++) {
         SW_TRY(sw_pass_lower(&plan->programs[i]));
     }
-    SW_TRY(sw_plan_make_step(plan, options));
-    return sw_plan_check(plan, options);
+    return sw_plan_make_step(plan, options);
 }
 
 sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,

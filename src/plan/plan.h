@@ -5,9 +5,9 @@
 // `fuse` makes of the graph another one, after which the arithmetic is settled and the math
 // fingerprint taken. From there on passes rewrite a list of the plan's own (ir.h): tile, recompute,
 // vertical, shard, update, place; then instructions, whose order and addresses schedule, overlap,
-// prefetch, waits and memory choose. `lower` says in them all that running wants to know, and check
-// verifies every finished plan. All programs of one plan share one arena: parameters and states
-// have fixed places by name, transients of all programs overlay each other.
+// prefetch, waits and memory choose. check verifies what they have made, and `lower` says in the
+// instructions all that running wants to know. All programs of one plan share one arena: parameters
+// and states have fixed places by name, transients of all programs overlay each other.
 #pragma once
 
 #include "config/config.h"
@@ -46,10 +46,10 @@ enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_
 /* Storage of one root value, or of an op's workspace. */
 struct sw_buffer {
     sw_value value; /* of the plan's own list; SW_NO_VALUE: a workspace */
-    enum sw_tier tier;
+    enum sw_tier tier : 8;
     bool persistent;
     size_t offset, bytes; /* in the tier's arena, with what rounds them up */
-    size_t align;         /* transients: of the offset and of the bytes */
+    uint32_t align;       /* transients: of the offset and of the bytes */
     int32_t first, last;  /* instructions during which it is in use; persistent: all */
     size_t slot_bytes;    /* see struct sw_persistent */
 };
@@ -62,11 +62,12 @@ enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
 /* Bytes of an arena: element 0 of a tensor lies at the first of them. */
 struct sw_operand {
-    enum sw_tier tier; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
-    size_t offset;     /* in the arena of the tier; of what has two slots, in slot 0 */
-    size_t bytes;      /* up to the last element */
-    size_t room;       /* with padding behind it, which is zeros when it travels */
-    size_t slot_bytes; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
+    size_t offset; /* in the arena of the tier; of what has two slots, in slot 0 */
+    size_t bytes;  /* up to the last element */
+    size_t room;   /* with padding behind it, which is zeros when it travels */
+    size_t
+        slot_bytes : 56; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
+    enum sw_tier tier : 8; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
 };
 
 /* What an instruction does, and its operands in their order. */
@@ -82,10 +83,25 @@ enum sw_verb {
     SW_VERB_MERGE   /* words: those of all ranks added up */
 };
 
+/* What many instructions have alike: words for messages, and the kernel. */
+struct sw_instr_about {
+    const char *name;  /* "matmul", "load", .. */
+    const char *where; /* what a message calls its place: scope or tensor; never empty */
+    const char *scope; /* "" outside of all scopes */
+    /* the parameter that it is about, or what it moves; NULL = none in particular */
+    const char *tensor;
+    struct sw_kernel_info kernel;
+};
+
 struct sw_instr {
     int32_t op; /* in the plan's own list: no business of who runs it */
-    enum sw_queue queue;
-    enum sw_segment segment;
+    enum sw_queue queue : 8;
+    enum sw_segment segment : 8;
+    bool blocking : 1;       /* exchanges: complete before the next instruction */
+    bool unless_skipped : 1; /* left out where the scalar SKIP is set, which is known by then */
+    bool last_only : 1;      /* left out unless this micro-step is the last of its step */
+    /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
+    bool whole_step : 1;
     /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of
      * its own queue: before it is issued, so that no more than so many are under way. */
     int32_t waits[SW_QUEUE_COUNT];
@@ -93,29 +109,19 @@ struct sw_instr {
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
     int32_t group;
-    bool blocking;       /* exchanges: complete before the next instruction */
-    bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
-    bool last_only;      /* left out unless this micro-step is the last of its step */
-    int32_t workspace;   /* buffer, -1 = none */
-    struct sw_kernel_info kernel;
+    int32_t workspace; /* buffer, -1 = none */
+    const struct sw_instr_about *about;
     /* ---- lower.c: all else that running it takes ---- */
-    enum sw_verb verb;
-    int32_t operands;   /* where its operands begin in the program's */
-    int8_t n_in, n_out; /* KERNEL: of them; else n_in is how many there are */
+    enum sw_verb verb : 8;
+    enum sw_dtype dtype : 8; /* exchanges: of what travels */
+    int8_t n_in, n_out;      /* KERNEL: of its operands; else n_in is how many there are */
+    int32_t operands;        /* where they begin in the program's */
     /* Which of the micro-batches of the phase that runs it: 0 but where the program holds several;
      * -1: it is of the step as a whole. Its scalars are of that row; a kernel is left out where
      * this rank does not have that micro-batch. */
     int micro;
-    enum sw_dtype dtype; /* exchanges: of what travels */
-    /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
-    bool whole_step;
     int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
     int64_t flops;
-    const char *name;  /* "matmul", "load", .. */
-    const char *where; /* what a message calls its place: scope or tensor; never empty */
-    const char *scope; /* "" outside of all scopes */
-    /* the parameter that it is about, or what it moves; NULL = none in particular */
-    const char *tensor;
 };
 
 /* An input that each micro-batch brings, or an output that can be read. */
@@ -128,15 +134,17 @@ struct sw_port {
 };
 
 struct sw_ir;
+struct sw_scheduled;
 
 struct sw_program {
     enum sw_program_kind kind;
-    struct sw_ir *ir;           /* the plan's own list that it comes from; owned */
-    int micro_batches;          /* that one run of it computes: 1, or all of a rank (vertical) */
-    struct sw_instr *instrs;    /* [n_instrs] */
-    int64_t *least_tiles;       /* [n_least] see sw_least_tiles; NULL where nobody asks */
-    int32_t n_least;            /* values, before passes added theirs */
-    struct sw_instr *scheduled; /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_ir *ir;        /* the plan's own list that it comes from; owned */
+    int micro_batches;       /* that one run of it computes: 1, or all of a rank (vertical) */
+    struct sw_instr *instrs; /* [n_instrs] */
+    int64_t *least_tiles;    /* [n_least] see sw_least_tiles; NULL where nobody asks */
+    int32_t n_least;         /* values, before passes added theirs */
+    /* [n_instrs] before anything runs ahead; NULL in a finished plan */
+    struct sw_scheduled *scheduled;
     struct sw_operand *operands;      /* [n_operands] */
     struct sw_port *inputs, *outputs; /* [n_inputs], [n_outputs] */
     struct sw_buffer *buffers;        /* [n_buffers] */
@@ -159,8 +167,9 @@ size_t sw_port_bytes(const struct sw_port *port);
 /* Queue that an instruction runs on: what blocks runs on the computing thread. */
 enum sw_queue sw_instr_queue(const struct sw_instr *instr);
 /* What kernel instruction i computes, for the device to prepare it: types and strides of its
- * operands. */
-void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op_desc *out);
+ * operands; out->op is `op`. */
+void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op *op,
+                         struct sw_op_desc *out);
 
 /* What a state is. */
 enum sw_state_kind {

@@ -7,11 +7,19 @@
 
 #include "plan/private.h"
 
+/* Of the new order: the instruction, and what it says there. */
+struct slot {
+    int32_t from;
+    uint8_t segment;
+    bool unless_skipped, last_only;
+};
+
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
-    size_t room, ahead;   /* bytes */
-    struct sw_instr *out; /* [n_instrs] the new order */
+    const struct sw_cells *cells;
+    size_t room, ahead; /* bytes */
+    struct slot *out;   /* [n_instrs] the new order */
     int32_t n_out;
     bool finished;  /* whether the step is skipped is known */
     bool *emitted;  /* [n_instrs] */
@@ -29,10 +37,10 @@ int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int
 {
     if (op->move == SW_MOVE_LOAD && op->n_in > 1) { /* rows: from anywhere */
         *out_first = 0;
-        return sw_shape_elems(&ir->values[sw_ir_root(ir, op->in[0])].shape);
+        return ir->values[sw_ir_root(ir, op->in[0])].form->elems;
     }
     *out_first = op->first;
-    return sw_shape_elems(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].shape);
+    return ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].form->elems;
 }
 
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
@@ -48,7 +56,7 @@ size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
     const size_t bytes = sw_transfer_bytes(ir, op);
     const size_t at = (size_t)first * sw_dtype_bytes(home->dtype);
     const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
-    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == sw_shape_elems(&home->shape)
+    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == home->form->elems
                ? sw_round_up(bytes, SW_PLAN_DISK_ALIGN)
                : bytes;
 }
@@ -60,46 +68,39 @@ struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op 
     return (struct sw_range){first, first + n};
 }
 
-bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
-                          const struct sw_ir_op *b)
+enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    if (sw_ir_root(ir, a->in[0]) != sw_ir_root(ir, b->in[0])) {
-        return false;
-    }
-    const struct sw_range x = sw_transfer_range(ir, a), y = sw_transfer_range(ir, b);
-    return sw_ranges_meet(&x, &y);
+    const bool disk = ir->values[sw_ir_root(ir, op->in[0])].tier == SW_TIER_DISK;
+    return op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
+                                    : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
 }
 
-/* Stores to one home, the latest first, and who wrote a value of the device last. */
+/* Who wrote last. */
 struct writers {
-    int32_t *last_store;  /* [n_values] by root; -1 = none */
-    int32_t *last;        /* [n_values] by root, likewise */
-    int32_t *before;      /* [n_instrs] the store before a store */
-    struct sw_range *met; /* [n_instrs] what a store, and those before it, move */
+    int32_t *stored; /* [n_cells] the store to a cell; -1 = none */
+    int32_t *last;   /* [n_values] by root, of what lies on the device; likewise */
 };
 
 /* The latest store to the same bytes, or what makes the indices of a load of rows. */
-static int32_t find_behind(const struct pass *p, const struct writers *w,
-                           const struct sw_ir_op *load)
+static int32_t find_behind(const struct pass *p, const struct writers *w, int32_t i)
 {
-    const struct sw_range range = sw_transfer_range(p->ir, load);
-    int32_t j = w->last_store[sw_ir_root(p->ir, load->in[0])];
-    while (j >= 0 && !sw_transfers_overlap(p->ir, load, op_of(p, j))) {
-        j = sw_ranges_meet(&range, &w->met[j]) ? w->before[j] : -1;
+    const struct sw_ir_op *load = op_of(p, i);
+    const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+    int32_t behind = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    for (int32_t c = cells.first; c < cells.end; c++) {
+        behind = w->stored[c] > behind ? w->stored[c] : behind;
     }
-    const int32_t ids = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
-    return ids > j ? ids : j;
+    return behind;
 }
 
 static void note_writes(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
     if (op->move == SW_MOVE_STORE) {
-        int32_t *last = &w->last_store[sw_ir_root(p->ir, op->in[0])];
-        const struct sw_range range = sw_transfer_range(p->ir, op);
-        w->met[i] = *last < 0 ? range : sw_range_of_both(&range, &w->met[*last]);
-        w->before[i] = *last;
-        *last = i;
+        const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+        for (int32_t c = cells.first; c < cells.end; c++) {
+            w->stored[c] = i;
+        }
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0) {
@@ -111,24 +112,20 @@ static void note_writes(const struct pass *p, const struct writers *w, int32_t i
 /* false: out of memory */
 static bool find_order(const struct pass *p)
 {
-    const size_t n = (size_t)p->program->n_instrs + 1, n_values = (size_t)p->ir->n_values + 1;
-    const struct writers w = {.last_store = sw_alloc("plan", n_values * sizeof *w.last_store),
-                              .last = sw_alloc("plan", n_values * sizeof *w.last),
-                              .before = sw_alloc("plan", n * sizeof *w.before),
-                              .met = sw_alloc("plan", n * sizeof *w.met)};
-    const bool good = w.last_store && w.last && w.before && w.met;
+    const size_t n_cells = (size_t)p->cells->n + 1, n_values = (size_t)p->ir->n_values + 1;
+    const struct writers w = {.stored = sw_alloc("plan", n_cells * sizeof *w.stored),
+                              .last = sw_alloc("plan", n_values * sizeof *w.last)};
+    const bool good = w.stored && w.last;
     if (good) {
-        memset(w.last_store, 0xff, n_values * sizeof *w.last_store);
+        memset(w.stored, 0xff, n_cells * sizeof *w.stored);
         memset(w.last, 0xff, n_values * sizeof *w.last);
     }
     for (int32_t i = 0; good && i < p->program->n_instrs; i++) {
-        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, op_of(p, i)) : -1;
+        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, i) : -1;
         note_writes(p, &w, i);
     }
-    sw_free(w.last_store);
+    sw_free(w.stored);
     sw_free(w.last);
-    sw_free(w.before);
-    sw_free(w.met);
     return good;
 }
 
@@ -137,12 +134,15 @@ static bool find_order(const struct pass *p)
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_ir_op *op = op_of(p, i);
-    struct sw_instr *instr = &p->out[p->n_out++];
-    *instr = p->program->instrs[i];
-    instr->segment = p->program->instrs[at].segment;
-    instr->unless_skipped = instr->unless_skipped && (at == i || p->finished);
-    instr->last_only =
-        instr->last_only || (op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE);
+    const struct sw_instr *instr = &p->program->instrs[i];
+    const enum sw_segment segment = p->program->instrs[at].segment;
+    const bool early = op->phase == SW_PHASE_UPDATE && segment < SW_SEGMENT_UPDATE;
+    p->out[p->n_out++] = (struct slot){
+        .from = i,
+        .segment = (uint8_t)segment,
+        .unless_skipped = instr->unless_skipped && (at == i || p->finished),
+        .last_only = instr->last_only || early,
+    };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
     if (op->move == SW_MOVE_LOAD) {
@@ -185,9 +185,31 @@ static void order(struct pass *p)
     }
 }
 
-sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options)
+/* Each cycle of the new order at a time: a copy of all instructions would be large. */
+static void install(struct pass *p)
 {
-    struct pass p = {.program = program, .ir = program->ir, .room = options->transfer_bytes};
+    struct sw_instr *instrs = p->program->instrs;
+    memset(p->emitted, 0, (size_t)p->n_out * sizeof *p->emitted);
+    for (int32_t i = 0; i < p->n_out; i++) {
+        const struct sw_instr first = instrs[i];
+        int32_t at = i;
+        for (; !p->emitted[at]; at = p->out[at].from) {
+            const int32_t from = p->out[at].from;
+            p->emitted[at] = true;
+            instrs[at] = from == i ? first : instrs[from];
+        }
+        instrs[i].segment = (enum sw_segment)p->out[i].segment;
+        instrs[i].unless_skipped = p->out[i].unless_skipped;
+        instrs[i].last_only = p->out[i].last_only;
+    }
+    sw_program_find_segments(p->program);
+}
+
+sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
+                           const struct sw_plan_options *options)
+{
+    struct pass p = {
+        .program = program, .ir = program->ir, .cells = cells, .room = options->transfer_bytes};
     const size_t n = (size_t)program->n_instrs + 1;
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
@@ -197,8 +219,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_opti
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
-        memcpy(program->instrs, p.out, (size_t)p.n_out * sizeof *p.out);
-        sw_program_find_segments(program);
+        install(&p);
     }
     sw_free(p.out);
     sw_free(p.emitted);

@@ -46,8 +46,8 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     }
     const char *scope = ir->scopes[op->scope].name; /* "" outside of all */
     sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
-                  instr->kernel.path ? instr->kernel.path : "", *scope ? " " : "", scope,
-                  op->is_clone ? " (recomputed)" : "");
+                  instr->about->kernel.path ? instr->about->kernel.path : "", *scope ? " " : "",
+                  scope, op->is_clone ? " (recomputed)" : "");
     if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
         sw_str_printf(out, " (micro-batch %d)", op->micro);
     }

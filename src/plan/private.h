@@ -8,6 +8,17 @@
 /* Kinds in the table of a plan's names. */
 enum { SW_NAME_PERSISTENT, SW_NAME_PACK, SW_NAME_TILED };
 
+/* ---- cells.c: which transfers move the same bytes ---- */
+struct sw_cell_range {
+    int32_t first, end;
+};
+struct sw_cells {
+    struct sw_cell_range *of; /* [n_ops] of transfers: the cells that they move */
+    int32_t n;
+};
+sw_status sw_cells_open(struct sw_cells *cells, const struct sw_ir *ir);
+void sw_cells_close(struct sw_cells *cells);
+
 /* ---- passes; each is a pure function on its list, or its program. Their order is `run_passes`
  * (plan.c). Tests plan a small graph with a pass and without it, and compare the plans. ---- */
 
@@ -58,9 +69,11 @@ bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *optio
 /* When collectives start, and which travel together. After the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* When transfers start. After the overlap of collectives. */
-sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_plan_options *options);
+sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
+                           const struct sw_plan_options *options);
 /* Who waits for whom. After all that orders instructions. */
-sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options *options);
+sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells,
+                        const struct sw_plan_options *options);
 /* The instruction with which instruction i is issued: the first of its group. From there to its
  * `retired` its operands are in use. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
@@ -78,18 +91,34 @@ void sw_clocks_close(struct sw_clocks *clocks);
 /* What instruction i would find complete if it waited for `waits`. */
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],
                     int32_t out[SW_QUEUE_COUNT]);
-/* The transfers between a tier and the device up to this instruction are complete for all that is
- * issued now. */
-int32_t sw_clocks_known(const struct sw_clocks *clocks, int tier);
 /* Instruction i is issued, with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
+
+/* ---- touches.c: the latest instructions of each queue that read or write a root; -1 = none
+ * ---- */
+struct sw_touch {
+    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
+};
+struct sw_touches {
+    const struct sw_ir *ir;
+    int32_t *place_of; /* [n_values] of roots; -1 = v is none */
+    struct sw_touch *at;
+};
+sw_status sw_touches_open(struct sw_touches *touches, const struct sw_ir *ir);
+void sw_touches_close(struct sw_touches *touches);
+/* Of the root of v. */
+static inline struct sw_touch *sw_touch_of(const struct sw_touches *touches, sw_value v)
+{
+    return &touches->at[touches->place_of[sw_ir_root(touches->ir, v)]];
+}
 
 /* ---- shelf.c: places for what lives a while ---- */
 struct sw_shelf {
     struct sw_arena arena;
-    struct sw_shelf_node *nodes;  /* [2 n_leaves] */
-    struct sw_shelf_leaf *leaves; /* [n_leaves] */
-    int32_t n_leaves;             /* 0 = closed */
+    struct sw_shelf_node *nodes;          /* [2 n_leaves] */
+    struct sw_shelf_leaf *leaves;         /* [n_leaves] */
+    int32_t n_leaves;                     /* 0 = closed */
+    void *free_runs[32], *free_lives[32]; /* by room */
 };
 /* For lives within instructions 0 .. n_instrs. */
 sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs);
@@ -109,18 +138,16 @@ struct sw_range { /* of elements */
     int64_t first, end;
 };
 struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op);
-static inline bool sw_ranges_meet(const struct sw_range *a, const struct sw_range *b)
-{
-    return a->first < b->end && b->first < a->end;
-}
-static inline struct sw_range sw_range_of_both(const struct sw_range *a, const struct sw_range *b)
-{
-    return (struct sw_range){sw_min_i64(a->first, b->first), sw_max_i64(a->end, b->end)};
-}
-/* They move some of the same bytes. */
-bool sw_transfers_overlap(const struct sw_ir *ir, const struct sw_ir_op *a,
-                          const struct sw_ir_op *b);
+enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
+
+/* The ops that run in their order, as program->scheduled. */
+struct sw_scheduled {
+    const struct sw_instr_about *about;
+    int32_t op;
+};
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options);
+/* Instructions in the order that was scheduled: each on its queue, waiting for nobody. */
+sw_status sw_program_begin(struct sw_program *program);
 /* In which an op runs unless it is moved ahead. */
 enum sw_segment sw_op_segment(const struct sw_ir_op *op);
 /* Where segments begin, from what each instruction says. */
@@ -135,7 +162,7 @@ sw_status sw_pass_lower(struct sw_program *program);
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);
 
 /* What has two slots is written once by a step, all of it, and not read behind that. */
-sw_status sw_plan_check_places(const struct sw_program *program);
+sw_status sw_plan_check_places(const struct sw_program *program, const struct sw_cells *cells);
 /* Of its packs alone: part of sw_plan_check. */
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
 /* Address of element 0 of v in its tier's arena. */

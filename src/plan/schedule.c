@@ -50,49 +50,126 @@ enum sw_segment sw_op_segment(const struct sw_ir_op *op)
                            : (enum sw_segment)op->phase;
 }
 
-static sw_status add_instr(struct sw_program *program, const struct sw_plan_options *options,
-                           int32_t i_op)
+struct pass {
+    struct sw_program *program;
+    const struct sw_plan_options *options;
+    /* Neighbours are alike: the pieces of an update, the micro-batches of a block. */
+    const struct sw_instr_about *recent[16];
+    int next;
+};
+
+static const char *name_of(const struct sw_ir *ir, sw_value v)
 {
-    const struct sw_ir_op *op = &program->ir->ops[i_op];
-    struct sw_instr *instr = &program->instrs[program->n_instrs];
-    *instr = (struct sw_instr){.op = i_op,
-                               .queue = SW_QUEUE_COMPUTE,
-                               .segment = sw_op_segment(op),
-                               .unless_skipped = op->unless_skipped,
-                               .last_only = op->in_backward,
-                               .waits = {-1, -1, -1, -1, -1, -1},
-                               .retired = -1,
-                               .group = sw_ir_is_collective(op),
-                               .blocking = sw_ir_is_collective(op),
-                               .workspace = -1};
-    if (sw_ir_is_transfer(op)) {
-        const sw_value home = sw_ir_root(program->ir, op->in[0]);
-        const bool disk = program->ir->values[home].tier == SW_TIER_DISK;
-        instr->queue = op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
-                                                : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
-        instr->kernel = (struct sw_kernel_info){.supported = true, .path = "transfer"};
-        program->n_instrs++;
-        return SW_OK;
+    const struct sw_ir_value *value = &ir->values[v], *root = &ir->values[sw_ir_root(ir, v)];
+    const sw_value param = root->param >= 0 ? root->param : value->param;
+    return root->role == SW_ROLE_INPUT ? NULL
+           : root->name                ? root->name
+           : param >= 0                ? ir->values[param].name
+                                       : NULL;
+}
+
+/* The parameter that an op is about, or what it moves. */
+static const char *tensor_of(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    const char *name = NULL;
+    for (int k = 0; k < op->n_in + op->n_out && !name; k++) {
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        name = v < 0 ? NULL : name_of(ir, v);
     }
-    if (sw_ir_is_collective(op)) {
-        instr->queue = SW_QUEUE_COMM;
-        instr->kernel = (struct sw_kernel_info){
-            .supported = true,
-            .path = "collective",
-            .workspace_bytes = sw_collective_workspace(program->ir, op, options->ranks)};
-        program->n_instrs++;
-        return SW_OK;
+    return name;
+}
+
+static bool are_alike(const struct sw_instr_about *a, const struct sw_instr_about *b)
+{
+    return a->name == b->name && a->where == b->where && a->scope == b->scope &&
+           a->tensor == b->tensor && a->kernel.path == b->kernel.path &&
+           a->kernel.workspace_bytes == b->kernel.workspace_bytes;
+}
+
+/* NULL = out of memory. */
+static const struct sw_instr_about *share(struct pass *p, const struct sw_instr_about *about)
+{
+    for (size_t i = 0; i < SW_LEN(p->recent); i++) {
+        if (p->recent[i] && are_alike(p->recent[i], about)) {
+            return p->recent[i];
+        }
     }
+    struct sw_instr_about *mine = sw_arena_alloc(&p->program->ir->names, sizeof *mine);
+    if (mine) {
+        *mine = *about;
+        p->recent[p->next++ % (int)SW_LEN(p->recent)] = mine;
+    }
+    return mine;
+}
+
+/* Which kernel it has; what moves bytes has none, but may want workspace. */
+static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
+                               struct sw_kernel_info *out)
+{
+    const struct sw_ir *ir = p->program->ir;
+    struct sw_op math;
     struct sw_op_desc desc;
-    sw_ir_describe(program->ir, op, &desc);
-    options->query(options->query_ctx, &desc, &instr->kernel);
-    if (!instr->kernel.supported) {
+    if (op->move != SW_MOVE_NONE) {
+        const bool exchanges = sw_ir_is_collective(op);
+        *out = (struct sw_kernel_info){
+            .supported = true,
+            .path = exchanges ? "collective" : "transfer",
+            .workspace_bytes = exchanges ? sw_collective_workspace(ir, op, p->options->ranks) : 0};
+        return SW_OK;
+    }
+    sw_ir_describe(ir, op, &math, &desc);
+    p->options->query(p->options->query_ctx, &desc, out);
+    if (!out->supported) {
         return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
-                       sw_ir_where(program->ir, op));
+                       sw_ir_where(ir, op));
     }
-    program->flops += sw_ir_flops(program->ir, op);
-    program->n_instrs++;
+    p->program->flops += sw_op_flops(&desc);
+    return SW_OK;
+}
+
+static sw_status add_instr(struct pass *p, int32_t i_op)
+{
+    const struct sw_ir *ir = p->program->ir;
+    const struct sw_ir_op *op = &ir->ops[i_op];
+    struct sw_instr_about about = {.name = sw_ir_op_name(op),
+                                   .where = sw_ir_where(ir, op),
+                                   .scope = ir->scopes[op->scope].name,
+                                   .tensor = tensor_of(ir, op)};
+    SW_TRY(choose_kernel(p, op, &about.kernel));
+    const struct sw_instr_about *shared = share(p, &about);
+    SW_TRY_ALLOC(shared, "the plan");
+    p->program->scheduled[p->program->n_instrs++] = (struct sw_scheduled){shared, i_op};
+    return SW_OK;
+}
+
+static enum sw_queue queue_of(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    return sw_ir_is_transfer(op)     ? sw_transfer_queue(ir, op)
+           : sw_ir_is_collective(op) ? SW_QUEUE_COMM
+                                     : SW_QUEUE_COMPUTE;
+}
+
+sw_status sw_program_begin(struct sw_program *program)
+{
+    const struct sw_ir *ir = program->ir;
+    program->instrs = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *program->instrs);
+    SW_TRY_ALLOC(program->instrs, "the plan");
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_ir_op *op = &ir->ops[program->scheduled[i].op];
+        program->instrs[i] = (struct sw_instr){.op = program->scheduled[i].op,
+                                               .about = program->scheduled[i].about,
+                                               .queue = queue_of(ir, op),
+                                               .segment = sw_op_segment(op),
+                                               .unless_skipped = op->unless_skipped,
+                                               .last_only = op->in_backward,
+                                               .waits = {-1, -1, -1, -1, -1, -1},
+                                               .retired = -1,
+                                               .group = sw_ir_is_collective(op),
+                                               .blocking = sw_ir_is_collective(op),
+                                               .workspace = -1};
+    }
+    sw_program_find_segments(program);
     return SW_OK;
 }
 
@@ -111,12 +188,13 @@ void sw_program_find_segments(struct sw_program *program)
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
 {
     const struct sw_ir *ir = program->ir;
+    struct pass p = {.program = program, .options = options};
     sw_status st = SW_OK;
     const bool noted = sw_ir_note_where(program->ir);
     bool *live = find_live(ir);
     int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
-    program->instrs = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *program->instrs);
-    if (!noted || !live || !after || !program->instrs) {
+    program->scheduled = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *program->scheduled);
+    if (!noted || !live || !after || !program->scheduled) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }
@@ -145,13 +223,13 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
                 sw_op_segment(&ir->ops[i]) != (enum sw_segment)segment) {
                 continue;
             }
-            SW_TRY_OR(done, add_instr(program, options, i));
+            SW_TRY_OR(done, add_instr(&p, i));
             for (int32_t k = after[i]; k >= 0; k = after[k]) {
-                SW_TRY_OR(done, add_instr(program, options, k));
+                SW_TRY_OR(done, add_instr(&p, k));
             }
         }
     }
-    sw_program_find_segments(program);
+    sw_ir_forget_where(program->ir);
 done:
     sw_free(live);
     sw_free(after);

@@ -12,7 +12,7 @@ size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op
 {
     switch (op->move) {
     case SW_MOVE_REDUCE:
-        return (size_t)(sw_shape_elems(&ir->values[op->in[0]].shape) * ranks) *
+        return (size_t)(ir->values[op->in[0]].form->elems * ranks) *
                sw_dtype_bytes(ir->values[op->in[1]].dtype);
     case SW_MOVE_MERGE:
         return (size_t)ranks * sw_ir_bytes(&ir->values[op->in[0]]);
@@ -46,11 +46,12 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
 /* The parameter becomes this rank's slice of itself. */
 static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {
-    struct sw_ir_value *info = &ir->values[param];
-    info->whole = info->shape;
-    info->shape = SW_SHAPE(slice);
-    info->strides[0] = 1;
-    info->first = slice * rank;
+    struct sw_ir_form form = *ir->values[param].form;
+    form.whole = form.shape;
+    form.shape = SW_SHAPE(slice);
+    form.strides[0] = 1;
+    form.first = slice * rank;
+    sw_ir_set_form(ir, param, &form);
 }
 
 /* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the
@@ -62,8 +63,10 @@ static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
         cut(ir, param, 0, rank);
     }
     cut(ir, tile, slice, rank);
-    ir->values[tile].base_offset = ir->values[param].shape.dims[0];
-    ir->values[param].shape.dims[0] += slice;
+    struct sw_ir_form form = *ir->values[param].form;
+    ir->values[tile].base_offset = form.shape.dims[0];
+    form.shape.dims[0] += slice;
+    sw_ir_set_form(ir, param, &form);
 }
 
 /* A gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
@@ -71,19 +74,20 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
 {
     struct sw_ir *ir = p->ir;
     const struct sw_ir_value info = ir->values[param];
-    const sw_value whole = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, info.dtype, info.whole);
+    const sw_value whole = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, info.dtype, info.form->whole);
     if (whole < 0) {
         return SW_NO_VALUE;
     }
-    ir->values[whole].padded_elems = sw_shape_elems(&info.shape) * p->options->ranks;
+    sw_ir_pad(ir, whole, info.form->elems * p->options->ranks);
     ir->values[whole].needs_grad = info.needs_grad;
-    struct sw_ir_op op = {.math = {.kind = SW_N_OP_KINDS,
-                                   .phase = reader->phase,
-                                   .n_in = 1,
-                                   .n_out = 1,
-                                   .in = {param},
-                                   .scope = reader->scope},
-                          .move = SW_MOVE_GATHER};
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                          .kind = SW_N_OP_KINDS,
+                          .move = SW_MOVE_GATHER,
+                          .phase = reader->phase,
+                          .n_in = 1,
+                          .n_out = 1,
+                          .in = {param},
+                          .scope = reader->scope};
     for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
         op.out[k] = k == 0 ? whole : SW_NO_VALUE;
     }
@@ -121,7 +125,7 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
     int64_t left = options->persistence_total;
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
-        const int64_t elems = sw_shape_elems(&ir->values[param].shape);
+        const int64_t elems = ir->values[param].form->elems;
         const int64_t slice = sw_slice_elems(elems, options->ranks);
         if (sw_ir_is_part(ir, param)) {
             cut_tile(ir, param, slice, options->rank);
@@ -131,7 +135,7 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
         const bool persists = elems <= options->persistence_elems && elems <= left;
         left -= persists ? elems : 0;
         if (options->stage < 3 || persists || ir->values[param].is_viewed) {
-            ir->values[param].padded_elems = slice * options->ranks;
+            sw_ir_pad(ir, param, slice * options->ranks);
         } else {
             cut(ir, param, slice, options->rank);
             any = true;

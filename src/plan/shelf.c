@@ -12,7 +12,7 @@
 
 #include "plan/private.h"
 
-enum { LEAF = 16 }; /* instructions */
+enum { LEAF = 64 }; /* instructions */
 
 struct run { /* of addresses */
     size_t begin, end;
@@ -53,18 +53,26 @@ struct search {
 
 /* ---- lists ---- */
 
-static void *grown(struct sw_shelf *shelf, const void *items, int32_t n, int32_t *cap,
-                   size_t item_bytes)
+/* What a list has outgrown is there for another one: free_lists[i] has room for LEAST << i items,
+ * and its first bytes are the next free one. */
+static void *grown(struct sw_shelf *shelf, void *items, int32_t n, int32_t *cap, size_t item_bytes,
+                   void **free_lists)
 {
     enum { LEAST = 4 };
     const int32_t more = *cap > 0 ? 2 * *cap : LEAST;
-    void *mem = sw_arena_alloc(&shelf->arena, (size_t)more * item_bytes);
+    const int i = __builtin_ctz((unsigned)more / LEAST);
+    void *mem = free_lists[i];
     if (mem) {
-        *cap = more;
+        memcpy(&free_lists[i], mem, sizeof mem);
+    } else {
+        mem = sw_arena_alloc(&shelf->arena, (size_t)more * item_bytes);
     }
-    if (mem && n > 0) {
+    if (mem && *cap > 0) {
         memcpy(mem, items, (size_t)n * item_bytes);
+        memcpy(items, &free_lists[i - 1], sizeof mem);
+        free_lists[i - 1] = items;
     }
+    *cap = mem ? more : *cap;
     return mem;
 }
 
@@ -98,7 +106,7 @@ static bool add_run(struct sw_shelf *shelf, struct runs *runs, struct run run, b
         run.end = met->end > run.end ? met->end : run.end;
     }
     if (end == i && runs->n == runs->cap) {
-        void *mem = grown(shelf, runs->items, runs->n, &runs->cap, sizeof run);
+        void *mem = grown(shelf, runs->items, runs->n, &runs->cap, sizeof run, shelf->free_runs);
         if (!mem) {
             return false;
         }
@@ -113,7 +121,8 @@ static bool add_run(struct sw_shelf *shelf, struct runs *runs, struct run run, b
 static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct life *life)
 {
     if (lives->n == lives->cap) {
-        void *mem = grown(shelf, lives->items, lives->n, &lives->cap, sizeof *life);
+        void *mem =
+            grown(shelf, lives->items, lives->n, &lives->cap, sizeof *life, shelf->free_lives);
         if (!mem) {
             return false;
         }
@@ -224,7 +233,9 @@ static void add_leaf(const struct sw_shelf *shelf, int32_t leaf, struct search *
 /* From address `at` on the lowest with room between the runs. */
 static size_t pass_runs(const struct search *s, const struct runs *runs, int32_t *next, size_t at)
 {
-    *next = find_run(runs, *next, at);
+    if (*next < runs->n && runs->items[*next].end < at) {
+        *next = find_run(runs, *next + 1, at);
+    }
     for (; *next < runs->n && runs->items[*next].begin < at + s->bytes; (*next)++) {
         const size_t end = runs->items[*next].end;
         at = end > at ? sw_round_up(end, s->align) : at;

@@ -166,7 +166,7 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     enum sw_sent kind = SW_SENT_STATS;
     int64_t slice = (int64_t)sw_ir_bytes(&ir->values[op->in[0]]);
     if (op->move != SW_MOVE_MERGE) {
-        const int64_t elems = sw_shape_elems(&ir->values[op->in[0]].shape);
+        const int64_t elems = ir->values[op->in[0]].form->elems;
         const sw_value param = param_of(ir, op->in[0]);
         SW_ASSERT(param >= 0);
         struct trips *trips = &c->trips[param];
@@ -216,7 +216,8 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     const struct sw_ir_value *info = &c->ir->values[param];
     const struct trips *trips = &c->trips[param];
     const int stage = c->options->stage;
-    const int64_t elems = sw_shape_elems(sw_ir_is_slice(info) ? &info->whole : &info->shape);
+    const int64_t elems =
+        sw_ir_is_slice(info) ? sw_shape_elems(&info->form->whole) : info->form->elems;
     const double share = (double)(c->options->ranks - 1) / c->options->ranks;
     const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->ir) * share;
     const double work = (double)sw_dtype_bytes(info->dtype) * share;

@@ -25,6 +25,8 @@ struct pass {
     int32_t *stream_of; /* [n_ops] the stream of a tiled parameter that the op makes, -1 = none */
     int32_t *first_stream; /* [n_streams] where its tiles' streams begin */
     struct sw_ir_stream *streams;
+    /* [n_values] what lay in a value, and the next one; SW_NO_VALUE = none */
+    sw_value *first_view, *next_view;
     int32_t n_values;
 };
 
@@ -47,8 +49,9 @@ static struct sw_cut cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, i
     const struct sw_op_info *info = sw_op_info(op->kind);
     struct sw_cut cut = {.effect = SW_CUT_NONE};
     if (info->cut && info->cut_input == k) {
+        struct sw_op math;
         struct sw_op_desc desc;
-        sw_ir_describe(ir, op, &desc);
+        sw_ir_describe(ir, op, &math, &desc);
         info->cut(&desc, &cut);
     }
     return cut;
@@ -62,21 +65,22 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
     }
     const struct sw_ir_op *op = &ir->ops[info->producer];
     const struct sw_op_info *by = sw_op_info(op->kind);
+    const struct sw_op math = sw_ir_math(op);
     return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad
-               ? by->grad_unit(&op->math)
+               ? by->grad_unit(&math)
                : 0;
 }
 
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
-    return info->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
-           sw_shape_elems(&info->shape) > options->persistence_elems;
+    return info->form->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
+           info->form->elems > options->persistence_elems;
 }
 
 /* Whole runs of the norm. */
 static int64_t rows_of_runs(const struct sw_ir_value *info)
 {
-    const int64_t width = info->shape.dims[1];
+    const int64_t width = info->form->shape.dims[1];
     return common_multiple(width, SW_SQUARES_RUN) / width;
 }
 
@@ -87,7 +91,7 @@ static int64_t *find_rows(const struct sw_ir *ir)
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
     for (int32_t i = 0; rows && i < ir->n_params; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
-        const bool may = info->shape.rank == 2 && !info->is_output;
+        const bool may = info->form->shape.rank == 2 && !info->is_output;
         rows[ir->params[i]] = may ? rows_of_runs(info) : 0;
     }
     for (int32_t i = 0; rows && i < ir->n_ops; i++) {
@@ -110,7 +114,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
                    const struct sw_plan_options *options, const struct sw_ir_value *info,
                    struct tiles *out)
 {
-    const int64_t width = info->shape.dims[1];
+    const int64_t width = info->form->shape.dims[1];
     int64_t rows = rows_of_runs(info);
     for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
         const sw_value param = sw_ir_find(plan->programs[i].ir, SW_ROLE_PARAM, info->name);
@@ -122,7 +126,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
     }
     const int64_t fit =
         (int64_t)(options->tile_bytes / ((size_t)width * sw_dtype_bytes(info->dtype)));
-    *out = (struct tiles){.rows = info->shape.dims[0], .width = width};
+    *out = (struct tiles){.rows = info->form->shape.dims[0], .width = width};
     out->tile_rows = sw_max_i64(fit / rows * rows, rows);
     out->n = sw_ceil_div(out->rows, out->tile_rows);
     return out->n > 1;
@@ -163,7 +167,8 @@ static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value
         return v;
     }
     *root = v;
-    for (sw_value other = 0; other < p->n_values; other++) {
+    const sw_value first = final < p->n_values ? p->first_view[final] : SW_NO_VALUE;
+    for (sw_value other = first; other >= 0; other = p->next_view[other]) {
         if (ir->values[other].base == final) {
             ir->values[other].base = v;
         }
@@ -178,8 +183,8 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     struct sw_ir_stream *to = &p->streams[p->first_stream[stream] + t];
     const sw_value v = copy(p, p->ir->streams[stream].grad);
     if (v >= 0) {
+        sw_ir_reshape(p->ir, v, SW_SHAPE(rows, tiles->width));
         struct sw_ir_value *info = &p->ir->values[v];
-        info->shape = SW_SHAPE(rows, tiles->width);
         info->param = to->param;
         info->role = SW_ROLE_GRAD;
         info->sparse_index = SW_NO_VALUE;
@@ -188,11 +193,18 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     return v;
 }
 
-static void name_tile(struct sw_ir_op *op, const struct tiles *tiles, int64_t t)
+/* op is of tile t; partial: how it leaves a sum to the tiles behind it, NULL = it does not. */
+static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *tiles, int64_t t,
+                    const struct sw_cut *partial)
 {
-    struct sw_tile_attrs *tile = sw_op_tile(&op->math);
+    struct sw_op math = sw_ir_math(op);
+    struct sw_tile_attrs *tile = sw_op_tile(&math);
     tile->first = first_row(tiles, t);
     tile->continues = t > 0;
+    if (partial) {
+        sw_op_make_partial(&math, partial);
+    }
+    sw_ir_take_math(ir, op, &math);
 }
 
 static bool add(struct pass *p, const struct sw_ir_op *op)
@@ -206,7 +218,7 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
     sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
-        name_tile(&o, tiles, t);
+        be_tile(p->ir, &o, tiles, t, NULL);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         for (int i = 0; i < op->n_out; i++) {
             if (t > 0) {
@@ -234,11 +246,8 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
         struct sw_ir_op o = *op;
-        name_tile(&o, tiles, t);
+        be_tile(ir, &o, tiles, t, last ? NULL : cut);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
-        if (!last) {
-            sw_op_make_partial(&o.math, cut);
-        }
         if (t > 0 && has_sum) {
             o.in[o.n_in++] = sum;
         }
@@ -269,7 +278,9 @@ static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t st
 {
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
-        sw_op_tile(&o.math)->first = first_row(tiles, t);
+        struct sw_op math = sw_ir_math(op);
+        sw_op_tile(&math)->first = first_row(tiles, t);
+        sw_ir_take_math(p->ir, &o, &math);
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
         if (!add(p, &o)) {
             return false;
@@ -284,16 +295,18 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
 {
     struct sw_ir *ir = p->ir;
     const sw_value rows = op->out[0], index = op->out[1];
-    const int64_t n = ir->values[index].shape.dims[0];
+    const int64_t n = ir->values[index].form->shape.dims[0];
     if (!add(p, op)) {
         return false;
     }
     for (int64_t t = 0; t < tiles->n; t++) {
         const int64_t most = sw_min_i64(n, n_rows(tiles, t));
         struct sw_ir_op o = *op;
-        o.kind = SW_OP_SELECT_INDEX;
-        o.attrs = (struct sw_attrs){
+        struct sw_op math = sw_ir_math(op);
+        math.kind = SW_OP_SELECT_INDEX;
+        math.attrs = (struct sw_attrs){
             .select_index = {.first = first_row(tiles, t), .n = n_rows(tiles, t)}};
+        sw_ir_take_math(ir, &o, &math);
         o.in[0] = rows;
         o.in[1] = index;
         o.n_in = 2;
@@ -302,7 +315,7 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
         if (o.out[0] < 0 || o.out[1] < 0) {
             return false;
         }
-        ir->values[o.out[1]].shape = SW_SHAPE(most);
+        sw_ir_reshape(ir, o.out[1], SW_SHAPE(most));
         ir->values[o.out[0]].sparse_index = o.out[1];
         if (!add(p, &o)) {
             return false;
@@ -350,7 +363,7 @@ static bool make_tiles(struct pass *p, sw_value param)
         }
         struct sw_ir_value *info = &ir->values[v];
         p->first_tile[param] = t == 0 ? v : p->first_tile[param];
-        info->shape.dims[0] = n_rows(tiles, t);
+        sw_ir_reshape(ir, v, SW_SHAPE(n_rows(tiles, t), tiles->width));
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;
         info->is_tiled = false;
@@ -432,6 +445,20 @@ static void install(struct pass *p)
     sw_op_order_install(&p->order, ir);
 }
 
+static void list_views(struct pass *p)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->first_view[v] = p->next_view[v] = SW_NO_VALUE;
+    }
+    for (sw_value v = p->n_values - 1; v >= 0; v--) {
+        const sw_value base = p->ir->values[v].base;
+        if (base >= 0) {
+            p->next_view[v] = p->first_view[base];
+            p->first_view[base] = v;
+        }
+    }
+}
+
 static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struct tiles *tiles)
 {
     const size_t n = (size_t)ir->n_values + 1;
@@ -439,11 +466,14 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
     struct pass p = {.ir = ir, .n_values = ir->n_values};
     p.tiles_of = sw_alloc_zero("plan", n, sizeof *p.tiles_of);
     p.first_tile = sw_alloc_zero("plan", n, sizeof *p.first_tile);
+    p.first_view = sw_alloc("plan", n * sizeof *p.first_view);
+    p.next_view = sw_alloc("plan", n * sizeof *p.next_view);
     p.stream_of = sw_alloc("plan", ((size_t)n_ops + 1) * sizeof *p.stream_of);
     p.first_stream = sw_alloc_zero("plan", (size_t)ir->n_streams + 1, sizeof *p.first_stream);
     bool good = sw_op_order_open(&p.order, ir) >= 0 && p.tiles_of && p.first_tile && p.stream_of &&
-                p.first_stream;
+                p.first_stream && p.first_view && p.next_view;
     if (good) {
+        list_views(&p);
         memset(p.stream_of, 0xff, ((size_t)n_ops + 1) * sizeof *p.stream_of);
     }
     for (int32_t i = 0; good && i < plan->n_tiled; i++) {
@@ -463,6 +493,8 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
     sw_op_order_close(&p.order);
     sw_free(p.tiles_of);
     sw_free(p.first_tile);
+    sw_free(p.first_view);
+    sw_free(p.next_view);
     sw_free(p.stream_of);
     sw_free(p.first_stream);
     sw_free(p.streams);
@@ -485,7 +517,7 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
         int64_t *of = &least[ir->params[i]];
         const bool tiles = may_tile(options) && is_large(info, &smallest);
-        *of = tiles && *of < info->shape.dims[0] ? *of * info->shape.dims[1] : 0;
+        *of = tiles && *of < info->form->shape.dims[0] ? *of * info->form->shape.dims[1] : 0;
     }
     return least;
 }

@@ -30,9 +30,11 @@ struct feed {
     int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
     int32_t update_first, update_end; /* .. that update it */
     sw_value moved; /* what is still to be put in its place; SW_NO_VALUE = nothing */
-    /* LAMB of a tile: op of its moments, and the norms so far */
+    /* LAMB of a tile: op of its moments, the norms so far, and the tile of the same parameter that
+     * is updated next; NULL = it is the last */
     int32_t moments;
     sw_value norms;
+    struct feed *first_tile, *tile_before, *next_tile;
 };
 
 /* States that stay on the device are large, and would need as much again. LAMB of tiles reads what
@@ -79,13 +81,13 @@ static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options 
                            sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return sw_ir_is_slice(info) ? info->shape.dims[0]
-                                : sw_slice_elems(sw_shape_elems(&info->shape), options->ranks);
+    return sw_ir_is_slice(info) ? info->form->shape.dims[0]
+                                : sw_slice_elems(info->form->elems, options->ranks);
 }
 
 static struct sw_shape whole_shape(const struct sw_ir_value *info)
 {
-    return sw_ir_is_slice(info) ? info->whole : info->shape;
+    return sw_ir_is_slice(info) ? info->form->whole : info->form->shape;
 }
 
 /* The gradient as one dense tensor with the padding of equal slices. */
@@ -96,13 +98,13 @@ static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t 
         const sw_value in[2] = {grad, info.sparse_index};
         const int32_t op = sw_ir_add_op(ir, SW_OP_DENSIFY, in, 2, NULL);
         grad = sw_ir_add_out(ir, op, info.dtype, whole_shape(&ir->values[param]));
-    } else if (info.base >= 0 || info.padded_elems > 0 || info.role != SW_ROLE_GRAD) {
+    } else if (info.base >= 0 || info.form->padded_elems > 0 || info.role != SW_ROLE_GRAD) {
         /* bytes that others share or that lie inside another value cannot grow */
         const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &grad, 1, NULL);
-        grad = sw_ir_add_out(ir, op, info.dtype, info.shape);
+        grad = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     }
     if (grad >= 0) {
-        ir->values[grad].padded_elems = padded;
+        sw_ir_pad(ir, grad, padded);
     }
     return grad;
 }
@@ -118,7 +120,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
     const int64_t slice = whole ? 0 : slice_elems(ir, options, feed->param);
-    const struct sw_shape shape = whole ? param.shape : SW_SHAPE(slice);
+    const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(slice);
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
     ir->phase = SW_PHASE_BACKWARD;
@@ -131,8 +133,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
                                                : SW_STATE_FURTHER_SUM;
         ir->values[acc].param = feed->param;
         if (!whole) {
-            ir->values[acc].whole = whole_shape(&param);
-            ir->values[acc].first = slice * options->rank;
+            sw_ir_be_slice(ir, acc, whole_shape(&param), slice * options->rank);
         }
     }
     return acc;
@@ -158,11 +159,11 @@ static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 static sw_value gather_sum(struct sw_ir *ir, const struct sw_plan_options *options, sw_value sum,
                            struct sw_shape shape)
 {
-    const int64_t slice = sw_shape_elems(&ir->values[sum].shape);
+    const int64_t slice = ir->values[sum].form->elems;
     const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &sum, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shape);
     if (whole >= 0) {
-        ir->values[whole].padded_elems = slice * options->ranks;
+        sw_ir_pad(ir, whole, slice * options->ranks);
     }
     return whole;
 }
@@ -178,8 +179,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
         struct sw_ir_value *info = &ir->values[v];
         info->base = param;
         info->base_offset = slice * options->rank;
-        info->whole = ir->values[param].shape;
-        info->first = slice * options->rank;
+        sw_ir_be_slice(ir, v, ir->values[param].form->shape, slice * options->rank);
     }
     return v;
 }
@@ -196,10 +196,9 @@ static sw_value copy_of(struct sw_ir *ir, sw_value target)
 {
     const struct sw_ir_value info = ir->values[target];
     const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &target, 1, NULL);
-    const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.shape);
+    const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     if (copy >= 0) {
-        ir->values[copy].whole = info.whole;
-        ir->values[copy].first = info.first;
+        sw_ir_be_slice(ir, copy, info.form->whole, info.form->first);
         ir->values[copy].param = sw_ir_root(ir, target);
     }
     return copy;
@@ -234,7 +233,8 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] = gather_sum(ir, options, feed->streams[i], ir->values[param].shape);
+            feed->streams[i] =
+                gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
         }
         sw_emit_update(ir, options->rule, param, param, feed->streams, feed->n);
         return;
@@ -273,37 +273,49 @@ static sw_value tiled_param(const struct sw_ir *ir, const struct feed *feed)
     return ir->values[feed->param].base;
 }
 
-/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
- * parameter all of them move. feeds: in the order of their updates. */
-static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
-                                 struct feed *feeds, int n_feeds, struct feed *feed)
+/* feeds: in the order of their updates. false: out of memory */
+static bool link_tiles(const struct sw_ir *ir, struct feed *feeds, int n_feeds)
 {
-    const sw_value whole = tiled_param(ir, feed);
-    sw_value norms = SW_NO_VALUE, ratio = SW_NO_VALUE;
-    bool is_last = true;
-    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-        const bool is_of_it = tiled_param(ir, &feeds[i]) == whole;
-        norms = is_of_it && &feeds[i] < feed ? feeds[i].norms : norms;
-        is_last = is_last && !(is_of_it && &feeds[i] > feed);
+    struct feed **last = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *last);
+    for (int i = 0; last && i < n_feeds; i++) {
+        struct feed *feed = &feeds[i];
+        if (!sw_ir_is_part(ir, feed->param)) {
+            continue;
+        }
+        struct feed **before = &last[tiled_param(ir, feed)];
+        feed->tile_before = *before;
+        feed->first_tile = *before ? (*before)->first_tile : feed;
+        if (*before) {
+            (*before)->next_tile = feed;
+        }
+        *before = feed;
     }
+    sw_free(last);
+    return last != NULL;
+}
+
+/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
+ * parameter all of them move. */
+static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
+                                 struct feed *feed)
+{
+    sw_value norms = feed->tile_before ? feed->tile_before->norms : SW_NO_VALUE;
+    sw_value ratio = SW_NO_VALUE;
+    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
     feed->norms = norms = sw_emit_lamb_norms(ir, feed->moments, norms);
-    if (!is_last) {
+    if (feed->next_tile) {
         return;
     }
     norms = sw_emit_lamb_merge(ir, feed->moments, norms);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-        if (tiled_param(ir, &feeds[i]) == whole) {
-            ratio = sw_emit_lamb_step(ir, feeds[i].moments, norms, ratio);
-        }
+    for (const struct feed *f = feed->first_tile; f && ir->status >= 0; f = f->next_tile) {
+        ratio = sw_emit_lamb_step(ir, f->moments, norms, ratio);
     }
 }
 
-static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
-                        int n_feeds, struct feed *feed)
+static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_ir_is_part(ir, feed->param)) {
-        update_tile_by_norms(ir, options, feeds, n_feeds, feed);
+        update_tile_by_norms(ir, options, feed);
     } else {
         update(ir, options, feed);
     }
@@ -319,20 +331,19 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
     const int64_t slice = slice_elems(ir, options, feed->param);
     sw_value sum = feed->streams[i];
     if (feed->wire == SW_F32) {
-        ir->values[sw_ir_root(ir, sum)].padded_elems = slice * options->ranks;
+        sw_ir_pad(ir, sw_ir_root(ir, sum), slice * options->ranks);
     } else {
-        sum =
-            sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire, param.shape);
+        sum = sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire,
+                            param.form->shape);
         if (sum >= 0) {
-            ir->values[sum].padded_elems = slice * options->ranks;
+            sw_ir_pad(ir, sum, slice * options->ranks);
         }
     }
     snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
     const sw_value owned = sw_ir_state(ir, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
         ir->values[owned].state = SW_STATE_FURTHER_SUM;
-        ir->values[owned].whole = param.shape;
-        ir->values[owned].first = slice * options->rank;
+        sw_ir_be_slice(ir, owned, param.form->shape, slice * options->rank);
     }
     const sw_value moved[2] = {owned, sum};
     const int32_t op = sw_ir_add_move(ir, SW_MOVE_REDUCE, moved, 2);
@@ -618,6 +629,10 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
+    if (!link_tiles(ir, feeds, n_feeds)) {
+        sw_free(feeds);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
+    }
     if (options->rule && ir->status >= 0) {
         feeds[0].update_first = ir->n_ops;
         sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
@@ -627,7 +642,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
             feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
             stats = add_stats(ir, options, stats, &feeds[i]);
             if (is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
+                emit_update(ir, options, &feeds[i]);
             }
             feeds[i].update_end = ir->n_ops;
         }
@@ -639,7 +654,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
         for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
             if (!is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, feeds, n_feeds, &feeds[i]);
+                emit_update(ir, options, &feeds[i]);
             }
         }
         for (int i = 0; i < n_feeds && ir->status >= 0; i++) {

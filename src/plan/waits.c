@@ -3,22 +3,19 @@
 // it writes, or writes what it touches, unless something it waits for anyway was behind that. What
 // is under way at a time is bounded: a group of reductions by the one before it, stores by their
 // bytes.
-#include "plan/private.h"
+#include <string.h>
 
-struct touch { /* the latest instructions of each queue that read or write a root value */
-    int32_t read[SW_QUEUE_COUNT], wrote[SW_QUEUE_COUNT];
-};
+#include "plan/private.h"
 
 struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_plan_options *options;
+    const struct sw_cells *cells;
     struct sw_clocks clocks;
-    struct touch *touched;  /* [n_values] by root, of what lies on the device */
-    int32_t *last_transfer; /* [n_values] by root, of what does not; -1 = none */
-    int32_t *before;        /* [n_instrs] the transfer of the same root before this one */
-    /* [n_instrs] elements that a transfer, and those before it, move of their root */
-    struct sw_range *met;
+    struct sw_touches touches; /* of what lies on the device */
+    int32_t *loaded;           /* [n_cells] of what does not: the latest load, -1 = none; .. */
+    int32_t *stored;           /* .. and store */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
     int32_t reduced; /* the last of the latest group of reductions */
@@ -36,21 +33,22 @@ static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_CO
     }
 }
 
-/* Operands of a transfer that are offloaded: ranges of them may be under way side by side. */
+static void need_instr(const struct pass *p, int32_t j, int32_t needs[SW_QUEUE_COUNT])
+{
+    int32_t *of = j < 0 ? NULL : &needs[p->program->instrs[j].queue];
+    if (of && *of < j) {
+        *of = j;
+    }
+}
+
+/* What is offloaded: ranges of it may be under way side by side. */
 static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
-    const struct sw_ir_op *op = op_of(p, i);
-    const sw_value home = sw_ir_root(p->ir, op->in[0]);
-    const int32_t known = sw_clocks_known(&p->clocks, p->ir->values[home].tier);
-    const struct sw_range range = sw_transfer_range(p->ir, op);
-    for (int32_t j = p->last_transfer[home]; j > known && sw_ranges_meet(&range, &p->met[j]);
-         j = p->before[j]) {
-        const struct sw_ir_op *other = op_of(p, j);
-        const int q = (int)p->program->instrs[j].queue;
-        if ((op->move == SW_MOVE_STORE || other->move == SW_MOVE_STORE) && needs[q] < j &&
-            sw_transfers_overlap(p->ir, op, other)) {
-            needs[q] = j;
-        }
+    const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+    const bool stores = op_of(p, i)->move == SW_MOVE_STORE;
+    for (int32_t c = cells.first; c < cells.end; c++) {
+        need_instr(p, p->stored[c], needs);
+        need_instr(p, stores ? p->loaded[c] : -1, needs);
     }
 }
 
@@ -62,11 +60,11 @@ static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_C
         need_transfers(p, i, needs);
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        need(needs, p->touched[sw_ir_root(p->ir, op->in[k])].wrote);
+        need(needs, sw_touch_of(&p->touches, op->in[k])->wrote);
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
-            const struct touch *t = &p->touched[sw_ir_root(p->ir, op->out[k])];
+            const struct sw_touch *t = sw_touch_of(&p->touches, op->out[k]);
             need(needs, t->read);
             need(needs, t->wrote);
         }
@@ -79,18 +77,17 @@ static void note_touches(struct pass *p, int32_t i)
     const enum sw_queue q = sw_instr_queue(&p->program->instrs[i]);
     const bool moves = sw_ir_is_transfer(op);
     if (moves) {
-        const sw_value home = sw_ir_root(p->ir, op->in[0]);
-        const struct sw_range range = sw_transfer_range(p->ir, op);
-        p->before[i] = p->last_transfer[home];
-        p->met[i] = p->before[i] < 0 ? range : sw_range_of_both(&range, &p->met[p->before[i]]);
-        p->last_transfer[home] = i;
+        const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
+        for (int32_t c = cells.first; c < cells.end; c++) {
+            (op->move == SW_MOVE_LOAD ? p->loaded : p->stored)[c] = i;
+        }
     }
     for (int k = moves ? 1 : 0; k < op->n_in; k++) {
-        p->touched[sw_ir_root(p->ir, op->in[k])].read[q] = i;
+        sw_touch_of(&p->touches, op->in[k])->read[q] = i;
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
-            p->touched[sw_ir_root(p->ir, op->out[k])].wrote[q] = i;
+            sw_touch_of(&p->touches, op->out[k])->wrote[q] = i;
         }
     }
 }
@@ -127,13 +124,14 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
     }
     for (int q = SW_QUEUE_COUNT - 1; q >= 0; q--) {
         int32_t others[SW_QUEUE_COUNT];
+        if (needs[q] < 0) {
+            continue;
+        }
         for (int r = 0; r < SW_QUEUE_COUNT; r++) {
             others[r] = r == q || (r == (int)on && on != SW_QUEUE_COMPUTE) ? -1 : needs[r];
         }
         sw_clocks_find(&p->clocks, i, others, found);
-        if (needs[q] >= 0 && found[q] >= needs[q]) {
-            needs[q] = -1;
-        }
+        needs[q] = found[q] >= needs[q] ? -1 : needs[q];
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (needs[q] >= 0) {
@@ -188,12 +186,8 @@ static void run(struct pass *p, int32_t end)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = -1;
     }
-    for (sw_value v = 0; v < p->ir->n_values; v++) {
-        p->last_transfer[v] = -1;
-        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            p->touched[v].read[q] = p->touched[v].wrote[q] = -1;
-        }
-    }
+    memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
+    memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
     for (int32_t i = 0; i < end; i++) {
         struct sw_instr *instr = &p->program->instrs[i];
         choose_waits(p, i);
@@ -213,31 +207,28 @@ static void run(struct pass *p, int32_t end)
     }
 }
 
-sw_status sw_pass_waits(struct sw_program *program, const struct sw_plan_options *options)
+sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells,
+                        const struct sw_plan_options *options)
 {
-    const size_t n_values = (size_t)program->ir->n_values + 1;
-    struct pass p = {.program = program, .ir = program->ir, .options = options};
+    const size_t n_cells = (size_t)cells->n + 1;
+    struct pass p = {.program = program, .ir = program->ir, .cells = cells, .options = options};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         program->instrs[i].retired = -1;
     }
-    p.touched = sw_alloc("plan", n_values * sizeof *p.touched);
-    p.last_transfer = sw_alloc("plan", n_values * sizeof *p.last_transfer);
-    p.before = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *p.before);
-    p.met = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *p.met);
-    sw_status st = SW_OK;
-    if (!p.touched || !p.last_transfer || !p.before || !p.met) {
+    p.loaded = sw_alloc("plan", n_cells * sizeof *p.loaded);
+    p.stored = sw_alloc("plan", n_cells * sizeof *p.stored);
+    sw_status st = sw_touches_open(&p.touches, program->ir);
+    if (st >= 0 && (!p.loaded || !p.stored)) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
-    } else {
-        st = sw_clocks_open(&p.clocks, program);
     }
+    st = st < 0 ? st : sw_clocks_open(&p.clocks, program);
     if (st >= 0) {
         run(&p, program->n_instrs);
     }
     sw_clocks_close(&p.clocks);
-    sw_free(p.touched);
-    sw_free(p.last_transfer);
-    sw_free(p.before);
-    sw_free(p.met);
+    sw_touches_close(&p.touches);
+    sw_free(p.loaded);
+    sw_free(p.stored);
     return st;
 }
 

@@ -20,7 +20,7 @@ static sw_status clear_padding(const struct sw_stage *stage, const struct sw_col
 /* What a wait for it is called. */
 static const char *name_of(const struct sw_collective_call *call)
 {
-    return call->instr->tensor ? call->instr->tensor : "a parameter";
+    return call->instr->about->tensor ? call->instr->about->tensor : "a parameter";
 }
 
 static struct sw_comm_item item_of(const struct sw_collective_call *call)
@@ -57,9 +57,9 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     const struct sw_collective_call *call = &job->calls[0];
     const struct sw_stage *stage = job->stage;
     const int64_t bytes = call->instr->bytes;
-    items[0] =
-        (struct sw_comm_item){SW_COMM_ALL_GATHER, call->at[0], call->workspace, (size_t)bytes,
-                              call->instr->tensor ? "the gradient norm" : "the norms of a tensor"};
+    items[0] = (struct sw_comm_item){
+        SW_COMM_ALL_GATHER, call->at[0], call->workspace, (size_t)bytes,
+        call->instr->about->tensor ? "the gradient norm" : "the norms of a tensor"};
     SW_TRY(sw_stage_exchange(stage, comm, items, 1, items + 1));
     SW_TRY(sw_device_add_words(stage->dev, stage->on, call->at[0], call->workspace,
                                sw_comm_size(comm), bytes / (int64_t)sizeof(int64_t)));
@@ -103,8 +103,8 @@ sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
     const sw_status st = run_group(comm, job, items);
     if (st < 0) {
         const struct sw_instr *instr = job->calls[0].instr;
-        return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->name,
-                              instr->where);
+        return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->about->name,
+                              instr->about->where);
     }
     const int64_t bytes = sw_collectives_bytes(job, sw_comm_size(comm)), end = sw_now_ns();
     sw_meter_ran(job->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,

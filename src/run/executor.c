@@ -93,8 +93,9 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         step->workspace = ex->arenas[SW_TIER_DEVICE] + program->buffers[instr->workspace].offset;
     }
     if (instr->verb == SW_VERB_KERNEL) {
+        struct sw_op op;
         struct sw_op_desc desc;
-        sw_program_describe(program, i, &desc);
+        sw_program_describe(program, i, &op, &desc);
         SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
         for (int k = 0; k < instr->n_in + instr->n_out; k++) {
             *(k < instr->n_in ? &step->in[k] : &step->out[k - instr->n_in]) =
@@ -304,7 +305,7 @@ static void note_step(struct sw_executor *ex, const struct sw_program *program, 
         }
     }
     if (instr->workspace >= 0) {
-        note_range(ex, step->workspace, instr->kernel.workspace_bytes);
+        note_range(ex, step->workspace, instr->about->kernel.workspace_bytes);
     }
 }
 
@@ -439,8 +440,8 @@ static bool meets_begun(const struct sw_executor *ex, const struct sw_program *p
 static sw_status fail_transfer(sw_status st, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, instr->name,
-                          instr->tensor ? instr->tensor : "an activation");
+    return sw_fail_prefix(st, "instruction %d (%s of %s)", i, instr->about->name,
+                          instr->about->tensor ? instr->about->tensor : "an activation");
 }
 
 /* ---- a disk that fails while others wait for this rank ---- */
@@ -521,8 +522,8 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
         for (int64_t i = 0; i < some; i++) {
             if (ids[i] < 0 || ids[i] >= n_rows) {
                 return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d",
-                               instr->tensor ? instr->tensor : "a table", (long long)n_rows,
-                               ids[i]);
+                               instr->about->tensor ? instr->about->tensor : "a table",
+                               (long long)n_rows, ids[i]);
             }
             if (table->tier == SW_TIER_HOST) {
                 const struct route one = {.tier = SW_TIER_HOST,
@@ -628,8 +629,8 @@ static sw_status do_kernel(void *ctx, const struct sw_walk *at)
     const struct sw_instr *instr = &at->program->instrs[at->instr];
     const sw_status st = launch(ctx, at);
     return st >= 0 ? SW_OK
-                   : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->name,
-                                    instr->where);
+                   : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->about->name,
+                                    instr->about->where);
 }
 
 static struct sw_waiter waiter_of(struct sw_executor *ex, const struct sw_walk *at)

@@ -206,13 +206,13 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     begin(w, 'X', track);
     put_us(w, "ts", event->begin_ns - w->base_ns);
     put_us(w, "dur", event->end_ns - event->begin_ns);
-    put_text(w, "name", waits ? name : instr->name);
+    put_text(w, "name", waits ? name : instr->about->name);
     put_text(w, "cat", waits ? "wait" : sw_segment_name(instr->segment));
     sw_str_printf(w->out, ",\"args\":{\"program\":%d,\"instruction\":%d", event->program,
                   event->instr);
-    put_text(w, "scope", instr->where);
-    if (instr->tensor) {
-        put_text(w, "tensor", instr->tensor);
+    put_text(w, "scope", instr->about->where);
+    if (instr->about->tensor) {
+        put_text(w, "tensor", instr->about->tensor);
     }
     if (instr->group > 1) {
         sw_str_printf(w->out, ",\"group\":%d", instr->group);

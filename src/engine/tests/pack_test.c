@@ -183,8 +183,9 @@ static int count(const struct sw_program *program, enum sw_verb verb, const char
     int n = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool inside = strncmp(instr->scope, scope, strlen(scope)) == 0;
-        n += instr->verb == verb && inside && (!packs || strncmp(instr->tensor, "pack.", 5) == 0);
+        const bool inside = strncmp(instr->about->scope, scope, strlen(scope)) == 0;
+        n += instr->verb == verb && inside &&
+             (!packs || strncmp(instr->about->tensor, "pack.", 5) == 0);
     }
     return n;
 }

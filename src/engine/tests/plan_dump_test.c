@@ -101,9 +101,10 @@ static void check_operand(const struct sw_plan *plan, const struct sw_operand *o
 static void check_attributes(const struct sw_program *program, int32_t i,
                              const struct sw_json *said)
 {
+    struct sw_op op;
     struct sw_op_desc desc;
     const struct sw_json *attributes = sw_json_get(said, "attributes");
-    sw_program_describe(program, i, &desc);
+    sw_program_describe(program, i, &op, &desc);
     const struct sw_attrs *attrs = &desc.op->attrs;
     const struct sw_json *value;
     switch (sw_op_info(desc.op->kind)->attrs) {
@@ -138,12 +139,12 @@ static void check_instr(const struct sw_plan *plan, const struct sw_program *pro
     const struct sw_json *operands = sw_json_get(said, "operands");
     assert_int_equal(number(said, "number"), i);
     assert_text(said, "verb", verbs[instr->verb]);
-    assert_text(said, "name", instr->name);
+    assert_text(said, "name", instr->about->name);
     assert_text(said, "queue", sw_queue_name(instr->queue));
     assert_text(said, "segment", sw_segment_name(instr->segment));
-    assert_text(said, "scope", instr->scope);
-    assert_text(said, "tensor", instr->tensor);
-    assert_text(said, "kernel", instr->kernel.path);
+    assert_text(said, "scope", instr->about->scope);
+    assert_text(said, "tensor", instr->about->tensor);
+    assert_text(said, "kernel", instr->about->kernel.path);
     assert_int_equal(number(said, "retired"), instr->retired);
     assert_int_equal(number(said, "micro_batch"), instr->micro < 0 ? 0 : instr->micro);
     assert_int_equal(sw_json_get(said, "of_step") != NULL, instr->micro < 0);

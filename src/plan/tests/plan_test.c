@@ -110,8 +110,8 @@ static void fusing_joins_bias_and_activation(void **state)
     int joined = 0;
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         const struct sw_ir_op *op = &plan->programs[0].ir->ops[plan->programs[0].instrs[i].op];
-        joined += op->kind == SW_OP_MATMUL && op->attrs.matmul.has_bias &&
-                  op->attrs.matmul.act == SW_ACT_GELU;
+        joined += op->kind == SW_OP_MATMUL && op->detail->attrs.matmul.has_bias &&
+                  op->detail->attrs.matmul.act == SW_ACT_GELU;
     }
     assert_int_equal(joined, 2);
     sw_plan_close(plan);
@@ -155,7 +155,7 @@ static void clones_keep_their_path(void **state)
         for (int32_t k = 0; k < program->n_instrs; k++) {
             const struct sw_ir_op *other = &program->ir->ops[program->instrs[k].op];
             has_forward |= other->kind == SW_OP_DROPOUT && other->phase == SW_PHASE_FORWARD &&
-                           other->path == op->path;
+                           other->detail->path == op->detail->path;
         }
         assert_true(has_forward);
         seen += op->phase == SW_PHASE_BACKWARD;
@@ -396,6 +396,11 @@ static void states_are_read_in_segments_before(void **state)
             }
             if (before.unless_skipped && p->ir->ops[before.op].move != SW_MOVE_LOAD) {
                 instr->unless_skipped = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = before;
+            }
+            if (sw_ir_is_transfer(&p->ir->ops[before.op])) {
+                instr->queue = SW_QUEUE_H2D; /* all of them are of the disk */
                 assert_true(sw_plan_check(plan, &o) < 0);
                 *instr = before;
             }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What many values of a list have alike - shape, strides, which slice of what they are - is held
+// once. Invariant: forms that are equal are the same one, and none is ever changed.
+#include <string.h>
+
+#include "plan/ir.h"
+
+enum { LEAST = 64 };
+
+static uint64_t mix(uint64_t h, int64_t word)
+{
+    h = (h ^ (uint64_t)word) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ (h >> 29);
+}
+
+static uint64_t mix_shape(uint64_t h, const struct sw_shape *shape)
+{
+    h = mix(h, shape->rank);
+    for (int d = 0; d < shape->rank; d++) {
+        h = mix(h, shape->dims[d]);
+    }
+    return h;
+}
+
+/* Rules of initialisation and strides differ where shapes do, or seldom. */
+static uint64_t hash_of(const struct sw_ir_form *form)
+{
+    const uint64_t h = mix_shape(mix_shape(SW_HASH_INIT, &form->shape), &form->whole);
+    return mix(mix(h, form->first), form->padded_elems);
+}
+
+static bool are_equal(const struct sw_ir_form *a, const struct sw_ir_form *b)
+{
+    return sw_shape_equal(&a->shape, &b->shape) && sw_shape_equal(&a->whole, &b->whole) &&
+           a->first == b->first && a->padded_elems == b->padded_elems &&
+           a->contiguous == b->contiguous && a->init.kind == b->init.kind &&
+           a->init.std == b->init.std && memcmp(a->strides, b->strides, sizeof a->strides) == 0;
+}
+
+static const struct sw_ir_form **place_of(const struct sw_ir_forms *forms,
+                                          const struct sw_ir_form *form)
+{
+    const uint64_t mask = (uint64_t)forms->cap - 1;
+    for (uint64_t at = hash_of(form);; at++) {
+        const struct sw_ir_form **place = &forms->at[at & mask];
+        if (!*place || are_equal(*place, form)) {
+            return place;
+        }
+    }
+}
+
+static bool grow(struct sw_ir_forms *forms)
+{
+    struct sw_ir_forms larger = {.cap = forms->cap > 0 ? 2 * forms->cap : LEAST, .n = forms->n};
+    larger.at = sw_alloc_zero("plan", (size_t)larger.cap, sizeof *larger.at);
+    if (!larger.at) {
+        return false;
+    }
+    for (int32_t i = 0; i < forms->cap; i++) {
+        if (forms->at[i]) {
+            *place_of(&larger, forms->at[i]) = forms->at[i];
+        }
+    }
+    sw_free(forms->at);
+    *forms = larger;
+    return true;
+}
+
+const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *like)
+{
+    struct sw_ir_forms *forms = &ir->forms;
+    const bool room = ir->status >= 0 && (forms->n < forms->cap / 2 || grow(forms));
+    const struct sw_ir_form **place = room ? place_of(forms, like) : NULL;
+    if (!place || *place) {
+        if (!place) {
+            sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        }
+        return place ? *place : NULL;
+    }
+    struct sw_ir_form *form = sw_arena_alloc(&ir->names, sizeof *form);
+    if (!form) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+        return NULL;
+    }
+    *form = *like;
+    form->elems = sw_shape_elems(&form->shape);
+    *place = form;
+    forms->n++;
+    return form;
+}
+
+const struct sw_ir_form *sw_ir_plain_form(struct sw_ir *ir, struct sw_shape shape)
+{
+    struct sw_ir_form form = {.shape = shape, .contiguous = true, .whole.rank = -1};
+    sw_shape_row_major(&shape, form.strides);
+    return sw_ir_form(ir, &form);
+}
+
+void sw_ir_set_form(struct sw_ir *ir, sw_value v, const struct sw_ir_form *like)
+{
+    const struct sw_ir_form *form = sw_ir_form(ir, like);
+    if (form) {
+        ir->values[v].form = form;
+    }
+}
+
+void sw_ir_reshape(struct sw_ir *ir, sw_value v, struct sw_shape shape)
+{
+    struct sw_ir_form form = *ir->values[v].form;
+    form.shape = shape;
+    sw_ir_set_form(ir, v, &form);
+}
+
+void sw_ir_pad(struct sw_ir *ir, sw_value v, int64_t padded_elems)
+{
+    struct sw_ir_form form = *ir->values[v].form;
+    form.padded_elems = padded_elems;
+    sw_ir_set_form(ir, v, &form);
+}
+
+void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t first)
+{
+    struct sw_ir_form form = *ir->values[v].form;
+    form.whole = whole;
+    form.first = first;
+    sw_ir_set_form(ir, v, &form);
+}

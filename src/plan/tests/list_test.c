@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What keeps the list of a large plan small, and quick to ask: forms that are equal are one, and
+// transfers share a cell exactly where they move the same bytes.
+#include "plan/private.h"
+
+#include "support/test.h"
+
+static struct sw_ir *empty_list(void)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_graph *g;
+    struct sw_ir *ir;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    assert_int_equal(sw_ir_open(g, &ir), SW_OK);
+    sw_graph_close(g);
+    return ir;
+}
+
+static void equal_forms_are_one(void **state)
+{
+    (void)state;
+    struct sw_ir *ir = empty_list();
+    const sw_value a = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(3, 5));
+    const sw_value b = sw_ir_new_value(ir, SW_ROLE_GRAD, SW_BF16, SW_SHAPE(3, 5));
+    const sw_value c = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(15));
+    assert_ptr_equal(ir->values[a].form, ir->values[b].form);
+    assert_ptr_not_equal(ir->values[a].form, ir->values[c].form);
+    assert_int_equal(ir->values[a].form->elems, 15);
+    for (int64_t n = 1; n < 1000; n++) { /* the table grows */
+        sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(n));
+    }
+    assert_ptr_equal(sw_ir_plain_form(ir, SW_SHAPE(3, 5)), ir->values[a].form);
+    assert_ptr_equal(sw_ir_plain_form(ir, SW_SHAPE(15)), ir->values[c].form);
+
+    sw_ir_be_slice(ir, b, SW_SHAPE(6, 5), 15); /* of this value alone */
+    assert_true(sw_ir_is_slice(&ir->values[b]) && !sw_ir_is_slice(&ir->values[a]));
+    sw_ir_pad(ir, c, 16);
+    assert_int_equal(sw_ir_storage_bytes(&ir->values[c]), 64);
+    assert_int_equal(sw_ir_storage_bytes(&ir->values[a]), 60);
+    sw_ir_close(ir);
+}
+
+/* Loads and stores of pieces, in turn, with some that begin and end elsewhere. */
+static void add_transfers(struct sw_ir *ir, const sw_value *homes, int n_homes, int n)
+{
+    enum { PIECE = 64, ELEMS = 1 << 12 };
+    for (int i = 0; i < n; i++) {
+        const int h = i % n_homes;
+        const bool odd = i % 7 == 3;
+        const int64_t first = (int64_t)(i / n_homes / 2) * PIECE % (ELEMS - PIECE) + (odd ? 9 : 0);
+        const sw_value here =
+            sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(odd ? 2 * PIECE : PIECE));
+        const sw_value in[2] = {homes[h], here};
+        const bool loads = i / n_homes % 2 == 0;
+        const int32_t op =
+            sw_ir_add_move(ir, loads ? SW_MOVE_LOAD : SW_MOVE_STORE, in, loads ? 1 : 2);
+        assert_true(op >= 0);
+        ir->ops[op].first = first;
+        if (loads) {
+            ir->ops[op].out[0] = here;
+            ir->ops[op].n_out = 1;
+        } else {
+            assert_true(sw_ir_add_out_in_place(ir, op, homes[h]) >= 0);
+        }
+    }
+}
+
+static void transfers_share_cells_where_they_meet(void **state)
+{
+    enum { N_HOMES = 3, N = 600 };
+    (void)state;
+    struct sw_ir *ir = empty_list();
+    sw_value homes[N_HOMES];
+    struct sw_cells cells;
+    int n_meet = 0;
+    for (int h = 0; h < N_HOMES; h++) {
+        const char *const names[N_HOMES] = {"a", "b", "c"};
+        homes[h] = sw_ir_state(ir, names[h], SW_F32, SW_SHAPE(1 << 13), SW_NO_VALUE);
+        ir->values[homes[h]].tier = SW_TIER_DISK;
+    }
+    add_transfers(ir, homes, N_HOMES, N);
+    assert_int_equal(sw_cells_open(&cells, ir), SW_OK);
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_range x = sw_transfer_range(ir, &ir->ops[i]);
+        const struct sw_cell_range a = cells.of[i];
+        assert_true(a.first >= 0 && a.first < a.end && a.end <= cells.n);
+        for (int32_t j = 0; j < i; j++) {
+            const struct sw_range y = sw_transfer_range(ir, &ir->ops[j]);
+            const struct sw_cell_range b = cells.of[j];
+            const bool meet =
+                ir->ops[i].in[0] == ir->ops[j].in[0] && x.first < y.end && y.first < x.end;
+            assert_int_equal(meet, a.first < b.end && b.first < a.end);
+            n_meet += meet;
+        }
+    }
+    assert_true(n_meet > 0);
+    sw_cells_close(&cells);
+    sw_ir_close(ir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_forms_are_one),
+        cmocka_unit_test(transfers_share_cells_where_they_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
