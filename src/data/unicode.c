@@ -97,6 +97,11 @@ int32_t sw_char_lower(int32_t code_point)
     return utf8proc_tolower(code_point);
 }
 
+int32_t sw_char_upper(int32_t code_point)
+{
+    return utf8proc_toupper(code_point);
+}
+
 sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
                           struct sw_str *out)
 {
@@ -167,9 +172,15 @@ bool sw_char_is_control(int32_t code_point)
     return false;
 }
 
+/* ASCII's. */
 int32_t sw_char_lower(int32_t code_point)
 {
-    return code_point;
+    return code_point >= 'A' && code_point <= 'Z' ? code_point + 'a' - 'A' : code_point;
+}
+
+int32_t sw_char_upper(int32_t code_point)
+{
+    return code_point >= 'a' && code_point <= 'z' ? code_point + 'A' - 'a' : code_point;
 }
 
 sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,

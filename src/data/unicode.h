@@ -20,8 +20,9 @@ bool sw_char_is_mark(int32_t code_point);
 bool sw_char_is_nonspacing_mark(int32_t code_point);
 /* Categories Cc, Cf and Co. */
 bool sw_char_is_control(int32_t code_point);
-/* Its small letter, or itself. */
+/* Its small letter, its capital; or itself. */
 int32_t sw_char_lower(int32_t code_point);
+int32_t sw_char_upper(int32_t code_point);
 
 enum sw_unicode_form { SW_UNICODE_NFC, SW_UNICODE_NFD, SW_UNICODE_NFKC, SW_UNICODE_NFKD };
 /* Appends the normal form of a well-formed text. */
