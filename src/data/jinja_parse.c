@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading: text is cut at its tags, the inside of a tag is read token by token, recursive descent in
-// the order of Jinja's own grammar.
+// Reading: text is cut at its tags, the inside of a tag is read token by token, by recursive
+// descent in the order of Jinja's own grammar.
 #include "data/jinja_tree.h"
 
 #include "data/utf8.h"

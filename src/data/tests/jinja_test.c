@@ -229,10 +229,10 @@ static void check(const char *template, const char *variables, const char *wante
 static void what_a_chat_needs(void **state)
 {
     (void)state;
-    check(
-        "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}",
-        "{\"messages\":[{\"role\":\"user\",\"content\":\" Hi \"},{\"role\":\"x\",\"content\":\"a\"}]}",
-        "<user>Hi<x>a");
+    check("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}",
+          "{\"messages\":[{\"role\":\"user\",\"content\":\" Hi \"},"
+          "{\"role\":\"x\",\"content\":\"a\"}]}",
+          "<user>Hi<x>a");
     check("{% set ns = namespace(n=0) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}"
           "{% endfor %}{{ ns.n }}",
           "{}", "3");
