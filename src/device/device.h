@@ -70,7 +70,9 @@ struct sw_device_ops {
                          struct sw_kernel **out);
     void (*release)(struct sw_device *dev, struct sw_kernel *kernel);
     /* in [desc n_in], out [desc n_out]: device addresses of element 0 of each view (NULL = absent);
-     * workspace: as query said, 64-byte aligned; scalars: [SW_SCALAR_COUNT] on the device. */
+     * workspace: as query said, 64-byte aligned; scalars: [SW_SCALAR_COUNT] on the device. A
+     * predicated kernel looks at SKIP there; if it is set it leaves its operands as they were, of
+     * an fp16 working copy by rounding it from its master: nobody has read it. */
     sw_status (*launch)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars);
 };

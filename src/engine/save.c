@@ -345,7 +345,8 @@ static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
 {
     e->failed = false;
     sw_executor_forget_fault(e->executor);
-    e->rolled_back = true; /* what a step that failed took with it, and a checkpoint does not have */
+    /* what a step that failed took with it, and a checkpoint does not have */
+    e->rolled_back = true;
     e->phase = 0;
     e->step = meta->step;
     e->applied = meta->applied;

@@ -298,7 +298,8 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     }
     put_true(out, "blocking", instr->blocking);
     put_true(out, "whole_step", instr->whole_step);
-    put_text(out, "predicate", instr->unless_skipped ? "skip" : NULL);
+    put_text(out, "predicate",
+             instr->verb == SW_VERB_KERNEL && instr->unless_skipped ? "skip" : NULL);
     put_true(out, "last_only", instr->last_only);
 }
 

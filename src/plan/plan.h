@@ -93,10 +93,12 @@ struct sw_instr {
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
     int32_t group;
-    bool blocking;       /* exchanges: complete before the next instruction */
-    bool unless_skipped; /* left out where the scalar SKIP is set, which is known by then */
-    bool last_only;      /* left out unless this micro-step is the last of its step */
-    int32_t workspace;   /* buffer, -1 = none */
+    bool blocking; /* exchanges: complete before the next instruction */
+    /* Kernels: not run where the scalar SKIP is set, which is known by then; what moves bytes of a
+     * skipped update moves what was there. */
+    bool unless_skipped;
+    bool last_only;    /* left out unless this micro-step is the last of its step */
+    int32_t workspace; /* buffer, -1 = none */
     struct sw_kernel_info kernel;
     /* ---- lower.c: all else that running it takes ---- */
     enum sw_verb verb;

@@ -63,7 +63,7 @@ struct sw_executor {
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
-    struct sw_comm_item *items[2];          /* scratch of a group inline, and beside */
+    struct sw_comm_item *items;             /* scratch of a group */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct held fault;
@@ -177,11 +177,9 @@ static sw_status open_queues(struct sw_executor *ex)
     if (n_all == 0) {
         return SW_OK;
     }
-    for (int k = 0; k < 2 && most > 0; k++) {
-        ex->items[k] = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items[k]);
-        SW_TRY_ALLOC(ex->items[k], "collectives");
-    }
     if (most > 0) {
+        ex->items = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items);
+        SW_TRY_ALLOC(ex->items, "collectives");
         SW_TRY(sw_comm_reserve(ex->options.comm, most));
     }
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
@@ -253,8 +251,7 @@ void sw_executor_close(struct sw_executor *ex)
             ex->dev->ops->stream_close(ex->dev, ex->stages[q].on);
         }
     }
-    sw_free(ex->items[0]);
-    sw_free(ex->items[1]);
+    sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
             if (ex->programs[p].steps[i].kernel) {
@@ -334,17 +331,6 @@ static int index_of(const struct sw_executor *ex, const struct sw_program *progr
     return (int)(program - ex->plan->programs);
 }
 
-/* Computation stood still for work that it did itself, and that is another queue's. */
-static void note_inline(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                        int64_t begin)
-{
-    sw_meter_waited(&ex->meter, &(struct sw_span){.queue = program->instrs[i].queue,
-                                                  .program = index_of(ex, program),
-                                                  .instr = i,
-                                                  .begin_ns = begin,
-                                                  .end_ns = sw_now_ns()});
-}
-
 static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
 {
     const int i_program = index_of(ex, at->program), micro = at->program->instrs[at->instr].micro;
@@ -370,8 +356,8 @@ static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
     return SW_OK;
 }
 
-/* A group of collectives, on the thread that calls. */
-static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what, bool beside)
+/* A group of collectives. */
+static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
     const int32_t i = what->instr;
@@ -387,7 +373,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .round = what->round,
         .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
     };
-    return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
+    return sw_collectives_run(ex->options.comm, &job, ex->items);
 }
 
 /* A transfer, with the slot that it reads or writes. */
@@ -593,14 +579,6 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     return SW_OK;
 }
 
-/* A transfer, on the thread that calls. */
-static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
-{
-    struct flight flight;
-    SW_TRY(begin_move(ex, program, i, &flight));
-    return end_move(ex, &flight);
-}
-
 static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                               int slot)
 {
@@ -617,8 +595,7 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                             int slot)
 {
     struct sw_executor *ex = ctx;
-    return queue == SW_QUEUE_COMM ? collect(ex, job, true)
-                                  : end_move(ex, &ex->flights[queue][slot]);
+    return queue == SW_QUEUE_COMM ? collect(ex, job) : end_move(ex, &ex->flights[queue][slot]);
 }
 
 /* ---- the table that a walk drives ---- */
@@ -637,31 +614,21 @@ static struct sw_waiter waiter_of(struct sw_executor *ex, const struct sw_walk *
     return (struct sw_waiter){&ex->meter, index_of(ex, at->program), at->instr};
 }
 
-/* Issues what does not run on the computing thread, or runs it here when it blocks. */
-static sw_status start(struct sw_executor *ex, const struct sw_walk *at)
+static sw_status do_barrier(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_instr *instr = &at->program->instrs[at->instr];
-    const struct sw_queue_job job = {at->program, at->instr, at->phase->round};
+    struct sw_executor *ex = ctx;
     const struct sw_waiter waiter = waiter_of(ex, at);
-    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
-    if (ex->options.serial) {
-        SW_TRY(sw_queues_drain(ex->queues, &waiter));
-    } else if (instr->blocking) {
-        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
-    } else {
-        sw_queues_issue(ex->queues, instr->queue, &job);
-        return SW_OK;
-    }
-    const int64_t begin = sw_now_ns();
-    SW_TRY(instr->queue == SW_QUEUE_COMM ? collect(ex, &job, false)
-                                         : move(ex, at->program, at->instr));
-    note_inline(ex, at->program, at->instr, begin);
-    return SW_OK;
+    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
 }
 
 static sw_status do_start(void *ctx, const struct sw_walk *at)
 {
-    return start(ctx, at);
+    struct sw_executor *ex = ctx;
+    const struct sw_queue_job job = {at->program, at->instr, at->phase->round};
+    SW_TRY(ex->options.serial ? do_barrier(ctx, at) : SW_OK);
+    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
+    sw_queues_issue(ex->queues, at->program->instrs[at->instr].queue, &job);
+    return ex->options.serial ? do_barrier(ctx, at) : SW_OK;
 }
 
 static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
@@ -677,13 +644,6 @@ static sw_status drain(struct sw_executor *ex)
     return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
 }
 
-static sw_status do_drain(void *ctx, const struct sw_walk *at)
-{
-    struct sw_executor *ex = ctx;
-    const struct sw_waiter waiter = waiter_of(ex, at);
-    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
-}
-
 static sw_status do_begin(void *ctx, const struct sw_walk *at)
 {
     struct sw_executor *ex = ctx;
@@ -693,14 +653,6 @@ static sw_status do_begin(void *ctx, const struct sw_walk *at)
     }
     ex->has_new_scalars = false;
     return sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex));
-}
-
-static sw_status do_skips(void *ctx, bool *out)
-{
-    struct sw_executor *ex = ctx;
-    SW_TRY(sw_executor_pull(ex));
-    *out = ex->host_scalars[SW_SCALAR_SKIP] != 0;
-    return SW_OK;
 }
 
 static sw_status do_passed(void *ctx, const struct sw_walk *at)
@@ -732,9 +684,8 @@ static sw_status do_agree(void *ctx)
 static sw_status do_commit(void *ctx)
 {
     struct sw_executor *ex = ctx;
-    bool skipped = false;
-    SW_TRY(do_skips(ex, &skipped));
-    ex->slot = skipped ? ex->slot : 1 - ex->slot;
+    SW_TRY(sw_executor_pull(ex));
+    ex->slot = ex->host_scalars[SW_SCALAR_SKIP] != 0 ? ex->slot : 1 - ex->slot;
     return SW_OK;
 }
 
@@ -744,8 +695,7 @@ static const struct sw_walk_ops walk_ops = {
     .transfer = do_start,
     .exchange = do_start,
     .wait = do_wait,
-    .drain = do_drain,
-    .skips = do_skips,
+    .barrier = do_barrier,
     .passed = do_passed,
     .losses = do_losses,
     .agree = do_agree,

@@ -120,11 +120,11 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, in
     (void)dev;
     (void)on;
     for (int64_t i = 0; i < n; i++) {
-        int64_t sum = 0;
+        uint64_t sum = 0; /* of a skipped update they are no sums, and may be anything */
         for (int64_t k = 0; k < n_sets; k++) {
-            sum += words[k * n + i];
+            sum += (uint64_t)words[k * n + i];
         }
-        out[i] = sum;
+        out[i] = (int64_t)sum;
     }
     return SW_OK;
 }
@@ -228,6 +228,19 @@ static void release(struct sw_device *dev, struct sw_kernel *kernel)
     sw_free(kernel);
 }
 
+/* An fp16 working copy is all written by its update, so that nobody has brought it along: it is its
+ * master, rounded. */
+static void leave_operands(const struct sw_op_desc *desc, void *const *in)
+{
+    if (desc->op->kind != SW_OP_UPDATE || desc->in[0].dtype != SW_F16) {
+        return;
+    }
+    const int64_t n = sw_update_elems(desc);
+    const bool is_part = sw_shape_elems(&desc->in[0].shape) > n;
+    uint16_t *copy = (uint16_t *)in[0] + (is_part ? desc->op->attrs.update.first : 0);
+    sw_convert(SW_F16, copy, SW_F32, in[1], n);
+}
+
 static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars)
 {
@@ -235,6 +248,7 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
     const struct sw_op *op = &kernel->op;
     const bool is_predicated = kernel->desc.is_predicated || sw_op_has(op, SW_TRAIT_UPDATE);
     if (is_predicated && scalars[SW_SCALAR_SKIP] != 0) {
+        leave_operands(&kernel->desc, in);
         return SW_OK;
     }
     const struct cpu_call call = {&kernel->desc,   in, out, workspace, scalars, cpu_of(dev)->pool,
