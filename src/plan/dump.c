@@ -419,6 +419,7 @@ static void dump_step(const struct sw_step *step, struct sw_str *out)
         }
         put_true(out, "last", runs && phase->is_last);
         put_true(out, "drains", runs && phase->drains);
+        put_true(out, "joins", runs && phase->joins);
         put_true(out, "rolls_back", i < step->n_safe);
         sw_str_puts(out, "},");
     }
@@ -452,6 +453,7 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
     }
     close_list(out);
     put_int(out, "staging_bytes", (int64_t)plan->staging_bytes);
+    put_int(out, "input_bytes", (int64_t)plan->input_bytes);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         char key[32];
         snprintf(key, sizeof key, "%s_budget", sw_tier_name((enum sw_tier)t));

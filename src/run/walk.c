@@ -47,11 +47,11 @@ static sw_status issue(const struct walk *w, const struct sw_instr *instr)
     return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.instr) : SW_OK;
 }
 
-/* What ranks exchange ends with its phase: the communicator is the caller's then. */
 static sw_status end(const struct walk *w)
 {
-    return w->at.phase->drains ? w->ops->barrier(w->ctx, &w->at)
-                               : w->ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, SW_WALK_ALL);
+    const struct sw_step_phase *phase = w->at.phase;
+    SW_TRY(phase->drains ? w->ops->barrier(w->ctx, &w->at) : SW_OK);
+    return phase->joins && w->ops->join ? w->ops->join(w->ctx, &w->at) : SW_OK;
 }
 
 static sw_status run(struct walk *w)

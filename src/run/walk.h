@@ -27,6 +27,9 @@ struct sw_walk_ops {
     sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until);
     /* All that is issued later, on every queue, starts after all that was issued before. */
     sw_status (*barrier)(void *ctx, const struct sw_walk *at);
+    /* The host waits until that has happened, at the end of a phase that says so; NULL = it need
+     * not. */
+    sw_status (*join)(void *ctx, const struct sw_walk *at);
     /* Behind an instruction that was not left out, and the end of its phase; NULL = nobody
      * looks. */
     sw_status (*passed)(void *ctx, const struct sw_walk *at);
