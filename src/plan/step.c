@@ -149,8 +149,8 @@ void sw_step_print(const struct sw_step *step, struct sw_str *out)
                                                 : " of all micro-batches from %lld on",
                           (long long)phase->round);
         }
-        sw_str_printf(out, "%s%s\n",
-                      phase->drains ? ", behind which all is complete before what follows" : "",
+        sw_str_printf(out, "%s%s%s\n", phase->drains ? ", then a barrier" : "",
+                      phase->joins ? ", the host waits" : "",
                       i < step->n_safe ? "" : "; a failure cannot be rolled back");
     }
 }
