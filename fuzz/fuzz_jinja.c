@@ -8,7 +8,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char variables[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\" A b \\u00e9 \"},{\"role\":\"user\",\"content\":"
+    "{\"messages\":[{\"role\":\"system\",\"content\":\" A b \\u00e9 \"},"
+    "{\"role\":\"user\",\"content\":"
     "\"Hi\"},{\"role\":\"assistant\",\"content\":null}],\"tools\":[{\"type\":\"function\"}],"
     "\"add_generation_prompt\":true,\"bos_token\":\"<s>\",\"n\":-3,\"x\":0.5}";
 

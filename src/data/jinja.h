@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chat templates: a strict subset of Jinja as the Hugging Face libraries run it (sandboxed,
-// trim_blocks and lstrip_blocks on, `generation` blocks), as much of it as public templates use. What
-// is not known is refused with line and column, never passed over.
+// trim_blocks and lstrip_blocks on, `generation` blocks), as much of it as public templates use.
+// What is not known is refused with line and column, never passed over.
 //
-// Built are: text, {{ }}, {% if for set generation break continue %}, {# #}, "-" and "+" at tags; all
-// operators but **; slices; tests, filters and methods as listed in jinja_run.c; range, namespace,
-// raise_exception, strftime_now.
+// Built are: text, {{ }}, {% if for set generation break continue %}, {# #}, "-" and "+" at tags;
+// all operators but **; slices; tests, filters and methods as listed in jinja_call.c; range,
+// namespace, raise_exception, strftime_now.
 #pragma once
 
 #include "json/json.h"

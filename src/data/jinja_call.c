@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters, tests, functions and methods of templates: each by its name, as Jinja and Python have it.
+// Filters, tests, functions and methods of templates: each by its name, as Jinja and Python have
+// it.
 #include "data/jinja_value.h"
 
 #include "data/unicode.h"

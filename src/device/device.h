@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device - memory, streams, events, and kernels by op kind. Constant tables; the front functions
+// device - memory, streams, timelines, and kernels by op kind. Constant tables; the front functions
 // below check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C
 // reference), mock (memory that the host cannot reach, poison after release, work as late, or as
 // early, as its order allows).
@@ -11,7 +11,9 @@
 
 struct sw_device;
 struct sw_stream_queue; /* an ordered queue of work */
-struct sw_event;
+/* A counter in memory that both sides see: streams and the host set it, and wait for it. It only
+ * grows. (On CUDA and HIP a word that the stream writes and waits for by itself.) */
+struct sw_timeline;
 struct sw_kernel; /* prepared: one op with its shapes, ready to launch */
 
 enum sw_mem { SW_MEM_DEVICE, SW_MEM_HOST, SW_MEM_COUNT };
@@ -56,13 +58,22 @@ struct sw_device_ops {
      * apart from out. */
     sw_status (*add_words)(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
                            const int64_t *words, int64_t n_sets, int64_t n);
-    sw_status (*event_open)(struct sw_device *dev, struct sw_event **out);
-    void (*event_close)(struct sw_device *dev, struct sw_event *event);
-    sw_status (*event_record)(struct sw_device *dev, struct sw_event *event,
-                              struct sw_stream_queue *on);
-    /* Work queued on `on` afterwards starts after the event. */
-    sw_status (*event_wait)(struct sw_device *dev, struct sw_event *event,
-                            struct sw_stream_queue *on);
+    sw_status (*timeline_open)(struct sw_device *dev, struct sw_timeline **out); /* at 0 */
+    /* No queued work has it left to set or to wait for. */
+    void (*timeline_close)(struct sw_device *dev, struct sw_timeline *timeline);
+    /* The counter is `value` once what was queued on `on` before has run. */
+    sw_status (*stream_signal)(struct sw_device *dev, struct sw_stream_queue *on,
+                               struct sw_timeline *timeline, int64_t value);
+    /* What is queued on `on` afterwards starts once the counter is at least `value`. Whoever sets
+     * it may be queued later than this. Where streams run on the thread that queues (the CPU), that
+     * thread is the one that waits. */
+    sw_status (*stream_await)(struct sw_device *dev, struct sw_stream_queue *on,
+                              struct sw_timeline *timeline, int64_t value);
+    /* By the host, for streams and threads that wait. */
+    sw_status (*timeline_set)(struct sw_device *dev, struct sw_timeline *timeline, int64_t value);
+    int64_t (*timeline_get)(struct sw_device *dev, const struct sw_timeline *timeline);
+    /* The host waits until it is at least `value`. */
+    sw_status (*timeline_wait)(struct sw_device *dev, struct sw_timeline *timeline, int64_t value);
     /* Can this op run, with how much workspace? Never fails: supported = false. */
     void (*query)(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out);
     /* When the plan is made: creates primitives, picks algorithms. */
@@ -70,7 +81,9 @@ struct sw_device_ops {
                          struct sw_kernel **out);
     void (*release)(struct sw_device *dev, struct sw_kernel *kernel);
     /* in [desc n_in], out [desc n_out]: device addresses of element 0 of each view (NULL = absent);
-     * workspace: as query said, 64-byte aligned; scalars: [SW_SCALAR_COUNT] on the device. */
+     * workspace: as query said, 64-byte aligned; scalars: [SW_SCALAR_COUNT] on the device. A
+     * predicated kernel looks at SKIP there; if it is set it leaves its operands as they were, of
+     * an fp16 working copy by rounding it from its master: nobody has read it. */
     sw_status (*launch)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars);
 };

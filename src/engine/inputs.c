@@ -204,7 +204,14 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
 
 /* ---- giving ---- */
 
-static sw_status give_positions(struct sw_engine *e, const struct sw_port *port)
+static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t round,
+                      const void *data, size_t bytes)
+{
+    return round < 0 ? sw_executor_write(e->executor, port, data, bytes)
+                     : sw_executor_give(e->executor, port, round, data, bytes);
+}
+
+static sw_status give_positions(struct sw_engine *e, const struct sw_port *port, int64_t round)
 {
     const int64_t n = sw_shape_elems(&port->shape);
     SW_ASSERT(n <= SW_SCRATCH_ELEMS);
@@ -212,10 +219,10 @@ static sw_status give_positions(struct sw_engine *e, const struct sw_port *port)
     for (int64_t i = 0; i < n; i++) {
         ids[i] = (int32_t)i;
     }
-    return sw_executor_write(e->executor, port, ids, (size_t)n * sizeof *ids);
+    return give(e, port, round, ids, (size_t)n * sizeof *ids);
 }
 
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,
                                 const struct sw_batch *batch)
 {
     const struct sw_program *program = &e->plan->programs[i_program];
@@ -225,8 +232,8 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
             continue;
         }
         const struct sw_tensor *tensor = find_tensor(batch, port->name);
-        SW_TRY(tensor ? sw_executor_write(e->executor, port, tensor->view.data, sw_port_bytes(port))
-                      : give_positions(e, port));
+        SW_TRY(tensor ? give(e, port, round, tensor->view.data, sw_port_bytes(port))
+                      : give_positions(e, port, round));
     }
     return SW_OK;
 }

@@ -108,7 +108,8 @@ sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch);
 /* Of a batch that was checked. */
-sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro,
+/* round: the micro-step that they are for; -1 = of no step. */
+sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,
                                 const struct sw_batch *batch);
 
 /* ---- open.c ---- */

@@ -98,12 +98,19 @@ static sw_status begin_step(struct sw_engine *e)
     return SW_OK;
 }
 
-static sw_status read_loss(struct sw_engine *e, int64_t j, int micro)
+/* Nobody waits for it: it is here when the executor has joined. */
+static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
     const struct sw_port *const *from = &e->loss_outputs[2 * micro];
-    double *loss = &e->losses[2 * j];
-    SW_TRY(sw_engine_read_scalar(e, from[0], &loss[0]));
-    return sw_engine_read_scalar(e, from[1], &loss[1]);
+    SW_TRY(sw_executor_fetch(e->executor, from[0], j, 0));
+    return sw_executor_fetch(e->executor, from[1], j, 1);
+}
+
+static void take_loss(struct sw_engine *e, int64_t j)
+{
+    for (int i = 0; i < 2; i++) {
+        e->losses[2 * j + i] = sw_executor_fetched(e->executor, j, i);
+    }
 }
 
 /* All ranks know all losses, so that all print, and scale by, the same. */
@@ -153,6 +160,10 @@ static void set_rates(struct sw_engine *e)
 
 static sw_status on_losses(void *ctx)
 {
+    struct sw_engine *e = ctx;
+    for (int64_t j = 0; j < e->local; j++) {
+        take_loss(e, j);
+    }
     SW_TRY(total_losses(ctx));
     set_rates(ctx);
     return SW_OK;
@@ -191,12 +202,19 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
         }
     }
     for (int i = 0; i < n; i++) {
-        SW_TRY(sw_engine_give_inputs(e, e->programs.train, i, &micro_batches[i]));
+        SW_TRY(sw_engine_give_inputs(e, e->programs.train, i, phase->round + i, &micro_batches[i]));
     }
     sw_status st = sw_executor_walk(e->executor, &hooks, &e->phase, e->phase + 1);
     for (int i = 0; i < n && st >= 0; i++) {
-        st = read_loss(e, phase->round + i, i);
+        st = fetch_loss(e, phase->round + i, i);
     }
+    return st < 0 ? fail_step(e, st) : SW_OK;
+}
+
+/* The caller is to have what was computed, and the communicator. */
+static sw_status join(struct sw_engine *e)
+{
+    const sw_status st = sw_executor_join(e->executor);
     return st < 0 ? fail_step(e, st) : SW_OK;
 }
 
@@ -236,7 +254,6 @@ static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
     while (e->phase < step_of(e)->n_phases) {
         SW_TRY(advance(e, NULL));
     }
-    SW_TRY(sw_executor_pull(e->executor));
     struct sw_step_report report;
     count_step(e, &report);
     SW_TRY(sw_engine_end_trace(e));
@@ -274,6 +291,8 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
     const int64_t round = step_of(e)->phases[e->phase].round;
     SW_TRY(advance(e, batch));
+    SW_TRY(join(e));
+    take_loss(e, round);
     const double *loss = &e->losses[2 * round];
     if (out_loss) {
         *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
@@ -287,7 +306,8 @@ sw_status sw_backward(sw_engine *e)
     if (!is_forward(e, e->phase - 1)) {
         return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
     }
-    return go_back(e);
+    SW_TRY(go_back(e));
+    return join(e);
 }
 
 static sw_status check_trains(const struct sw_engine *e)
@@ -366,7 +386,7 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
 {
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
-    SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
     double sum = 0, count = 0;
     SW_TRY(sw_engine_read_scalar(e, e->eval_sum, &sum));
@@ -409,7 +429,7 @@ sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
-    SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, batch));
+    SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.logits));
     return sw_engine_read_output(e, logits_of(e), out);
 }

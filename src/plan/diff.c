@@ -133,6 +133,7 @@ static sw_status compare_numbers(struct sw_diff *d)
         {"gradient_bytes", a->gradient_bytes, b->gradient_bytes},
         {"persistent_bytes", a->persistent_bytes, b->persistent_bytes},
         {"staging_bytes", a->staging_bytes, b->staging_bytes},
+        {"input_bytes", a->input_bytes, b->input_bytes},
         {"disk_slots", a->disk_slots, b->disk_slots},
         {"tiled_parameters", a->tiled_parameters, b->tiled_parameters},
         {"tiles", a->tiles, b->tiles},

@@ -300,7 +300,8 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     }
     put_true(out, "blocking", instr->blocking);
     put_true(out, "whole_step", instr->whole_step);
-    put_text(out, "predicate", instr->unless_skipped ? "skip" : NULL);
+    put_text(out, "predicate",
+             instr->verb == SW_VERB_KERNEL && instr->unless_skipped ? "skip" : NULL);
     put_true(out, "last_only", instr->last_only);
 }
 
@@ -420,6 +421,7 @@ static void dump_step(const struct sw_step *step, struct sw_str *out)
         }
         put_true(out, "last", runs && phase->is_last);
         put_true(out, "drains", runs && phase->drains);
+        put_true(out, "joins", runs && phase->joins);
         put_true(out, "rolls_back", i < step->n_safe);
         sw_str_puts(out, "},");
     }
@@ -453,6 +455,7 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
     }
     close_list(out);
     put_int(out, "staging_bytes", (int64_t)plan->staging_bytes);
+    put_int(out, "input_bytes", (int64_t)plan->input_bytes);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         char key[32];
         snprintf(key, sizeof key, "%s_budget", sw_tier_name((enum sw_tier)t));

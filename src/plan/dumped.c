@@ -218,6 +218,7 @@ static const struct member plan_members[] = {
     {"gradient_bytes", WANT_COUNT, PLAN(gradient_bytes), true, NULL},
     {"persistent_bytes", WANT_COUNT, PLAN(persistent_bytes), true, NULL},
     {"staging_bytes", WANT_COUNT, PLAN(staging_bytes), false, NULL},
+    {"input_bytes", WANT_COUNT, PLAN(input_bytes), false, NULL},
     {"device_budget", WANT_COUNT, PLAN(tier_budget[SW_TIER_DEVICE]), false, NULL},
     {"host_budget", WANT_COUNT, PLAN(tier_budget[SW_TIER_HOST]), false, NULL},
     {"disk_budget", WANT_COUNT, PLAN(tier_budget[SW_TIER_DISK]), false, NULL},

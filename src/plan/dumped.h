@@ -72,7 +72,8 @@ struct sw_dumped {
     uint64_t rest, pack_list, tile_list; /* hashes */
     uint64_t ignored;                    /* what follows from the others, or is no plan's */
     int64_t fingerprint, tier_bytes[SW_TIER_COUNT], tier_budget[SW_TIER_COUNT];
-    int64_t parameter_bytes, state_bytes, gradient_bytes, persistent_bytes, staging_bytes;
+    int64_t parameter_bytes, state_bytes, gradient_bytes, persistent_bytes, staging_bytes,
+        input_bytes;
     int64_t disk_slots, tiled_parameters, tiles, largest_tile_bytes, packs, packed_tensors;
     int64_t micro_steps, moved[2][SW_TIER_COUNT]; /* from a tier, to it */
     struct sw_dumped_span programs, tensors;

@@ -769,9 +769,29 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     return st;
 }
 
+/* What lies in host memory because somebody does not reach the device's: bytes in passing, and the
+ * inputs of every micro-batch of this rank, so that nobody waits for one to be copied. */
+static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    const struct sw_program *program = &plan->programs[0];
+    const int ranks = options->ranks > 1 ? options->ranks : 1;
+    plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
+    if (options->staging_bytes == 0 || program->kind != SW_PROGRAM_TRAIN) {
+        return;
+    }
+    for (sw_value v = 0; v < program->ir->n_values; v++) {
+        const struct sw_ir_value *info = &program->ir->values[v];
+        plan->input_bytes += info->role == SW_ROLE_INPUT && info->base < 0
+                                 ? sw_round_up(sw_ir_bytes(info), SW_PLAN_ALIGN)
+                                 : 0;
+    }
+    const size_t all = plan->input_bytes * (size_t)sw_ceil_div(options->micro_batches, ranks);
+    plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
+}
+
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
+    reserve_staging(plan, options);
     if (options->refusal && options->tile_bytes == 0 && options->ranks <= 1 &&
         options->budget[SW_TIER_DEVICE] > 0) {
         plan->programs[0].n_least = plan->programs[0].ir->n_values;

@@ -97,9 +97,11 @@ struct sw_instr {
     int32_t op; /* in the plan's own list: no business of who runs it */
     enum sw_queue queue : 8;
     enum sw_segment segment : 8;
-    bool blocking : 1;       /* exchanges: complete before the next instruction */
-    bool unless_skipped : 1; /* left out where the scalar SKIP is set, which is known by then */
-    bool last_only : 1;      /* left out unless this micro-step is the last of its step */
+    bool blocking : 1; /* exchanges: complete before the next instruction */
+    /* Kernels: not run where the scalar SKIP is set, which is known by then; what moves bytes of a
+     * skipped update moves what was there. */
+    bool unless_skipped : 1;
+    bool last_only : 1; /* left out unless this micro-step is the last of its step */
     /* REDUCE: of all ranks, whether they have a micro-batch now or not; the first begins the sum */
     bool whole_step : 1;
     /* By queue, the latest instruction that must be complete before this one starts, -1 = none. Of
@@ -230,8 +232,12 @@ struct sw_step_phase {
     int64_t round; /* which of this rank's micro-batches is the first of .. */
     int n_micro;   /* .. so many; 0: this rank has none, and does only what the others wait for */
     bool is_last;  /* of the last micro-step: instructions that are `last_only` run, too */
-    /* all that was issued has ended when it ends; else transfers may go on beside the next phase */
+    /* what is issued behind it starts after all that was issued; else transfers may go on beside
+     * the next phase */
     bool drains;
+    /* the host waits for that: it hears of failures up to here, and of what kernels wrote among the
+     * scalars. LOSSES does so in any case. */
+    bool joins;
 };
 
 struct sw_step {
@@ -262,9 +268,12 @@ struct sw_plan {
     size_t persistent_bytes;                    /* of the device's tier */
     size_t persistent_offloaded[SW_TIER_COUNT]; /* of the others */
     size_t staging_bytes;                       /* of host memory, see struct sw_plan_options */
-    size_t tier_bytes[SW_TIER_COUNT];           /* what running this plan takes */
-    size_t tier_budget[SW_TIER_COUNT];          /* 0 = no budget */
-    uint64_t fingerprint;                       /* of the first TRAIN program, else of the first */
+    /* Behind it, for each micro-step of a step: inputs on their way to a device that the host does
+     * not reach; 0 = none. */
+    size_t input_bytes;
+    size_t tier_bytes[SW_TIER_COUNT];  /* what running this plan takes */
+    size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
+    uint64_t fingerprint;              /* of the first TRAIN program, else of the first */
     int64_t prefetch_elems;    /* what the budget left of the option; -1 = not even the overlap */
     size_t transfer_bytes;     /* likewise */
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
@@ -304,7 +313,7 @@ struct sw_plan_options {
      * 0: a load stands in front of its reader, and a store waits for the one before it. */
     size_t transfer_bytes;
     /* Of host memory, at its beginning: what does not reach the device passes through it (struct
-     * sw_device). */
+     * sw_device). Above 0, the inputs of a step lie in host memory, too. */
     size_t staging_bytes;
     int ranks, rank; /* data-parallel; 0 and 1 = alone */
     int stage;       /* ZeRO 0..3 */

@@ -38,10 +38,14 @@ static bool flows_into_update(const struct sw_plan *plan)
     return plan->two_slots || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
 }
 
-/* Forward and backward of n micro-batches from `round` on; n = 0: of other ranks. */
+/* Forward and backward of n micro-batches from `round` on; n = 0: of other ranks. is_last: the
+ * update is next. */
 static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t round, int n,
                       bool is_last)
 {
+    /* what has failed must be heard of before an update in place, by LOSSES or by this */
+    const bool joins = is_last && plan->boundary_in_backward && !flows_into_update(plan);
+
     struct sw_step_phase phase = {.action = SW_STEP_RUN,
                                   .program = d->program,
                                   .segment = SW_SEGMENT_FORWARD,
@@ -54,6 +58,7 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
     }
     phase.segment = SW_SEGMENT_BACKWARD;
     phase.drains = !is_last || !flows_into_update(plan);
+    phase.joins = joins;
     add(d, &phase);
 }
 
@@ -64,7 +69,8 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
                                          .program = d->program,
                                          .segment = SW_SEGMENT_UPDATE,
                                          .is_last = true,
-                                         .drains = true};
+                                         .drains = true,
+                                         .joins = true};
     if (!plan->boundary_in_backward) {
         add_action(d, SW_STEP_LOSSES);
     }
@@ -113,7 +119,8 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
         const bool is_last = options->rule && j == runs - 1;
         const int n = at_once ? (int)local : j < local;
         if (is_last && plan->updates_in_backward && !plan->two_slots) {
-            step->n_safe = step->n_phases + 1; /* its forward changes nothing */
+            step->n_safe =
+                step->n_phases + 2; /* its forward changes nothing, and LOSSES hears of it */
         }
         add_round(&d, plan, j, n, is_last);
     }
@@ -121,6 +128,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
         add_update(&d, plan);
     } else {
         step->n_safe = step->n_phases;
+        step->phases[step->n_phases - 1].joins = true;
     }
     return SW_OK;
 }
@@ -141,7 +149,8 @@ void sw_step_print(const struct sw_step *step, struct sw_str *out)
                                                 : " of all micro-batches from %lld on",
                           (long long)phase->round);
         }
-        sw_str_printf(out, "%s%s\n", phase->drains ? ", waits for all transfers" : "",
+        sw_str_printf(out, "%s%s%s\n", phase->drains ? ", then a barrier" : "",
+                      phase->joins ? ", the host waits" : "",
                       i < step->n_safe ? "" : "; a failure cannot be rolled back");
     }
 }

@@ -4,11 +4,6 @@
 // j that is k = jR, jR+1, ..: the order in which one rank would have added its micro-batches.
 #include "run/collectives.h"
 
-static sw_status wait_for(const struct sw_stage *stage)
-{
-    return stage->dev->ops->stream_wait(stage->dev, stage->on);
-}
-
 /* What lies between the tensor and the end of its room is sent too, so it must hold zeros. */
 static sw_status clear_padding(const struct sw_stage *stage, const struct sw_collective_call *call)
 {
@@ -63,7 +58,7 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     SW_TRY(sw_stage_exchange(stage, comm, items, 1, items + 1));
     SW_TRY(sw_device_add_words(stage->dev, stage->on, call->at[0], call->workspace,
                                sw_comm_size(comm), bytes / (int64_t)sizeof(int64_t)));
-    return wait_for(stage);
+    return sw_stage_wait(stage);
 }
 
 static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items)
@@ -77,14 +72,14 @@ static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct 
         }
         items[k] = item_of(&job->calls[k]);
     }
-    SW_TRY(wait_for(job->stage));
+    SW_TRY(sw_stage_wait(job->stage));
     SW_TRY(sw_stage_exchange(job->stage, comm, items, job->n, items + job->n));
     for (int32_t k = 0; k < job->n; k++) {
         if (job->calls[k].instr->verb == SW_VERB_REDUCE) {
             SW_TRY(add(&job->calls[k], job, sw_comm_size(comm)));
         }
     }
-    return wait_for(job->stage);
+    return sw_stage_wait(job->stage);
 }
 
 int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks)

@@ -38,7 +38,6 @@ struct flight {                       /* a transfer that is begun */
 };
 
 struct held { /* what the queues' threads met of the disk */
-    atomic_bool on;
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
@@ -56,6 +55,7 @@ struct sw_executor {
     struct sw_swap *swap;  /* the disk's tier; NULL = none */
     double *scalars;       /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
     double *host_scalars;  /* the same, in host memory that the device gave */
+    float *fetched;        /* [n_rows, FETCHED] likewise: outputs of micro-steps */
     int64_t n_rows;
     bool has_new_scalars; /* the device does not know them yet */
     struct loaded *programs;
@@ -63,16 +63,24 @@ struct sw_executor {
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
-    struct sw_comm_item *items[2];          /* scratch of a group inline, and beside */
+    struct sw_comm_item *items;             /* scratch of a group */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct held fault;
+    bool holds_faults;                 /* of the phase that it walks */
     const struct sw_step_hooks *hooks; /* while it walks; NULL = nobody asked for them */
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
 {
     return (size_t)ex->n_rows * SW_SCALAR_COUNT * sizeof *ex->scalars;
+}
+
+enum { FETCHED = 2 };
+
+static size_t fetched_bytes(const struct sw_executor *ex)
+{
+    return (size_t)ex->n_rows * FETCHED * sizeof *ex->fetched;
 }
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
@@ -137,6 +145,9 @@ static sw_status open_scalars(struct sw_executor *ex)
     SW_TRY(sw_device_alloc(ex->dev, SW_MEM_DEVICE, scalars_bytes(ex), &scalars));
     ex->scalars = scalars;
     ex->has_new_scalars = true;
+    void *fetched = NULL;
+    SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, fetched_bytes(ex), &fetched));
+    ex->fetched = memset(fetched, 0, fetched_bytes(ex));
     return SW_OK;
 }
 
@@ -157,44 +168,69 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
 
+/* Jobs of the instructions first .. behind - 1 by queue; returns the largest group among them. */
+static int32_t count_jobs(const struct sw_program *program, int32_t first, int32_t behind,
+                          int64_t n_jobs[SW_QUEUE_COUNT])
+{
+    int32_t most = 0;
+    for (int32_t i = first; i < behind; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        most = instr->group > most ? instr->group : most;
+        n_jobs[instr->queue] += instr->queue != SW_QUEUE_COMPUTE;
+    }
+    return most;
+}
+
+/* A whole step may be issued before the first of its jobs is done. */
+static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEUE_COUNT])
+{
+    int32_t most = 0;
+    for (int p = 0; p < plan->n_programs; p++) {
+        const struct sw_program *program = &plan->programs[p];
+        int64_t n[SW_QUEUE_COUNT] = {0};
+        const int32_t group = count_jobs(program, 0, program->n_instrs, n);
+        most = group > most ? group : most;
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            n_jobs[q] = sw_max_i64(n_jobs[q], n[q]);
+        }
+    }
+    int64_t n[SW_QUEUE_COUNT] = {0};
+    for (int32_t i = 0; i < plan->step.n_phases; i++) {
+        const struct sw_step_phase *phase = &plan->step.phases[i];
+        const int32_t *first = &plan->programs[phase->program].segment_first[phase->segment];
+        if (phase->action == SW_STEP_RUN) {
+            count_jobs(&plan->programs[phase->program], first[0], first[1], n);
+        }
+    }
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        n_jobs[q] = sw_max_i64(n_jobs[q], n[q]);
+    }
+    return most;
+}
+
 /* The queues that any program uses, and what groups of collectives need, none larger than the
  * largest. */
 static sw_status open_queues(struct sw_executor *ex)
 {
-    int32_t most = 0, n_jobs[SW_QUEUE_COUNT] = {0}, n_all = 0;
-    for (int p = 0; p < ex->plan->n_programs; p++) {
-        const struct sw_program *program = &ex->plan->programs[p];
-        int32_t n[SW_QUEUE_COUNT] = {0};
-        for (int32_t i = 0; i < program->n_instrs; i++) {
-            const struct sw_instr *instr = &program->instrs[i];
-            most = instr->group > most ? instr->group : most;
-            n[instr->queue] += instr->queue != SW_QUEUE_COMPUTE;
-        }
-        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            n_jobs[q] = n[q] > n_jobs[q] ? n[q] : n_jobs[q];
-            n_all += n[q];
-        }
-    }
-    if (n_all == 0) {
-        return SW_OK;
-    }
-    for (int k = 0; k < 2 && most > 0; k++) {
-        ex->items[k] = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items[k]);
-        SW_TRY_ALLOC(ex->items[k], "collectives");
-    }
+    struct sw_queues_options options = {
+        .dev = ex->dev, .compute = ex->compute, .meter = &ex->meter, .ops = queue_ops, .ctx = ex};
+    const int32_t most = count_all_jobs(ex->plan, options.most_jobs);
     if (most > 0) {
+        ex->items = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items);
+        SW_TRY_ALLOC(ex->items, "collectives");
         SW_TRY(sw_comm_reserve(ex->options.comm, most));
     }
+    bool any = false;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        if (n_jobs[q] > 0) {
+        if (options.most_jobs[q] > 0) {
+            any = true;
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->stages[q].on));
         }
     }
-    struct sw_queue_ops ops = queue_ops;
     if (sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ])) { /* it keeps the disk at work itself */
-        ops.most_begun[SW_QUEUE_READ] = ops.most_begun[SW_QUEUE_WRITE] = 1;
+        options.ops.most_begun[SW_QUEUE_READ] = options.ops.most_begun[SW_QUEUE_WRITE] = 1;
     }
-    return sw_queues_open(n_jobs, &ops, ex, &ex->queues);
+    return any ? sw_queues_open(&options, &ex->queues) : SW_OK;
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -221,7 +257,8 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         }
     }
     SW_TRY_OR(close, sw_stages_open(plan, dev, ex->arenas[SW_TIER_HOST],
-                                    options->comm ? sw_comm_size(options->comm) : 1, ex->stages));
+                                    options->comm ? sw_comm_size(options->comm) : 1, &ex->meter,
+                                    ex->stages));
     ex->stages[SW_QUEUE_COMPUTE].on = ex->compute;
     if (plan->tier_bytes[SW_TIER_DISK] > 0) {
         st = sw_swap_open(&options->swap, plan->tier_bytes[SW_TIER_DISK], &ex->swap);
@@ -254,8 +291,7 @@ void sw_executor_close(struct sw_executor *ex)
             ex->dev->ops->stream_close(ex->dev, ex->stages[q].on);
         }
     }
-    sw_free(ex->items[0]);
-    sw_free(ex->items[1]);
+    sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
             if (ex->programs[p].steps[i].kernel) {
@@ -266,16 +302,11 @@ void sw_executor_close(struct sw_executor *ex)
         sw_free(ex->programs[p].calls);
     }
     sw_free(ex->programs);
-    if (ex->scalars) {
-        sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, scalars_bytes(ex));
-    }
-    if (ex->host_scalars) {
-        sw_device_free(ex->dev, SW_MEM_HOST, ex->host_scalars, scalars_bytes(ex));
-    }
+    sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, scalars_bytes(ex));
+    sw_device_free(ex->dev, SW_MEM_HOST, ex->host_scalars, scalars_bytes(ex));
+    sw_device_free(ex->dev, SW_MEM_HOST, ex->fetched, fetched_bytes(ex));
     for (int t = 0; t <= SW_TIER_HOST; t++) {
-        if (ex->arenas[t]) {
-            sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
-        }
+        sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
     }
     if (ex->compute) {
         ex->dev->ops->stream_close(ex->dev, ex->compute);
@@ -323,27 +354,9 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *pr
 
 /* ---- running ---- */
 
-/* What kernels wrote among them. */
-sw_status sw_executor_pull(struct sw_executor *ex)
-{
-    SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars, scalars_bytes(ex)));
-    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
-}
-
 static int index_of(const struct sw_executor *ex, const struct sw_program *program)
 {
     return (int)(program - ex->plan->programs);
-}
-
-/* Computation stood still for work that it did itself, and that is another queue's. */
-static void note_inline(struct sw_executor *ex, const struct sw_program *program, int32_t i,
-                        int64_t begin)
-{
-    sw_meter_waited(&ex->meter, &(struct sw_span){.queue = program->instrs[i].queue,
-                                                  .program = index_of(ex, program),
-                                                  .instr = i,
-                                                  .begin_ns = begin,
-                                                  .end_ns = sw_now_ns()});
 }
 
 static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
@@ -371,8 +384,8 @@ static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
     return SW_OK;
 }
 
-/* A group of collectives, on the thread that calls. */
-static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what, bool beside)
+/* A group of collectives. */
+static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
     const int32_t i = what->instr;
@@ -388,7 +401,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .round = what->round,
         .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
     };
-    return sw_collectives_run(ex->options.comm, &job, ex->items[beside]);
+    return sw_collectives_run(ex->options.comm, &job, ex->items);
 }
 
 /* A transfer, with the slot that it reads or writes. */
@@ -454,15 +467,11 @@ static sw_status fault_of(struct sw_executor *ex)
 
 void sw_executor_forget_fault(struct sw_executor *ex)
 {
-    atomic_store(&ex->fault.on, false);
     atomic_store(&ex->fault.st, SW_OK);
 }
 
 static sw_status hold(struct sw_executor *ex, sw_status st)
 {
-    if (st >= 0 || !atomic_load(&ex->fault.on)) {
-        return st;
-    }
     pthread_mutex_lock(&ex->fault.lock);
     if (atomic_load(&ex->fault.st) >= 0) {
         snprintf(ex->fault.message, sizeof ex->fault.message, "%s", sw_error_message());
@@ -474,16 +483,16 @@ static sw_status hold(struct sw_executor *ex, sw_status st)
 
 /* What is no fault of the disk, an id that no row has say, ends the run. */
 static sw_status fail_move(struct sw_executor *ex, sw_status st, enum sw_tier tier,
-                           const struct sw_program *program, int32_t i)
+                           const struct sw_queue_job *job)
 {
-    const sw_status named = fail_transfer(st, program, i);
-    return tier == SW_TIER_DISK && st != SW_E_ARG ? hold(ex, named) : named;
+    const sw_status named = fail_transfer(st, job->program, job->instr);
+    return job->holds_fault && tier == SW_TIER_DISK && st != SW_E_ARG ? hold(ex, named) : named;
 }
 
-static bool goes_without(const struct sw_executor *ex, enum sw_tier tier)
+static bool goes_without(const struct sw_executor *ex, enum sw_tier tier, bool holds_fault)
 {
     return ex->options.no_transfers ||
-           (tier == SW_TIER_DISK && atomic_load(&ex->fault.on) && atomic_load(&ex->fault.st) < 0);
+           (tier == SW_TIER_DISK && holds_fault && atomic_load(&ex->fault.st) < 0);
 }
 
 /* A transfer of the disk that does not reach the device. */
@@ -495,10 +504,11 @@ static sw_status pass_through(struct sw_executor *ex, const struct route *r)
 
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
 {
-    struct sw_stream_queue *on = ex->stages[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H].on;
+    const struct sw_stage *stage = &ex->stages[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
     char *there = ex->arenas[r->tier] + r->at;
-    SW_TRY(sw_device_copy(ex->dev, on, r->in ? r->here : there, r->in ? there : r->here, r->bytes));
-    return ex->dev->ops->stream_wait(ex->dev, on);
+    SW_TRY(sw_device_copy(ex->dev, stage->on, r->in ? r->here : there, r->in ? there : r->here,
+                          r->bytes));
+    return sw_stage_wait(stage);
 }
 
 /* The rows of a table in a tier, from byte `at` of it, that the indices of a transfer name. */
@@ -543,12 +553,14 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
 
 /* Of the disk, where it reaches the device; what is copied waits until it ends. Rows wait for many
  * small requests, which nothing long is begun beside: they are read here. */
-static sw_status begin_move(struct sw_executor *ex, const struct sw_program *program, int32_t i,
+static sw_status begin_move(struct sw_executor *ex, const struct sw_queue_job *job,
                             struct flight *f)
 {
+    const struct sw_program *program = job->program;
+    const int32_t i = job->instr;
     const struct route r = route_of(ex, program, i);
     *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
-    if (goes_without(ex, r.tier)) {
+    if (goes_without(ex, r.tier, job->holds_fault)) {
         return SW_OK;
     }
     const bool begins =
@@ -558,21 +570,21 @@ static sw_status begin_move(struct sw_executor *ex, const struct sw_program *pro
                             : SW_OK;
     f->begun = begins && st >= 0;
     f->is_left = !begins && !r.rows;
-    st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
+    st = st < 0 ? fail_move(ex, st, r.tier, job) : st;
     f->program = st < 0 ? NULL : program;
     return st;
 }
 
-static sw_status end_move(struct sw_executor *ex, struct flight *f)
+static sw_status end_move(struct sw_executor *ex, const struct sw_queue_job *job, struct flight *f)
 {
-    const struct sw_program *program = f->program;
-    const int32_t i = f->instr;
+    const struct sw_program *program = job->program;
+    const int32_t i = job->instr;
     const struct route r = route_of(ex, program, i);
     sw_status st = f->begun                 ? sw_swap_end(ex->swap, &f->request)
                    : !f->is_left            ? SW_OK
                    : r.tier == SW_TIER_DISK ? pass_through(ex, &r)
                                             : copy_between(ex, &r);
-    st = st < 0 ? fail_move(ex, st, r.tier, program, i) : st;
+    st = st < 0 ? fail_move(ex, st, r.tier, job) : st;
     f->program = NULL;
     if (st < 0) {
         return st;
@@ -594,14 +606,6 @@ static sw_status end_move(struct sw_executor *ex, struct flight *f)
     return SW_OK;
 }
 
-/* A transfer, on the thread that calls. */
-static sw_status move(struct sw_executor *ex, const struct sw_program *program, int32_t i)
-{
-    struct flight flight;
-    SW_TRY(begin_move(ex, program, i, &flight));
-    return end_move(ex, &flight);
-}
-
 static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                               int slot)
 {
@@ -611,15 +615,14 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
     }
     return meets_begun(ex, job->program, job->instr, queue)
                ? SW_PENDING
-               : begin_move(ex, job->program, job->instr, &ex->flights[queue][slot]);
+               : begin_move(ex, job, &ex->flights[queue][slot]);
 }
 
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                             int slot)
 {
     struct sw_executor *ex = ctx;
-    return queue == SW_QUEUE_COMM ? collect(ex, job, true)
-                                  : end_move(ex, &ex->flights[queue][slot]);
+    return queue == SW_QUEUE_COMM ? collect(ex, job) : end_move(ex, job, &ex->flights[queue][slot]);
 }
 
 /* ---- the table that a walk drives ---- */
@@ -635,54 +638,68 @@ static sw_status do_kernel(void *ctx, const struct sw_walk *at)
 
 static struct sw_waiter waiter_of(struct sw_executor *ex, const struct sw_walk *at)
 {
-    return (struct sw_waiter){&ex->meter, index_of(ex, at->program), at->instr};
+    return (struct sw_waiter){index_of(ex, at->program), at->instr};
 }
 
-/* Issues what does not run on the computing thread, or runs it here when it blocks. */
-static sw_status start(struct sw_executor *ex, const struct sw_walk *at)
+static sw_status do_barrier(void *ctx, const struct sw_walk *at)
 {
-    const struct sw_instr *instr = &at->program->instrs[at->instr];
-    const struct sw_queue_job job = {at->program, at->instr, at->phase->round};
+    struct sw_executor *ex = ctx;
     const struct sw_waiter waiter = waiter_of(ex, at);
-    SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute)); /* what it reads is computed */
-    if (ex->options.serial) {
-        SW_TRY(sw_queues_drain(ex->queues, &waiter));
-    } else if (instr->blocking) {
-        SW_TRY(sw_queues_wait(ex->queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
-    } else {
-        sw_queues_issue(ex->queues, instr->queue, &job);
-        return SW_OK;
-    }
-    const int64_t begin = sw_now_ns();
-    SW_TRY(instr->queue == SW_QUEUE_COMM ? collect(ex, &job, false)
-                                         : move(ex, at->program, at->instr));
-    note_inline(ex, at->program, at->instr, begin);
-    return SW_OK;
+    return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
 }
 
 static sw_status do_start(void *ctx, const struct sw_walk *at)
 {
-    return start(ctx, at);
+    struct sw_executor *ex = ctx;
+    const struct sw_queue_job job = {at->program, at->instr, at->phase->round, ex->holds_faults};
+    SW_TRY(ex->options.serial ? do_barrier(ctx, at) : SW_OK);
+    SW_TRY(sw_queues_issue(ex->queues, at->program->instrs[at->instr].queue, &job));
+    return ex->options.serial ? do_barrier(ctx, at) : SW_OK;
 }
 
 static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
 {
     struct sw_executor *ex = ctx;
     const struct sw_waiter waiter = waiter_of(ex, at);
-    return ex->queues ? sw_queues_wait(ex->queues, queue, until, &waiter) : SW_OK;
+    return ex->queues ? sw_queues_order(ex->queues, queue, until, &waiter) : SW_OK;
 }
 
+static sw_status barrier(struct sw_executor *ex)
+{
+    const struct sw_waiter waiter = {0, 0};
+    return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
+}
+
+/* Until all that was issued before a barrier is complete. */
+static sw_status wait_here(struct sw_executor *ex)
+{
+    SW_TRY(sw_stage_wait(&ex->stages[SW_QUEUE_COMPUTE]));
+    return ex->queues ? sw_queues_status(ex->queues) : SW_OK;
+}
+
+/* Nothing is under way. */
 static sw_status drain(struct sw_executor *ex)
 {
-    const struct sw_waiter waiter = {&ex->meter, 0, 0};
-    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
+    SW_TRY(barrier(ex));
+    return wait_here(ex);
 }
 
-static sw_status do_drain(void *ctx, const struct sw_walk *at)
+/* Exchanges have ended, too: the communicator is the caller's. */
+static sw_status join(struct sw_executor *ex)
 {
-    struct sw_executor *ex = ctx;
-    const struct sw_waiter waiter = waiter_of(ex, at);
-    return ex->queues ? sw_queues_drain(ex->queues, &waiter) : SW_OK;
+    const struct sw_waiter waiter = {0, 0};
+    SW_TRY(ex->queues ? sw_queues_order(ex->queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter) : SW_OK);
+    if (!ex->has_new_scalars) {
+        SW_TRY(
+            sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars, scalars_bytes(ex)));
+    }
+    return wait_here(ex);
+}
+
+static sw_status do_join(void *ctx, const struct sw_walk *at)
+{
+    (void)at;
+    return join(ctx);
 }
 
 static sw_status do_begin(void *ctx, const struct sw_walk *at)
@@ -696,14 +713,6 @@ static sw_status do_begin(void *ctx, const struct sw_walk *at)
     return sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex));
 }
 
-static sw_status do_skips(void *ctx, bool *out)
-{
-    struct sw_executor *ex = ctx;
-    SW_TRY(sw_executor_pull(ex));
-    *out = ex->host_scalars[SW_SCALAR_SKIP] != 0;
-    return SW_OK;
-}
-
 static sw_status do_passed(void *ctx, const struct sw_walk *at)
 {
     struct sw_executor *ex = ctx;
@@ -714,10 +723,12 @@ static sw_status do_passed(void *ctx, const struct sw_walk *at)
     return SW_OK;
 }
 
+/* They are copied to the host by now. */
 static sw_status do_losses(void *ctx)
 {
-    const struct sw_executor *ex = ctx;
+    struct sw_executor *ex = ctx;
     const struct sw_step_hooks *hooks = ex->hooks;
+    SW_TRY(join(ex));
     return hooks && hooks->losses ? hooks->losses(hooks->ctx) : SW_OK;
 }
 
@@ -729,13 +740,11 @@ static sw_status do_agree(void *ctx)
     return hooks && hooks->agree ? hooks->agree(hooks->ctx, fault) : fault;
 }
 
-/* What the step wrote is what the next one reads. */
+/* What the step wrote is what the next one reads. The phase before has joined. */
 static sw_status do_commit(void *ctx)
 {
     struct sw_executor *ex = ctx;
-    bool skipped = false;
-    SW_TRY(do_skips(ex, &skipped));
-    ex->slot = skipped ? ex->slot : 1 - ex->slot;
+    ex->slot = ex->host_scalars[SW_SCALAR_SKIP] != 0 ? ex->slot : 1 - ex->slot;
     return SW_OK;
 }
 
@@ -745,15 +754,16 @@ static const struct sw_walk_ops walk_ops = {
     .transfer = do_start,
     .exchange = do_start,
     .wait = do_wait,
-    .drain = do_drain,
-    .skips = do_skips,
+    .barrier = do_barrier,
+    .join = do_join,
     .passed = do_passed,
     .losses = do_losses,
     .agree = do_agree,
     .commit = do_commit,
 };
 
-/* After a failure: what was queued has run, what had begun has ended, and the rest never begins. */
+/* After a failure: what had begun has ended, the rest never begins, and what computation was given
+ * has run. */
 static sw_status end_run(struct sw_executor *ex, sw_status st)
 {
     char message[1024];
@@ -761,11 +771,16 @@ static sw_status end_run(struct sw_executor *ex, sw_status st)
         return st;
     }
     snprintf(message, sizeof message, "%s", sw_error_message());
-    ex->dev->ops->stream_wait(ex->dev, ex->compute);
     if (ex->queues) {
         sw_queues_stop(ex->queues);
     }
+    sw_stage_wait(&ex->stages[SW_QUEUE_COMPUTE]);
     return SW_FAIL(st, "%s", message);
+}
+
+sw_status sw_executor_join(struct sw_executor *ex)
+{
+    return end_run(ex, join(ex));
 }
 
 static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
@@ -776,7 +791,7 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     if (runs) {
         sw_meter_end(&ex->meter, begun);
     }
-    return runs ? end_run(ex, st) : st;
+    return end_run(ex, st);
 }
 
 sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
@@ -786,7 +801,7 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     sw_status st = SW_OK;
     ex->hooks = hooks;
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are kept up to AGREE */
-        atomic_store(&ex->fault.on, step->holds_faults && *at + 1 < step->n_safe);
+        ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
         st = walk(ex, &step->phases[*at]);
     }
     ex->hooks = NULL;
@@ -799,8 +814,10 @@ sw_status sw_executor_forward(struct sw_executor *ex, int i_program)
                                         .program = i_program,
                                         .segment = SW_SEGMENT_FORWARD,
                                         .n_micro = 1,
-                                        .drains = true};
-    SW_TRY(drain(ex));
+                                        .drains = true,
+                                        .joins = true};
+    ex->holds_faults = false;
+    SW_TRY(barrier(ex));
     return walk(ex, &phase);
 }
 
@@ -848,6 +865,45 @@ static sw_status check_bytes(const struct sw_port *port, size_t bytes)
                        bytes);
     }
     return SW_OK;
+}
+
+/* Where the inputs of one micro-step wait in host memory, and among them those of a port. */
+static char *input_slot(const struct sw_executor *ex, const struct sw_port *port, int64_t round)
+{
+    const struct sw_program *program = &ex->plan->programs[0];
+    size_t at = 0;
+    for (const struct sw_port *p = program->inputs; p < port; p++) {
+        at += p->micro == port->micro ? sw_round_up(sw_port_bytes(p), SW_PLAN_ALIGN) : 0;
+    }
+    return ex->arenas[SW_TIER_HOST] + ex->plan->staging_bytes +
+           (size_t)round * ex->plan->input_bytes + at;
+}
+
+sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
+                           const void *src, size_t bytes)
+{
+    if (ex->plan->input_bytes == 0 || port->at.tier == SW_TIER_COUNT) {
+        return sw_executor_write(ex, port, src, bytes);
+    }
+    SW_TRY(check_bytes(port, bytes));
+    SW_ASSERT(round < ex->n_rows);
+    char *slot = input_slot(ex, port, round);
+    memcpy(slot, src, bytes);
+    return sw_device_copy(ex->dev, ex->compute, address(ex, &port->at), slot, bytes);
+}
+
+sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, int64_t round,
+                            int i)
+{
+    SW_TRY(check_bytes(port, sizeof *ex->fetched));
+    SW_ASSERT(round < ex->n_rows && i < FETCHED);
+    return sw_device_copy(ex->dev, ex->compute, &ex->fetched[round * FETCHED + i],
+                          address(ex, &port->at), sizeof *ex->fetched);
+}
+
+double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i)
+{
+    return ex->fetched[round * FETCHED + i];
 }
 
 sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,
@@ -906,13 +962,12 @@ static sw_status roll_back(struct sw_executor *ex, const struct sw_persistent *i
 
 sw_status sw_executor_roll_back(struct sw_executor *ex)
 {
-    atomic_store(&ex->fault.on, ex->plan->step.holds_faults);
     sw_status st = drain(ex);
     for (int32_t i = 0; i < ex->plan->n_persistent && st >= 0; i++) {
         const struct sw_persistent *item = &ex->plan->persistent[i];
         st = item->tier == SW_TIER_DISK ? roll_back(ex, item) : SW_OK;
     }
-    return hold(ex, st);
+    return st < 0 && ex->plan->step.holds_faults ? hold(ex, st) : st;
 }
 
 sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
@@ -949,7 +1004,7 @@ sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *i
     }
     SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + place_of(ex, item), 0,
                           item->bytes));
-    return ex->dev->ops->stream_wait(ex->dev, ex->compute);
+    return sw_stage_wait(&ex->stages[SW_QUEUE_COMPUTE]);
 }
 
 size_t sw_executor_high_water(const struct sw_executor *ex)

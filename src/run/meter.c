@@ -32,6 +32,11 @@ void sw_meter_waited(struct sw_meter *meter, const struct sw_span *span)
     sw_trace_waited(meter->trace, span);
 }
 
+void sw_meter_host_waits(struct sw_meter *meter, enum sw_queue queue)
+{
+    add(&meter->queues[queue].n_host_waits, 1);
+}
+
 static int64_t waited(const struct sw_meter *meter)
 {
     int64_t sum = 0;
@@ -60,6 +65,7 @@ void sw_meter_read(const struct sw_meter *meter, struct sw_queue_times out[SW_QU
             .waited_ns = get(&meter->queues[q].waited_ns),
             .bytes_in = get(&meter->queues[q].bytes_in),
             .bytes_out = get(&meter->queues[q].bytes_out),
+            .n_host_waits = get(&meter->queues[q].n_host_waits),
         };
     }
 }

@@ -9,7 +9,7 @@
 
 struct sw_meter {
     struct {
-        atomic_llong busy_ns, waited_ns, bytes_in, bytes_out;
+        atomic_llong busy_ns, waited_ns, bytes_in, bytes_out, n_host_waits;
     } queues[SW_QUEUE_COUNT];
     struct sw_trace *trace; /* NULL = none; changed only while no queue has work */
 };
@@ -28,6 +28,9 @@ struct sw_span {
 void sw_meter_ran(struct sw_meter *meter, const struct sw_span *span);
 /* Computation stood still for the queue, in front of instruction `instr`. Bytes are not read. */
 void sw_meter_waited(struct sw_meter *meter, const struct sw_span *span);
+
+/* The thread of a queue, of COMPUTE the one that issues, waits for the device. */
+void sw_meter_host_waits(struct sw_meter *meter, enum sw_queue queue);
 
 /* Around a segment, on the thread that computes: what of it was no waiting is computation. */
 int64_t sw_meter_begin(const struct sw_meter *meter);

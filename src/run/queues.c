@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One producer; a ring of jobs and a consumer for each queue; one lock for all of them.
+// One producer; a ring of jobs and a consumer for each queue; one lock for all of them. Of the jobs
+// that are not done the one that was issued first can always go on: those that it waits for are
+// done, and so is what computation waits for in front of it. A job that fails, or is left out after
+// a failure, is done, too: computation goes on with what is there, and nobody hangs.
 #include "run/queues.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 struct entry {
     struct sw_queue_job job;
-    int64_t needs[SW_QUEUE_COUNT]; /* jobs of each other queue that are done before */
+    int64_t needs[SW_QUEUE_COUNT]; /* values of the other timelines before it begins */
 };
 
 struct queue {
@@ -18,18 +20,20 @@ struct queue {
     pthread_t thread;
     bool running;
     struct entry *ring; /* [most] */
-    int32_t most;
+    int64_t most;
     int most_begun;
-    int64_t n_issued, n_begun;
-    atomic_llong n_done;
+    int64_t n_issued, n_begun, n_done;
     bool full;                  /* nothing begins before something has ended */
     bool begun[SW_QUEUE_BEGUN]; /* by slot; false: it was left out */
+    /* of the producer alone: jobs that computation waits for, and those before a barrier */
+    int64_t n_ordered, n_before;
 };
 
 struct sw_queues {
     struct queue queues[SW_QUEUE_COUNT];
-    struct sw_queue_ops ops;
-    void *ctx;
+    struct sw_timeline *timelines[SW_QUEUE_COUNT];
+    struct sw_queues_options options;
+    int64_t n_signals; /* of computation; the producer's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool quit;
@@ -37,14 +41,10 @@ struct sw_queues {
     char message[1024];
 };
 
-static bool has_met(struct sw_queues *all, const struct entry *entry)
+static int64_t value_of(const struct sw_queues *all, int queue)
 {
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (atomic_load(&all->queues[q].n_done) < entry->needs[q]) {
-            return false;
-        }
-    }
-    return true;
+    struct sw_device *dev = all->options.dev;
+    return dev->ops->timeline_get(dev, all->timelines[queue]);
 }
 
 /* The lock is held. */
@@ -56,7 +56,8 @@ static void note_failure(struct sw_queues *all, sw_status st)
     }
 }
 
-/* The lock is held, and let go meanwhile. */
+/* ---- what the thread of a queue does; the lock is held, and let go meanwhile ---- */
+
 static void begin_job(struct queue *q)
 {
     struct sw_queues *all = q->all;
@@ -65,7 +66,7 @@ static void begin_job(struct queue *q)
     if (atomic_load(&all->st) >= 0) {
         const struct sw_queue_job job = q->ring[q->n_begun % q->most].job;
         pthread_mutex_unlock(&all->lock);
-        const sw_status st = all->ops.begin(all->ctx, q->name, &job, slot);
+        const sw_status st = all->options.ops.begin(all->options.ctx, q->name, &job, slot);
         pthread_mutex_lock(&all->lock);
         q->full = st == SW_PENDING;
         if (q->full) {
@@ -81,76 +82,136 @@ static void begin_job(struct queue *q)
 static void end_job(struct queue *q)
 {
     struct sw_queues *all = q->all;
-    const int64_t n_done = atomic_load(&q->n_done);
-    const int slot = (int)(n_done % SW_QUEUE_BEGUN);
+    struct sw_device *dev = all->options.dev;
+    const int slot = (int)(q->n_done % SW_QUEUE_BEGUN);
     if (q->begun[slot]) {
-        const struct sw_queue_job job = q->ring[n_done % q->most].job;
+        const struct sw_queue_job job = q->ring[q->n_done % q->most].job;
         pthread_mutex_unlock(&all->lock);
-        const sw_status st = all->ops.end(all->ctx, q->name, &job, slot);
+        const sw_status st = all->options.ops.end(all->options.ctx, q->name, &job, slot);
         pthread_mutex_lock(&all->lock);
-        note_failure(all, st);
+        note_failure(all, st); /* before anybody goes on */
     }
+    pthread_mutex_unlock(&all->lock);
+    const sw_status st = dev->ops->timeline_set(dev, all->timelines[q->name], q->n_done + 1);
+    pthread_mutex_lock(&all->lock);
+    note_failure(all, st);
     q->full = false;
-    atomic_fetch_add(&q->n_done, 1);
+    q->n_done++;
     pthread_cond_broadcast(&all->changed);
 }
 
-static bool may_begin(struct queue *q)
+/* The next job is the thread's only one, and computation is not that far. */
+static void await_computation(struct queue *q)
 {
-    return q->n_begun < q->n_issued && !q->full &&
-           q->n_begun - atomic_load(&q->n_done) < q->most_begun &&
-           (atomic_load(&q->all->st) < 0 || has_met(q->all, &q->ring[q->n_begun % q->most]));
+    struct sw_queues *all = q->all;
+    struct sw_device *dev = all->options.dev;
+    const int64_t value = q->ring[q->n_begun % q->most].needs[SW_QUEUE_COMPUTE];
+    pthread_mutex_unlock(&all->lock);
+    sw_meter_host_waits(all->options.meter, q->name);
+    const sw_status st = dev->ops->timeline_wait(dev, all->timelines[SW_QUEUE_COMPUTE], value);
+    pthread_mutex_lock(&all->lock);
+    note_failure(all, st);
+}
+
+static bool has_met_queues(const struct sw_queues *all, const struct entry *entry)
+{
+    for (int q = SW_QUEUE_COMPUTE + 1; q < SW_QUEUE_COUNT; q++) {
+        if (all->queues[q].n_done < entry->needs[q]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum next { BEGIN, END, AWAIT, SLEEP, QUIT };
+
+/* While something is begun, that is ended rather than computation waited for, which may itself wait
+ * for it. */
+static enum next next_of(const struct queue *q)
+{
+    const struct sw_queues *all = q->all;
+    const bool failed = atomic_load(&all->st) < 0;
+    const struct entry *next =
+        q->n_begun < q->n_issued && !q->full && q->n_begun - q->n_done < q->most_begun
+            ? &q->ring[q->n_begun % q->most]
+            : NULL;
+    if (next && !failed && !has_met_queues(all, next)) {
+        next = NULL;
+    }
+    if (next && (failed || value_of(all, SW_QUEUE_COMPUTE) >= next->needs[SW_QUEUE_COMPUTE])) {
+        return BEGIN;
+    }
+    return q->n_begun > q->n_done                   ? END
+           : next                                   ? AWAIT
+           : all->quit && q->n_begun == q->n_issued ? QUIT
+                                                    : SLEEP;
 }
 
 static void *work(void *arg)
 {
     struct queue *q = arg;
     struct sw_queues *all = q->all;
+    bool quits = false;
     pthread_mutex_lock(&all->lock);
-    for (;;) {
-        if (may_begin(q)) {
+    while (!quits) {
+        switch (next_of(q)) {
+        case BEGIN:
             begin_job(q);
-        } else if (q->n_begun > atomic_load(&q->n_done)) {
-            end_job(q);
-        } else if (all->quit && q->n_begun == q->n_issued) {
             break;
-        } else {
+        case END:
+            end_job(q);
+            break;
+        case AWAIT:
+            await_computation(q);
+            break;
+        case SLEEP:
             pthread_cond_wait(&all->changed, &all->lock);
+            break;
+        case QUIT:
+            quits = true;
+            break;
         }
     }
     pthread_mutex_unlock(&all->lock);
     return NULL;
 }
 
-static bool open_queue(struct sw_queues *all, int name, int32_t most)
+/* ---- opening and closing ---- */
+
+static sw_status open_queue(struct sw_queues *all, int name)
 {
     struct queue *q = &all->queues[name];
+    struct sw_device *dev = all->options.dev;
     q->all = all;
     q->name = (enum sw_queue)name;
-    q->most = most;
-    q->most_begun = all->ops.most_begun[name];
-    if (most == 0) {
-        return true;
+    q->most = all->options.most_jobs[name];
+    q->most_begun = all->options.ops.most_begun[name];
+    if (q->most == 0 && name != SW_QUEUE_COMPUTE) {
+        return SW_OK;
     }
-    q->ring = sw_alloc_zero("run", (size_t)most, sizeof *q->ring);
+    SW_TRY(dev->ops->timeline_open(dev, &all->timelines[name]));
+    if (name == SW_QUEUE_COMPUTE) {
+        return SW_OK;
+    }
+    q->ring = sw_alloc_zero("run", (size_t)q->most, sizeof *q->ring);
     q->running = q->ring && pthread_create(&q->thread, NULL, work, q) == 0;
-    return q->running;
+    return q->running ? SW_OK
+                      : SW_FAIL(SW_E_NOMEM, "no memory or no thread for the queue \"%s\"",
+                                sw_queue_name(q->name));
 }
 
-sw_status sw_queues_open(const int32_t most_jobs[SW_QUEUE_COUNT], const struct sw_queue_ops *ops,
-                         void *ctx, struct sw_queues **out)
+sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out)
 {
     struct sw_queues *all = sw_alloc_zero("run", 1, sizeof *all);
     SW_TRY_ALLOC(all, "the queues");
-    all->ops = *ops;
-    all->ctx = ctx;
+    all->options = *options;
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (!open_queue(all, q, most_jobs[q])) {
+        const sw_status st = open_queue(all, q);
+        if (st < 0) {
             sw_queues_close(all);
-            return SW_FAIL(SW_E_NOMEM, "no memory or no thread for the queue \"%s\"",
-                           sw_queue_name((enum sw_queue)q));
+            return sw_frame_at(__FILE__, __LINE__, st);
         }
     }
     *out = all;
@@ -162,6 +223,7 @@ void sw_queues_close(struct sw_queues *all)
     if (!all) {
         return;
     }
+    struct sw_device *dev = all->options.dev;
     pthread_mutex_lock(&all->lock);
     all->quit = true;
     pthread_cond_broadcast(&all->changed);
@@ -172,83 +234,112 @@ void sw_queues_close(struct sw_queues *all)
         }
         sw_free(all->queues[q].ring);
     }
+    dev->ops->stream_wait(dev, all->options.compute); /* it has the timelines still to pass */
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (all->timelines[q]) {
+            dev->ops->timeline_close(dev, all->timelines[q]);
+        }
+    }
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
     sw_free(all);
 }
 
-/* How many jobs of a queue there are up to instruction `instr`; those of earlier runs of the
- * program are done. What was left out was not issued, and nobody waits for it. */
+/* ---- the producer ---- */
+
+/* How many jobs of a queue there are up to instruction `instr`, of those behind the last barrier:
+ * there, instructions are issued in their order. What was left out was not issued, and nobody waits
+ * for it. */
 static int64_t jobs_until(const struct queue *q, int32_t instr)
 {
     int64_t n = q->n_issued;
-    for (; n > atomic_load(&q->n_done); n--) {
-        if (q->ring[(n - 1) % q->most].job.instr <= instr) {
-            break;
-        }
+    while (n > q->n_before && n > q->n_done && q->ring[(n - 1) % q->most].job.instr > instr) {
+        n--;
     }
     return n;
 }
 
-void sw_queues_issue(struct sw_queues *all, enum sw_queue queue, const struct sw_queue_job *job)
+sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
+                          const struct sw_queue_job *job)
 {
     const int32_t *waits = job->program->instrs[job->instr].waits;
     struct queue *q = &all->queues[queue];
+    struct sw_device *dev = all->options.dev;
+    const int64_t value = ++all->n_signals;
+    SW_TRY(dev->ops->stream_signal(dev, all->options.compute, all->timelines[SW_QUEUE_COMPUTE],
+                                   value));
     pthread_mutex_lock(&all->lock);
-    while (q->n_issued - atomic_load(&q->n_done) == q->most) {
+    if (q->n_issued - q->n_done == q->most) {
+        sw_meter_host_waits(all->options.meter, SW_QUEUE_COMPUTE);
+    }
+    while (q->n_issued - q->n_done == q->most) {
         pthread_cond_wait(&all->changed, &all->lock);
     }
     struct entry *entry = &q->ring[q->n_issued % q->most];
     entry->job = *job;
-    for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+    entry->needs[SW_QUEUE_COMPUTE] = value;
+    for (int r = SW_QUEUE_COMPUTE + 1; r < SW_QUEUE_COUNT; r++) {
         entry->needs[r] =
             r == (int)queue || waits[r] < 0 ? 0 : jobs_until(&all->queues[r], waits[r]);
     }
     q->n_issued++;
     pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
+    return SW_OK;
 }
 
-static sw_status status_of(struct sw_queues *all)
+sw_status sw_queues_status(struct sw_queues *all)
 {
-    const int st = atomic_load(&all->st);
-    return st < 0 ? SW_FAIL((sw_status)st, "%s", all->message) : SW_OK;
-}
-
-sw_status sw_queues_wait(struct sw_queues *all, enum sw_queue queue, int32_t instr,
-                         const struct sw_waiter *waiter)
-{
-    enum { LOOKS = 40 };
-    struct queue *q = &all->queues[queue];
-    pthread_mutex_lock(&all->lock);
-    const int64_t target = jobs_until(q, instr);
-    if (atomic_load(&q->n_done) < target) {
-        const int64_t begin = sw_now_ns();
-        pthread_mutex_unlock(&all->lock);
-        for (int i = 0; i < LOOKS && atomic_load(&q->n_done) < target; i++) {
-            sched_yield(); /* it is often nearly there */
-        }
-        pthread_mutex_lock(&all->lock);
-        while (atomic_load(&q->n_done) < target) {
-            pthread_cond_wait(&all->changed, &all->lock);
-        }
-        sw_meter_waited(waiter->meter, &(struct sw_span){.queue = queue,
-                                                         .program = waiter->i_program,
-                                                         .instr = waiter->instr,
-                                                         .begin_ns = begin,
-                                                         .end_ns = sw_now_ns()});
+    if (atomic_load(&all->st) >= 0) {
+        return SW_OK;
     }
-    const sw_status st = status_of(all);
+    pthread_mutex_lock(&all->lock);
+    const sw_status st = SW_FAIL((sw_status)atomic_load(&all->st), "%s", all->message);
     pthread_mutex_unlock(&all->lock);
     return st;
 }
 
-sw_status sw_queues_drain(struct sw_queues *all, const struct sw_waiter *waiter)
+/* Where streams run on the thread that queues, that one stands still here, as computation does. */
+static sw_status order(struct sw_queues *all, struct queue *q, int64_t n,
+                       const struct sw_waiter *waiter)
 {
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        SW_TRY(sw_queues_wait(all, (enum sw_queue)q, INT32_MAX, waiter));
+    struct sw_device *dev = all->options.dev;
+    if (n <= q->n_ordered) {
+        return SW_OK;
     }
+    q->n_ordered = n;
+    if (value_of(all, (int)q->name) >= n) {
+        return SW_OK;
+    }
+    const int64_t begin = sw_now_ns();
+    SW_TRY(dev->ops->stream_await(dev, all->options.compute, all->timelines[q->name], n));
+    sw_meter_waited(all->options.meter, &(struct sw_span){.queue = q->name,
+                                                          .program = waiter->i_program,
+                                                          .instr = waiter->instr,
+                                                          .begin_ns = begin,
+                                                          .end_ns = sw_now_ns()});
     return SW_OK;
+}
+
+sw_status sw_queues_order(struct sw_queues *all, enum sw_queue queue, int32_t instr,
+                          const struct sw_waiter *waiter)
+{
+    struct queue *q = &all->queues[queue];
+    pthread_mutex_lock(&all->lock);
+    const int64_t n = jobs_until(q, instr);
+    pthread_mutex_unlock(&all->lock);
+    SW_TRY(order(all, q, n, waiter));
+    return sw_queues_status(all);
+}
+
+sw_status sw_queues_barrier(struct sw_queues *all, const struct sw_waiter *waiter)
+{
+    for (int i = SW_QUEUE_COMPUTE + 1; i < SW_QUEUE_COUNT; i++) {
+        struct queue *q = &all->queues[i];
+        SW_TRY(order(all, q, q->n_issued, waiter)); /* which this thread alone changes */
+        q->n_before = q->n_issued;
+    }
+    return sw_queues_status(all);
 }
 
 void sw_queues_stop(struct sw_queues *all)
@@ -260,7 +351,7 @@ void sw_queues_stop(struct sw_queues *all)
     }
     pthread_cond_broadcast(&all->changed);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        while (atomic_load(&all->queues[q].n_done) < all->queues[q].n_issued) {
+        while (all->queues[q].n_done < all->queues[q].n_issued) {
             pthread_cond_wait(&all->changed, &all->lock);
         }
     }

@@ -59,7 +59,8 @@ struct sw_step_hooks {
  * hooks   borrowed for the call; NULL = none
  * at      where the step is: the phase that failed, or `until`
  *
- * Transfers, but no exchanges, may be under way when it returns, if the last phase does not drain.
+ * All of it may be under way when it returns, unless the last phase joins; failures are heard of
+ * later then.
  */
 sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
                            int32_t until);
@@ -81,6 +82,9 @@ struct sw_queue_times {
     int64_t busy_ns;   /* it had work; COMPUTE: segments ran and waited for no other queue */
     int64_t waited_ns; /* computation stood still for it */
     int64_t bytes_in, bytes_out; /* transfers: to the device, from it; COMM: received, sent */
+    /* The thread of the queue stood still until the device had done what it was given; COMPUTE: the
+     * thread that issues. Those of a profile or a trace do not count. */
+    int64_t n_host_waits;
 };
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
@@ -89,10 +93,21 @@ void sw_executor_queue_times(const struct sw_executor *ex,
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
 /* For one micro-step; the update reads the first row. */
 void sw_executor_set_of(struct sw_executor *ex, int64_t round, enum sw_scalar scalar, double value);
-/* Reads back what kernels wrote among them: sw_executor_get knows it then. */
-sw_status sw_executor_pull(struct sw_executor *ex);
+/* The host waits for what computation was given and for what ranks exchange: the communicator is
+ * the caller's again, and sw_executor_get knows what kernels wrote among the scalars. A phase that
+ * joins has done it. */
+sw_status sw_executor_join(struct sw_executor *ex);
 double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
+/* An input of the step's program, or an output that is one number, before or behind the phase that
+ * computes a micro-batch; nobody waits. Until a join the device has an input's bytes in memory of
+ * its own for each micro-step of a step; and behind it what was fetched is here. i: which output, 0
+ * or 1. */
+sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
+                           const void *src, size_t bytes);
+sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, int64_t round,
+                            int i);
+double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i);
 /* Inputs of a program before a run, outputs after. bytes must match. */
 sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,
                             size_t bytes);

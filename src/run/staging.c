@@ -23,7 +23,7 @@ static bool reaches(const struct sw_device *dev, unsigned caps)
 }
 
 sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char *host, int ranks,
-                         struct sw_stage out[SW_QUEUE_COUNT])
+                         struct sw_meter *meter, struct sw_stage out[SW_QUEUE_COUNT])
 {
     const unsigned all = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
     const size_t eighth = plan->staging_bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
@@ -39,6 +39,8 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
     size_t at = 0;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         out[q].dev = dev;
+        out[q].meter = meter;
+        out[q].queue = (enum sw_queue)q;
         out[q].bytes = (size_t)eighths[q] * eighth;
         out[q].memory = out[q].bytes > 0 ? host + at : NULL;
         at += out[q].bytes;
@@ -46,8 +48,9 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
     return SW_OK;
 }
 
-static sw_status wait_for(const struct sw_stage *s)
+sw_status sw_stage_wait(const struct sw_stage *s)
 {
+    sw_meter_host_waits(s->meter, s->queue);
     return s->dev->ops->stream_wait(s->dev, s->on);
 }
 
@@ -62,13 +65,13 @@ sw_status sw_stage_in(const struct sw_stage *s, void *device, const void *data, 
 {
     if (reaches(s->dev, SW_DEVICE_HOST_VISIBLE)) {
         SW_TRY(sw_device_copy(s->dev, s->on, device, data, bytes));
-        return wait_for(s);
+        return sw_stage_wait(s);
     }
     for (size_t done = 0; done < bytes; done += s->bytes) {
         const size_t some = least_of(s->bytes, bytes - done);
         memcpy(s->memory, (const char *)data + done, some);
         SW_TRY(sw_device_copy(s->dev, s->on, (char *)device + done, s->memory, some));
-        SW_TRY(wait_for(s));
+        SW_TRY(sw_stage_wait(s));
     }
     return SW_OK;
 }
@@ -77,12 +80,12 @@ sw_status sw_stage_out(const struct sw_stage *s, void *data, const void *device,
 {
     if (reaches(s->dev, SW_DEVICE_HOST_VISIBLE)) {
         SW_TRY(sw_device_copy(s->dev, s->on, data, device, bytes));
-        return wait_for(s);
+        return sw_stage_wait(s);
     }
     for (size_t done = 0; done < bytes; done += s->bytes) {
         const size_t some = least_of(s->bytes, bytes - done);
         SW_TRY(sw_device_copy(s->dev, s->on, s->memory, (const char *)device + done, some));
-        SW_TRY(wait_for(s));
+        SW_TRY(sw_stage_wait(s));
         memcpy((char *)data + done, s->memory, some);
     }
     return SW_OK;
@@ -143,7 +146,7 @@ sw_status sw_stage_read(const struct sw_stage *s, struct sw_swap *swap, size_t a
         SW_TRY_OR(end, end_half(&h, i));
         SW_TRY_OR(end, sw_device_copy(s->dev, s->on, (char *)device + done,
                                       s->memory + (size_t)i * half, some));
-        SW_TRY_OR(end, wait_for(s));
+        SW_TRY_OR(end, sw_stage_wait(s));
     }
 end:
     return end_halves(&h, st);
@@ -161,7 +164,7 @@ sw_status sw_stage_write(const struct sw_stage *s, struct sw_swap *swap, size_t 
         char *memory = s->memory + (size_t)i * half;
         SW_TRY_OR(end, end_half(&h, i));
         SW_TRY_OR(end, sw_device_copy(s->dev, s->on, memory, (const char *)device + done, some));
-        SW_TRY_OR(end, wait_for(s));
+        SW_TRY_OR(end, sw_stage_wait(s));
         SW_TRY_OR(end, begin_half(&h, i, true, at + done, memory, some));
     }
 end:
@@ -184,7 +187,7 @@ sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, siz
         }
         SW_TRY(sw_swap_read_rows(swap, at, row_bytes, ids + i, some, s->memory));
         SW_TRY(sw_device_copy(s->dev, s->on, to, s->memory, (size_t)some * row_bytes));
-        SW_TRY(wait_for(s));
+        SW_TRY(sw_stage_wait(s));
     }
     return SW_OK;
 }
@@ -268,12 +271,12 @@ sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
         for (int i = 0; i < some; i++) {
             SW_TRY(copy_out(s, &items[k + i], i == 0 ? at : 0, size, &scratch[i]));
         }
-        SW_TRY(wait_for(s));
+        SW_TRY(sw_stage_wait(s));
         SW_TRY(sw_comm_run(comm, scratch, some));
         for (int i = 0; i < some; i++) {
             SW_TRY(copy_in(s, &items[k + i], i == 0 ? at : 0, size, &scratch[i]));
         }
-        SW_TRY(wait_for(s));
+        SW_TRY(sw_stage_wait(s));
         const size_t last = (some == 1 ? at : 0) + scratch[some - 1].slice_bytes;
         const bool whole = last == items[k + some - 1].slice_bytes;
         k += whole ? some : some - 1;

@@ -5,12 +5,15 @@
 // a device is reached, nothing is copied. Private to the room.
 #pragma once
 
+#include "run/meter.h"
 #include "run/swap.h"
 
 /* Of one queue: used by one thread at a time. */
 struct sw_stage {
     struct sw_device *dev;
     struct sw_stream_queue *on; /* of its copies; NULL = the plan has no use for the queue */
+    struct sw_meter *meter;     /* counts its waits .. */
+    enum sw_queue queue;        /* .. as this one's */
     char *memory;               /* NULL = everything reaches the device */
     size_t bytes;
 };
@@ -18,7 +21,10 @@ struct sw_stage {
 /* SW_E_ARG: the plan has set no staging memory aside, or too little for so many ranks. host: the
  * arena of that tier. */
 sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char *host, int ranks,
-                         struct sw_stage out[SW_QUEUE_COUNT]);
+                         struct sw_meter *meter, struct sw_stage out[SW_QUEUE_COUNT]);
+
+/* Until what was queued is done. */
+sw_status sw_stage_wait(const struct sw_stage *s);
 
 /* Between memory from anywhere and the device's; complete when they return. */
 sw_status sw_stage_in(const struct sw_stage *s, void *device, const void *data, size_t bytes);

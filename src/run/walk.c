@@ -7,25 +7,16 @@ struct walk {
     const struct sw_walk_ops *ops;
     void *ctx;
     struct sw_walk at;
-    bool knows, skips; /* whether the update is skipped, once somebody had to know */
 };
 
-/* Of the last micro-step, or of a micro-batch that this rank does not have. A kernel that a skipped
- * step leaves out sees that on the device; what moves bytes is left out here. */
-static sw_status is_left_out(struct walk *w, const struct sw_instr *instr, bool *out)
+/* Of the last micro-step, or of a micro-batch that this rank does not have. What a skipped step
+ * leaves out are kernels, which see that on the device: the update leaves its operands, so that
+ * what is copied, gathered or written back is what was there. */
+static bool is_left_out(const struct walk *w, const struct sw_instr *instr)
 {
     const struct sw_step_phase *phase = w->at.phase;
-    const bool kernel = instr->verb == SW_VERB_KERNEL;
-    *out = (instr->last_only && !phase->is_last) || (kernel && instr->micro >= phase->n_micro);
-    if (*out || kernel || !instr->unless_skipped) {
-        return SW_OK;
-    }
-    if (!w->knows) {
-        SW_TRY(w->ops->skips(w->ctx, &w->skips));
-        w->knows = true;
-    }
-    *out = w->skips;
-    return SW_OK;
+    return (instr->last_only && !phase->is_last) ||
+           (instr->verb == SW_VERB_KERNEL && instr->micro >= phase->n_micro);
 }
 
 /* What is left out waits, too: the memory map counts on it. */
@@ -49,14 +40,18 @@ static sw_status issue(const struct walk *w, const struct sw_instr *instr)
     if (instr->verb < SW_VERB_REDUCE) {
         return ops->transfer(w->ctx, &w->at);
     }
-    return instr->group > 0 ? ops->exchange(w->ctx, &w->at) : SW_OK; /* left with its group */
+    if (instr->group == 0) {
+        return SW_OK; /* left with its group */
+    }
+    SW_TRY(ops->exchange(w->ctx, &w->at));
+    return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.instr) : SW_OK;
 }
 
-/* What ranks exchange ends with its phase: the communicator is the caller's then. */
 static sw_status end(const struct walk *w)
 {
-    return w->at.phase->drains ? w->ops->drain(w->ctx, &w->at)
-                               : w->ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, SW_WALK_ALL);
+    const struct sw_step_phase *phase = w->at.phase;
+    SW_TRY(phase->drains ? w->ops->barrier(w->ctx, &w->at) : SW_OK);
+    return phase->joins && w->ops->join ? w->ops->join(w->ctx, &w->at) : SW_OK;
 }
 
 static sw_status run(struct walk *w)
@@ -68,9 +63,8 @@ static sw_status run(struct walk *w)
     SW_TRY(w->ops->begin(w->ctx, &w->at));
     for (int32_t i = first; i < behind; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        bool left_out = false;
+        const bool left_out = is_left_out(w, instr);
         w->at.instr = i;
-        SW_TRY(is_left_out(w, instr, &left_out));
         SW_TRY(wait_for(w, instr));
         SW_TRY(left_out ? SW_OK : issue(w, instr));
         if (i == behind - 1) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // walk - goes through the phases of a step and their instructions, and says what to do next: which
-// instruction is left out, what is waited for before which, where a phase ends. What "doing" is, a
-// table says: the executor's moves bytes and runs kernels. Private to the room.
+// instruction is left out, what starts after which, where a phase ends. What "doing" is, a table
+// says: the executor's moves bytes and runs kernels. Nothing in it waits by itself: an order is an
+// order of the queues. Private to the room.
 #pragma once
 
 #include "plan/plan.h"
@@ -17,18 +18,19 @@ enum { SW_WALK_ALL = INT32_MAX };
 struct sw_walk_ops {
     /* A phase of instructions begins. */
     sw_status (*begin)(void *ctx, const struct sw_walk *at);
-    /* Start it: what it has to wait for has been waited for. */
+    /* Issue it on its queue, behind all that was issued on that and all that computation knows. */
     sw_status (*kernel)(void *ctx, const struct sw_walk *at);
     sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE */
     sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */
-    /* Until instruction `until` of a queue is complete, or SW_WALK_ALL of them. */
+    /* What is issued next, on any queue, starts after instruction `until` of `queue`, or
+     * SW_WALK_ALL of them. */
     sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until);
-    /* Until all queues have nothing left. */
-    sw_status (*drain)(void *ctx, const struct sw_walk *at);
-    /* Whether the update of this step is skipped: asked for once it is known, for what is no
-     * kernel. */
-    sw_status (*skips)(void *ctx, bool *out);
-    /* Behind an instruction that was not left out, and all that a phase waits for; NULL = nobody
+    /* All that is issued later, on every queue, starts after all that was issued before. */
+    sw_status (*barrier)(void *ctx, const struct sw_walk *at);
+    /* The host waits until that has happened, at the end of a phase that says so; NULL = it need
+     * not. */
+    sw_status (*join)(void *ctx, const struct sw_walk *at);
+    /* Behind an instruction that was not left out, and the end of its phase; NULL = nobody
      * looks. */
     sw_status (*passed)(void *ctx, const struct sw_walk *at);
     /* The other actions of a step. */

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU device. A stream is the caller: work runs inline, its items on the pool, so every queue
-// is always drained and events have nothing to wait for. Kernels are chosen when they are prepared:
-// the first fast row that takes the op, else the reference row.
+// is always drained, and a stream that waits for a timeline is the caller who waits. Kernels are
+// chosen when they are prepared: the first fast row that takes the op, else the reference row.
 #include "device/cpu/cpu.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* One byte of state each: handles must differ from NULL, nothing more. */
+/* One byte of state: a handle must differ from NULL, nothing more. */
 struct sw_stream_queue {
-    char unused;
-};
-struct sw_event {
     char unused;
 };
 
@@ -120,46 +120,98 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, in
     (void)dev;
     (void)on;
     for (int64_t i = 0; i < n; i++) {
-        int64_t sum = 0;
+        uint64_t sum = 0; /* of a skipped update they are no sums, and may be anything */
         for (int64_t k = 0; k < n_sets; k++) {
-            sum += words[k * n + i];
+            sum += (uint64_t)words[k * n + i];
         }
-        out[i] = sum;
+        out[i] = (int64_t)sum;
     }
     return SW_OK;
 }
 
-static sw_status event_open(struct sw_device *dev, struct sw_event **out)
+/* ---- timelines ---- */
+
+/* Work runs when it is queued, so a stream sets at once, and a stream that waits is the thread that
+ * queues. */
+struct sw_timeline {
+    atomic_llong value;
+    atomic_int n_asleep;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+static sw_status timeline_open(struct sw_device *dev, struct sw_timeline **out)
 {
     (void)dev;
-    struct sw_event *event = sw_alloc_zero("device", 1, sizeof *event);
-    SW_TRY_ALLOC(event, "an event");
-    *out = event;
+    struct sw_timeline *timeline = sw_alloc_zero("device", 1, sizeof *timeline);
+    SW_TRY_ALLOC(timeline, "a timeline");
+    pthread_mutex_init(&timeline->lock, NULL);
+    pthread_cond_init(&timeline->changed, NULL);
+    *out = timeline;
     return SW_OK;
 }
 
-static void event_close(struct sw_device *dev, struct sw_event *event)
+static void timeline_close(struct sw_device *dev, struct sw_timeline *timeline)
 {
     (void)dev;
-    sw_free(event);
+    if (timeline) {
+        pthread_cond_destroy(&timeline->changed);
+        pthread_mutex_destroy(&timeline->lock);
+        sw_free(timeline);
+    }
 }
 
-static sw_status event_record(struct sw_device *dev, struct sw_event *event,
-                              struct sw_stream_queue *on)
+/* Who is about to sleep has counted itself before it looks a last time. */
+static sw_status timeline_set(struct sw_device *dev, struct sw_timeline *timeline, int64_t value)
 {
     (void)dev;
-    (void)event;
+    atomic_store(&timeline->value, value);
+    if (atomic_load(&timeline->n_asleep) > 0) {
+        pthread_mutex_lock(&timeline->lock);
+        pthread_cond_broadcast(&timeline->changed);
+        pthread_mutex_unlock(&timeline->lock);
+    }
+    return SW_OK;
+}
+
+static int64_t timeline_get(struct sw_device *dev, const struct sw_timeline *timeline)
+{
+    (void)dev;
+    return atomic_load(&timeline->value);
+}
+
+static sw_status timeline_wait(struct sw_device *dev, struct sw_timeline *timeline, int64_t value)
+{
+    enum { LOOKS = 40 };
+    (void)dev;
+    for (int i = 0; i < LOOKS && atomic_load(&timeline->value) < value; i++) {
+        sched_yield(); /* it is often nearly there */
+    }
+    if (atomic_load(&timeline->value) >= value) {
+        return SW_OK;
+    }
+    pthread_mutex_lock(&timeline->lock);
+    atomic_fetch_add(&timeline->n_asleep, 1);
+    while (atomic_load(&timeline->value) < value) {
+        pthread_cond_wait(&timeline->changed, &timeline->lock);
+    }
+    atomic_fetch_sub(&timeline->n_asleep, 1);
+    pthread_mutex_unlock(&timeline->lock);
+    return SW_OK;
+}
+
+static sw_status stream_signal(struct sw_device *dev, struct sw_stream_queue *on,
+                               struct sw_timeline *timeline, int64_t value)
+{
     (void)on;
-    return SW_OK;
+    return timeline_set(dev, timeline, value);
 }
 
-static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
-                            struct sw_stream_queue *on)
+static sw_status stream_await(struct sw_device *dev, struct sw_stream_queue *on,
+                              struct sw_timeline *timeline, int64_t value)
 {
-    (void)dev;
-    (void)event;
     (void)on;
-    return SW_OK;
+    return timeline_wait(dev, timeline, value);
 }
 
 /* ---- kernels ---- */
@@ -228,6 +280,19 @@ static void release(struct sw_device *dev, struct sw_kernel *kernel)
     sw_free(kernel);
 }
 
+/* An fp16 working copy is all written by its update, so that nobody has brought it along: it is its
+ * master, rounded. */
+static void leave_operands(const struct sw_op_desc *desc, void *const *in)
+{
+    if (desc->op->kind != SW_OP_UPDATE || desc->in[0].dtype != SW_F16) {
+        return;
+    }
+    const int64_t n = sw_update_elems(desc);
+    const bool is_part = sw_shape_elems(&desc->in[0].shape) > n;
+    uint16_t *copy = (uint16_t *)in[0] + (is_part ? desc->op->attrs.update.first : 0);
+    sw_convert(SW_F16, copy, SW_F32, in[1], n);
+}
+
 static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars)
 {
@@ -235,6 +300,7 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
     const struct sw_op *op = &kernel->op;
     const bool is_predicated = kernel->desc.is_predicated || sw_op_has(op, SW_TRAIT_UPDATE);
     if (is_predicated && scalars[SW_SCALAR_SKIP] != 0) {
+        leave_operands(&kernel->desc, in);
         return SW_OK;
     }
     const struct cpu_call call = {&kernel->desc,   in, out, workspace, scalars, cpu_of(dev)->pool,
@@ -255,10 +321,13 @@ static const struct sw_device_ops cpu_ops = {
     .fill = fill,
     .add_slices = add_slices,
     .add_words = add_words,
-    .event_open = event_open,
-    .event_close = event_close,
-    .event_record = event_record,
-    .event_wait = event_wait,
+    .timeline_open = timeline_open,
+    .timeline_close = timeline_close,
+    .stream_signal = stream_signal,
+    .stream_await = stream_await,
+    .timeline_set = timeline_set,
+    .timeline_get = timeline_get,
+    .timeline_wait = timeline_wait,
     .query = query,
     .prepare = prepare,
     .release = release,

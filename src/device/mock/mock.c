@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mock device: the reference kernels behind the manners of an accelerator, to find what a
 // device whose memory is the host's forgives. Work is only queued; a queue runs when the host waits
-// for it, or when a queue that runs has to wait for one of its events, and no further than that
-// event. So work happens as late as its order allows, and whoever forgets to wait reads poison or
-// an older value. The other mode is the opposite: work runs when it is queued, as early as its
-// order allows, and whoever queues it before what it reads is there finds that out. One lock for
-// all: the work of several threads never overlaps.
+// for it, or for a counter that it sets, and no further than that, or when a queue that runs has to
+// wait for such a counter. So work happens as late as its order allows, and whoever forgets to wait
+// reads poison or an older value. The other mode is the opposite: work runs when it is queued, or
+// as soon as the counter that it waits for is there, as early as its order allows, and whoever
+// queues it before what it reads is there finds that out. One lock for all: the work of several
+// threads never overlaps.
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -18,7 +20,8 @@ enum command_kind {
     COMMAND_ADD_SLICES,
     COMMAND_ADD_WORDS,
     COMMAND_LAUNCH,
-    COMMAND_WAIT
+    COMMAND_SIGNAL,
+    COMMAND_AWAIT
 };
 
 /* Host memory to pass through: little, so that what passes does so in many pieces. */
@@ -36,21 +39,20 @@ struct command {
     struct sw_kernel *kernel;
     void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS], *workspace;
     double *scalars;
-    uint64_t wait_stream, wait_position; /* until that stream has done so many commands */
+    struct sw_timeline *timeline;
+    int64_t value;
 };
 
 struct sw_stream_queue {
     struct sw_stream_queue *next;
-    uint64_t id;
     uint64_t n_done; /* commands run since the queue was opened */
     struct command *commands;
     size_t head, n, cap; /* waiting: commands[head .. n-1] */
 };
 
-/* A place in a queue. */
-struct sw_event {
-    uint64_t stream; /* id; 0 = never recorded */
-    uint64_t position;
+struct sw_timeline {
+    atomic_llong value; /* set under the lock */
+    int64_t n_queued;   /* commands that will set it */
 };
 
 struct sw_kernel {
@@ -63,12 +65,12 @@ struct sw_kernel {
 struct mock {
     struct sw_device super;
     pthread_mutex_t lock;
+    pthread_cond_t changed; /* a counter is further, or work that will set one is queued */
     bool early;
     struct sw_device *inner; /* CPU, reference kernels */
     struct sw_stream_queue *inner_stream;
     struct mock_memory memory;
     struct sw_stream_queue *streams;
-    uint64_t n_streams_opened;
 };
 
 static struct mock *mock_of(struct sw_device *dev)
@@ -78,16 +80,11 @@ static struct mock *mock_of(struct sw_device *dev)
 
 /* ---- queues ---- */
 
-static struct sw_stream_queue *find_stream(struct mock *m, uint64_t id)
+static void set(struct mock *m, struct sw_timeline *timeline, int64_t value)
 {
-    struct sw_stream_queue *stream = m->streams;
-    while (stream && stream->id != id) {
-        stream = stream->next;
-    }
-    return stream; /* NULL: closed, hence drained */
+    atomic_store(&timeline->value, value);
+    pthread_cond_broadcast(&m->changed);
 }
-
-static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position);
 
 static sw_status run_command(struct mock *m, const struct command *c)
 {
@@ -108,28 +105,114 @@ static sw_status run_command(struct mock *m, const struct command *c)
         SW_TRY(sw_device_launch(m->inner, m->inner_stream, c->kernel->inner, c->in, c->out,
                                 c->workspace, c->scalars));
         break;
-    case COMMAND_WAIT: {
-        struct sw_stream_queue *other = find_stream(m, c->wait_stream);
-        if (other) {
-            SW_TRY(run_until(m, other, c->wait_position));
-        }
+    case COMMAND_SIGNAL:
+        c->timeline->n_queued--;
+        set(m, c->timeline, c->value);
         break;
-    }
+    case COMMAND_AWAIT: /* it has been waited for */
+        break;
     }
     return SW_OK;
 }
 
-/* A wait names a position that was reached in queueing before it was queued itself, so the
- * recursion through COMMAND_WAIT only goes back in time and ends. */
+static bool is_empty(const struct sw_stream_queue *stream)
+{
+    return stream->head == stream->n;
+}
+
+/* The first command of a queue has to wait. */
+static bool is_blocked(const struct sw_stream_queue *stream)
+{
+    const struct command *first = &stream->commands[stream->head];
+    return first->kind == COMMAND_AWAIT && atomic_load(&first->timeline->value) < first->value;
+}
+
+/* The first command, which is not blocked; also where it fails, it is over. */
+static sw_status run_first(struct mock *m, struct sw_stream_queue *stream)
+{
+    const struct command first = stream->commands[stream->head++];
+    stream->n_done++;
+    if (is_empty(stream)) {
+        stream->head = stream->n = 0;
+    }
+    return run_command(m, &first);
+}
+
+/* All that may run now, of all queues. */
+static sw_status run_all(struct mock *m)
+{
+    for (bool any = true; any;) {
+        any = false;
+        for (struct sw_stream_queue *stream = m->streams; stream; stream = stream->next) {
+            while (!is_empty(stream) && !is_blocked(stream)) {
+                any = true;
+                SW_TRY(run_first(m, stream));
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* The queue that sets the counter, and how many commands it has done then; NULL = none yet. */
+static struct sw_stream_queue *find_signal(struct mock *m, const struct sw_timeline *timeline,
+                                           int64_t value, uint64_t *position)
+{
+    struct sw_stream_queue *stream = timeline->n_queued > 0 ? m->streams : NULL;
+    for (; stream; stream = stream->next) {
+        for (size_t i = stream->head; i < stream->n; i++) {
+            const struct command *c = &stream->commands[i];
+            if (c->kind == COMMAND_SIGNAL && c->timeline == timeline && c->value >= value) {
+                *position = stream->n_done + (i - stream->head) + 1;
+                return stream;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A queue that brings the counter there, or one that this one waits for, and so on; NULL: it is up
+ * to another thread. */
+static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_timeline *timeline,
+                                             int64_t value, uint64_t *position)
+{
+    enum { MOST = 64 }; /* queues that wait for each other in a row: more is a circle */
+    for (int i = 0; i < MOST; i++) {
+        struct sw_stream_queue *stream = find_signal(m, timeline, value, position);
+        if (!stream || !is_blocked(stream)) {
+            return stream;
+        }
+        timeline = stream->commands[stream->head].timeline;
+        value = stream->commands[stream->head].value;
+    }
+    return NULL;
+}
+
+/* Until the counter is there, by running what sets it, or by waiting for who does, without the
+ * lock meanwhile. */
+static sw_status bring(struct mock *m, const struct sw_timeline *timeline, int64_t value)
+{
+    while (atomic_load(&timeline->value) < value) {
+        uint64_t position;
+        struct sw_stream_queue *stream = find_runnable(m, timeline, value, &position);
+        if (!stream) {
+            pthread_cond_wait(&m->changed, &m->lock);
+        }
+        while (stream && stream->n_done < position && !is_blocked(stream)) {
+            SW_TRY(run_first(m, stream));
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position)
 {
-    while (stream->n_done < position && stream->head < stream->n) {
-        SW_TRY(run_command(m, &stream->commands[stream->head]));
-        stream->head++;
-        stream->n_done++;
-    }
-    if (stream->head == stream->n) {
-        stream->head = stream->n = 0;
+    while (stream->n_done < position) {
+        if (is_blocked(stream)) {
+            const struct command first = stream->commands[stream->head];
+            SW_TRY(bring(m, first.timeline, first.value));
+        } else {
+            SW_TRY(run_first(m, stream));
+        }
     }
     return SW_OK;
 }
@@ -137,7 +220,7 @@ static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint6
 static void reap_when_idle(struct mock *m)
 {
     for (const struct sw_stream_queue *stream = m->streams; stream; stream = stream->next) {
-        if (stream->head < stream->n) {
+        if (!is_empty(stream)) {
             return;
         }
     }
@@ -154,7 +237,11 @@ static sw_status push(struct mock *m, struct sw_stream_queue *stream, const stru
         stream->cap = cap;
     }
     stream->commands[stream->n++] = *command;
-    return m->early ? run_until(m, stream, UINT64_MAX) : SW_OK;
+    if (command->kind == COMMAND_SIGNAL) {
+        command->timeline->n_queued++;
+        pthread_cond_broadcast(&m->changed);
+    }
+    return m->early ? run_all(m) : SW_OK;
 }
 
 static uint64_t position_now(const struct sw_stream_queue *stream)
@@ -168,7 +255,6 @@ static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out
     struct sw_stream_queue *stream = sw_alloc_zero("device", 1, sizeof *stream);
     SW_TRY_ALLOC(stream, "a stream");
     pthread_mutex_lock(&m->lock);
-    stream->id = ++m->n_streams_opened;
     stream->next = m->streams;
     m->streams = stream;
     pthread_mutex_unlock(&m->lock);
@@ -180,7 +266,7 @@ static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stre
 {
     struct mock *m = mock_of(dev);
     pthread_mutex_lock(&m->lock);
-    const sw_status st = run_until(m, stream, UINT64_MAX);
+    const sw_status st = run_until(m, stream, position_now(stream));
     reap_when_idle(m);
     pthread_mutex_unlock(&m->lock);
     return st;
@@ -193,7 +279,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
         return;
     }
     pthread_mutex_lock(&m->lock);
-    if (run_until(m, stream, UINT64_MAX) < 0) {
+    if (run_until(m, stream, position_now(stream)) < 0) {
         sw_log(SW_LOG_ERROR, "device mock: work of a closed stream failed: %s", sw_error_message());
     }
     struct sw_stream_queue **at = &m->streams;
@@ -206,31 +292,6 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
     sw_free(stream);
 }
 
-static sw_status event_open(struct sw_device *dev, struct sw_event **out)
-{
-    (void)dev;
-    struct sw_event *event = sw_alloc_zero("device", 1, sizeof *event);
-    SW_TRY_ALLOC(event, "an event");
-    *out = event;
-    return SW_OK;
-}
-
-static void event_close(struct sw_device *dev, struct sw_event *event)
-{
-    (void)dev;
-    sw_free(event);
-}
-
-static sw_status event_record(struct sw_device *dev, struct sw_event *event,
-                              struct sw_stream_queue *on)
-{
-    struct mock *m = mock_of(dev);
-    pthread_mutex_lock(&m->lock);
-    *event = (struct sw_event){on->id, position_now(on)};
-    pthread_mutex_unlock(&m->lock);
-    return SW_OK;
-}
-
 /* Queues a command, if its addresses were good, and lets go of the lock. */
 static sw_status push_resolved(struct mock *m, struct sw_stream_queue *on,
                                const struct command *command, sw_status resolved)
@@ -240,18 +301,68 @@ static sw_status push_resolved(struct mock *m, struct sw_stream_queue *on,
     return st;
 }
 
-static sw_status event_wait(struct sw_device *dev, struct sw_event *event,
-                            struct sw_stream_queue *on)
+/* ---- timelines ---- */
+
+static sw_status timeline_open(struct sw_device *dev, struct sw_timeline **out)
+{
+    (void)dev;
+    struct sw_timeline *timeline = sw_alloc_zero("device", 1, sizeof *timeline);
+    SW_TRY_ALLOC(timeline, "a timeline");
+    *out = timeline;
+    return SW_OK;
+}
+
+static void timeline_close(struct sw_device *dev, struct sw_timeline *timeline)
+{
+    (void)dev;
+    sw_free(timeline);
+}
+
+static sw_status push_of_timeline(struct sw_device *dev, struct sw_stream_queue *on,
+                                  const struct command *command)
 {
     struct mock *m = mock_of(dev);
     pthread_mutex_lock(&m->lock);
-    const struct command command = {
-        .kind = COMMAND_WAIT, .wait_stream = event->stream, .wait_position = event->position};
-    if (event->stream == 0 || event->stream == on->id) {
-        pthread_mutex_unlock(&m->lock);
-        return SW_OK;
-    }
-    return push_resolved(m, on, &command, SW_OK);
+    return push_resolved(m, on, command, SW_OK);
+}
+
+static sw_status stream_signal(struct sw_device *dev, struct sw_stream_queue *on,
+                               struct sw_timeline *timeline, int64_t value)
+{
+    return push_of_timeline(
+        dev, on, &(struct command){.kind = COMMAND_SIGNAL, .timeline = timeline, .value = value});
+}
+
+static sw_status stream_await(struct sw_device *dev, struct sw_stream_queue *on,
+                              struct sw_timeline *timeline, int64_t value)
+{
+    return push_of_timeline(
+        dev, on, &(struct command){.kind = COMMAND_AWAIT, .timeline = timeline, .value = value});
+}
+
+static sw_status timeline_set(struct sw_device *dev, struct sw_timeline *timeline, int64_t value)
+{
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    set(m, timeline, value);
+    const sw_status st = m->early ? run_all(m) : SW_OK;
+    pthread_mutex_unlock(&m->lock);
+    return st;
+}
+
+static int64_t timeline_get(struct sw_device *dev, const struct sw_timeline *timeline)
+{
+    (void)dev;
+    return atomic_load(&timeline->value);
+}
+
+static sw_status timeline_wait(struct sw_device *dev, struct sw_timeline *timeline, int64_t value)
+{
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    const sw_status st = bring(m, timeline, value);
+    pthread_mutex_unlock(&m->lock);
+    return st;
 }
 
 /* ---- memory ---- */
@@ -435,6 +546,7 @@ static void close_device(struct sw_device *dev)
         m->inner->ops->stream_close(m->inner, m->inner_stream);
     }
     sw_device_close(m->inner);
+    pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->lock);
     sw_free(m);
 }
@@ -451,10 +563,13 @@ static const struct sw_device_ops mock_ops = {
     .fill = fill,
     .add_slices = add_slices,
     .add_words = add_words,
-    .event_open = event_open,
-    .event_close = event_close,
-    .event_record = event_record,
-    .event_wait = event_wait,
+    .timeline_open = timeline_open,
+    .timeline_close = timeline_close,
+    .stream_signal = stream_signal,
+    .stream_await = stream_await,
+    .timeline_set = timeline_set,
+    .timeline_get = timeline_get,
+    .timeline_wait = timeline_wait,
     .query = query,
     .prepare = prepare,
     .release = release,
@@ -471,6 +586,7 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     m->super.staging_bytes = STAGING_BYTES;
     m->early = options->early;
     pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, NULL);
     SW_TRY_OR(close, sw_device_open_cpu(&cpu, &m->inner));
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */

@@ -5,6 +5,8 @@
 // wherever operands begin, for each instruction set, the fast kernels near the plain C reference
 // (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it
 // takes an op.
+#include <pthread.h>
+
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -220,9 +222,10 @@ static void test_tables_are_complete(void **state)
         const struct sw_device_ops *ops = devs[i]->ops;
         assert_true(ops->close && ops->mem_alloc && ops->mem_free && ops->stream_open &&
                     ops->stream_close && ops->stream_wait && ops->copy && ops->fill &&
-                    ops->add_slices && ops->add_words && ops->event_open && ops->event_close &&
-                    ops->event_record && ops->event_wait && ops->query && ops->prepare &&
-                    ops->release && ops->launch);
+                    ops->add_slices && ops->add_words && ops->timeline_open &&
+                    ops->timeline_close && ops->stream_signal && ops->stream_await &&
+                    ops->timeline_set && ops->timeline_get && ops->timeline_wait && ops->query &&
+                    ops->prepare && ops->release && ops->launch);
         assert_non_null(ops->name);
         assert_true(sw_device_kernel_set(devs[i])[0] != '\0');
         const unsigned reach =
@@ -354,6 +357,68 @@ static void test_words_are_added(void **state)
     }
 }
 
+/* ---- timelines ---- */
+
+enum { TURNS = 50 };
+
+struct turns {
+    struct sw_device *dev;
+    struct sw_timeline *mine, *theirs;
+    uint8_t *byte; /* device */
+    bool failed;
+};
+
+/* Every turn waits for the one of the other thread, on a stream of its own, and fills the byte. */
+static void *take_turns(void *arg)
+{
+    struct turns *t = arg;
+    const struct sw_device_ops *ops = t->dev->ops;
+    struct sw_stream_queue *on;
+    t->failed = ops->stream_open(t->dev, &on) < 0;
+    for (int64_t turn = 1; turn <= TURNS && !t->failed; turn++) {
+        t->failed = ops->stream_await(t->dev, on, t->theirs, turn) < 0 ||
+                    sw_device_fill(t->dev, on, t->byte, (int)turn, 1) < 0 ||
+                    ops->stream_signal(t->dev, on, t->mine, turn) < 0;
+    }
+    t->failed = ops->stream_wait(t->dev, on) < 0 || t->failed;
+    ops->stream_close(t->dev, on);
+    return NULL;
+}
+
+static void test_timelines_order_streams_and_threads(void **state)
+{
+    struct devices *all = *state;
+    struct sw_device *const devs[] = {all->reference[0], all->mock[0], all->mock[1]};
+    for (size_t d = 0; d < SW_LEN(devs); d++) {
+        const struct sw_device_ops *ops = devs[d]->ops;
+        struct turns t = {.dev = devs[d]};
+        struct sw_stream_queue *on;
+        pthread_t thread;
+        uint8_t byte = 0;
+        void *mem;
+        assert_int_equal(sw_device_alloc(devs[d], SW_MEM_DEVICE, 1, &mem), SW_OK);
+        t.byte = mem;
+        assert_int_equal(ops->stream_open(devs[d], &on), SW_OK);
+        assert_int_equal(ops->timeline_open(devs[d], &t.mine), SW_OK);
+        assert_int_equal(ops->timeline_open(devs[d], &t.theirs), SW_OK);
+        assert_int_equal(ops->timeline_get(devs[d], t.mine), 0);
+        assert_int_equal(pthread_create(&thread, NULL, take_turns, &t), 0);
+        for (int64_t turn = 1; turn <= TURNS; turn++) {
+            assert_int_equal(ops->timeline_set(devs[d], t.theirs, turn), SW_OK);
+            assert_int_equal(ops->timeline_wait(devs[d], t.mine, turn), SW_OK);
+            assert_int_equal(ops->timeline_get(devs[d], t.mine), turn);
+            assert_int_equal(case_to_host(devs[d], on, &byte, t.byte, 1), SW_OK);
+            assert_int_equal(byte, turn);
+        }
+        pthread_join(thread, NULL);
+        assert_false(t.failed);
+        ops->timeline_close(devs[d], t.mine);
+        ops->timeline_close(devs[d], t.theirs);
+        ops->stream_close(devs[d], on);
+        sw_device_free(devs[d], SW_MEM_DEVICE, mem, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_devices_have_names),
         cmocka_unit_test(test_slices_are_added_in_order),
         cmocka_unit_test(test_words_are_added),
+        cmocka_unit_test(test_timelines_order_streams_and_threads),
         cmocka_unit_test(test_kernels),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

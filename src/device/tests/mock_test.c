@@ -15,7 +15,7 @@ static const size_t bytes = N * sizeof(float);
 struct fixture {
     struct sw_device *dev;
     struct sw_stream_queue *a, *b;
-    struct sw_event *event;
+    struct sw_timeline *timeline;
     float *x;                /* device */
     float *in, *out, *later; /* [N] of its host memory each */
 };
@@ -34,7 +34,7 @@ static int set_up_mode(void **state, bool early)
     assert_int_equal(sw_device_open_mock(&options, &f.dev), SW_OK);
     assert_int_equal(f.dev->ops->stream_open(f.dev, &f.a), SW_OK);
     assert_int_equal(f.dev->ops->stream_open(f.dev, &f.b), SW_OK);
-    assert_int_equal(f.dev->ops->event_open(f.dev, &f.event), SW_OK);
+    assert_int_equal(f.dev->ops->timeline_open(f.dev, &f.timeline), SW_OK);
     assert_int_equal(sw_device_alloc(f.dev, SW_MEM_DEVICE, bytes, (void **)&f.x), SW_OK);
     f.in = pinned(&f);
     f.out = pinned(&f);
@@ -60,9 +60,9 @@ static int tear_down(void **state)
     sw_device_free(f->dev, SW_MEM_HOST, f->out, bytes);
     sw_device_free(f->dev, SW_MEM_HOST, f->later, bytes);
     sw_device_free(f->dev, SW_MEM_DEVICE, f->x, bytes);
-    f->dev->ops->event_close(f->dev, f->event);
     f->dev->ops->stream_close(f->dev, f->a);
     f->dev->ops->stream_close(f->dev, f->b);
+    f->dev->ops->timeline_close(f->dev, f->timeline);
     assert_int_equal(f->dev->live_bytes[SW_MEM_DEVICE], 0);
     assert_int_equal(f->dev->live_bytes[SW_MEM_HOST], 0);
     sw_device_close(f->dev);
@@ -77,6 +77,21 @@ static void copy(struct fixture *f, struct sw_stream_queue *on, void *dst, const
 static void wait_for(struct fixture *f, struct sw_stream_queue *stream)
 {
     assert_int_equal(f->dev->ops->stream_wait(f->dev, stream), SW_OK);
+}
+
+static void signal_at(struct fixture *f, struct sw_stream_queue *on, int64_t value)
+{
+    assert_int_equal(f->dev->ops->stream_signal(f->dev, on, f->timeline, value), SW_OK);
+}
+
+static void await_at(struct fixture *f, struct sw_stream_queue *on, int64_t value)
+{
+    assert_int_equal(f->dev->ops->stream_await(f->dev, on, f->timeline, value), SW_OK);
+}
+
+static int64_t value_now(struct fixture *f)
+{
+    return f->dev->ops->timeline_get(f->dev, f->timeline);
 }
 
 static void fill_with(float *x, float value)
@@ -113,34 +128,58 @@ static void test_nothing_runs_before_somebody_waits(void **state)
     assert_true(out[0] == 2);
 }
 
-static void test_a_missing_event_shows(void **state)
+static void test_a_missing_order_shows(void **state)
 {
     struct fixture *f = *state;
     float *in = f->in, *out = f->out;
     fill_with(in, 3);
     copy(f, f->a, f->x, in);
-    copy(f, f->b, out, f->x); /* no event between */
+    copy(f, f->b, out, f->x); /* nothing between */
     wait_for(f, f->b);
     assert_true(isnan(out[0]));
 }
 
-static void test_an_event_orders_two_streams(void **state)
+static void test_a_timeline_orders_two_streams(void **state)
 {
     struct fixture *f = *state;
     float *in = f->in, *later = f->later, *out = f->out;
     fill_with(in, 3);
     fill_with(later, 4);
-    copy(f, f->a, f->x, in);
-    assert_int_equal(f->dev->ops->event_record(f->dev, f->event, f->a), SW_OK);
-    assert_int_equal(f->dev->ops->event_wait(f->dev, f->event, f->b), SW_OK);
-    copy(f, f->a, f->x, later); /* after the event: b must not see it, and a is run no further */
+    await_at(f, f->b, 1); /* before anything is there that sets it */
     copy(f, f->b, out, f->x);
+    copy(f, f->a, f->x, in);
+    signal_at(f, f->a, 1);
+    copy(f, f->a, f->x, later); /* behind it: b must not see it, and a is run no further */
+    signal_at(f, f->a, 2);
+    assert_int_equal(value_now(f), 0);
     wait_for(f, f->b);
+    assert_int_equal(value_now(f), 1);
     assert_true(out[0] == 3);
-    wait_for(f, f->a);
+    assert_int_equal(f->dev->ops->timeline_wait(f->dev, f->timeline, 2), SW_OK);
     copy(f, f->b, out, f->x);
     wait_for(f, f->b);
     assert_true(out[0] == 4);
+}
+
+/* What a waits for is set by b, which itself waits for the host. */
+static void test_the_host_sets_a_timeline(void **state)
+{
+    struct fixture *f = *state;
+    struct sw_timeline *host;
+    float *in = f->in, *out = f->out;
+    fill_with(in, 3);
+    assert_int_equal(f->dev->ops->timeline_open(f->dev, &host), SW_OK);
+    assert_int_equal(f->dev->ops->stream_await(f->dev, f->b, host, 7), SW_OK);
+    copy(f, f->b, f->x, in);
+    signal_at(f, f->b, 1);
+    await_at(f, f->a, 1);
+    copy(f, f->a, out, f->x);
+    fill_with(in, 5);
+    assert_int_equal(f->dev->ops->timeline_set(f->dev, host, 7), SW_OK);
+    wait_for(f, f->a);
+    assert_true(out[0] == 5);
+    wait_for(f, f->b);
+    f->dev->ops->timeline_close(f->dev, host);
 }
 
 static void test_released_memory_is_poison_for_queued_work(void **state)
@@ -253,10 +292,17 @@ static void test_early_work_runs_when_it_is_queued(void **state)
     fill_with(f->in, 2);
     wait_for(f, f->a);
     assert_true(f->out[0] == 1); /* filled in too late */
-    assert_int_equal(f->dev->ops->event_record(f->dev, f->event, f->a), SW_OK);
-    assert_int_equal(f->dev->ops->event_wait(f->dev, f->event, f->b), SW_OK);
+    await_at(f, f->b, 1);
+    copy(f, f->b, f->later, f->x);
+    signal_at(f, f->a, 1); /* and what waited for it runs at once */
+    assert_int_equal(value_now(f), 1);
+    assert_true(f->later[0] == 1);
+    copy(f, f->a, f->x, f->in);
+    await_at(f, f->b, 2);
     copy(f, f->b, f->later, f->x);
     assert_true(f->later[0] == 1);
+    assert_int_equal(f->dev->ops->timeline_set(f->dev, f->timeline, 2), SW_OK);
+    assert_true(f->later[0] == 2);
 }
 
 /* ---- several threads ---- */
@@ -293,6 +339,33 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* One thread sets what the stream of another waits for, a step at a time. */
+static void *set_steps(void *arg)
+{
+    struct fixture *f = arg;
+    for (int64_t value = 1; value <= 200; value++) {
+        f->dev->ops->timeline_set(f->dev, f->timeline, value);
+    }
+    return NULL;
+}
+
+static void test_a_stream_waits_for_another_thread(void **state)
+{
+    struct fixture *f = *state;
+    pthread_t thread;
+    fill_with(f->in, 3);
+    for (int64_t value = 1; value <= 200; value++) {
+        await_at(f, f->a, value);
+        copy(f, f->a, f->x, f->in);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, set_steps, f), 0);
+    copy(f, f->a, f->out, f->x);
+    wait_for(f, f->a);
+    assert_true(f->out[0] == 3);
+    assert_int_equal(value_now(f), 200);
+    pthread_join(thread, NULL);
+}
+
 static void test_threads_use_it_at_once(void **state)
 {
     enum { THREADS = 3 };
@@ -315,8 +388,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_fresh_memory_is_poison),
         CASE(test_nothing_runs_before_somebody_waits),
-        CASE(test_a_missing_event_shows),
-        CASE(test_an_event_orders_two_streams),
+        CASE(test_a_missing_order_shows),
+        CASE(test_a_timeline_orders_two_streams),
+        CASE(test_the_host_sets_a_timeline),
         CASE(test_released_memory_is_poison_for_queued_work),
         CASE(test_ranges_are_checked),
         CASE(test_kernels_take_device_addresses_only),
@@ -325,6 +399,7 @@ int main(void)
         CASE(test_host_memory_of_others_is_refused),
         cmocka_unit_test_setup_teardown(test_early_work_runs_when_it_is_queued, set_up_early,
                                         tear_down),
+        CASE(test_a_stream_waits_for_another_thread),
         CASE(test_threads_use_it_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -645,6 +645,34 @@ static void test_a_skipped_update_changes_nothing(void **state)
     check_skipped(*state, SW_OP_LAMB_APPLY, 6);
 }
 
+/* Nobody has brought the copy along: it is made of the master, of those elements that are
+ * updated. */
+static void test_a_skipped_update_makes_the_fp16_copy(void **state)
+{
+    for (int variant = 8; variant <= 10; variant += 2) { /* a piece, and all */
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F16, variant));
+        c.scalars[SW_SCALAR_SKIP] = 1;
+        uint16_t *copy = c.in[0].view.data;
+        const float *master = c.in[1].view.data;
+        const int64_t first = c.op.attrs.update.first, n = sw_shape_elems(&c.in[1].view.shape);
+        for (int64_t e = 0; e < (int64_t)(c.in[0].bytes / sizeof *copy); e++) {
+            copy[e] = 0x1234;
+        }
+        run(*state, &c, &r);
+        for (int64_t e = 0; e < (int64_t)(c.in[0].bytes / sizeof *copy); e++) {
+            const bool is_updated = e >= first && e < first + n;
+            assert_int_equal(((const uint16_t *)r.out[0].view.data)[e],
+                             is_updated ? sw_f32_to_f16(master[e - first]) : 0x1234);
+        }
+        for (int i = 1; i < c.op.n_out; i++) {
+            assert_memory_equal(r.out[i].view.data, c.in[i].view.data, c.in[i].bytes);
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -667,6 +695,7 @@ int main(void)
         cmocka_unit_test(test_lamb_of_what_is_not_finite),
         cmocka_unit_test(test_lamb_norms_of_shards),
         cmocka_unit_test(test_a_skipped_update_changes_nothing),
+        cmocka_unit_test(test_a_skipped_update_makes_the_fp16_copy),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -305,7 +305,7 @@ static const struct way in_place[] = {
     {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 29},
     {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 29},
     {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
-     "\"host_memory\": 1, \"disk_slots\": 1", false, 1, 2, 29},
+     "\"host_memory\": 1, \"disk_slots\": 1", false, 1, 2, 19},
 };
 // clang-format on
 

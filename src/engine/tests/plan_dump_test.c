@@ -148,7 +148,8 @@ static void check_instr(const struct sw_plan *plan, const struct sw_program *pro
     assert_int_equal(number(said, "retired"), instr->retired);
     assert_int_equal(number(said, "micro_batch"), instr->micro < 0 ? 0 : instr->micro);
     assert_int_equal(sw_json_get(said, "of_step") != NULL, instr->micro < 0);
-    assert_int_equal(sw_json_get(said, "predicate") != NULL, instr->unless_skipped);
+    assert_int_equal(sw_json_get(said, "predicate") != NULL,
+                     instr->verb == SW_VERB_KERNEL && instr->unless_skipped);
     assert_int_equal(sw_json_get(said, "last_only") != NULL, instr->last_only);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         const struct sw_json *wait = sw_json_get(waits, sw_queue_name((enum sw_queue)q));

@@ -16,6 +16,8 @@ struct notes {
     int under_way[SW_QUEUE_COUNT], most_under_way[SW_QUEUE_COUNT];
     bool slots[SW_QUEUE_COUNT][SW_QUEUE_BEGUN], slot_twice;
     int n_pending;
+    bool is_closed; /* nothing begins */
+    pthread_cond_t opened;
     int32_t refused;   /* this one does not begin beside another; -1 = none */
     int32_t bad_begin; /* fails when it begins; -1 = none */
     int32_t bad_end;
@@ -27,6 +29,9 @@ static sw_status begin(void *ctx, enum sw_queue queue, const struct sw_queue_job
     struct notes *n = ctx;
     sw_status st = SW_OK;
     pthread_mutex_lock(&n->lock);
+    while (n->is_closed) {
+        pthread_cond_wait(&n->opened, &n->lock);
+    }
     if (job->instr == n->refused && n->under_way[queue] > 0) {
         n->n_pending++;
         st = SW_PENDING;
@@ -66,18 +71,18 @@ struct bench {
     struct sw_program program;
     struct sw_meter meter;
     struct notes notes;
+    struct sw_device *dev;
+    struct sw_stream_queue *compute;
     struct sw_queues *queues;
 };
 
-static struct sw_waiter waiter_of(struct bench *b)
-{
-    return (struct sw_waiter){&b->meter, 0, 0};
-}
+static const struct sw_waiter waiter = {0, 0};
 
-static void open_bench(struct bench *b, int most_begun, int32_t most_jobs)
+static void open_bench(struct bench *b, const char *device, int most_begun, int64_t most_jobs)
 {
     memset(b, 0, sizeof *b);
     pthread_mutex_init(&b->notes.lock, NULL);
+    pthread_cond_init(&b->notes.opened, NULL);
     b->notes.refused = b->notes.bad_begin = b->notes.bad_end = -1;
     for (int i = 0; i < 2 * JOBS; i++) {
         b->instrs[i].queue = i % 2 ? SW_QUEUE_WRITE : SW_QUEUE_READ;
@@ -87,42 +92,68 @@ static void open_bench(struct bench *b, int most_begun, int32_t most_jobs)
     }
     b->program.instrs = b->instrs;
     b->program.n_instrs = 2 * JOBS;
-    const struct sw_queue_ops ops = {
-        .begin = begin,
-        .end = end,
-        .most_begun = {[SW_QUEUE_READ] = most_begun, [SW_QUEUE_WRITE] = most_begun}};
-    const int32_t most[SW_QUEUE_COUNT] = {
-        [SW_QUEUE_READ] = most_jobs, [SW_QUEUE_WRITE] = most_jobs};
-    assert_int_equal(sw_queues_open(most, &ops, &b->notes, &b->queues), SW_OK);
+    assert_int_equal(sw_device_open(device, 1, &b->dev), SW_OK);
+    assert_int_equal(b->dev->ops->stream_open(b->dev, &b->compute), SW_OK);
+    const struct sw_queues_options options = {
+        .dev = b->dev,
+        .compute = b->compute,
+        .meter = &b->meter,
+        .ops = {.begin = begin,
+                .end = end,
+                .most_begun = {[SW_QUEUE_READ] = most_begun, [SW_QUEUE_WRITE] = most_begun}},
+        .ctx = &b->notes,
+        .most_jobs = {[SW_QUEUE_READ] = most_jobs, [SW_QUEUE_WRITE] = most_jobs}};
+    assert_int_equal(sw_queues_open(&options, &b->queues), SW_OK);
 }
 
 static void close_bench(struct bench *b)
 {
     sw_queues_close(b->queues);
+    b->dev->ops->stream_close(b->dev, b->compute);
+    sw_device_close(b->dev);
+    pthread_cond_destroy(&b->notes.opened);
     pthread_mutex_destroy(&b->notes.lock);
 }
 
 static void issue(struct bench *b, int32_t i)
 {
-    sw_queues_issue(b->queues, b->instrs[i].queue, &(struct sw_queue_job){&b->program, i, 0});
+    const struct sw_queue_job job = {.program = &b->program, .instr = i};
+    assert_int_equal(sw_queues_issue(b->queues, b->instrs[i].queue, &job), SW_OK);
+}
+
+/* Until what computation was given is done. */
+static sw_status wait_here(struct bench *b)
+{
+    assert_int_equal(b->dev->ops->stream_wait(b->dev, b->compute), SW_OK);
+    return sw_queues_status(b->queues);
+}
+
+static int64_t host_waits(const struct bench *b, enum sw_queue queue)
+{
+    struct sw_queue_times times[SW_QUEUE_COUNT];
+    sw_meter_read(&b->meter, times);
+    return times[queue].n_host_waits;
 }
 
 static void jobs_keep_their_order_and_their_waits(void **state)
 {
     (void)state;
-    for (int most_begun = 1; most_begun <= SW_QUEUE_BEGUN; most_begun *= 2) {
+    static const char *const devices[] = {"cpu", "mock", "mock:early"};
+    for (int way = 0; way < 3 * 6; way++) {
+        const int most_begun = 1 << way / 3;
         struct bench b;
-        open_bench(&b, most_begun, JOBS / 3); /* the ring goes round */
-        b.notes.refused = JOBS;               /* waits until it is alone */
+        open_bench(&b, devices[way % 3], most_begun, JOBS / 3); /* the ring goes round */
+        b.notes.refused = JOBS;                                 /* waits until it is alone */
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
         }
-        const struct sw_waiter waiter = waiter_of(&b);
-        assert_int_equal(sw_queues_wait(b.queues, SW_QUEUE_READ, JOBS, &waiter), SW_OK);
+        assert_int_equal(sw_queues_order(b.queues, SW_QUEUE_READ, JOBS, &waiter), SW_OK);
+        assert_int_equal(wait_here(&b), SW_OK);
         pthread_mutex_lock(&b.notes.lock);
         assert_true(b.notes.n_ended[SW_QUEUE_READ] > JOBS / 2);
         pthread_mutex_unlock(&b.notes.lock);
-        assert_int_equal(sw_queues_drain(b.queues, &waiter), SW_OK);
+        assert_int_equal(sw_queues_barrier(b.queues, &waiter), SW_OK);
+        assert_int_equal(wait_here(&b), SW_OK);
         for (int k = 0; k < JOBS; k++) {
             assert_int_equal(b.notes.begun[SW_QUEUE_READ][k], 2 * k);
             assert_int_equal(b.notes.ended[SW_QUEUE_READ][k], 2 * k);
@@ -136,6 +167,35 @@ static void jobs_keep_their_order_and_their_waits(void **state)
     }
 }
 
+/* On a device of its own, computation waits: the thread that issues has gone through all of it
+ * before the first job begins. Where the ring is full it waits, and that is counted. */
+static void the_thread_that_issues_waits_for_nobody(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"mock", "mock:early"};
+    for (int way = 0; way < 4; way++) {
+        const bool fits = way < 2;
+        struct bench b;
+        open_bench(&b, devices[way % 2], 4, fits ? JOBS : JOBS - 1);
+        b.notes.is_closed = fits;
+        for (int32_t i = 0; i < 2 * JOBS; i++) {
+            issue(&b, i);
+            assert_int_equal(sw_queues_order(b.queues, b.instrs[i].queue, i, &waiter), SW_OK);
+        }
+        assert_int_equal(sw_queues_barrier(b.queues, &waiter), SW_OK);
+        pthread_mutex_lock(&b.notes.lock);
+        assert_int_equal(fits ? b.notes.n_ended[SW_QUEUE_READ] : 0, 0);
+        b.notes.is_closed = false;
+        pthread_cond_broadcast(&b.notes.opened);
+        pthread_mutex_unlock(&b.notes.lock);
+        assert_int_equal(wait_here(&b), SW_OK);
+        assert_int_equal(b.notes.n_ended[SW_QUEUE_READ], JOBS);
+        assert_int_equal(b.notes.n_ended[SW_QUEUE_WRITE], JOBS);
+        assert_true(!fits || host_waits(&b, SW_QUEUE_COMPUTE) == 0);
+        close_bench(&b);
+    }
+}
+
 /* What was begun is ended, and nothing behind a failure begins; once that is so, jobs are taken
  * again. */
 static void a_failure_stops_what_has_not_begun(void **state)
@@ -143,13 +203,14 @@ static void a_failure_stops_what_has_not_begun(void **state)
     (void)state;
     for (int where = 0; where < 2; where++) {
         struct bench b;
-        open_bench(&b, 4, JOBS);
+        open_bench(&b, "mock", 4, JOBS);
         *(where ? &b.notes.bad_end : &b.notes.bad_begin) = 40;
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
         }
-        const struct sw_waiter waiter = waiter_of(&b);
-        assert_int_equal(sw_queues_wait(b.queues, SW_QUEUE_WRITE, INT32_MAX, &waiter), SW_E_IO);
+        if (sw_queues_order(b.queues, SW_QUEUE_WRITE, INT32_MAX, &waiter) >= 0) {
+            assert_int_equal(wait_here(&b), SW_E_IO);
+        }
         assert_non_null(strstr(sw_error_message(), "job 40"));
         sw_queues_stop(b.queues);
         assert_int_equal(b.notes.n_begun[SW_QUEUE_READ], b.notes.n_ended[SW_QUEUE_READ]);
@@ -161,7 +222,8 @@ static void a_failure_stops_what_has_not_begun(void **state)
         b.notes.bad_begin = b.notes.bad_end = -1;
         issue(&b, 0);
         issue(&b, 1);
-        assert_int_equal(sw_queues_drain(b.queues, &waiter), SW_OK);
+        assert_int_equal(sw_queues_barrier(b.queues, &waiter), SW_OK);
+        assert_int_equal(wait_here(&b), SW_OK);
         assert_int_equal(b.notes.n_ended[SW_QUEUE_READ], n_reads + 1);
         assert_int_equal(b.notes.n_ended[SW_QUEUE_WRITE], n_writes + 1);
         close_bench(&b);
@@ -172,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_keep_their_order_and_their_waits),
+        cmocka_unit_test(the_thread_that_issues_waits_for_nobody),
         cmocka_unit_test(a_failure_stops_what_has_not_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

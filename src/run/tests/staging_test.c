@@ -15,6 +15,7 @@ struct bench { /* a device, and the stage of one queue */
     struct sw_plan plan;
     void *host;
     struct sw_stage stages[SW_QUEUE_COUNT];
+    struct sw_meter meter;
 };
 
 static void bench_open(struct bench *b, const char *device, int ranks)
@@ -26,7 +27,7 @@ static void bench_open(struct bench *b, const char *device, int ranks)
         assert_int_equal(sw_device_alloc(b->dev, SW_MEM_HOST, b->plan.staging_bytes, &b->host),
                          SW_OK);
     }
-    assert_int_equal(sw_stages_open(&b->plan, b->dev, b->host, ranks, b->stages), SW_OK);
+    assert_int_equal(sw_stages_open(&b->plan, b->dev, b->host, ranks, &b->meter, b->stages), SW_OK);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         assert_int_equal(b->dev->ops->stream_open(b->dev, &b->stages[q].on), SW_OK);
     }

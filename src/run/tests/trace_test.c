@@ -73,9 +73,12 @@ static sw_status step(struct sw_executor *ex, struct sw_plan *plan, int64_t n)
     }
     sw_executor_set(ex, SW_SCALAR_STEP, (double)n);
     for (int32_t at = 0; at < plan->step.n_phases;) {
-        SW_TRY(sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids));
-        SW_TRY(
-            sw_executor_write(ex, sw_program_input(program, "labels", 0), labels, sizeof labels));
+        const struct sw_step_phase *phase = &plan->step.phases[at];
+        if (phase->action == SW_STEP_RUN && phase->segment == SW_SEGMENT_FORWARD) {
+            SW_TRY(sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids));
+            SW_TRY(sw_executor_write(ex, sw_program_input(program, "labels", 0), labels,
+                                     sizeof labels));
+        }
         SW_TRY(sw_executor_walk(ex, NULL, &at, at + 1));
     }
     return SW_OK;
