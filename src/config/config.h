@@ -254,6 +254,25 @@ sw_status sw_config_check_built(const struct sw_config *config);
 /* All of them, one a line, with file and line; SW_E_UNSUP when there was any. */
 sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
 
+/* ---- advice.c: what a search for a plan says of keys ---- */
+
+/* All SW_E_CONFIG: two slots that LAMB in tiles cannot have; that are asked for where states stay
+ * on the device; tiles of what is not offloaded. */
+sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
+sw_status sw_config_refuse_slots(void);
+sw_status sw_config_refuse_tiles(void);
+
+/* A change with which a plan fits; 0 of a member: it stays. */
+struct sw_config_change {
+    bool recompute;
+    int stage;
+    enum sw_offload_device offload_optimizer, offload_param;
+    size_t device_memory_bytes, host_memory_bytes;
+    bool tiles; /* which it then chooses by itself */
+};
+/* "; it fits with KEY VALUE, KEY VALUE and KEY VALUE, in tiles" */
+void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out);
+
 /* ---- where values came from ---- */
 
 enum sw_config_origin {

@@ -67,9 +67,8 @@ struct sw_engine {
     /* [rounds, 2] sum and count in the training program; one round where it holds one */
     const struct sw_port **loss_outputs;
     const struct sw_port *eval_sum, *eval_count;
-    double loss_weight;           /* see attrs.loss_mean */
-    struct engine_graphs *graphs; /* of all programs, while a plan is looked for; fit.c */
-    float *scratch;               /* [SW_SCRATCH_ELEMS] for conversions */
+    double loss_weight; /* see attrs.loss_mean */
+    float *scratch;     /* [SW_SCRATCH_ELEMS] for conversions */
 
     /* the run */
     struct engine_totals {
