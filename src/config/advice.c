@@ -26,6 +26,21 @@ sw_status sw_config_refuse_tiles(void)
                                 "keep_gradients");
 }
 
+void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out)
+{
+    if (micro_batch > 0) {
+        sw_str_printf(out, "spillway.micro_batch \"auto\" (at %lld)%s", (long long)micro_batch,
+                      recompute_every >= 0 ? ", " : "");
+    }
+    if (recompute_every >= 0) {
+        sw_str_printf(out, "spillway.recompute \"auto\" (at %s%.0d)",
+                      recompute_every == 0   ? "\"none\""
+                      : recompute_every == 1 ? "\"blocks\""
+                                             : "",
+                      recompute_every > 1 ? (int)recompute_every : 0);
+    }
+}
+
 void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out)
 {
     static const char *const devices[] = {"none", "cpu", "nvme"};

@@ -265,8 +265,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
     return (struct sw_policy){
         .micro_batch = e->batch,
         .micro_batches = e->micro_batches,
-        .recompute_every =
-            e->model ? sw_config_recompute_every(c, e->model->layers) : c->spillway.recompute_every,
+        .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
         .vertical = sw_engine_is_vertical(e),
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
@@ -277,10 +276,24 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
     };
 }
 
-sw_status sw_engine_make_plan(struct sw_engine *e)
+static void next_micro_batch(void *ctx, int64_t most, struct sw_policy *policy)
+{
+    const struct graphs *graphs = ctx;
+    sw_engine_next_micro_batch(graphs->engine, most, policy);
+}
+
+static sw_status agree_on_try(void *ctx, struct sw_verdict *verdict)
+{
+    const struct graphs *graphs = ctx;
+    return sw_engine_agree_on_try(graphs->engine, verdict);
+}
+
+static sw_status search(struct sw_engine *e, struct sw_policy *out)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
     struct graphs graphs = {.engine = e};
+    double rates[SW_LOAD_COUNT];
+    SW_TRY(sw_engine_find_rates(e, rates));
     const struct sw_search search = {
         .fixed = fixed_options(e),
         .asked = asked_policy(e),
@@ -290,13 +303,32 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         .one_slot = e->one_slot,
         .transfer_bytes = (size_t)c->transfer_bytes,
         .sub_group_elems = e->config->zero.sub_group_elems,
+        .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
+        .any_recompute = c->recompute_every == SW_CONFIG_AUTO,
+        .rates = rates,
         .ctx = &graphs,
         .graphs = lend_graphs,
+        .next = next_micro_batch,
+        .agree = agree_on_try,
     };
-    struct sw_policy policy;
-    const sw_status st = sw_search_open(&search, &policy, &e->plan);
+    const sw_status st = sw_search_open(&search, out, &e->plan);
     close_graphs(&graphs);
-    SW_TRY(st);
+    return st;
+}
+
+sw_status sw_engine_make_plan(struct sw_engine *e)
+{
+    struct sw_policy policy;
+    const sw_status st = search(e, &policy);
+    if (st < 0) {
+        return sw_engine_blame_choices(e, st);
+    }
+    if (sw_config_is_auto(e->config)) {
+        const bool batch = e->config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
+        SW_TRY(sw_config_choose(e->config, policy.micro_batch, policy.recompute_every, NULL));
+        SW_TRY(sw_engine_resolve_batch(e));
+        SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
+    }
     find_losses(e);
     return SW_OK;
 }

@@ -2,6 +2,7 @@
 // The search for a plan. One try is a policy with the slots and tiles that its budgets ask for; what
 // is "auto", and what would help after a refusal, are two lists of policies that are tried so. How
 // much is tried depends on the work of planning, never on a clock.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct look {
     struct sw_search_graphs graphs;
     struct sw_plan *plan;    /* of the last try, where it fits */
     struct sw_policy policy; /* of the last try */
+    double share;            /* see struct sw_verdict; of the policies tried since it was 0 */
 };
 
 void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
@@ -140,7 +142,16 @@ static sw_status open_plan(struct look *l, const struct sw_policy *policy,
     follow(l, policy, &o);
     o.refusal = refusal;
     l->policy = *policy;
-    return sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
+    const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
+    if (st == SW_E_NOMEM && refusal->missing > 0) {
+        /* transients shrink with the micro-batch at most as it does, other things do not */
+        const double transients = (double)refusal->transients;
+        const double left = transients - (double)refusal->missing;
+        l->share = fmax(l->share, refusal->tier != SW_TIER_DEVICE ? 1
+                                  : left > 0                      ? left / transients
+                                                                  : 0);
+    }
+    return st;
 }
 
 static void drop_plan(struct look *l)
@@ -399,6 +410,191 @@ static sw_status open_asked(struct look *l, const struct sw_policy *policy)
     return st == SW_E_NOMEM ? name_remedy(l, policy, &refusal, st) : st;
 }
 
+/* ---- what is chosen: "auto" ---- */
+
+/* Of one micro-batch, all recomputations that were tried. */
+struct round {
+    struct sw_plan *plan; /* of the best that fits; NULL = none does */
+    struct sw_policy policy;
+    double seconds;
+    int64_t planned;
+    double share;             /* see struct sw_verdict: of any of them */
+    struct sw_policy refused; /* where none fits this rank: the one that misses least */
+    size_t missing;
+    int rank; /* one that nothing fits */
+};
+
+static int64_t count_blocks(const struct look *l)
+{
+    const struct sw_graph *g = l->graphs.specs[0].graph;
+    int64_t n = 0;
+    for (int32_t i = 0; trains(l) && i < g->n_scopes; i++) {
+        n += g->scopes[i].is_block;
+    }
+    return n;
+}
+
+/* 0, 1, 2, .. of those that keep the same number of inputs the one with the most even groups; -1 =
+ * no more. */
+static int64_t next_recompute(int64_t n_blocks, int64_t every)
+{
+    if (every >= n_blocks) {
+        return -1;
+    }
+    const int64_t kept = every > 0 ? sw_ceil_div(n_blocks, every) : n_blocks + 1;
+    return kept > 1 ? sw_ceil_div(n_blocks, kept - 1) : -1;
+}
+
+static int64_t count_ops(const struct sw_plan *plan)
+{
+    int64_t n = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        n += plan->programs[i].ir->n_ops;
+    }
+    return n;
+}
+
+static void log_try(const struct sw_policy *policy, const struct sw_verdict *v)
+{
+    struct sw_str text = {0};
+    sw_policy_print(policy, &text);
+    if (v->fits) {
+        sw_log(SW_LOG_DEBUG, "plan: %s: a step of %.6g s", sw_str_text(&text), v->seconds);
+    } else {
+        sw_log(SW_LOG_DEBUG, "plan: %s: does not fit", sw_str_text(&text));
+    }
+    sw_str_fini(&text);
+}
+
+/* On this rank alone: l->plan where it fits. */
+static void judge(struct look *l, const struct sw_policy *policy, struct round *round,
+                  struct sw_verdict *v)
+{
+    struct sw_plan_refusal refusal = {.missing = 0};
+    l->share = 0;
+    const sw_status st = open_in_tiles(l, policy, &refusal);
+    const bool refused = st == SW_E_NOMEM && refusal.missing > 0;
+    *v = (struct sw_verdict){
+        .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.rank};
+    if (st >= 0) {
+        v->seconds = sw_plan_seconds(l->plan, rounds_of(l, policy), l->s->rates);
+        v->share = 1;
+        v->n_instrs = count_ops(l->plan);
+    } else if (refused) {
+        v->share = l->share;
+        v->n_instrs = refusal.n_instrs;
+        if (round->missing == 0 || refusal.missing < round->missing) {
+            round->missing = refusal.missing;
+            round->refused = *policy;
+        }
+    }
+    log_try(&l->policy, v);
+}
+
+/* One policy on all ranks. What they agree on is what each of them goes by, so that all try the
+ * same. */
+static sw_status try_policy(struct look *l, const struct sw_policy *policy, struct round *round)
+{
+    struct sw_verdict v;
+    judge(l, policy, round, &v);
+    sw_status st = v.status;
+    if (l->s->agree) {
+        st = l->s->agree(l->s->ctx, &v);
+    }
+    if (st >= 0 && v.fits && (!round->plan || v.seconds < round->seconds)) {
+        sw_plan_close(round->plan);
+        round->plan = l->plan;
+        round->policy = l->policy;
+        round->seconds = v.seconds;
+        l->plan = NULL;
+    }
+    drop_plan(l);
+    round->rank = v.rank;
+    round->planned += v.n_instrs;
+    round->share = fmax(round->share, v.share);
+    return st;
+}
+
+/* No recomputation where it fits. Else what fits is compared, as far as planning it takes no more
+ * than about a second. Where not even the transients are as large as what is missing, no
+ * recomputation helps. */
+static sw_status try_micro_batch(struct look *l, const struct sw_policy *asked, struct round *round)
+{
+    const int64_t n_blocks = count_blocks(l);
+    struct sw_policy p = *asked;
+    p.recompute_every = l->s->any_recompute ? 0 : p.recompute_every;
+    *round = (struct round){.refused = p};
+    if (!l->s->any_recompute) {
+        return try_policy(l, &p, round);
+    }
+    do {
+        const sw_status st = try_policy(l, &p, round);
+        if (st < 0) {
+            sw_plan_close(round->plan);
+            round->plan = NULL;
+            return st;
+        }
+        const bool enough = round->plan ? p.recompute_every == 0 || round->planned > MOST_INSTRS
+                                        : round->share <= 0;
+        p.recompute_every = enough ? -1 : next_recompute(n_blocks, p.recompute_every);
+    } while (p.recompute_every >= 0);
+    return SW_OK;
+}
+
+/* Nothing fits. The message is that of the policy that misses least, here; the graphs are still
+ * those of its micro-batch. */
+static sw_status refuse_all(struct look *l, const struct round *round)
+{
+    struct sw_str text = {0};
+    const struct sw_policy *p = &round->refused;
+    sw_status st;
+    sw_config_print_auto(l->s->any_micro_batch ? p->micro_batch : 0,
+                         l->s->any_recompute ? p->recompute_every : SW_CONFIG_AUTO, &text);
+    if (round->missing == 0) {
+        st = SW_FAIL(SW_E_PEER, "what fits here does not fit rank %d", round->rank);
+    } else {
+        st = open_asked(l, p);
+    }
+    st = sw_fail_prefix(st, "%s", sw_str_text(&text));
+    sw_str_fini(&text);
+    return st;
+}
+
+/* The next micro-batch that can fit at all; the least is tried in any case, for its refusal. */
+static bool next_micro_batch(const struct look *l, const struct round *round,
+                             struct sw_policy *policy)
+{
+    const int64_t now = policy->micro_batch;
+    enum { SLACK = 8 }; /* places of transients have gaps, which are other ones each time */
+    const double most = (double)now * (round->share + 1.0 / SLACK);
+    if (!l->s->any_micro_batch || now <= 1) {
+        return false;
+    }
+    l->s->next(l->s->ctx, most < (double)now ? sw_max_i64((int64_t)most, 1) : now - 1, policy);
+    if (policy->micro_batch == 0) {
+        l->s->next(l->s->ctx, 1, policy);
+    }
+    return policy->micro_batch > 0;
+}
+
+static sw_status choose(struct look *l, struct sw_policy *policy)
+{
+    struct round round;
+    if (l->s->any_micro_batch) {
+        l->s->next(l->s->ctx, INT64_MAX, policy);
+    }
+    do {
+        SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
+        SW_TRY(try_micro_batch(l, policy, &round));
+    } while (!round.plan && next_micro_batch(l, &round, policy));
+    if (!round.plan) {
+        return refuse_all(l, &round);
+    }
+    l->plan = round.plan;
+    l->policy = round.policy;
+    return SW_OK;
+}
+
 sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy,
                          struct sw_plan **out)
 {
@@ -408,9 +604,15 @@ sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy
     if (wants_other_slots(&l, &policy)) {
         return sw_config_refuse_slots();
     }
-    SW_TRY(s->graphs(s->ctx, &policy, &l.graphs));
-    SW_TRY(open_asked(&l, &policy));
+    if (s->any_micro_batch || s->any_recompute) {
+        SW_TRY(choose(&l, &policy));
+    } else {
+        SW_TRY(s->graphs(s->ctx, &policy, &l.graphs));
+        SW_TRY(open_asked(&l, &policy));
+    }
     *out_policy = l.policy;
+    out_policy->transfer_bytes = l.plan->transfer_bytes;
+    out_policy->prefetch_elems = l.plan->prefetch_elems;
     *out = l.plan;
     return SW_OK;
 }
