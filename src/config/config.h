@@ -295,8 +295,8 @@ sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
 sw_status sw_config_refuse_slots(void);
 sw_status sw_config_refuse_tiles(void);
 
-/* Before the message of a refusal: of all that was tried in vain the values that it is about. 0 of a
- * micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
+/* Before the message of a refusal: of all that was tried in vain the values that it is about. 0 of
+ * a micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
 
 /* A change with which a plan fits; 0 of a member: it stays. */

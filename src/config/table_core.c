@@ -485,11 +485,11 @@ static const struct config_field spillway_fields[] = {
         "places on disk of what a step updates: 2, which take turns, so that a step that fails "
         "changes nothing, or 1; null = 2 where there is room",
         .flags = FIELD_NULL, BUILT),
-    WORD(
-        "recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
-        "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1; "
-        "auto = none where that fits the budgets, else the n that fits by which a step takes least",
-        .flags = FIELD_AUTO, BUILT),
+    WORD("recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
+         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = "
+         "1; auto = none where that fits the budgets, else the n that fits by which a step takes "
+         "least",
+         .flags = FIELD_AUTO, BUILT),
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
            "order of the sum of gradients: over micro-batches one by one, or per rank first",
            BUILT),

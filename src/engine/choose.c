@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that are "auto", on this engine: what a checkpoint that it goes on from has is kept; else the
-// search (plan/search.c) asks here which micro-batches there are and what is true of all ranks. By
-// rank 0's rates and everybody's budgets: no rank decides for itself.
+// Keys that are "auto", on this engine: what a checkpoint that it goes on from has is kept; else
+// the search (plan/search.c) asks here which micro-batches there are and what is true of all ranks.
+// By rank 0's rates and everybody's budgets: no rank decides for itself.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for a plan. One try is a policy with the slots and tiles that its budgets ask for; what
-// is "auto", and what would help after a refusal, are two lists of policies that are tried so. How
-// much is tried depends on the work of planning, never on a clock.
+// The search for a plan. One try is a policy with the slots and tiles that its budgets ask for;
+// what is "auto", and what would help after a refusal, are two lists of policies that are tried so.
+// How much is tried depends on the work of planning, never on a clock.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
