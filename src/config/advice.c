@@ -41,6 +41,41 @@ void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct s
     }
 }
 
+void sw_config_print_helps(unsigned helps, struct sw_str *out)
+{
+    static const struct {
+        unsigned help;
+        const char *before, *text;
+    } all[] = {
+        {SW_HELP_RECOMPUTE, ", ", "spillway.recompute \"blocks\""},
+        {SW_HELP_HORIZONTAL, ", ", "spillway.schedule \"horizontal\""},
+        {SW_HELP_OFFLOAD_STATES, ", ", "zero_optimization.offload_optimizer.device \"cpu\""},
+        {SW_HELP_SMALLER_TILES, ", ", "a smaller spillway.tile_bytes"},
+        {SW_HELP_OFFLOAD_TILES, ", ",
+         "zero_optimization.offload_param with tiles (spillway.tile_bytes)"},
+        {SW_HELP_TILES, ", ", "tiles (spillway.tile_bytes)"},
+        {SW_HELP_SUB_GROUP, ", ", "a smaller zero_optimization.sub_group_size"},
+        {SW_HELP_THREADS, ", ", "fewer spillway.threads"},
+        {SW_HELP_LOSS_CHUNK, ", ", "a smaller spillway.loss_chunk"},
+        {SW_HELP_SMALLER_BATCH, ", ", "a smaller train_micro_batch_size_per_gpu or --seq-len"},
+        {SW_HELP_OFFLOAD_LESS, ", ",
+         "more ranks, or not to offload all of zero_optimization.offload_optimizer and "
+         "offload_param"},
+        {SW_HELP_CHECKPOINT_LESS, ", or ", "of activation_checkpointing.cpu_checkpointing"},
+        {SW_HELP_NO_CHECKPOINTING, ", ",
+         "no activation_checkpointing.cpu_checkpointing, or a smaller "
+         "train_micro_batch_size_per_gpu or --seq-len"},
+        {SW_HELP_ONE_SLOT, ", or ", "spillway.disk_slots 1"},
+    };
+    const size_t before = out->len;
+    for (size_t i = 0; i < SW_LEN(all); i++) {
+        if (helps & all[i].help) {
+            sw_str_puts(out, out->len > before ? all[i].before : "");
+            sw_str_puts(out, all[i].text);
+        }
+    }
+}
+
 void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out)
 {
     static const char *const devices[] = {"none", "cpu", "nvme"};

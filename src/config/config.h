@@ -299,6 +299,26 @@ sw_status sw_config_refuse_tiles(void);
  * a micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
 
+/* What would help where a budget is too small: of the device, and of what is offloaded. */
+enum sw_help {
+    SW_HELP_RECOMPUTE = 1 << 0,
+    SW_HELP_HORIZONTAL = 1 << 1,
+    SW_HELP_OFFLOAD_STATES = 1 << 2,
+    SW_HELP_SMALLER_TILES = 1 << 3,
+    SW_HELP_OFFLOAD_TILES = 1 << 4,
+    SW_HELP_TILES = 1 << 5,
+    SW_HELP_SUB_GROUP = 1 << 6,
+    SW_HELP_THREADS = 1 << 7,
+    SW_HELP_LOSS_CHUNK = 1 << 8,
+    SW_HELP_SMALLER_BATCH = 1 << 9,
+    SW_HELP_OFFLOAD_LESS = 1 << 10,
+    SW_HELP_CHECKPOINT_LESS = 1 << 11,
+    SW_HELP_NO_CHECKPOINTING = 1 << 12,
+    SW_HELP_ONE_SLOT = 1 << 13
+};
+/* helps: of enum sw_help; as a list of keys with what to make of them. */
+void sw_config_print_helps(unsigned helps, struct sw_str *out);
+
 /* A change with which a plan fits; 0 of a member: it stays. */
 struct sw_config_change {
     bool recompute;
