@@ -135,6 +135,12 @@ static bool trains(const struct look *l)
     return l->graphs.specs[0].kind == SW_PROGRAM_TRAIN;
 }
 
+/* Not for want of memory to plan with. */
+static bool is_refused(sw_status st, const struct sw_plan_refusal *refusal)
+{
+    return st == SW_E_NOMEM && refusal->missing > 0;
+}
+
 static sw_status open_plan(struct look *l, const struct sw_policy *policy,
                            struct sw_plan_refusal *refusal)
 {
@@ -143,7 +149,7 @@ static sw_status open_plan(struct look *l, const struct sw_policy *policy,
     o.refusal = refusal;
     l->policy = *policy;
     const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
-    if (st == SW_E_NOMEM && refusal->missing > 0) {
+    if (is_refused(st, refusal)) {
         /* transients shrink with the micro-batch at most as it does, other things do not */
         const double transients = (double)refusal->transients;
         const double left = transients - (double)refusal->missing;
@@ -190,7 +196,7 @@ static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
         p.slots = 1;
     }
     const sw_status st = open_plan(l, &p, refusal);
-    const bool helps = st == SW_E_NOMEM
+    const bool helps = is_refused(st, refusal)
                            ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
                            : st >= 0 && p.slots == 2 && !is_cheap(l, &p);
     if (p.slots == 1 || l->s->slots == 2 || !helps) {
@@ -227,19 +233,22 @@ static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
     if (asked && !may_tile(l, &p)) {
         return sw_config_refuse_tiles();
     }
-    struct sw_plan_refusal last;
     sw_status st = open_in_slots(l, &p, refusal);
-    int64_t planned = st == SW_E_NOMEM ? refusal->n_instrs : 0;
+    struct sw_plan_refusal last = *refusal;
+    int64_t planned = refusal->n_instrs;
     p.tile_bytes = l->s->memory[SW_TIER_DEVICE];
-    const bool helps = !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles &&
-                       may_tile(l, &p) && tiles_keep_slots(l, &p);
-    for (int i = 0; st == SW_E_NOMEM && helps; i++) {
+    const bool helps = is_refused(st, refusal) && !asked && refusal->tier == SW_TIER_DEVICE &&
+                       !refusal->whatever_the_tiles && may_tile(l, &p) && tiles_keep_slots(l, &p);
+    for (int i = 0; is_refused(st, &last) && helps; i++) {
         p.tile_bytes /= 2;
         if (p.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && planned > MOST_INSTRS)) {
             break;
         }
         st = open_in_slots(l, &p, &last);
         planned += last.n_instrs;
+    }
+    if (st < 0 && !is_refused(st, &last)) {
+        *refusal = last; /* no budget is to blame */
     }
     return st;
 }
@@ -405,9 +414,9 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
 /* One policy, and where it does not fit, what would help. */
 static sw_status open_asked(struct look *l, const struct sw_policy *policy)
 {
-    struct sw_plan_refusal refusal;
+    struct sw_plan_refusal refusal = {.missing = 0};
     const sw_status st = open_in_tiles(l, policy, &refusal);
-    return st == SW_E_NOMEM ? name_remedy(l, policy, &refusal, st) : st;
+    return is_refused(st, &refusal) ? name_remedy(l, policy, &refusal, st) : st;
 }
 
 /* ---- what is chosen: "auto" ---- */
@@ -473,7 +482,7 @@ static void judge(struct look *l, const struct sw_policy *policy, struct round *
     struct sw_plan_refusal refusal = {.missing = 0};
     l->share = 0;
     const sw_status st = open_in_tiles(l, policy, &refusal);
-    const bool refused = st == SW_E_NOMEM && refusal.missing > 0;
+    const bool refused = is_refused(st, &refusal);
     *v = (struct sw_verdict){
         .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.rank};
     if (st >= 0) {
