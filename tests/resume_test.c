@@ -165,6 +165,46 @@ static void the_room_for_checkpoints_is_said_at_the_start(void **state)
            1, "than is free in room");
 }
 
+/* "auto": what the first run chose within its budget is said, is what a plan says, and stays when
+ * there is more memory. */
+static void what_was_chosen_is_kept(void **state)
+{
+    (void)state;
+#define AUTO "--model gpt2.json --deepspeed auto.json --seq-len 12 --tokenizer words "
+    static const char chosen[] = "chosen: spillway.micro_batch 2, spillway.recompute \"none\"";
+    char arguments[512];
+    long long need = 0;
+    expect("plan --model gpt2.json --deepspeed ds.json --seq-len 12 --tokenizer words "
+           "--device-memory 1000",
+           2, "device memory needs ");
+    assert_int_equal(sscanf(strstr(said, "memory needs "), "memory needs %lld bytes", &need), 1);
+    snprintf(arguments, sizeof arguments, "plan " AUTO "--summary --device-memory %lld", need);
+    expect(arguments, 0, chosen);
+    snprintf(arguments, sizeof arguments,
+             "train " AUTO "--quiet --no-export --data text.txt --steps 1 --output auto "
+             "--device-memory %lld",
+             need);
+    expect(arguments, 0, chosen);
+    assert_non_null(strstr(said, "batch 4 x 2 of 12 tokens"));
+#define AGAIN "train " AUTO "--quiet --no-export --data text.txt --output auto --resume "
+    expect(AGAIN "--steps 2 --rates f32=9", 0,
+           "chosen: spillway.micro_batch 2, spillway.recompute \"none\", kept from checkpoint-1\n");
+    expect(AGAIN "--steps 3 --ranks 2", 0, "\"none\", kept from checkpoint-2\n");
+    expect("plan " AUTO "--summary --output auto --resume", 0, "kept from checkpoint-3\n");
+    expect("plan " AUTO "--summary", 0, "chosen: spillway.micro_batch 8, ");
+    char *manifest = NULL; /* has the effective configuration */
+    size_t len;
+    assert_int_equal(sw_file_read(at("auto/checkpoint-3/manifest.json"), &manifest, &len), SW_OK);
+    assert_non_null(strstr(manifest, "\"train_micro_batch_size_per_gpu\":2,"));
+    assert_null(strstr(manifest, "\"recompute\":\"auto\""));
+    sw_free(manifest);
+    expect(AGAIN "--steps 4 --ranks 3", 2, "kept from checkpoint-3: ");
+    expect(AGAIN "--steps 4 --device-memory 20000", 2, "kept from checkpoint-3: does not fit: ");
+    expect(AGAIN "--steps 4 --set spillway.micro_batch=3", 2, "--set spillway.micro_batch=3: ");
+    expect(AGAIN "--steps 4 --rates f33=3", 2, "--rates f33=3: ");
+    expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" wants train_batch_size");
+}
+
 static void put(const char *name, const char *text)
 {
     assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
@@ -200,6 +240,9 @@ static int set_up(void **state)
     put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
                    "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
                    "\"micro_batches\": 2}}");
+    put("auto.json", "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+                     "{\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, \"micro_batch\": "
+                     "\"auto\", \"recompute\": \"auto\"}}");
     struct sw_str text = {0}, other = {0};
     for (int i = 0; i < 60; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
@@ -242,6 +285,7 @@ int main(void)
         cmocka_unit_test(damage_is_found_before_the_first_step),
         cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
         cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
+        cmocka_unit_test(what_was_chosen_is_kept),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -61,6 +61,13 @@ struct sw_engine_options {
     /* The batch arithmetic of the configuration counts so many ranks, whatever comm has: K stays
      * when a job goes on with fewer. 0 = as many as comm has. */
     int batch_ranks;
+    /* Where keys of the configuration are "auto" (spillway.micro_batch, spillway.recompute): the
+     * folder of checkpoints that sw_load will be given, whose values are kept; NULL, or none there:
+     * they are chosen .. */
+    const char *resume_from;
+    /* .. by these rates, in the words of sw_predict_options, instead of the built-in ones. */
+    const char *const *rates;
+    int n_rates;
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */

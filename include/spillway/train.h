@@ -27,6 +27,8 @@ struct sw_train_options {
     const char *config_path; /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
     const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
+    const char *const *rates; /* [n_rates] by which "auto" is chosen; see sw_engine_options */
+    int n_rates;
     const char *output; /* folder of checkpoints, metrics.jsonl and the model */
     int64_t steps;      /* optimizer steps in all, those before a resume included */
     int64_t seq_len;    /* 0 = the model's context, at most 1024 */

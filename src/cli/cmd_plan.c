@@ -12,7 +12,7 @@ enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
-    struct words rates, diff;
+    struct words diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
     char *owned[2]; /* edits of the configuration */
@@ -112,8 +112,8 @@ static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_op
 
 static sw_status predict(const struct run *run, const struct sw_engine_options *o, char **out)
 {
-    const struct sw_predict_options wanted = {.rates = run->rates.items,
-                                              .n_rates = run->rates.n,
+    const struct sw_predict_options wanted = {.rates = run->train.rates.items,
+                                              .n_rates = run->train.rates.n,
                                               .measure = run->predict,
                                               .ranks = (int)ranks_of(run),
                                               .json = run->json};
@@ -135,7 +135,7 @@ static sw_status print_plan(const struct run *run, const struct sw_engine_option
     if (st >= 0 && with_plan) {
         st = plan_of_a_rank(run, o, out, &plan);
     }
-    if (st >= 0 && (run->predict || run->rates.n > 0)) {
+    if (st >= 0 && (run->predict || run->train.rates.n > 0)) {
         st = predict(run, o, &prediction);
     }
     if (st >= 0 && run->json) { /* one object: before its closing brace */
@@ -180,10 +180,6 @@ static int make_table(struct run *run, struct flag *out)
         {"--stage", FLAG_INT, &run->stage, "S", "ZeRO stage, instead of the configuration's", 0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
-        {"--rates", FLAG_LIST, &run->rates, "NAME=N",
-         "for that, instead of measuring: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
-         "comm (GB/s)",
-         true},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
         {"--diff", FLAG_LIST, &run->diff, "A B",
          "compare two files of --json instead; status 0: the same, 1: they differ, 2: trouble",
@@ -195,6 +191,10 @@ static int make_table(struct run *run, struct flag *out)
     for (int i = 0; i < n; i++) {
         if (strcmp(out[i].name, "--ranks") == 0) {
             out[i].help = "bytes held and sent by one of R ranks, for every ZeRO stage";
+        } else if (strcmp(out[i].name, "--rates") == 0) {
+            out[i].help = "for --predict, instead of measuring, and for \"auto\" in the "
+                          "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
+                          "comm (GB/s)";
         }
     }
     for (int i = 0; i < OWN_FLAGS && own[i].name; i++) {
@@ -227,7 +227,6 @@ int sw_cmd_plan(int argc, char **argv)
     status = status < 0 ? cli_train_resolve(&command, &run.train) : status;
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
-    cli_free_words(&run.rates);
     cli_free_words(&run.diff);
     free(run.owned[0]);
     free(run.owned[1]);

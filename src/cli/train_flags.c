@@ -78,6 +78,10 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "budget: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
         {"--host-memory", FLAG_TEXT, &flags->host_memory, "BYTES", "budget, likewise", 0},
         {"--nvme-space", FLAG_TEXT, &flags->nvme_space, "BYTES", "budget, likewise", 0},
+        {"--rates", FLAG_LIST, &flags->rates, "NAME=N",
+         "for \"auto\" in the configuration, instead of built-in ones: f32, bf16, f16 (GFLOP/s), "
+         "copy, disk_read, disk_write, comm (GB/s)",
+         true},
         {"--eval-every", FLAG_INT, &o->eval_every, "N", "steps between validations (never)", 0},
         {"--eval-batches", FLAG_INT, &o->eval_batches, "N", "batches of one validation (16)", 0},
         {"--sample-every", FLAG_INT, &o->sample_every, "N", "steps between samples of text (never)",
@@ -193,6 +197,8 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
     f->o.n_data = f->data.n;
     f->o.val_data = f->val_data.items;
     f->o.n_val_data = f->val_data.n;
+    f->o.rates = f->rates.items;
+    f->o.n_rates = f->rates.n;
     f->o.sets = f->sets.items;
     f->o.n_sets = f->sets.n;
     return -1;
@@ -203,6 +209,7 @@ void cli_train_fini(struct train_flags *f)
     cli_free_words(&f->data);
     cli_free_words(&f->val_data);
     cli_free_words(&f->sets);
+    cli_free_words(&f->rates);
     for (size_t i = 0; i < sizeof f->owned / sizeof f->owned[0]; i++) {
         free(f->owned[i]);
     }

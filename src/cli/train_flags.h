@@ -10,7 +10,7 @@ enum { CLI_TRAIN_FLAGS = 40, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;
-    struct words data, val_data, sets;
+    struct words data, val_data, sets, rates;
     const char *dtype, *export, *device_memory, *host_memory, *nvme_space, *trace, *trace_steps;
     int64_t seed, threads; /* -1 = not given, as o.steps */
     char *owned[8];        /* edits of the configuration */

@@ -184,6 +184,11 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
                       has[1],
                       has[2]};
     int64_t k = micro_batches ? micro_batches : config->spillway.micro_batches;
+    if (config->spillway.micro_batch == SW_MICRO_BATCH_AUTO) {
+        SW_TRY(sw_config_check_auto(config, ranks, micro_batches));
+        config->batch = (struct sw_batch_config){.train_batch_size = t.train, .ranks = ranks};
+        return SW_OK;
+    }
     if (is_on(config, "elasticity.enabled")) {
         SW_TRY(by_elasticity(config, &t, &k));
     } else if (k > 0) {

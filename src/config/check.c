@@ -146,6 +146,11 @@ static bool boundary_without_whole_gradients(const struct sw_config *c)
     return c->spillway.reduce == SW_REDUCE_BOUNDARY && c->zero.stage >= 2;
 }
 
+static bool two_choose_recompute(const struct sw_config *c)
+{
+    return c->spillway.recompute_every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
+}
+
 static const struct rule impossible[] = {
     {"bf16.enabled", both_precisions, "fp16 and bf16 both enabled"},
     {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
@@ -182,6 +187,8 @@ static const struct rule impossible[] = {
      "needs momentum above 0 and no dampening"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
+    {"spillway.recompute", two_choose_recompute,
+     "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };
 
 sw_status sw_config_check(const struct sw_config *config)

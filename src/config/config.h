@@ -156,9 +156,17 @@ enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
+enum sw_micro_batch {
+    SW_MICRO_BATCH_AUTO, /* chosen by what fits: sw_config_choose */
+    SW_MICRO_BATCH_GIVEN /* by the batch keys */
+};
+/* In place of a number: likewise. */
+enum { SW_CONFIG_AUTO = -1 };
+
 /* Our own block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
+    int micro_batch;                 /* enum sw_micro_batch */
     int loss;                        /* enum sw_loss_mean */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
     struct sw_config_strings frozen; /* name patterns with * and ? */
@@ -167,10 +175,11 @@ struct sw_spillway_config {
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
     /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
     int64_t disk_slots;
-    int64_t recompute_every; /* 0 = keep everything, n = keep the input of every n-th block only */
-    int reduce;              /* enum sw_reduce_order */
-    int schedule;            /* enum sw_step_schedule */
-    int kernels;             /* enum sw_kernel_set */
+    /* 0 = keep everything, n = keep the input of every n-th block only; or SW_CONFIG_AUTO */
+    int64_t recompute_every;
+    int reduce;   /* enum sw_reduce_order */
+    int schedule; /* enum sw_step_schedule */
+    int kernels;  /* enum sw_kernel_set */
     bool allow_other_math;
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
     /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
@@ -221,13 +230,37 @@ void sw_config_close(struct sw_config *config);
  *
  * train = micro x accumulation x ranks, with the missing ones derived. Where K is fixed, by
  * `micro_batches` or by "spillway": {"micro_batches": K}, train = micro x K for any number of ranks
- * and accumulation is ceil(K / ranks), whatever the file says. May be called again.
+ * and accumulation is ceil(K / ranks), whatever the file says. May be called again. Where
+ * "spillway": {"micro_batch": "auto"} is not chosen yet, micro-batch, accumulation and K are 0.
  *
  * micro_batches  K, 0 = not fixed by the caller
  *
  * SW_E_CONFIG    the numbers do not agree; config unchanged
  */
 sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_batches);
+
+/* ---- choose.c: keys that are "auto" ---- */
+
+/* One of them is not chosen yet. */
+bool sw_config_is_auto(const struct sw_config *config);
+/* The largest micro-batch up to `most` with which the batch keys hold, where
+ * spillway.micro_batch is "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
+int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
+                                      int64_t micro_batches, int64_t most);
+/*
+ * sw_config_choose - values in place of "auto"; keys with a value keep it. 0 of a micro-batch, and
+ * SW_CONFIG_AUTO of a recomputation, leave theirs "auto".
+ *
+ * From there on all is as if the values had been given, and so the effective configuration has it.
+ * The batch keys are to be resolved again.
+ *
+ * from         where the values come from, for sw_config_print_chosen; NULL = they are new
+ */
+sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_t recompute_every,
+                           const char *from);
+/* spillway.micro_batch 4, spillway.recompute "none"; or as members of an object. Nothing where no
+ * key was "auto". */
+void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw_str *out);
 
 /* One global batch that many numbers of ranks divide. */
 struct sw_config_elastic {
@@ -253,6 +286,49 @@ void sw_config_elastic_fini(struct sw_config_elastic *elastic);
 sw_status sw_config_check_built(const struct sw_config *config);
 /* All of them, one a line, with file and line; SW_E_UNSUP when there was any. */
 sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
+
+/* ---- advice.c: what a search for a plan says of keys ---- */
+
+/* All SW_E_CONFIG: two slots that LAMB in tiles cannot have; that are asked for where states stay
+ * on the device; tiles of what is not offloaded. */
+sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
+sw_status sw_config_refuse_slots(void);
+sw_status sw_config_refuse_tiles(void);
+
+/* Before the message of a refusal: of all that was tried in vain the values that it is about. 0 of
+ * a micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
+void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
+
+/* What would help where a budget is too small: of the device, and of what is offloaded. */
+enum sw_help {
+    SW_HELP_RECOMPUTE = 1 << 0,
+    SW_HELP_HORIZONTAL = 1 << 1,
+    SW_HELP_OFFLOAD_STATES = 1 << 2,
+    SW_HELP_SMALLER_TILES = 1 << 3,
+    SW_HELP_OFFLOAD_TILES = 1 << 4,
+    SW_HELP_TILES = 1 << 5,
+    SW_HELP_SUB_GROUP = 1 << 6,
+    SW_HELP_THREADS = 1 << 7,
+    SW_HELP_LOSS_CHUNK = 1 << 8,
+    SW_HELP_SMALLER_BATCH = 1 << 9,
+    SW_HELP_OFFLOAD_LESS = 1 << 10,
+    SW_HELP_CHECKPOINT_LESS = 1 << 11,
+    SW_HELP_NO_CHECKPOINTING = 1 << 12,
+    SW_HELP_ONE_SLOT = 1 << 13
+};
+/* helps: of enum sw_help; as a list of keys with what to make of them. */
+void sw_config_print_helps(unsigned helps, struct sw_str *out);
+
+/* A change with which a plan fits; 0 of a member: it stays. */
+struct sw_config_change {
+    bool recompute;
+    int stage;
+    enum sw_offload_device offload_optimizer, offload_param;
+    size_t device_memory_bytes, host_memory_bytes;
+    bool tiles; /* which it then chooses by itself */
+};
+/* "; it fits with KEY VALUE, KEY VALUE and KEY VALUE, in tiles" */
+void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out);
 
 /* ---- where values came from ---- */
 

@@ -248,15 +248,18 @@ static void *member(const struct job *job)
     return job->field->offset ? (char *)job->config + job->field->offset : NULL;
 }
 
+static bool is_auto(const struct sw_json *node)
+{
+    return node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
+}
+
 static sw_status refuse(const struct job *job, const char *why)
 {
     char text[128];
-    const bool is_auto =
-        job->node->type == SW_JSON_STRING && strcmp(job->node->string, "auto") == 0;
-    return sw_config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
-                            shown(job->node, text, sizeof text), why,
-                            is_auto ? "; Hugging Face's Trainer replaces \"auto\", here nobody does"
-                                    : "");
+    return sw_config_refuse(
+        job->config->impl, job->node->line, job->path, "%s %s%s",
+        shown(job->node, text, sizeof text), why,
+        is_auto(job->node) ? "; Hugging Face's Trainer replaces \"auto\", here nobody does" : "");
 }
 
 static sw_status put_null(struct job *job)
@@ -294,6 +297,16 @@ static sw_status put_null(struct job *job)
         break;
     case FIELD_JSON:
         break;
+    }
+    return SW_OK;
+}
+
+static sw_status put_auto(struct job *job)
+{
+    job->value =
+        sw_json_put_str(job->config->impl->effective, job->parent, job->field->key, "auto");
+    if (member(job)) {
+        *(int64_t *)member(job) = SW_CONFIG_AUTO;
     }
     return SW_OK;
 }
@@ -359,9 +372,11 @@ static sw_status put_choice(struct job *job)
         return put_int(job);
     }
     if (i < 0) {
-        char list[200], text[256];
+        char list[200], text[400];
         list_choices(choices, list, sizeof list);
-        snprintf(text, sizeof text, "is not one of the allowed values (%s)", list);
+        const char *hint = field->status == STATUS_BUILT && field->why ? field->why : NULL;
+        snprintf(text, sizeof text, "is not one of the allowed values (%s%s)%s%s", list,
+                 field->flags & FIELD_AUTO ? ", \"auto\"" : "", hint ? "; " : "", hint ? hint : "");
         return refuse(job, text);
     }
     const char *name =
@@ -509,6 +524,8 @@ sw_status sw_config_convert(struct sw_config *config, const struct config_field 
     struct job job = {config, field, model, path, node, parent, NULL};
     if (node->type == SW_JSON_NULL && (field->flags & FIELD_NULL || field->type == FIELD_JSON)) {
         SW_TRY(put_null(&job));
+    } else if (field->flags & FIELD_AUTO && is_auto(node)) {
+        SW_TRY(put_auto(&job));
     } else {
         SW_TRY(put_value(&job));
     }

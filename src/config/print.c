@@ -156,7 +156,7 @@ static void write_range(const struct config_field *field, struct sw_str *out)
     if (!numeric || (isinf(field->lo) && isinf(field->hi))) {
         return;
     }
-    sw_str_puts(out, field->choices ? ", " : "");
+    sw_str_puts(out, field->flags & FIELD_AUTO ? ", auto, " : field->choices ? ", " : "");
     if (isinf(field->hi)) {
         sw_str_puts(out, field->flags & FIELD_ABOVE ? "> " : ">= ");
         write_bound(field->lo, out);

@@ -27,6 +27,8 @@ struct sw_config_impl {
     bool given_batch[3];                                /* which batch keys hold a number */
     struct sw_batch_config batch;                       /* as given */
     bool old_zero_form;                                 /* "zero_optimization": true or false */
+    bool chose_micro_batch, chose_recompute;            /* they were "auto" */
+    const char *chosen_from;                            /* see sw_config_choose; in arena */
 };
 
 /* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us. */
@@ -58,6 +60,9 @@ size_t sw_config_choice_len(const char *choice);
 
 /* check.c: combinations that cannot be. */
 sw_status sw_config_check(const struct sw_config *config);
+
+/* choose.c: SW_E_CONFIG says why spillway.micro_batch cannot be "auto" beside the other keys. */
+sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_t micro_batches);
 
 /* find.c. Sections: parents come before their children. */
 const struct config_section *sw_config_section_at(size_t i);

@@ -34,8 +34,9 @@ enum field_flags {
     FIELD_ANY_CASE = 4, /* choices match in any case */
     FIELD_ABOVE = 8,    /* `lo` itself is excluded */
     FIELD_REQUIRED = 16,
-    FIELD_QUIET = 64,     /* stored nowhere, and not mentioned unless given */
-    FIELD_CHOICE_INT = 32 /* a number outside the range is "not one of the allowed values" */
+    FIELD_CHOICE_INT = 32, /* a number outside the range is "not one of the allowed values" */
+    FIELD_QUIET = 64,      /* stored nowhere, and not mentioned unless given */
+    FIELD_AUTO = 128       /* WORD: "auto" is a value, stored as SW_CONFIG_AUTO */
 };
 
 /* First in a choice list = canonical; synonyms of one choice are separated by '|'. */

@@ -442,6 +442,7 @@ SECTION(sw_config_table_data_types, "data_types", data_types_fields, 0, "dtypes 
 /* ---- our own block ---- */
 
 static const char *const losses[] = {"microbatch", "tokens", NULL};
+static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
 static const char *const schedules[] = {"horizontal", "vertical", NULL};
@@ -452,6 +453,13 @@ static const struct config_field spillway_fields[] = {
         "K, micro-batches of a global batch over all ranks; fixes the batch for any number of "
         "ranks",
         .flags = FIELD_NULL, BUILT),
+    CHOICE("micro_batch", AT(spillway.micro_batch), "null", micro_batches,
+           "auto: train_micro_batch_size_per_gpu is the largest that fits the budgets, and with "
+           "which the batch keys hold for train_batch_size; null = as the batch keys say",
+           .flags = FIELD_NULL, .null_as = SW_MICRO_BATCH_GIVEN,
+           .why = "a number is for \"train_micro_batch_size_per_gpu\"; \"micro_batches\" says how "
+                  "many there are",
+           BUILT),
     CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
            "the step's loss: mean of the micro-batches' means, or mean over all targets", BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
@@ -477,10 +485,11 @@ static const struct config_field spillway_fields[] = {
         "places on disk of what a step updates: 2, which take turns, so that a step that fails "
         "changes nothing, or 1; null = 2 where there is room",
         .flags = FIELD_NULL, BUILT),
-    WORD(
-        "recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
-        "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = 1",
-        BUILT),
+    WORD("recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
+         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = "
+         "1; auto = none where that fits the budgets, else the n that fits by which a step takes "
+         "least",
+         .flags = FIELD_AUTO, BUILT),
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
            "order of the sum of gradients: over micro-batches one by one, or per rank first",
            BUILT),

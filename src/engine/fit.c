@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of an engine: the graphs that it is asked for, tiers, budgets and places as the
-// configuration says; in tiles where the device has no room for whole parameters; and where nothing
-// fits, the change with which it would.
+// The plan of an engine: the graphs that it is asked for, and what its configuration says of tiers,
+// budgets and slots, handed to the search (plan/search.c).
 #include <string.h>
 
 #include "engine/private.h"
 
-/* What is offloaded is updated by so many elements, and travels by so many bytes ahead of its
- * use: a few milliseconds of a disk. */
-enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
-
 enum { MOST_PROGRAMS = 5 };
-struct engine_graphs {
+/* Of all programs, while a plan is looked for. */
+struct graphs {
+    struct sw_engine *engine;
     struct sw_program_spec specs[MOST_PROGRAMS];
     int n;
+    int64_t batch; /* the micro-batch that they are of */
 };
 
 struct recipe {
@@ -157,11 +155,10 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
 }
 
 /* The graphs of all programs that the engine is asked for. */
-static sw_status build_all(struct sw_engine *e)
+static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
-    struct engine_graphs *graphs = e->graphs;
     const bool train = !o->no_train;
     const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
@@ -190,344 +187,29 @@ static sw_status build_all(struct sw_engine *e)
     return graphs->n > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "the engine is asked for no program");
 }
 
-static void close_graphs(struct sw_engine *e)
+static void close_graphs(struct graphs *graphs)
 {
-    for (int i = 0; i < e->graphs->n; i++) {
-        sw_graph_close((struct sw_graph *)(uintptr_t)e->graphs->specs[i].graph);
+    for (int i = 0; i < graphs->n; i++) {
+        sw_graph_close((struct sw_graph *)(uintptr_t)graphs->specs[i].graph);
     }
-    e->graphs = NULL;
+    graphs->n = 0;
 }
 
-static sw_status open_plan(struct sw_engine *e, const struct sw_plan_options *options)
+static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
+                             struct sw_search_graphs *out)
 {
-    return sw_plan_open(e->graphs->specs, e->graphs->n, options, &e->plan);
-}
-
-/* Second slots in host memory, of what is cached there, are room that a cache of more would have.
- * What they would spare the disk, read and written once a step at least, is no more than a small
- * part of what it moves anyway. */
-static bool is_cheap(const struct sw_engine *e, const struct sw_plan_options *options)
-{
-    enum { SMALL_PART = 32 };
-    const struct sw_plan *plan = e->plan;
-    const struct sw_transfers moves = sw_plan_transfers(plan, e->rounds);
-    size_t cache = 0;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        const struct sw_persistent *item = &plan->persistent[i];
-        const enum sw_tier meant =
-            item->role == SW_ROLE_PARAM ? options->params_tier : options->states_tier;
-        cache += item->tier == SW_TIER_HOST && meant == SW_TIER_DISK ? item->slot_bytes : 0;
+    struct graphs *graphs = ctx;
+    struct sw_engine *e = graphs->engine;
+    e->batch = policy->micro_batch;
+    e->micro_batches = policy->micro_batches;
+    if (graphs->n == 0 || graphs->batch != e->batch) {
+        close_graphs(graphs);
+        e->n_bounds = 0;
+        graphs->batch = e->batch;
+        SW_TRY(build_all(e, graphs));
     }
-    return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
-}
-
-/* Two places where budgets have room for them, else one. */
-static sw_status open_plan_in_places(struct sw_engine *e, const struct sw_plan_options *options,
-                                     struct sw_plan_refusal *refusal)
-{
-    struct sw_plan_options o = *options;
-    *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
-    o.refusal = refusal;
-    if (o.two_slots && !sw_may_take_two_slots(&o)) {
-        if (e->config->spillway.disk_slots == 2) {
-            return SW_FAIL(
-                SW_E_CONFIG,
-                "spillway.disk_slots 2: LAMB of parameters in tiles (of %zu bytes) reads "
-                "what it has written, and has one slot for it",
-                o.tile_bytes);
-        }
-        o.two_slots = false;
-    }
-    const sw_status st = open_plan(e, &o);
-    const bool helps = st == SW_E_NOMEM
-                           ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
-                           : st >= 0 && o.two_slots && !is_cheap(e, &o);
-    if (!o.two_slots || e->config->spillway.disk_slots == 2 || !helps) {
-        return st;
-    }
-    sw_plan_close(e->plan);
-    e->plan = NULL;
-    o.two_slots = false;
-    return open_plan(e, &o);
-}
-
-/* Whatever the tiles: what they forbid is seen with the plan. */
-static bool may_take_two_slots(const struct sw_plan_options *options)
-{
-    struct sw_plan_options whole = *options;
-    whole.tile_bytes = 0;
-    return sw_may_take_two_slots(&whole);
-}
-
-/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it,
- * or what does has a budget that says how much. */
-static bool wants_two_slots(const struct sw_engine *e, const struct sw_plan_options *options)
-{
-    const int64_t slots = e->config->spillway.disk_slots;
-    const enum sw_tier states = options->states_tier, params = options->params_tier;
-    if (slots == 1 || e->one_slot || !may_take_two_slots(options)) {
-        return false;
-    }
-    return slots == 2 || ((states == SW_TIER_DISK || options->budget[states] > 0) &&
-                          (params == SW_TIER_DISK || options->budget[params] > 0));
-}
-
-/* What follows from the tiers that were chosen. */
-static void choose_tiers(const struct sw_engine *e, struct sw_plan_options *options)
-{
-    const struct sw_config *c = e->config;
-    const bool away = options->states_tier != SW_TIER_DEVICE;
-    const bool moves = away || options->params_tier != SW_TIER_DEVICE ||
-                       options->activations_tier != SW_TIER_DEVICE;
-    options->grads_tier = away ? SW_TIER_HOST : SW_TIER_DEVICE;
-    options->update_elems = moves ? sw_min_i64(c->zero.sub_group_elems, UPDATE_ELEMS) : 0;
-    options->budget[SW_TIER_DEVICE] = (size_t)c->spillway.device_memory_bytes;
-    options->budget[SW_TIER_HOST] = (size_t)c->spillway.host_memory_bytes;
-    if (!moves && options->budget[SW_TIER_DEVICE] == 0) {
-        /* nothing is anywhere else, and on the CPU both are the same memory */
-        options->budget[SW_TIER_DEVICE] = options->budget[SW_TIER_HOST];
-    }
-    options->budget[SW_TIER_DISK] = (size_t)c->spillway.nvme_space_bytes;
-    options->two_slots = wants_two_slots(e, options);
-    const size_t asked = (size_t)c->spillway.transfer_bytes;
-    const size_t half = options->budget[SW_TIER_DEVICE] / 2;
-    options->transfer_bytes = !moves                        ? 0
-                              : asked > 0                   ? asked
-                              : half < LEAST_TRANSFER_BYTES ? LEAST_TRANSFER_BYTES
-                              : half > MOST_TRANSFER_BYTES  ? MOST_TRANSFER_BYTES
-                                                            : half;
-}
-
-/* Tiles are for what is offloaded, and are updated by themselves. */
-static bool may_tile(const struct sw_engine *e)
-{
-    const struct sw_config *c = e->config;
-    return c->zero.offload_param.device != SW_OFFLOAD_NONE &&
-           (!e->trains || (states_tier(c) != SW_TIER_DEVICE && !e->options.keep_gradients));
-}
-
-enum { LEAST_TILE = 1 << 15 }; /* bytes */
-
-/* Tiles that nobody asked for take no second slot away from who asked for it. */
-static bool tiles_keep_places(const struct sw_engine *e, const struct sw_plan_options *options)
-{
-    struct sw_plan_options tiled = *options;
-    tiled.tile_bytes = LEAST_TILE;
-    return e->config->spillway.disk_slots != 2 || !options->two_slots ||
-           sw_may_take_two_slots(&tiled);
-}
-
-/* Where the device's memory is too small for whole parameters, with the largest tiles that it has
- * room for. */
-static sw_status open_plan_in_tiles(struct sw_engine *e, const struct sw_plan_options *options,
-                                    struct sw_plan_refusal *refusal)
-{
-    /* However large the model, some are tried; then as many as are planned in about a second. By
-     * work, not by a clock: the same question has the same answer. */
-    enum { LEAST_TRIES = 4, MOST_INSTRS = 1 << 18 };
-    const struct sw_config *c = e->config;
-    struct sw_plan_options o = *options;
-    if (o.tile_bytes > 0 && !may_tile(e)) {
-        return SW_FAIL(SW_E_CONFIG, "spillway.tile_bytes: tiles want stage 3 with "
-                                    "zero_optimization.offload_param and offload_optimizer, and no "
-                                    "keep_gradients");
-    }
-    const bool asked = o.tile_bytes > 0;
-    struct sw_plan_refusal last;
-    sw_status st = open_plan_in_places(e, &o, refusal);
-    int64_t planned = st == SW_E_NOMEM ? refusal->n_instrs : 0;
-    o.tile_bytes = (size_t)c->spillway.device_memory_bytes;
-    const bool helps = !asked && refusal->tier == SW_TIER_DEVICE && !refusal->whatever_the_tiles &&
-                       may_tile(e) && tiles_keep_places(e, &o);
-    for (int i = 0; st == SW_E_NOMEM && helps; i++) {
-        o.tile_bytes /= 2;
-        if (o.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && planned > MOST_INSTRS)) {
-            break;
-        }
-        st = open_plan_in_places(e, &o, &last);
-        planned += last.n_instrs;
-    }
-    return st;
-}
-
-/* A change that makes a plan smaller. */
-struct remedy {
-    bool recompute;
-    enum sw_tier states, params; /* at least so far away */
-};
-
-/* The stage that its tiers want. */
-static int stage_of(const struct remedy *remedy)
-{
-    return remedy->params > SW_TIER_DEVICE || remedy->states == SW_TIER_DISK ? 3
-           : remedy->states > SW_TIER_DEVICE                                 ? 1
-                                                                             : 0;
-}
-
-/* On the disk, two slots that are asked for, and cannot be had. */
-static bool wants_other_places(const struct sw_engine *e, const struct sw_plan_options *options)
-{
-    const bool on_disk = options->rule && (options->states_tier == SW_TIER_DISK ||
-                                           options->params_tier == SW_TIER_DISK);
-    return e->config->spillway.disk_slots == 2 && on_disk && !may_take_two_slots(options);
-}
-
-/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other
- * place. */
-static bool is_one_memory(const struct sw_engine *e, const struct sw_plan_options *options)
-{
-    return e->config->spillway.device_memory_bytes == 0 && options->budget[SW_TIER_DEVICE] > 0;
-}
-
-enum { HOST_PART = 4 }; /* of one memory, that is, where something is on the disk */
-
-/* False: it changes nothing, or is not allowed. */
-static bool apply(const struct sw_engine *e, const struct remedy *remedy,
-                  struct sw_plan_options *options)
-{
-    const bool one_memory = is_one_memory(e, options);
-    const size_t device = options->budget[SW_TIER_DEVICE];
-    if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
-        return false;
-    }
-    const bool recompute =
-        remedy->recompute && options->recompute_every == 0 && e->programs.train >= 0;
-    const bool states = remedy->states > options->states_tier && options->rule;
-    const bool params = remedy->params > options->params_tier;
-    if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
-        params != (remedy->params > SW_TIER_DEVICE)) {
-        return false; /* part of it is so already: another remedy is the rest alone */
-    }
-    options->recompute_every = recompute ? 1 : options->recompute_every;
-    options->states_tier = states ? remedy->states : options->states_tier;
-    options->params_tier = params ? remedy->params : options->params_tier;
-    options->stage = options->stage < stage_of(remedy) ? stage_of(remedy) : options->stage;
-    if ((options->boundary && options->stage >= 2) ||
-        (states && e->config->zero.offload_optimizer.ratio <= 0)) {
-        return false;
-    }
-    choose_tiers(e, options);
-    if (one_memory && (states || params)) { /* part of the remedy, see describe */
-        options->budget[SW_TIER_HOST] = device / HOST_PART;
-        options->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
-    }
-    return !wants_other_places(e, options);
-}
-
-/* More than this it cannot spare; recomputing leaves something. */
-static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusal *refusal)
-{
-    const size_t transients =
-        remedy->recompute || remedy->states > SW_TIER_DEVICE || remedy->params > SW_TIER_DEVICE
-            ? refusal->transients
-            : 0;
-    return refusal->tier == SW_TIER_DEVICE &&
-           refusal->missing > transients + (remedy->states > SW_TIER_DEVICE ? refusal->states : 0) +
-                                  (remedy->params > SW_TIER_DEVICE ? refusal->params : 0);
-}
-
-/* As keys of the configuration. */
-static void describe(const struct sw_engine *e, const struct sw_plan_options *options,
-                     const struct remedy *remedy, bool tiles, struct sw_str *out)
-{
-    static const char *const devices[] = {"none", "cpu", "nvme"};
-    const char *path = remedy->states == SW_TIER_DISK || remedy->params == SW_TIER_DISK
-                           ? " with its nvme_path"
-                           : "";
-    char items[6][96];
-    int n = 0;
-    if (remedy->recompute) {
-        snprintf(items[n++], sizeof *items, "spillway.recompute \"blocks\"");
-    }
-    if (e->config->zero.stage < stage_of(remedy)) {
-        snprintf(items[n++], sizeof *items, "zero_optimization.stage %d", stage_of(remedy));
-    }
-    if (remedy->states > SW_TIER_DEVICE) {
-        snprintf(items[n++], sizeof *items, "zero_optimization.offload_optimizer.device \"%s\"%s",
-                 devices[remedy->states], path);
-    }
-    if (remedy->params > SW_TIER_DEVICE) {
-        snprintf(items[n++], sizeof *items, "zero_optimization.offload_param.device \"%s\"%s",
-                 devices[remedy->params], path);
-    }
-    if (stage_of(remedy) > 0 && is_one_memory(e, options)) {
-        const size_t all = options->budget[SW_TIER_DEVICE];
-        snprintf(items[n++], sizeof *items, "spillway.device_memory %zu", all - all / HOST_PART);
-        snprintf(items[n++], sizeof *items, "spillway.host_memory %zu", all / HOST_PART);
-    }
-    for (int i = 0; i < n; i++) {
-        sw_str_printf(out, "%s%s",
-                      i == 0       ? "; it fits with "
-                      : i + 1 == n ? " and "
-                                   : ", ",
-                      items[i]);
-    }
-    sw_str_puts(out, tiles ? ", in tiles" : "");
-}
-
-/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are
- * put in order are counted; what the host or the disk refuses is known before. */
-static bool fits_with(struct sw_engine *e, const struct sw_plan_options *options,
-                      const struct remedy *remedy, bool *tiles, int *n_plans)
-{
-    enum { PART = 8 };
-    struct sw_plan_options o = *options;
-    struct sw_plan_refusal refusal;
-    *tiles = false;
-    if (!apply(e, remedy, &o)) {
-        return false;
-    }
-    sw_status st = open_plan_in_places(e, &o, &refusal);
-    *n_plans += st != SW_E_NOMEM || refusal.transients > 0;
-    if (st == SW_E_NOMEM && o.tile_bytes == 0 && refusal.tier == SW_TIER_DEVICE &&
-        !refusal.whatever_the_tiles && o.params_tier != SW_TIER_DEVICE &&
-        (!options->rule || o.states_tier != SW_TIER_DEVICE) && !o.keep_gradients &&
-        o.budget[SW_TIER_DEVICE] / PART >= LEAST_TILE && tiles_keep_places(e, &o)) {
-        o.tile_bytes = o.budget[SW_TIER_DEVICE] / PART;
-        *tiles = true;
-        *n_plans += 1;
-        st = open_plan_in_places(e, &o, &refusal);
-    }
-    if (st >= 0) {
-        sw_plan_close(e->plan);
-        e->plan = NULL;
-    }
-    return st >= 0;
-}
-
-/* After a refusal: the smallest change that makes it fit joins the message. How many are tried
- * depends on the plan alone, so that the same refusal names the same. */
-static sw_status name_remedy(struct sw_engine *e, const struct sw_plan_options *options,
-                             const struct sw_plan_refusal *refusal, sw_status st)
-{
-    static const enum sw_tier here = SW_TIER_DEVICE, host = SW_TIER_HOST, disk = SW_TIER_DISK;
-    const struct remedy remedies[] = {
-        {true, here, here},  {false, host, here}, {true, host, here},  {false, here, host},
-        {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
-        {false, disk, disk}, {true, disk, disk},
-    };
-    enum {
-        MESSAGE = 2048,
-        MOST_INSTRS = 12000
-    }; /* that are planned for this: a fraction of a second */
-    char *message = sw_alloc("engine", MESSAGE);
-    if (!message) {
-        return st;
-    }
-    snprintf(message, MESSAGE, "%s", sw_error_message());
-    struct sw_str text = {0};
-    int n_plans = 0;
-    for (size_t i = 0; i < SW_LEN(remedies) && text.len == 0; i++) {
-        bool tiles;
-        if (n_plans * refusal->n_instrs <= MOST_INSTRS && !is_hopeless(&remedies[i], refusal) &&
-            fits_with(e, options, &remedies[i], &tiles, &n_plans)) {
-            describe(e, options, &remedies[i], tiles, &text);
-        }
-    }
-    st = SW_FAIL(SW_E_NOMEM, "%s%s", message, sw_str_text(&text));
-    sw_str_fini(&text);
-    sw_free(message);
-    return st;
+    *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
+    return SW_OK;
 }
 
 /* The outputs that the parts of a step read. */
@@ -549,58 +231,104 @@ static void find_losses(struct sw_engine *e)
     }
 }
 
-sw_status sw_engine_make_plan(struct sw_engine *e)
+/* What no policy says. */
+static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
-    const struct sw_engine_options *o = &e->options;
     const struct sw_config *c = e->config;
-    struct sw_plan_options options = {
+    return (struct sw_plan_options){
         .query = query,
         .query_ctx = e->device,
         .kernel_set = sw_device_kernel_set(e->device),
-        .micro_batches = e->micro_batches,
-        .vertical = sw_engine_is_vertical(e),
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
         .rule = e->trains ? &e->rule : NULL,
-        .recompute_every =
-            e->model ? sw_config_recompute_every(c, e->model->layers) : c->spillway.recompute_every,
-        .keep_gradients = o->keep_gradients,
-        .extra_fingerprint = extra_fingerprint(e),
+        .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
-        .stage = (int)c->zero.stage,
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
-        .states_tier = states_tier(c),
-        .params_tier = tier_of(c->zero.offload_param.device),
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
-        .states_share = c->zero.offload_optimizer.ratio,
-        .tile_bytes = (size_t)c->spillway.tile_bytes,
         .staging_bytes = e->device->staging_bytes,
         .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
-        .prefetch_elems = c->zero.prefetch_bucket_elems,
         .max_live_elems = c->zero.max_live_elems,
         .reduce_bucket_elems = c->zero.reduce_bucket_elems,
         .allgather_bucket_elems = c->zero.allgather_bucket_elems,
     };
-    choose_tiers(e, &options);
-    if (wants_other_places(e, &options)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.disk_slots 2 wants all optimizer states off the device: "
-                       "zero_optimization.offload_optimizer with a ratio of 1");
+}
+
+/* What the configuration says of choices. */
+static struct sw_policy asked_policy(const struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    return (struct sw_policy){
+        .micro_batch = e->batch,
+        .micro_batches = e->micro_batches,
+        .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
+        .vertical = sw_engine_is_vertical(e),
+        .stage = (int)c->zero.stage,
+        .states_tier = states_tier(c),
+        .params_tier = tier_of(c->zero.offload_param.device),
+        .states_share = c->zero.offload_optimizer.ratio,
+        .tile_bytes = (size_t)c->spillway.tile_bytes,
+        .prefetch_elems = c->zero.prefetch_bucket_elems,
+    };
+}
+
+static void next_micro_batch(void *ctx, int64_t most, struct sw_policy *policy)
+{
+    const struct graphs *graphs = ctx;
+    sw_engine_next_micro_batch(graphs->engine, most, policy);
+}
+
+static sw_status agree_on_try(void *ctx, struct sw_verdict *verdict)
+{
+    const struct graphs *graphs = ctx;
+    return sw_engine_agree_on_try(graphs->engine, verdict);
+}
+
+static sw_status search(struct sw_engine *e, struct sw_policy *out)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    struct graphs graphs = {.engine = e};
+    double rates[SW_LOAD_COUNT];
+    SW_TRY(sw_engine_find_rates(e, rates));
+    const struct sw_search search = {
+        .fixed = fixed_options(e),
+        .asked = asked_policy(e),
+        .memory = {(size_t)c->device_memory_bytes, (size_t)c->host_memory_bytes,
+                   (size_t)c->nvme_space_bytes},
+        .slots = c->disk_slots,
+        .one_slot = e->one_slot,
+        .transfer_bytes = (size_t)c->transfer_bytes,
+        .sub_group_elems = e->config->zero.sub_group_elems,
+        .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
+        .any_recompute = c->recompute_every == SW_CONFIG_AUTO,
+        .rates = rates,
+        .ctx = &graphs,
+        .graphs = lend_graphs,
+        .next = next_micro_batch,
+        .agree = agree_on_try,
+    };
+    const sw_status st = sw_search_open(&search, out, &e->plan);
+    close_graphs(&graphs);
+    return st;
+}
+
+sw_status sw_engine_make_plan(struct sw_engine *e)
+{
+    struct sw_policy policy;
+    const sw_status st = search(e, &policy);
+    if (st < 0) {
+        return sw_engine_blame_choices(e, st);
     }
-    struct sw_plan_refusal refusal;
-    struct engine_graphs graphs = {.n = 0};
-    e->graphs = &graphs;
-    sw_status st = build_all(e);
-    if (st >= 0) {
-        st = open_plan_in_tiles(e, &options, &refusal);
-        st = st == SW_E_NOMEM ? name_remedy(e, &options, &refusal, st) : st;
+    if (sw_config_is_auto(e->config)) {
+        const bool batch = e->config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
+        SW_TRY(sw_config_choose(e->config, policy.micro_batch, policy.recompute_every, NULL));
+        SW_TRY(sw_engine_resolve_batch(e));
+        SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
     }
-    close_graphs(e);
-    SW_TRY(st);
     find_losses(e);
     return SW_OK;
 }

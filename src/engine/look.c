@@ -21,6 +21,8 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
 {
     struct sw_str text = {0};
     const bool moves = e->programs.train >= 0;
+    struct sw_str chosen = {0};
+    sw_config_print_chosen(e->config, json, &chosen);
     if (json) {
         sw_plan_print_json(e->plan, instructions, &text);
         if (moves && !text.failed) {
@@ -29,12 +31,21 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
             sw_engine_print_moves(e, true, &text);
             sw_str_putc(&text, '}');
         }
+        if (chosen.len > 0 && !text.failed) {
+            text.len--;
+            sw_str_printf(&text, ",\"chosen\":{%s}}", sw_str_text(&chosen));
+        }
     } else {
+        sw_str_puts(&text, chosen.len > 0 ? "chosen: " : "");
+        sw_str_puts(&text, sw_str_text(&chosen));
+        sw_str_puts(&text, chosen.len > 0 ? "\n" : "");
         sw_plan_print(e->plan, instructions, &text);
         if (moves) {
             sw_engine_print_moves(e, false, &text);
         }
     }
+    text.failed |= chosen.failed;
+    sw_str_fini(&chosen);
     return give_text(&text, out);
 }
 

@@ -21,13 +21,41 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(
             sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
     }
-    if (o->batch_ranks > 0 && o->batch_ranks != e->ranks) {
-        SW_TRY(sw_config_resolve(e->config, o->batch_ranks, 0));
-        SW_TRY(sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches));
-    } else {
-        SW_TRY(sw_config_resolve(e->config, e->ranks, 0));
-    }
-    return sw_config_check_built(e->config);
+    SW_TRY(sw_engine_keep_choices(e));
+    const sw_status st = sw_engine_resolve_batch(e);
+    return st < 0 ? sw_engine_blame_choices(e, st) : sw_config_check_built(e->config);
+}
+
+int sw_engine_batch_ranks(const struct sw_engine *e)
+{
+    return e->options.batch_ranks > 0 ? e->options.batch_ranks : e->ranks;
+}
+
+sw_status sw_engine_resolve_batch(struct sw_engine *e)
+{
+    const int ranks = sw_engine_batch_ranks(e);
+    SW_TRY(sw_config_resolve(e->config, ranks, 0));
+    return ranks == e->ranks || e->config->batch.micro_batches == 0
+               ? SW_OK
+               : sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches);
+}
+
+sw_status sw_engine_take_batch(struct sw_engine *e)
+{
+    const struct sw_config *c = e->config;
+    e->batch = c->batch.micro_batch_size;
+    e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
+                                                  : c->batch.accumulation_steps * c->batch.ranks;
+    e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
+    e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
+    e->losses = sw_alloc_zero("engine", 2 * (size_t)e->rounds, sizeof *e->losses);
+    e->all_losses =
+        sw_alloc_zero("engine", 2 * (size_t)(e->rounds * e->ranks), sizeof *e->all_losses);
+    e->loss_outputs = sw_alloc("engine", 2 * (size_t)e->rounds * sizeof *e->loss_outputs);
+    SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
+    SW_TRY_ALLOC(e->losses, "the losses of a step");
+    SW_TRY_ALLOC(e->all_losses, "the losses of a step");
+    return SW_OK;
 }
 
 static sw_status resolve_config(struct sw_engine *e)
@@ -43,19 +71,10 @@ static sw_status resolve_config(struct sw_engine *e)
                         ? e->dtype
                         : (enum sw_dtype)c->misc.communication_data_type;
     e->token_mean = c->spillway.loss == SW_LOSS_TOKENS;
-    e->batch = c->batch.micro_batch_size;
-    e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
-                                                  : c->batch.accumulation_steps * c->batch.ranks;
-    e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
-    e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
-    e->losses = sw_alloc_zero("engine", 2 * (size_t)e->rounds, sizeof *e->losses);
-    e->all_losses =
-        sw_alloc_zero("engine", 2 * (size_t)(e->rounds * e->ranks), sizeof *e->all_losses);
+    if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* else the search does, fit.c */
+        SW_TRY(sw_engine_take_batch(e));
+    }
     e->statuses = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->statuses);
-    e->loss_outputs = sw_alloc("engine", 2 * (size_t)e->rounds * sizeof *e->loss_outputs);
-    SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
-    SW_TRY_ALLOC(e->losses, "the losses of a step");
-    SW_TRY_ALLOC(e->all_losses, "the losses of a step");
     SW_TRY_ALLOC(e->statuses, "the statuses of ranks");
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
@@ -228,6 +247,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     const char *kernels =
         e->config->spillway.kernels == SW_KERNELS_REFERENCE ? "cpu:reference" : "cpu";
     SW_TRY(sw_device_open(o->device ? o->device : kernels, threads, &e->device));
+    if (!o->plan_only) { /* before they look for a plan together */
+        SW_TRY(sw_engine_agree_on_setup(e));
+    }
     SW_TRY(sw_engine_make_plan(e));
     SW_TRY(sw_engine_index_params(e));
     if (o->plan_only) {
@@ -235,7 +257,6 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     }
     e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
-    SW_TRY(sw_engine_agree_on_setup(e));
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));
     if (e->one_slot && e->plan->two_slots) {

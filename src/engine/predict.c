@@ -101,6 +101,14 @@ static sw_status take_rate(const char *text, double rates[SW_LOAD_COUNT])
                    text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
+sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_LOAD_COUNT])
+{
+    for (int i = 0; i < n; i++) {
+        SW_TRY(take_rate(texts[i], rates));
+    }
+    return SW_OK;
+}
+
 enum { CHUNK = 16 << 20, MOST_BYTES = 256 << 20 };
 static const double disk_s = 2; /* of each direction */
 
@@ -300,9 +308,7 @@ sw_status sw_plan_predict_text(const struct sw_engine_options *options,
     SW_TRY_OPTIONS(options);
     SW_TRY_OPTIONS(wanted);
     memset(&r, 0, sizeof r);
-    for (int i = 0; i < wanted->n_rates; i++) {
-        SW_TRY(take_rate(wanted->rates[i], r.rates));
-    }
+    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, r.rates));
     struct sw_engine_options o = *options;
     o.plan_only = true;
     if (wanted->ranks > 1) { /* nobody is talked to */

@@ -67,9 +67,8 @@ struct sw_engine {
     /* [rounds, 2] sum and count in the training program; one round where it holds one */
     const struct sw_port **loss_outputs;
     const struct sw_port *eval_sum, *eval_count;
-    double loss_weight;           /* see attrs.loss_mean */
-    struct engine_graphs *graphs; /* of all programs, while a plan is looked for; fit.c */
-    float *scratch;               /* [SW_SCRATCH_ELEMS] for conversions */
+    double loss_weight; /* see attrs.loss_mean */
+    float *scratch;     /* [SW_SCRATCH_ELEMS] for conversions */
 
     /* the run */
     struct engine_totals {
@@ -116,6 +115,23 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
+/* Ranks that the batch keys count. */
+int sw_engine_batch_ranks(const struct sw_engine *e);
+/* The batch arithmetic, again after a choice; and what follows from the batch. */
+sw_status sw_engine_resolve_batch(struct sw_engine *e);
+sw_status sw_engine_take_batch(struct sw_engine *e);
+
+/* ---- choose.c: keys that are "auto" ---- */
+/* Those of the checkpoint that the run goes on from, where there is one. Collective. */
+sw_status sw_engine_keep_choices(struct sw_engine *e);
+/* After a failure under values that were chosen before: the message says which. */
+sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st);
+/* The same rates on all ranks. Collective where a key is "auto". */
+sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT]);
+/* Of struct sw_search: next and agree. */
+void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy);
+sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict);
+
 /* ---- fit.c ---- */
 /* One disk tier holds states and parameters, over the folders of the optimizer's and those of the
  * parameters' that are not among them. */
@@ -126,6 +142,8 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
 sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- predict.c ---- */
+/* "bf16=800" and the like, into those that there are. SW_E_ARG: no such rate. */
+sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_LOAD_COUNT]);
 /* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
 void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
 

@@ -14,6 +14,11 @@ struct stages {
     bool fits[N_STAGES];                                     /* them */
     bool states_offloaded, states_on_disk, params_offloaded; /* what the configuration offloads */
     bool vertical;                                           /* the schedule */
+    /* values of "auto" at the configured stage, for all of them: as edits, and in words */
+    bool is_auto;
+    char sets[3][96];
+    int n_sets;
+    struct sw_str chosen, chosen_json;
     enum sw_dtype dtype;
     int64_t micro_batches;
     struct sw_paper paper;
@@ -35,6 +40,7 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     out->states_offloaded = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
     out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
     out->params_offloaded = config->zero.offload_param.device != SW_OFFLOAD_NONE;
+    out->is_auto = sw_config_is_auto(config);
     out->budgets = config->spillway.device_memory_bytes > 0 ||
                    config->spillway.host_memory_bytes > 0 || config->spillway.nvme_space_bytes > 0;
     sw_config_close(config);
@@ -49,7 +55,7 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
     const char *sets[64];
     char text[64];
     const int n = options->n_sets;
-    if (n + 7 > (int)SW_LEN(sets)) {
+    if (n + 7 + (int)SW_LEN(s->sets) > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
     snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
@@ -57,6 +63,9 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
         memcpy(sets, options->sets, (size_t)n * sizeof *sets);
     }
     o.n_sets = n;
+    for (int i = 0; i < s->n_sets; i++) {
+        sets[o.n_sets++] = s->sets[i];
+    }
     sets[o.n_sets++] = text;
     if (!budgets) {
         sets[o.n_sets++] = "spillway.device_memory=null";
@@ -82,6 +91,36 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
         sw_comm_close(*comm, true);
     }
     return st;
+}
+
+static void add_set(struct stages *s, const struct sw_config *config, const char *path)
+{
+    struct sw_str value = {0};
+    sw_json_write(sw_config_value(config, path), 0, &value);
+    snprintf(s->sets[s->n_sets++], sizeof *s->sets, "%s=%s", path, sw_str_text(&value));
+    s->chosen.failed |= value.failed;
+    sw_str_fini(&value);
+}
+
+/* One choice for the whole table: that of the configured stage, within the budgets. */
+static sw_status choose(const struct sw_engine_options *options, struct stages *s)
+{
+    sw_engine *e = NULL;
+    sw_comm *comm;
+    if (!s->is_auto) {
+        return SW_OK;
+    }
+    SW_TRY(open_stage(options, s->configured, true, s, &comm, &e));
+    add_set(s, e->config, "spillway.micro_batch");
+    add_set(s, e->config, "spillway.recompute");
+    if (sw_config_origin_of(e->config, "spillway.micro_batch") == SW_CONFIG_DERIVED) {
+        add_set(s, e->config, "train_micro_batch_size_per_gpu");
+    }
+    sw_config_print_chosen(e->config, false, &s->chosen);
+    sw_config_print_chosen(e->config, true, &s->chosen_json);
+    sw_close(e);
+    sw_comm_close(comm, false);
+    return SW_OK;
 }
 
 /* The table is of a plan without budgets: it should also say what does not fit. */
@@ -335,6 +374,9 @@ static void print_text(const struct stages *s, struct sw_str *out)
                   "rank%s; -> is the configured stage\n\n",
                   (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
                   (long long)s->micro_batches, rounds, s->vertical ? ", scheduled vertically" : "");
+    if (s->chosen.len > 0) {
+        sw_str_printf(out, "chosen: %s\n\n", sw_str_text(&s->chosen));
+    }
     print_held(s, out);
     print_short(s, out);
     sw_str_putc(out, '\n');
@@ -392,10 +434,14 @@ static void print_json(const struct stages *s, struct sw_str *out)
 {
     sw_str_printf(out,
                   "{\"parameters\":%lld,\"trained\":%lld,\"dtype\":\"%s\",\"ranks\":%d,"
-                  "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,\"stages\":[",
+                  "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,",
                   (long long)s->tables[0].elems, (long long)s->tables[0].trained,
                   sw_dtype_name(s->dtype), s->ranks, (long long)s->micro_batches,
                   s->vertical ? "vertical" : "horizontal", s->configured);
+    if (s->chosen_json.len > 0) {
+        sw_str_printf(out, "\"chosen\":{%s},", sw_str_text(&s->chosen_json));
+    }
+    sw_str_puts(out, "\"stages\":[");
     for (int i = 0; i < N_STAGES; i++) {
         json_stage(s, i, out);
     }
@@ -409,10 +455,17 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
     struct sw_str text = {0};
     SW_TRY_OPTIONS(options);
     SW_TRY(read_config(options, &s));
-    for (int stage = 0; stage < N_STAGES; stage++) {
-        SW_TRY(plan_stage(options, stage, &s));
+    sw_status st = choose(options, &s);
+    for (int stage = 0; stage < N_STAGES && st >= 0; stage++) {
+        st = plan_stage(options, stage, &s);
     }
-    (json ? print_json : print_text)(&s, &text);
+    if (st >= 0) {
+        (json ? print_json : print_text)(&s, &text);
+    }
+    text.failed |= s.chosen.failed || s.chosen_json.failed;
+    sw_str_fini(&s.chosen);
+    sw_str_fini(&s.chosen_json);
+    SW_TRY(st);
     if (text.failed) {
         sw_str_fini(&text);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");

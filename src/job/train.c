@@ -122,6 +122,9 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .profile = o->profile,
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
+        .resume_from = o->resume ? o->output : NULL,
+        .rates = o->rates,
+        .n_rates = o->n_rates,
         .load_unverified = o->no_verify,
     };
 }
@@ -684,12 +687,18 @@ static void print_origins(const struct job *job)
 static void print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
+    struct sw_str chosen = {0};
     fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
             (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->facts.dtype));
     print_origins(job);
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    sw_config_print_chosen(job->facts.config, false, &chosen);
+    if (chosen.len > 0) {
+        fprintf(job->out, "chosen: %s\n", sw_str_text(&chosen));
+    }
+    sw_str_fini(&chosen);
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
             job->facts.ranks > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),

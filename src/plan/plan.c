@@ -460,33 +460,56 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
     return exceeds;
 }
 
+static unsigned helps_outside(const struct sw_plan *plan, const struct sw_plan_options *options,
+                              enum sw_tier tier)
+{
+    const bool tensors = options->states_tier >= tier || options->params_tier >= tier;
+    const bool activations = options->activations_tier == tier;
+    return (tensors ? SW_HELP_OFFLOAD_LESS : 0) |
+           (tensors && activations ? SW_HELP_CHECKPOINT_LESS : 0) |
+           (!tensors && activations ? SW_HELP_NO_CHECKPOINTING : 0) |
+           (plan->two_slots && tier == SW_TIER_DISK ? SW_HELP_ONE_SLOT : 0);
+}
+
 static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
     const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
-    const bool twice = plan->two_slots && tier == SW_TIER_DISK;
     char text[3][32];
-    struct sw_str largest = {0};
+    struct sw_str largest = {0}, helps = {0};
     largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
+    sw_config_print_helps(helps_outside(plan, options, tier), &helps);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
-        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: %s%s%s",
+        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: %s",
         sw_tier_name(tier), need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
         sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
         sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest),
-        options->states_tier >= tier || options->params_tier >= tier
-            ? "more ranks, or not to offload all of zero_optimization.offload_optimizer and "
-              "offload_param"
-            : "",
-        options->activations_tier != tier ? ""
-        : options->states_tier >= tier || options->params_tier >= tier
-            ? ", or of activation_checkpointing.cpu_checkpointing"
-            : "no activation_checkpointing.cpu_checkpointing, or a smaller "
-              "train_micro_batch_size_per_gpu or --seq-len",
-        twice ? ", or spillway.disk_slots 1" : "");
+        sw_str_text(&helps));
     sw_str_fini(&largest);
+    sw_str_fini(&helps);
     return st;
+}
+
+/* On the device. */
+static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_options *options,
+                             const struct sw_program *program, const struct sw_ir_op *op)
+{
+    const size_t budget = plan->tier_budget[SW_TIER_DEVICE];
+    return (options->recompute_every == 0 ? SW_HELP_RECOMPUTE : 0) |
+           (program->micro_batches > 1 ? SW_HELP_HORIZONTAL : 0) |
+           (options->rule && options->states_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_STATES : 0) |
+           (plan->n_tiled > 0 ? SW_HELP_SMALLER_TILES
+            : options->keep_gradients || exceeds_in_tiles(plan, budget)
+                ? 0
+                : (options->params_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_TILES
+                                                          : SW_HELP_TILES)) |
+           (op->phase == SW_PHASE_UPDATE && options->states_tier != SW_TIER_DEVICE
+                ? SW_HELP_SUB_GROUP
+                : 0) |
+           (largest_is_workspace(program) ? SW_HELP_THREADS : 0) |
+           (sw_ir_attrs(op) == SW_ATTRS_LINEAR_CE ? SW_HELP_LOSS_CHUNK : 0) | SW_HELP_SMALLER_BATCH;
 }
 
 static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
@@ -496,46 +519,32 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         return over_outer_budget(plan, options, tier);
     }
     const struct sw_program *program = sw_plan_largest_program(plan, tier);
+    const size_t needed = plan->tier_bytes[tier], budget = plan->tier_budget[tier];
     char need[32], have[32], missing[32], fixed[32], live[32];
-    struct sw_str largest = {0};
+    struct sw_str largest = {0}, helps = {0};
+    const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
     sw_plan_largest(program, 4, &largest);
-    sw_format_bytes(need, sizeof need, (double)plan->tier_bytes[tier]);
-    sw_format_bytes(have, sizeof have, (double)plan->tier_budget[tier]);
-    sw_format_bytes(missing, sizeof missing,
-                    (double)(plan->tier_bytes[tier] - plan->tier_budget[tier]));
+    sw_config_print_helps(helps_inside(plan, options, program, op), &helps);
+    sw_format_bytes(need, sizeof need, (double)needed);
+    sw_format_bytes(have, sizeof have, (double)budget);
+    sw_format_bytes(missing, sizeof missing, (double)(needed - budget));
     sw_format_bytes(fixed, sizeof fixed, (double)plan->persistent_bytes);
     sw_format_bytes(live, sizeof live, (double)program->transient_bytes);
-    const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
-    const sw_status st = SW_FAIL(
-        SW_E_NOMEM,
-        "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu "
-        "bytes (%s) are "
-        "missing; parameters and states hold %s, transients %s at instruction %d (%s in %s); "
-        "largest: %s; what would help: %s%s%s%s%s%s%sa smaller train_micro_batch_size_per_gpu or "
-        "--seq-len%s",
-        sw_tier_name(tier), plan->tier_bytes[tier], need, plan->tier_budget[tier], have,
-        plan->tier_bytes[tier] - plan->tier_budget[tier], missing, fixed, live, program->peak_instr,
-        sw_ir_op_name(op), sw_ir_where(program->ir, op), sw_str_text(&largest),
-        options->recompute_every == 0 ? "spillway.recompute \"blocks\", " : "",
-        program->micro_batches > 1 ? "spillway.schedule \"horizontal\", " : "",
-        options->rule && options->states_tier == SW_TIER_DEVICE
-            ? "zero_optimization.offload_optimizer.device \"cpu\", "
-            : "",
-        plan->n_tiled > 0 ? "a smaller spillway.tile_bytes, "
-        : options->keep_gradients || exceeds_in_tiles(plan, plan->tier_budget[tier]) ? ""
-        : options->params_tier == SW_TIER_DEVICE ? "zero_optimization.offload_param with "
-                                                   "tiles (spillway.tile_bytes), "
-                                                 : "tiles (spillway.tile_bytes), ",
-        op->phase == SW_PHASE_UPDATE && options->states_tier != SW_TIER_DEVICE
-            ? "a smaller zero_optimization.sub_group_size, "
-            : "",
-        largest_is_workspace(program) ? "fewer spillway.threads, " : "",
-        sw_ir_attrs(op) == SW_ATTRS_LINEAR_CE ? "a smaller spillway.loss_chunk, " : "",
-        plan->persistent_bytes > plan->tier_budget[tier] &&
-                (options->states_tier != SW_TIER_DEVICE || !options->rule)
-            ? " (not enough alone: parameters and states by themselves exceed the budget)"
-            : "");
+    const sw_status st =
+        SW_FAIL(SW_E_NOMEM,
+                "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu "
+                "bytes (%s) are "
+                "missing; parameters and states hold %s, transients %s at instruction %d (%s in "
+                "%s); largest: %s; what would help: %s%s",
+                sw_tier_name(tier), needed, need, budget, have, needed - budget, missing, fixed,
+                live, program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op),
+                sw_str_text(&largest), sw_str_text(&helps),
+                plan->persistent_bytes > budget &&
+                        (options->states_tier != SW_TIER_DEVICE || !options->rule)
+                    ? " (not enough alone: parameters and states by themselves exceed the budget)"
+                    : "");
     sw_str_fini(&largest);
+    sw_str_fini(&helps);
     return st;
 }
 

@@ -2,6 +2,7 @@
 // How long a step would take: the work of a finished plan by kind, divided by rates that somebody
 // measured. Pure.
 #include <math.h>
+#include <string.h>
 
 #include "plan/private.h"
 
@@ -71,4 +72,26 @@ void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_CO
     }
     p.least = p.seconds[p.bound];
     *out = p;
+}
+
+void sw_builtin_rates(double out[SW_LOAD_COUNT])
+{
+    static const double rates[SW_LOAD_COUNT] = {
+        [SW_LOAD_PRODUCTS_F32] = 500e9, [SW_LOAD_PRODUCTS_BF16] = 1000e9,
+        [SW_LOAD_PRODUCTS_F16] = 500e9, [SW_LOAD_OTHER] = 20e9,
+        [SW_LOAD_COPIES_IN] = 20e9,     [SW_LOAD_COPIES_OUT] = 20e9,
+        [SW_LOAD_DISK_READ] = 3e9,      [SW_LOAD_DISK_WRITTEN] = 1.5e9,
+        [SW_LOAD_SENT] = 1.2e9,
+    };
+    memcpy(out, rates, sizeof rates);
+}
+
+double sw_plan_seconds(const struct sw_plan *plan, int64_t rounds,
+                       const double rates[SW_LOAD_COUNT])
+{
+    double loads[SW_LOAD_COUNT];
+    struct sw_prediction p;
+    sw_plan_loads(plan, rounds, loads);
+    sw_predict(loads, rates, &p);
+    return p.least;
 }

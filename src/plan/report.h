@@ -122,6 +122,13 @@ struct sw_prediction {
 void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_COUNT],
                 struct sw_prediction *out);
 
+/* In place of rates that nobody gave or measured: those of a server's processor, its memory, one
+ * NVMe drive and a network of 10 Gbit/s. docs/zero.md has them as a table. */
+void sw_builtin_rates(double out[SW_LOAD_COUNT]);
+/* Of a step with `rounds` micro-steps. */
+double sw_plan_seconds(const struct sw_plan *plan, int64_t rounds,
+                       const double rates[SW_LOAD_COUNT]);
+
 /* ---- diff.c: what two plans do differently, from their JSON alone ---- */
 
 struct sw_plan_source {

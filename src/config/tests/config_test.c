@@ -308,6 +308,137 @@ static void a_fixed_k_holds_for_any_number_of_ranks(void **state)
     sw_config_close(c);
 }
 
+/* ---- "auto" ---- */
+
+/* All micro-batches with which the batch keys hold, from the largest on: found by trying. */
+static void auto_offers_what_the_batch_keys_allow(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"", ", \"gradient_accumulation_steps\": 2"};
+    for (int64_t train = 1; train <= 18; train++) {
+        for (int i = 0; i < 16; i++) {
+            const int ranks = i % 4 + 1, k = i / 8 * 3, steps = i / 4 % 2;
+            char text[200];
+            snprintf(text, sizeof text,
+                     "{\"train_batch_size\": %d%s, \"spillway\": {\"micro_batch\": \"auto\"}}",
+                     (int)train, more[steps]);
+            struct sw_config *c = must(text, NULL, 0);
+            const bool any = sw_config_resolve(c, ranks, k) == SW_OK;
+            assert_true(any || strstr(sw_error_message(), "ds.json:1: spillway.micro_batch"));
+            int64_t most = INT64_MAX;
+            int n = 0;
+            for (int64_t micro = train; micro > 0; micro--) {
+                snprintf(text, sizeof text,
+                         "{\"train_batch_size\": %d%s, \"train_micro_batch_size_per_gpu\": %d}",
+                         (int)train, more[steps], (int)micro);
+                struct sw_config *fixed = must(text, NULL, 0);
+                if (sw_config_resolve(fixed, ranks, k) == SW_OK) {
+                    assert_int_equal(sw_config_largest_micro_batch(c, ranks, k, most), micro);
+                    most = micro - 1;
+                    n++;
+                }
+                sw_config_close(fixed);
+            }
+            assert_int_equal(sw_config_largest_micro_batch(c, ranks, k, most), 0);
+            assert_int_equal(any, n > 0);
+            sw_config_close(c);
+        }
+    }
+}
+
+static void what_was_chosen_is_what_is_read_again(void **state)
+{
+    (void)state;
+    struct sw_str said = {0}, first = {0}, second = {0};
+    struct sw_config *c = must("{\"train_batch_size\": 24, \"spillway\": {\"micro_batch\": "
+                               "\"auto\", \"recompute\": \"auto\"}}",
+                               NULL, 0);
+    assert_int_equal(c->spillway.micro_batch, SW_MICRO_BATCH_AUTO);
+    assert_int_equal(c->spillway.recompute_every, SW_CONFIG_AUTO);
+    assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
+    assert_int_equal(c->batch.train_batch_size, 24);
+    assert_int_equal(c->batch.micro_batch_size, 0); /* not yet */
+    sw_config_print_chosen(c, false, &said);
+    assert_int_equal(said.len, 0);
+    assert_int_equal(sw_config_choose(c, 4, 3, NULL), SW_OK);
+    assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
+    assert_int_equal(c->batch.micro_batch_size, 4);
+    assert_int_equal(c->batch.accumulation_steps, 3);
+    assert_int_equal(c->batch.micro_batches, 6);
+    assert_int_equal(c->spillway.recompute_every, 3);
+    source_is(c, "train_micro_batch_size_per_gpu", "derived");
+    source_is(c, "spillway.recompute", "derived");
+    assert_int_equal(sw_config_choose(c, 2, 1, "checkpoint-7"),
+                     SW_OK); /* they are no longer auto */
+    assert_int_equal(c->spillway.recompute_every, 3);
+    sw_config_print_chosen(c, false, &said);
+    assert_string_equal(sw_str_text(&said),
+                        "spillway.micro_batch 4, spillway.recompute 3, kept from checkpoint-7");
+    sw_str_clear(&said);
+    sw_config_print_chosen(c, true, &said);
+    assert_string_equal(sw_str_text(&said), "\"micro_batch\":4,\"recompute\":3");
+    sw_config_write_json(c, 2, &first);
+    struct sw_config *again = must(first.ptr, NULL, 0);
+    assert_int_equal(sw_config_resolve(again, 2, 0), SW_OK);
+    sw_config_write_json(again, 2, &second);
+    assert_string_equal(first.ptr, second.ptr);
+    assert_int_equal(again->batch.micro_batch_size, 4);
+    sw_config_close(c);
+    sw_config_close(again);
+    sw_str_fini(&said);
+    sw_str_fini(&first);
+    sw_str_fini(&second);
+    static const char *const words[] = {"none", "blocks"};
+    for (int every = 0; every < 2; every++) {
+        c = must("{\"spillway\": {\"recompute\": \"auto\"}}", NULL, 0);
+        assert_int_equal(sw_config_choose(c, 9, every, NULL), SW_OK);
+        assert_string_equal(sw_config_value(c, "spillway.recompute")->string, words[every]);
+        assert_int_equal(c->spillway.recompute_every, every);
+        assert_int_equal(sw_config_value(c, "train_micro_batch_size_per_gpu")->type, SW_JSON_NULL);
+        sw_config_close(c);
+    }
+}
+
+static void auto_is_refused(const char *text, int ranks, const char *why)
+{
+    struct sw_config *c = must(text, NULL, 0);
+    if (sw_config_resolve(c, ranks, 0) != SW_E_CONFIG ||
+        !strstr(sw_error_message(), "spillway.micro_batch") || !strstr(sw_error_message(), why)) {
+        fail_msg("%s: %s; wanted %s", text, sw_error_message(), why);
+    }
+    sw_config_close(c);
+}
+
+static void auto_beside_other_keys_is_refused_by_name(void **state)
+{
+    (void)state;
+#define AUTO "\"spillway\": {\"micro_batch\": \"auto\"}"
+    auto_is_refused("{" AUTO "}", 1, "wants train_batch_size");
+    auto_is_refused("{\"train_batch_size\": 0, " AUTO "}", 1, "it is 0");
+    auto_is_refused("{\"train_batch_size\": -4, " AUTO "}", 1, "it is -4");
+    auto_is_refused("{\"train_batch_size\": 9000000000000000000, " AUTO "}", 1, "1099511627776");
+    auto_is_refused("{\"train_batch_size\": 8, " AUTO "}", 3, "ranks 3");
+    auto_is_refused("{\"train_batch_size\": 8, \"gradient_accumulation_steps\": 3, " AUTO "}", 1,
+                    "gradient_accumulation_steps 3");
+    auto_is_refused("{\"train_batch_size\": 8, \"gradient_accumulation_steps\": 0, " AUTO "}", 1,
+                    "gradient_accumulation_steps 0");
+    auto_is_refused("{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2, " AUTO "}", 1,
+                    "train_micro_batch_size_per_gpu, which is given: 2");
+    auto_is_refused("{\"train_batch_size\": 8, \"elasticity\": {\"enabled\": true, "
+                    "\"max_train_batch_size\": 8, \"micro_batch_sizes\": [2]}, " AUTO "}",
+                    1, "elasticity");
+#undef AUTO
+    REFUSED("{\"spillway\": {\"micro_batch\": 2}}", "ds.json:1", "spillway.micro_batch", "\"auto\"",
+            "\"train_micro_batch_size_per_gpu\"", "\"micro_batches\"");
+    REFUSED("{\"spillway\": {\"micro_batch\": \"largest\"}}", "spillway.micro_batch", "\"auto\"");
+    REFUSED("{\"spillway\": {\"recompute\": \"some\"}}", "spillway.recompute",
+            "\"none\", \"blocks\", \"auto\"");
+    REFUSED("{\"spillway\": {\"recompute\": -1}}", "spillway.recompute", "least is 1");
+    REFUSED("{\"spillway\": {\"recompute\": \"auto\"}, \"activation_checkpointing\": "
+            "{\"number_checkpoints\": 2}}",
+            "spillway.recompute", "number_checkpoints");
+}
+
 /* ---- what is not built ---- */
 
 static void not_built(const char *text, const char *key)
@@ -611,6 +742,9 @@ int main(void)
         cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
         cmocka_unit_test(elasticity_decides_the_batch),
+        cmocka_unit_test(auto_offers_what_the_batch_keys_allow),
+        cmocka_unit_test(what_was_chosen_is_what_is_read_again),
+        cmocka_unit_test(auto_beside_other_keys_is_refused_by_name),
         cmocka_unit_test(effective_values_read_again),
         cmocka_unit_test(machines_get_one_object),
         cmocka_unit_test(keys_are_explained),

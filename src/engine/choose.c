@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys that are "auto", on this engine: what a checkpoint that it goes on from has is kept; else
+// the search (plan/search.c) asks here which micro-batches there are and what is true of all ranks.
+// By rank 0's rates and everybody's budgets: no rank decides for itself.
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/resume.h"
+
+/* ---- kept on resume ---- */
+
+/* What rank 0 read, as it travels. */
+struct kept {
+    int64_t status, micro_batch, recompute_every;
+    char name[256]; /* of the checkpoint; "" = there is none */
+};
+
+static int64_t recompute_of(const struct sw_json *value)
+{
+    if (value && value->type == SW_JSON_STRING) {
+        return strcmp(value->string, "none") == 0     ? 0
+               : strcmp(value->string, "blocks") == 0 ? 1
+                                                      : SW_CONFIG_AUTO;
+    }
+    return value && value->type == SW_JSON_INT && value->integer > 0 ? value->integer
+                                                                     : SW_CONFIG_AUTO;
+}
+
+static sw_status read_kept(const char *folder, struct kept *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    const sw_status st = sw_ckpt_open(folder, &ckpt);
+    if (st != SW_OK) {
+        return st < 0 ? st : SW_OK; /* none yet: the choice is a new one */
+    }
+    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
+    const struct sw_json *config = run ? sw_json_get(run, "ds_config") : NULL;
+    const struct sw_json *ours = config ? sw_json_get(config, "spillway") : NULL;
+    const struct sw_json *micro =
+        config ? sw_json_get(config, "train_micro_batch_size_per_gpu") : NULL;
+    snprintf(out->name, sizeof out->name, "%s", sw_ckpt_name(ckpt));
+    out->micro_batch = micro && micro->type == SW_JSON_INT ? micro->integer : 0;
+    out->recompute_every = recompute_of(ours ? sw_json_get(ours, "recompute") : NULL);
+    sw_ckpt_close(ckpt);
+    return SW_OK;
+}
+
+sw_status sw_engine_keep_choices(struct sw_engine *e)
+{
+    const struct sw_engine_options *o = &e->options;
+    const bool alone = e->ranks == 1 || o->plan_only;
+    struct kept kept = {.recompute_every = SW_CONFIG_AUTO};
+    if (!o->resume_from || !sw_config_is_auto(e->config)) {
+        return SW_OK;
+    }
+    if (alone || e->rank == 0) {
+        kept.status = read_kept(o->resume_from, &kept);
+    }
+    if (!alone) {
+        const sw_status mine = (sw_status)kept.status;
+        SW_TRY(sw_comm_broadcast(o->comm, 0, &kept, sizeof kept, "what a checkpoint chose"));
+        kept.name[sizeof kept.name - 1] = '\0';
+        if (kept.status < 0 && e->rank != 0) {
+            return SW_FAIL(SW_E_PEER, "rank 0 cannot read the checkpoint to go on from");
+        }
+        SW_TRY(mine);
+    }
+    SW_TRY((sw_status)kept.status);
+    return kept.name[0]
+               ? sw_config_choose(e->config, kept.micro_batch, kept.recompute_every, kept.name)
+               : SW_OK;
+}
+
+sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)
+{
+    struct sw_str text = {0};
+    sw_config_print_chosen(e->config, false, &text);
+    if (text.len > 0) {
+        st = sw_fail_prefix(st, "%s", sw_str_text(&text));
+    }
+    sw_str_fini(&text);
+    return st;
+}
+
+/* ---- chosen anew ---- */
+
+void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy)
+{
+    const struct sw_config *c = e->config;
+    const int64_t train = c->batch.train_batch_size;
+    const int64_t micro = sw_config_largest_micro_batch(c, sw_engine_batch_ranks(e), 0, most);
+    policy->micro_batch = micro;
+    policy->micro_batches = micro > 0 ? train / micro : 0;
+}
+
+static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,
+                           struct sw_verdict *out)
+{
+    const sw_status mine = out->status;
+    *out = all[0];
+    for (int r = 0; r < e->ranks; r++) {
+        const struct sw_verdict *v = &all[r];
+        if (v->status < 0 && mine >= 0) {
+            return SW_FAIL(SW_E_PEER, "rank %d cannot look for a plan", r);
+        }
+        out->rank = out->fits && !v->fits ? r : out->rank;
+        out->fits = out->fits && v->fits;
+        out->seconds = v->seconds > out->seconds ? v->seconds : out->seconds;
+        out->share = v->share < out->share ? v->share : out->share;
+        out->n_instrs = sw_max_i64(out->n_instrs, v->n_instrs);
+    }
+    return mine;
+}
+
+sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict)
+{
+    if (e->ranks == 1 || e->options.plan_only) { /* a plan speaks for its own rank */
+        return verdict->status;
+    }
+    struct sw_verdict *all = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *all);
+    if (!all && verdict->status >= 0) {
+        verdict->status = SW_FAIL(SW_E_NOMEM, "out of host memory for the verdicts of ranks");
+    }
+    sw_status st = all ? sw_comm_all_gather(e->options.comm, verdict, all, sizeof *verdict,
+                                            "whether a plan fits")
+                       : verdict->status;
+    st = st < 0 ? st : judge_all(e, all, verdict);
+    sw_free(all);
+    return st;
+}
+
+sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT])
+{
+    const struct sw_engine_options *o = &e->options;
+    sw_builtin_rates(rates);
+    SW_TRY(sw_engine_take_rates(o->rates, o->n_rates, rates));
+    if (e->ranks == 1 || o->plan_only || !sw_config_is_auto(e->config)) {
+        return SW_OK;
+    }
+    return sw_comm_broadcast(o->comm, 0, rates, SW_LOAD_COUNT * sizeof *rates, "the rates");
+}

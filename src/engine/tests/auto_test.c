@@ -1,0 +1,602 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// COST 6
+// Keys that are "auto": what is chosen is found here by asking for every value in turn. On one rank
+// and on several, whose budgets may differ; kept by a run that goes on from a checkpoint; said; and
+// refused in the same words each time where nothing fits.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+#include "spillway/comm.h"
+#include "support/test.h"
+
+enum { T = 8, V = 37, LARGE_V = 4001, TRAIN = 12, LAYERS = 8, MOST_RANKS = 3 };
+
+/* In the second one the head takes most, so that fewer kept inputs make a difference. */
+static char folder[64], model_path[96], head_path[96];
+
+static const char *at(const char *name)
+{
+    static _Thread_local char paths[4][160];
+    static _Thread_local int i;
+    char *path = paths[i++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static const char base_config[] =
+    "{\"train_batch_size\": 12, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+    "\"spillway\": {\"threads\": 1}}";
+
+/* The settings of one engine. */
+struct settings {
+    char text[12][96];
+    const char *list[12];
+    int n;
+    bool large_head; /* of the model */
+};
+
+static void set(struct settings *s, const char *key, int64_t value)
+{
+    assert_true(s->n < 12);
+    snprintf(s->text[s->n], sizeof *s->text, "%s=%lld", key, (long long)value);
+    s->list[s->n] = s->text[s->n];
+    s->n++;
+}
+
+static void set_text(struct settings *s, const char *text)
+{
+    assert_true(s->n < 12);
+    s->list[s->n++] = text;
+}
+
+/* A plan of rank 0 of so many. */
+static sw_status plan(const struct settings *s, int ranks, const char *resume_from, sw_engine **out)
+{
+    struct sw_engine_options o = {.config_text = base_config,
+                                  .sets = s->list,
+                                  .n_sets = s->n,
+                                  .model = s->large_head ? head_path : model_path,
+                                  .seq_len = T,
+                                  .resume_from = resume_from,
+                                  .plan_only = true};
+    if (ranks > 1) {
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.comm), SW_OK);
+    }
+    const sw_status st = sw_initialize(&o, out);
+    if (st < 0 && o.comm) {
+        sw_comm_close(o.comm, true);
+    }
+    return st;
+}
+
+static void close_plan(sw_engine *e)
+{
+    sw_comm *comm = e->options.comm;
+    sw_close(e);
+    sw_comm_close(comm, false);
+}
+
+/* Bytes of the device without which it does not fit. Several ranks run less ahead where there is
+ * less, so there it is what a refusal says. */
+static int64_t need_of(const struct settings *asked, int ranks)
+{
+    struct settings s = *asked; /* whose texts are the first one's */
+    sw_engine *e = NULL;
+    long long need = 0;
+    if (ranks == 1) {
+        assert_int_equal(plan(&s, 1, NULL, &e), SW_OK);
+        need = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
+        close_plan(e);
+        return need;
+    }
+    set(&s, "spillway.device_memory", 1000);
+    assert_int_equal(plan(&s, ranks, NULL, &e), SW_E_NOMEM);
+    const char *message = strstr(sw_error_message(), "device memory needs ");
+    assert_non_null(message);
+    assert_int_equal(sscanf(message, "device memory needs %lld bytes", &need), 1);
+    return need;
+}
+
+static void check_chosen(const sw_engine *e, int64_t micro_batch, int64_t every)
+{
+    const struct sw_config *c = e->config;
+    assert_int_equal(sw_engine_micro_batch_size(e), micro_batch);
+    assert_int_equal(c->batch.micro_batch_size, micro_batch);
+    assert_int_equal(c->batch.micro_batch_size * c->batch.accumulation_steps * e->ranks, TRAIN);
+    assert_int_equal(c->batch.micro_batches, TRAIN / micro_batch);
+    assert_int_equal(c->spillway.recompute_every, every);
+    assert_int_equal(sw_config_value(c, "train_micro_batch_size_per_gpu")->integer, micro_batch);
+    assert_int_equal(sw_config_value(c, "spillway.micro_batch")->type, SW_JSON_NULL);
+}
+
+/* ---- the micro-batch ---- */
+
+struct needs {
+    int64_t micro[8], bytes[8]; /* from the largest micro-batch on */
+    int n;
+};
+
+static struct needs needs_of(int ranks)
+{
+    struct needs out = {.n = 0};
+    for (int64_t micro = TRAIN; micro > 0; micro--) {
+        if (TRAIN % (micro * ranks) == 0) {
+            struct settings s = {.n = 0};
+            set(&s, "train_micro_batch_size_per_gpu", micro);
+            out.micro[out.n] = micro;
+            out.bytes[out.n++] = need_of(&s, ranks);
+        }
+    }
+    return out;
+}
+
+static int64_t largest_within(const struct needs *needs, int64_t budget)
+{
+    for (int i = 0; i < needs->n; i++) {
+        if (needs->bytes[i] <= budget) {
+            return needs->micro[i];
+        }
+    }
+    return 0;
+}
+
+/* It fits exactly at the budget, and a byte less gives the next one. */
+static void the_largest_micro_batch_that_fits(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        const struct needs needs = needs_of(ranks);
+        int n_refused = 0;
+        for (int i = 0; i < 2 * needs.n; i++) {
+            const int64_t budget = needs.bytes[i / 2] - i % 2;
+            const int64_t wanted = largest_within(&needs, budget);
+            struct settings s = {.n = 0};
+            sw_engine *e = NULL;
+            set_text(&s, "spillway.micro_batch=auto");
+            set(&s, "spillway.device_memory", budget);
+            const sw_status st = plan(&s, ranks, NULL, &e);
+            if (wanted > 0) {
+                assert_int_equal(st, SW_OK);
+                check_chosen(e, wanted, 0);
+                close_plan(e);
+            } else {
+                assert_int_equal(st, SW_E_NOMEM);
+                n_refused++;
+            }
+        }
+        assert_true(n_refused > 0);
+        assert_true(largest_within(&needs, needs.bytes[0] - 1) > 0);
+        struct settings s = {.n = 0}; /* no budget: all of it */
+        sw_engine *e = NULL;
+        set_text(&s, "spillway.micro_batch=auto");
+        assert_int_equal(plan(&s, ranks, NULL, &e), SW_OK);
+        check_chosen(e, TRAIN / ranks, 0);
+        close_plan(e);
+    }
+}
+
+/* The accumulation, or K, leave one micro-batch. */
+static void batch_keys_that_leave_one(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"gradient_accumulation_steps", "spillway.micro_batches"};
+    for (size_t k = 0; k < SW_LEN(keys); k++) {
+        struct settings s = {.n = 0};
+        sw_engine *e = NULL;
+        set_text(&s, "spillway.micro_batch=auto");
+        set(&s, keys[k], 4);
+        assert_int_equal(plan(&s, 1, NULL, &e), SW_OK);
+        check_chosen(e, 3, 0);
+        close_plan(e);
+        set(&s, "spillway.device_memory", 1000);
+        assert_int_equal(plan(&s, 1, NULL, &e), SW_E_NOMEM);
+        assert_non_null(strstr(sw_error_message(), "\"auto\" (at 3)"));
+    }
+}
+
+/* ---- recomputation ---- */
+
+static void set_recompute(struct settings *s, int64_t every)
+{
+    set(s, "train_micro_batch_size_per_gpu", TRAIN);
+    if (every > 0) {
+        set(s, "spillway.recompute", every);
+    }
+}
+
+static double seconds_of(const struct settings *s)
+{
+    double rates[SW_LOAD_COUNT];
+    sw_engine *e = NULL;
+    sw_builtin_rates(rates);
+    assert_int_equal(plan(s, 1, NULL, &e), SW_OK);
+    const double seconds = sw_plan_seconds(e->plan, e->rounds, rates);
+    close_plan(e);
+    return seconds;
+}
+
+/* Without a budget none; at every budget one that fits, and none that fits takes less time. */
+static void the_least_recomputation_that_fits(void **state)
+{
+    (void)state;
+    int64_t need[LAYERS + 1];
+    double seconds[LAYERS + 1];
+    int n_chosen[LAYERS + 1] = {0}, n_refused = 0, n_kinds = 0;
+    for (int64_t every = 0; every <= LAYERS; every++) {
+        struct settings s = {.large_head = true};
+        set_recompute(&s, every);
+        need[every] = need_of(&s, 1);
+        seconds[every] = seconds_of(&s);
+    }
+    for (int i = -1; i < 2 * (LAYERS + 1); i++) {
+        const int64_t budget = i < 0 ? INT64_MAX : need[i / 2] - i % 2;
+        struct settings s = {.large_head = true};
+        sw_engine *e = NULL;
+        int64_t best = -1;
+        for (int64_t every = 0; every <= LAYERS; every++) {
+            if (need[every] <= budget && (best < 0 || seconds[every] < seconds[best])) {
+                best = every;
+            }
+        }
+        set(&s, "train_micro_batch_size_per_gpu", TRAIN);
+        set_text(&s, "spillway.recompute=auto");
+        if (i >= 0) {
+            set(&s, "spillway.device_memory", budget);
+        }
+        const sw_status st = plan(&s, 1, NULL, &e);
+        if (best < 0) {
+            assert_int_equal(st, SW_E_NOMEM);
+            n_refused++;
+            continue;
+        }
+        assert_int_equal(st, SW_OK);
+        const int64_t chosen = e->config->spillway.recompute_every;
+        check_chosen(e, TRAIN, chosen);
+        assert_true(need[chosen] <= budget && seconds[chosen] == seconds[best]);
+        n_kinds += n_chosen[chosen]++ == 0;
+        close_plan(e);
+    }
+    assert_true(n_refused > 0 && n_chosen[0] > 0 && n_chosen[1] > 0 && n_kinds > 3);
+}
+
+/* Rates that are given decide; a wrong one is refused. */
+static void rates_are_an_input(void **state)
+{
+    (void)state;
+    static const char *const rates[][1] = {{"f32=1"}, {"f31=1"}};
+    for (int i = 0; i < 2; i++) {
+        struct sw_engine_options o = {.config_text = base_config,
+                                      .model = model_path,
+                                      .seq_len = T,
+                                      .rates = rates[i],
+                                      .n_rates = 1,
+                                      .plan_only = true};
+        sw_engine *e = NULL;
+        const sw_status st = sw_initialize(&o, &e);
+        assert_int_equal(st, i == 0 ? SW_OK : SW_E_ARG);
+        assert_true(i == 0 || strstr(sw_error_message(), "--rates f31=1"));
+        sw_close(e);
+    }
+}
+
+/* ---- said, and refused ---- */
+
+static void what_was_chosen_is_said(void **state)
+{
+    (void)state;
+    static const char want[] = "chosen: spillway.micro_batch 12, spillway.recompute \"blocks\"\n";
+    struct settings s = {.n = 0}, blocks = {.n = 0};
+    sw_engine *e = NULL;
+    char *text = NULL;
+    set(&blocks, "train_micro_batch_size_per_gpu", TRAIN);
+    set_text(&blocks, "spillway.recompute=blocks");
+    set_text(&s, "spillway.micro_batch=auto");
+    set_text(&s, "spillway.recompute=auto");
+    set(&s, "spillway.device_memory", need_of(&blocks, 1));
+    assert_int_equal(plan(&s, 1, NULL, &e), SW_OK);
+    check_chosen(e, TRAIN, 1);
+    assert_int_equal(sw_plan_text(e, false, false, &text), SW_OK);
+    assert_int_equal(strncmp(text, want, strlen(want)), 0);
+    sw_text_free(text);
+    assert_int_equal(sw_plan_text(e, false, true, &text), SW_OK);
+    assert_non_null(strstr(text, ",\"chosen\":{\"micro_batch\":12,\"recompute\":\"blocks\"}}"));
+    sw_text_free(text);
+    close_plan(e);
+    const struct sw_engine_options o = {.config_text = base_config,
+                                        .sets = s.list,
+                                        .n_sets = s.n,
+                                        .model = model_path,
+                                        .seq_len = T};
+    for (int json = 0; json < 2; json++) { /* at every stage that of the configured one */
+        assert_int_equal(sw_plan_stages_text(&o, 2, json, &text), SW_OK);
+        assert_non_null(strstr(text, json ? "\"chosen\":{\"micro_batch\":6,\"recompute\":"
+                                          : "chosen: spillway.micro_batch 6, spillway.recompute "));
+        assert_non_null(strstr(text, json ? "\"micro_batches\":2" : "K = 2 micro-batches"));
+        sw_text_free(text);
+    }
+}
+
+static void where_nothing_fits_the_same_is_said_twice(void **state)
+{
+    (void)state;
+    static const char *const keys[][2] = {
+        {"spillway.micro_batch=auto", "spillway.recompute=none"},
+        {"spillway.micro_batch=auto", "spillway.recompute=auto"},
+        {"train_micro_batch_size_per_gpu=2", "spillway.recompute=auto"}};
+    static const char *const begins[] = {
+        "spillway.micro_batch \"auto\" (at 1): does not fit: device memory needs ",
+        "spillway.micro_batch \"auto\" (at 1), spillway.recompute \"auto\" (at ",
+        "spillway.recompute \"auto\" (at "};
+    struct settings least = {.n = 0};
+    int n_advised = 0;
+    set(&least, "train_micro_batch_size_per_gpu", 1);
+    const int64_t need = need_of(&least, 1);
+    for (size_t k = 0; k < SW_LEN(keys); k++) {
+        for (int64_t budget = need / 4; budget < need; budget += need / 2) {
+            struct settings s = {.n = 0};
+            char first[4096];
+            sw_engine *e = NULL;
+            set_text(&s, keys[k][0]);
+            set_text(&s, keys[k][1]);
+            set(&s, "spillway.device_memory", budget);
+            const sw_status st = plan(&s, 1, NULL, &e);
+            if (st >= 0) {
+                close_plan(e);
+                continue;
+            }
+            assert_int_equal(st, SW_E_NOMEM);
+            snprintf(first, sizeof first, "%s", sw_error_message());
+            assert_int_equal(strncmp(first, begins[k], strlen(begins[k])), 0);
+            assert_non_null(strstr(first, "what would help: "));
+            n_advised += strstr(first, "; it fits with ") != NULL;
+            assert_int_equal(plan(&s, 1, NULL, &e), SW_E_NOMEM);
+            assert_string_equal(first, sw_error_message());
+        }
+    }
+    assert_true(n_advised > 0);
+}
+
+/* ---- ranks that train, with checkpoints ---- */
+
+struct job {
+    int64_t budget[MOST_RANKS]; /* of each rank; 0 = none */
+    const char *sets[2];        /* besides */
+    const char *folder;         /* of checkpoints; NULL = none */
+    bool resumes;
+    int n_steps;
+    uint64_t digest; /* of the weights then; of rank 0 */
+    int64_t micro_batch, every;
+    char chosen[160];
+};
+
+static sw_status train(sw_engine *e, int n_steps)
+{
+    const int64_t b = sw_engine_micro_batch_size(e);
+    const struct sw_shape shape = {2, {b, T}};
+    int32_t ids[TRAIN * T];
+    struct sw_tensor tensors[TRAIN][2];
+    struct sw_batch batches[TRAIN];
+    for (int s = 0; s < n_steps; s++) {
+        int n = 0;
+        for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, n++) {
+            int32_t *mine = ids + n * b * T;
+            for (int64_t i = 0; i < b * T; i++) { /* by sample: whatever the micro-batch is */
+                const uint64_t place = (uint64_t)(e->step * TRAIN * T + k * b * T + i);
+                mine[i] = (int32_t)(sw_philox_u64(3, 1, place) % V);
+            }
+            const struct sw_view view = {.data = mine, .dtype = SW_I32, .shape = shape};
+            tensors[n][0] = (struct sw_tensor){"input_ids", view};
+            tensors[n][1] = (struct sw_tensor){"labels", view};
+            batches[n] = (struct sw_batch){tensors[n], 2};
+        }
+        SW_TRY(sw_train_batch(e, batches, n, NULL));
+    }
+    return SW_OK;
+}
+
+static uint64_t digest_of(sw_engine *e)
+{
+    uint64_t h = SW_HASH_INIT;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        float values[2048];
+        assert_int_equal(sw_engine_tensor(e, i, &name, &shape), SW_OK);
+        const int64_t n = sw_min_i64(2048, sw_shape_elems(&shape));
+        assert_int_equal(sw_get_weight(e, name, 0, n, values), SW_OK);
+        h = sw_hash(h, values, (size_t)n * sizeof *values);
+    }
+    return h;
+}
+
+static sw_status on_rank(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    const int rank = comm ? sw_comm_rank(comm) : 0;
+    struct settings s = {.n = 0};
+    sw_engine *e = NULL;
+    for (int i = 0; i < 2 && job->sets[i]; i++) {
+        set_text(&s, job->sets[i]);
+    }
+    if (job->budget[rank] > 0) {
+        set(&s, "spillway.device_memory", job->budget[rank]);
+    }
+    const struct sw_engine_options o = {.config_text = base_config,
+                                        .sets = s.list,
+                                        .n_sets = s.n,
+                                        .model = model_path,
+                                        .seq_len = T,
+                                        .comm = comm,
+                                        .resume_from = job->resumes ? job->folder : NULL};
+    SW_TRY(sw_initialize(&o, &e));
+    sw_status st = job->resumes ? sw_load(e, job->folder) : SW_OK;
+    st = st < 0 ? st : train(e, job->n_steps);
+    st = st < 0 || !job->folder ? st : sw_save(e, job->folder, NULL);
+    if (st >= 0 && rank == 0) {
+        struct sw_str text = {0};
+        job->digest = digest_of(e);
+        job->micro_batch = sw_engine_micro_batch_size(e);
+        job->every = e->config->spillway.recompute_every;
+        sw_config_print_chosen(e->config, false, &text);
+        snprintf(job->chosen, sizeof job->chosen, "%s", sw_str_text(&text));
+        sw_str_fini(&text);
+    }
+    sw_close(e);
+    return st;
+}
+
+static sw_status run(struct job *job, int ranks)
+{
+    return ranks == 1 ? on_rank(job, NULL) : sw_threads_run(ranks, 60, on_rank, job);
+}
+
+static void must(struct job *job, int ranks)
+{
+    if (run(job, ranks) < 0) {
+        fail_msg("%d ranks: %s", ranks, sw_error_message());
+    }
+}
+
+/* The rank with the least memory decides for all, whichever it is, and the bits are those of the
+ * same values given as numbers. */
+static void the_least_over_the_ranks(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= MOST_RANKS; ranks++) {
+        const struct needs needs = needs_of(ranks);
+        char micro[96];
+        const int next = 1; /* the second largest */
+        snprintf(micro, sizeof micro, "train_micro_batch_size_per_gpu=%lld",
+                 (long long)needs.micro[next]);
+        struct job given = {.sets = {micro}, .n_steps = 2};
+        must(&given, ranks);
+        for (int poor = 3 - ranks; poor < ranks; poor += 2) {
+            struct job job = {.sets = {"spillway.micro_batch=auto"}, .n_steps = 2};
+            for (int r = 0; r < ranks; r++) {
+                job.budget[r] = r == poor ? needs.bytes[0] - 1 : 0;
+            }
+            must(&job, ranks);
+            assert_int_equal(job.micro_batch, needs.micro[next]);
+            assert_true(job.digest == given.digest);
+            job.budget[poor] = 20000; /* nobody goes on where one cannot */
+            assert_true(run(&job, ranks) < 0);
+            assert_non_null(strstr(sw_error_message(), "\"auto\" (at 1)"));
+        }
+    }
+    struct settings none = {.n = 0};
+    set(&none, "train_micro_batch_size_per_gpu", 6);
+    struct job job = {.sets = {"train_micro_batch_size_per_gpu=6", "spillway.recompute=auto"},
+                      .budget = {0, need_of(&none, 2) - 1}};
+    must(&job, 2);
+    assert_int_equal(job.every, 1);
+}
+
+/* A run that goes on does not choose again: not with more memory, not on other ranks. */
+static void kept_on_resume(void **state)
+{
+    (void)state;
+    static const char *const autos[] = {"spillway.micro_batch=auto", "spillway.recompute=auto"};
+    struct settings blocks = {.n = 0};
+    set(&blocks, "train_micro_batch_size_per_gpu", 4);
+    set_text(&blocks, "spillway.recompute=blocks");
+    const int64_t budget = need_of(&blocks, 1);
+    struct job whole = {.sets = {"train_micro_batch_size_per_gpu=4", "spillway.recompute=blocks"},
+                        .n_steps = 4};
+    must(&whole, 1);
+    struct job job = {.budget = {budget},
+                      .sets = {autos[0], autos[1]},
+                      .folder = at("kept"),
+                      .resumes = true, /* there is none yet */
+                      .n_steps = 1};
+    must(&job, 1);
+    assert_string_equal(job.chosen, "spillway.micro_batch 4, spillway.recompute \"blocks\"");
+    job.budget[0] = 0;
+    static const int ranks[] = {1, 3, 1};
+    for (int i = 0; i < 3; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted,
+                 "spillway.micro_batch 4, spillway.recompute \"blocks\", kept from "
+                 "checkpoint-%d",
+                 i + 1);
+        must(&job, ranks[i]);
+        assert_string_equal(job.chosen, wanted);
+        assert_int_equal(job.micro_batch, 4);
+        assert_int_equal(job.every, 1);
+    }
+    assert_true(job.digest == whole.digest);
+    /* 12 is no multiple of 4 micro-batches of 2 ranks: as where the file says 4 */
+    assert_int_equal(run(&job, 2), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.micro_batch 4, "));
+    assert_non_null(strstr(sw_error_message(), "kept from checkpoint-"));
+    assert_non_null(strstr(sw_error_message(), "ranks 2"));
+    job.budget[0] = budget - 1;
+    assert_int_equal(run(&job, 1), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "kept from checkpoint-"));
+    assert_non_null(strstr(sw_error_message(), "does not fit"));
+    sw_engine *e = NULL; /* a plan of the run that goes on */
+    struct settings s = {.n = 0};
+    set_text(&s, autos[0]);
+    set_text(&s, autos[1]);
+    assert_int_equal(plan(&s, 1, at("kept"), &e), SW_OK);
+    check_chosen(e, 4, 1);
+    close_plan(e);
+    job.budget[0] = 0;
+    job.resumes = false; /* and one that does not say so chooses, which sw_load then refuses */
+    struct job other = job;
+    other.folder = NULL;
+    must(&other, 1);
+    assert_int_equal(other.micro_batch, TRAIN);
+}
+
+/* ---- */
+
+static bool put_model(const char *path, int vocab)
+{
+    FILE *file = fopen(path, "w");
+    const int n = file ? fprintf(file,
+                                 "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
+                                 "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":16,"
+                                 "\"n_layer\":%d,\"n_head\":2}",
+                                 vocab, T, LAYERS)
+                       : 0;
+    return file && fclose(file) == 0 && n > 0;
+}
+
+static int open_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/spillway-auto-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return -1;
+    }
+    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
+    snprintf(head_path, sizeof head_path, "%s/head.json", folder);
+    return put_model(model_path, V) && put_model(head_path, LARGE_V) ? 0 : -1;
+}
+
+static int close_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_micro_batch_that_fits),
+        cmocka_unit_test(batch_keys_that_leave_one),
+        cmocka_unit_test(the_least_recomputation_that_fits),
+        cmocka_unit_test(rates_are_an_input),
+        cmocka_unit_test(what_was_chosen_is_said),
+        cmocka_unit_test(where_nothing_fits_the_same_is_said_twice),
+        cmocka_unit_test(the_least_over_the_ranks),
+        cmocka_unit_test(kept_on_resume),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}

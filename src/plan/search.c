@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search for a plan. One try is a policy with the slots and tiles that its budgets ask for;
+// what is "auto", and what would help after a refusal, are two lists of policies that are tried so.
+// How much is tried depends on the work of planning, never on a clock.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/private.h"
+
+/* What is offloaded is updated by so many elements, and travels by so many bytes ahead of its
+ * use: a few milliseconds of a disk. */
+enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
+
+enum { LEAST_TILE = 1 << 15 }; /* bytes */
+
+/* Instructions that are planned in about a second: beyond them nothing is tried that could be left
+ * out. */
+enum { MOST_INSTRS = 1 << 18 };
+
+struct look {
+    const struct sw_search *s;
+    struct sw_search_graphs graphs;
+    struct sw_plan *plan;    /* of the last try, where it fits */
+    struct sw_policy policy; /* of the last try */
+    double share;            /* see struct sw_verdict; of the policies tried since it was 0 */
+};
+
+void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
+{
+    sw_str_printf(out, "micro-batch %lld x %lld, recompute %lld, %s, stage %d, states on %s",
+                  (long long)p->micro_batch, (long long)p->micro_batches,
+                  (long long)p->recompute_every, p->vertical ? "vertical" : "horizontal", p->stage,
+                  sw_tier_name(p->states_tier));
+    if (p->states_tier != SW_TIER_DEVICE && p->states_share > 0 && p->states_share < 1) {
+        sw_str_printf(out, " (a share of %g)", p->states_share);
+    }
+    sw_str_printf(out, ", parameters on %s, budgets", sw_tier_name(p->params_tier));
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_str_printf(out, " %zu", p->budget[t]);
+    }
+    sw_str_printf(out, ", tiles of %zu bytes, slots %d, ahead %zu bytes and %lld elements",
+                  p->tile_bytes, p->slots, p->transfer_bytes, (long long)p->prefetch_elems);
+}
+
+/* ---- from a policy to options ---- */
+
+static void follow(const struct look *l, const struct sw_policy *p, struct sw_plan_options *out)
+{
+    const bool offloads = p->states_tier != SW_TIER_DEVICE;
+    *out = l->s->fixed;
+    const bool moves =
+        offloads || p->params_tier != SW_TIER_DEVICE || out->activations_tier != SW_TIER_DEVICE;
+    out->micro_batches = p->micro_batches;
+    out->recompute_every = p->recompute_every;
+    out->vertical = p->vertical;
+    out->stage = p->stage;
+    out->states_tier = p->states_tier;
+    out->params_tier = p->params_tier;
+    out->grads_tier = offloads ? SW_TIER_HOST : SW_TIER_DEVICE;
+    out->states_share = p->states_share;
+    out->update_elems = moves ? sw_min_i64(l->s->sub_group_elems, UPDATE_ELEMS) : 0;
+    memcpy(out->budget, p->budget, sizeof out->budget);
+    out->tile_bytes = p->tile_bytes;
+    out->two_slots = p->slots == 2;
+    out->transfer_bytes = p->transfer_bytes;
+    out->prefetch_elems = p->prefetch_elems;
+    out->extra_fingerprint = l->graphs.extra_fingerprint;
+}
+
+static bool may_take_two_slots(const struct look *l, const struct sw_policy *policy)
+{
+    struct sw_plan_options o;
+    follow(l, policy, &o);
+    return sw_may_take_two_slots(&o);
+}
+
+/* Whatever the tiles: what they forbid is seen with the plan. */
+static bool may_take_two_slots_whole(const struct look *l, const struct sw_policy *policy)
+{
+    struct sw_policy whole = *policy;
+    whole.tile_bytes = 0;
+    return may_take_two_slots(l, &whole);
+}
+
+/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it,
+ * or what does has a budget that says how much. */
+static bool wants_two_slots(const struct look *l, const struct sw_policy *p)
+{
+    const enum sw_tier states = p->states_tier, params = p->params_tier;
+    if (l->s->slots == 1 || l->s->one_slot || !may_take_two_slots_whole(l, p)) {
+        return false;
+    }
+    return l->s->slots == 2 || ((states == SW_TIER_DISK || p->budget[states] > 0) &&
+                                (params == SW_TIER_DISK || p->budget[params] > 0));
+}
+
+/* What follows from the tiers that were chosen. */
+static void choose_tiers(const struct look *l, struct sw_policy *p)
+{
+    const struct sw_search *s = l->s;
+    const bool moves = p->states_tier != SW_TIER_DEVICE || p->params_tier != SW_TIER_DEVICE ||
+                       s->fixed.activations_tier != SW_TIER_DEVICE;
+    memcpy(p->budget, s->memory, sizeof p->budget);
+    if (!moves && p->budget[SW_TIER_DEVICE] == 0) {
+        /* nothing is anywhere else, and on the CPU both are the same memory */
+        p->budget[SW_TIER_DEVICE] = p->budget[SW_TIER_HOST];
+    }
+    p->slots = wants_two_slots(l, p) ? 2 : 1;
+    const size_t half = p->budget[SW_TIER_DEVICE] / 2;
+    p->transfer_bytes = !moves                        ? 0
+                        : s->transfer_bytes > 0       ? s->transfer_bytes
+                        : half < LEAST_TRANSFER_BYTES ? LEAST_TRANSFER_BYTES
+                        : half > MOST_TRANSFER_BYTES  ? MOST_TRANSFER_BYTES
+                                                      : half;
+}
+
+/* On the disk, two slots that are asked for, and cannot be had. */
+static bool wants_other_slots(const struct look *l, const struct sw_policy *p)
+{
+    const bool on_disk =
+        l->s->fixed.rule && (p->states_tier == SW_TIER_DISK || p->params_tier == SW_TIER_DISK);
+    return l->s->slots == 2 && on_disk && !may_take_two_slots_whole(l, p);
+}
+
+/* ---- a try ---- */
+
+static int64_t rounds_of(const struct look *l, const struct sw_policy *p)
+{
+    return sw_ceil_div(p->micro_batches, l->s->fixed.ranks > 1 ? l->s->fixed.ranks : 1);
+}
+
+static bool trains(const struct look *l)
+{
+    return l->graphs.specs[0].kind == SW_PROGRAM_TRAIN;
+}
+
+/* Not for want of memory to plan with. */
+static bool is_refused(sw_status st, const struct sw_plan_refusal *refusal)
+{
+    return st == SW_E_NOMEM && refusal->missing > 0;
+}
+
+static sw_status open_plan(struct look *l, const struct sw_policy *policy,
+                           struct sw_plan_refusal *refusal)
+{
+    struct sw_plan_options o;
+    follow(l, policy, &o);
+    o.refusal = refusal;
+    l->policy = *policy;
+    const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
+    if (is_refused(st, refusal)) {
+        /* transients shrink with the micro-batch at most as it does, other things do not */
+        const double transients = (double)refusal->transients;
+        const double left = transients - (double)refusal->missing;
+        l->share = fmax(l->share, refusal->tier != SW_TIER_DEVICE ? 1
+                                  : left > 0                      ? left / transients
+                                                                  : 0);
+    }
+    return st;
+}
+
+static void drop_plan(struct look *l)
+{
+    sw_plan_close(l->plan);
+    l->plan = NULL;
+}
+
+/* Second slots in host memory, of what is cached there, are room that a cache of more would have.
+ * What they would spare the disk, read and written once a step at least, is no more than a small
+ * part of what it moves anyway. */
+static bool is_cheap(const struct look *l, const struct sw_policy *p)
+{
+    enum { SMALL_PART = 32 };
+    const struct sw_plan *plan = l->plan;
+    const struct sw_transfers moves = sw_plan_transfers(plan, rounds_of(l, p));
+    size_t cache = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        const enum sw_tier meant = item->role == SW_ROLE_PARAM ? p->params_tier : p->states_tier;
+        cache += item->tier == SW_TIER_HOST && meant == SW_TIER_DISK ? item->slot_bytes : 0;
+    }
+    return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
+}
+
+/* Two slots where budgets have room for them, else one. */
+static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
+                               struct sw_plan_refusal *refusal)
+{
+    struct sw_policy p = *policy;
+    *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
+    if (p.slots == 2 && !may_take_two_slots(l, &p)) {
+        if (l->s->slots == 2) {
+            return sw_config_refuse_slots_of_tiles(p.tile_bytes);
+        }
+        p.slots = 1;
+    }
+    const sw_status st = open_plan(l, &p, refusal);
+    const bool helps = is_refused(st, refusal)
+                           ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
+                           : st >= 0 && p.slots == 2 && !is_cheap(l, &p);
+    if (p.slots == 1 || l->s->slots == 2 || !helps) {
+        return st;
+    }
+    drop_plan(l);
+    p.slots = 1;
+    return open_plan(l, &p, refusal);
+}
+
+/* Tiles are for what is offloaded, and are updated by themselves. */
+static bool may_tile(const struct look *l, const struct sw_policy *p)
+{
+    return p->params_tier != SW_TIER_DEVICE &&
+           (!l->s->fixed.rule || (p->states_tier != SW_TIER_DEVICE && !l->s->fixed.keep_gradients));
+}
+
+/* Tiles that nobody asked for take no second slot from who asked for it. */
+static bool tiles_keep_slots(const struct look *l, const struct sw_policy *policy)
+{
+    struct sw_policy tiled = *policy;
+    tiled.tile_bytes = LEAST_TILE;
+    return l->s->slots != 2 || policy->slots == 1 || may_take_two_slots(l, &tiled);
+}
+
+/* Where the device's memory is too small for whole parameters, with the largest tiles that it has
+ * room for. However large the model, some are tried. */
+static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
+                               struct sw_plan_refusal *refusal)
+{
+    enum { LEAST_TRIES = 4 };
+    struct sw_policy p = *policy;
+    const bool asked = p.tile_bytes > 0;
+    if (asked && !may_tile(l, &p)) {
+        return sw_config_refuse_tiles();
+    }
+    sw_status st = open_in_slots(l, &p, refusal);
+    struct sw_plan_refusal last = *refusal;
+    int64_t planned = refusal->n_instrs;
+    p.tile_bytes = l->s->memory[SW_TIER_DEVICE];
+    const bool helps = is_refused(st, refusal) && !asked && refusal->tier == SW_TIER_DEVICE &&
+                       !refusal->whatever_the_tiles && may_tile(l, &p) && tiles_keep_slots(l, &p);
+    for (int i = 0; is_refused(st, &last) && helps; i++) {
+        p.tile_bytes /= 2;
+        if (p.tile_bytes < LEAST_TILE || (i >= LEAST_TRIES && planned > MOST_INSTRS)) {
+            break;
+        }
+        st = open_in_slots(l, &p, &last);
+        planned += last.n_instrs;
+    }
+    if (st < 0 && !is_refused(st, &last)) {
+        *refusal = last; /* no budget is to blame */
+    }
+    return st;
+}
+
+/* ---- what would help ---- */
+
+/* A change that makes a plan smaller. */
+struct remedy {
+    bool recompute;
+    enum sw_tier states, params; /* at least so far off the device */
+};
+
+/* The stage that its tiers want. */
+static int stage_of(const struct remedy *remedy)
+{
+    return remedy->params > SW_TIER_DEVICE || remedy->states == SW_TIER_DISK ? 3
+           : remedy->states > SW_TIER_DEVICE                                 ? 1
+                                                                             : 0;
+}
+
+/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other
+ * place. */
+static bool is_one_memory(const struct look *l, const struct sw_policy *p)
+{
+    return l->s->memory[SW_TIER_DEVICE] == 0 && p->budget[SW_TIER_DEVICE] > 0;
+}
+
+enum { HOST_PART = 4 }; /* of one memory, that is, where something is on the disk */
+
+/* False: it changes nothing, or is not allowed. */
+static bool apply(const struct look *l, const struct remedy *remedy, struct sw_policy *p)
+{
+    const bool one_memory = is_one_memory(l, p);
+    const size_t device = p->budget[SW_TIER_DEVICE];
+    if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
+        return false;
+    }
+    const bool recompute = remedy->recompute && p->recompute_every == 0 && trains(l);
+    const bool states = remedy->states > p->states_tier && l->s->fixed.rule;
+    const bool params = remedy->params > p->params_tier;
+    if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
+        params != (remedy->params > SW_TIER_DEVICE)) {
+        return false; /* part of it is so already: another remedy is the rest alone */
+    }
+    p->recompute_every = recompute ? 1 : p->recompute_every;
+    p->states_tier = states ? remedy->states : p->states_tier;
+    p->params_tier = params ? remedy->params : p->params_tier;
+    p->stage = p->stage < stage_of(remedy) ? stage_of(remedy) : p->stage;
+    if ((l->s->fixed.boundary && p->stage >= 2) || (states && p->states_share <= 0)) {
+        return false;
+    }
+    choose_tiers(l, p);
+    if (one_memory && (states || params)) { /* part of the remedy, see describe */
+        p->budget[SW_TIER_HOST] = device / HOST_PART;
+        p->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
+    }
+    return !wants_other_slots(l, p);
+}
+
+/* More than this it cannot spare; recomputing leaves something. */
+static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusal *refusal)
+{
+    const size_t transients =
+        remedy->recompute || remedy->states > SW_TIER_DEVICE || remedy->params > SW_TIER_DEVICE
+            ? refusal->transients
+            : 0;
+    return refusal->tier == SW_TIER_DEVICE &&
+           refusal->missing > transients + (remedy->states > SW_TIER_DEVICE ? refusal->states : 0) +
+                                  (remedy->params > SW_TIER_DEVICE ? refusal->params : 0);
+}
+
+static enum sw_offload_device device_of(enum sw_tier tier)
+{
+    return tier == SW_TIER_HOST   ? SW_OFFLOAD_CPU
+           : tier == SW_TIER_DISK ? SW_OFFLOAD_NVME
+                                  : SW_OFFLOAD_NONE;
+}
+
+static void describe(const struct look *l, const struct sw_policy *policy,
+                     const struct remedy *remedy, bool tiles, struct sw_str *out)
+{
+    const size_t all = policy->budget[SW_TIER_DEVICE];
+    const bool splits = stage_of(remedy) > 0 && is_one_memory(l, policy);
+    const struct sw_config_change change = {
+        .recompute = remedy->recompute,
+        .stage = policy->stage < stage_of(remedy) ? stage_of(remedy) : 0,
+        .offload_optimizer = device_of(remedy->states),
+        .offload_param = device_of(remedy->params),
+        .device_memory_bytes = splits ? all - all / HOST_PART : 0,
+        .host_memory_bytes = splits ? all / HOST_PART : 0,
+        .tiles = tiles,
+    };
+    sw_config_print_change(&change, out);
+}
+
+/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are
+ * put in order are counted; what the host or the disk refuses is known before. */
+static bool fits_with(struct look *l, const struct sw_policy *policy, const struct remedy *remedy,
+                      bool *tiles, int *n_plans)
+{
+    enum { PART = 8 };
+    struct sw_policy p = *policy;
+    struct sw_plan_refusal refusal;
+    *tiles = false;
+    if (!apply(l, remedy, &p)) {
+        return false;
+    }
+    sw_status st = open_in_slots(l, &p, &refusal);
+    *n_plans += st != SW_E_NOMEM || refusal.transients > 0;
+    if (st == SW_E_NOMEM && p.tile_bytes == 0 && refusal.tier == SW_TIER_DEVICE &&
+        !refusal.whatever_the_tiles && p.params_tier != SW_TIER_DEVICE &&
+        (!l->s->fixed.rule || p.states_tier != SW_TIER_DEVICE) && !l->s->fixed.keep_gradients &&
+        p.budget[SW_TIER_DEVICE] / PART >= LEAST_TILE && tiles_keep_slots(l, &p)) {
+        p.tile_bytes = p.budget[SW_TIER_DEVICE] / PART;
+        *tiles = true;
+        *n_plans += 1;
+        st = open_in_slots(l, &p, &refusal);
+    }
+    if (st >= 0) {
+        drop_plan(l);
+    }
+    return st >= 0;
+}
+
+/* After a refusal: the smallest change that makes it fit joins the message. How many are tried
+ * depends on the plan alone, so that the same refusal names the same. */
+static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
+                             const struct sw_plan_refusal *refusal, sw_status st)
+{
+    static const enum sw_tier here = SW_TIER_DEVICE, host = SW_TIER_HOST, disk = SW_TIER_DISK;
+    const struct remedy remedies[] = {
+        {true, here, here},  {false, host, here}, {true, host, here},  {false, here, host},
+        {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
+        {false, disk, disk}, {true, disk, disk},
+    };
+    enum {
+        MESSAGE = 2048,
+        MOST_INSTRS_OF_ADVICE = 12000
+    }; /* that are planned for this: a fraction of a second */
+    char *message = sw_alloc("plan", MESSAGE);
+    if (!message) {
+        return st;
+    }
+    snprintf(message, MESSAGE, "%s", sw_error_message());
+    struct sw_str text = {0};
+    int n_plans = 0;
+    for (size_t i = 0; i < SW_LEN(remedies) && text.len == 0; i++) {
+        bool tiles;
+        if (n_plans * refusal->n_instrs <= MOST_INSTRS_OF_ADVICE &&
+            !is_hopeless(&remedies[i], refusal) &&
+            fits_with(l, policy, &remedies[i], &tiles, &n_plans)) {
+            describe(l, policy, &remedies[i], tiles, &text);
+        }
+    }
+    st = SW_FAIL(SW_E_NOMEM, "%s%s", message, sw_str_text(&text));
+    sw_str_fini(&text);
+    sw_free(message);
+    return st;
+}
+
+/* ---- the search ---- */
+
+/* One policy, and where it does not fit, what would help. */
+static sw_status open_asked(struct look *l, const struct sw_policy *policy)
+{
+    struct sw_plan_refusal refusal = {.missing = 0};
+    const sw_status st = open_in_tiles(l, policy, &refusal);
+    return is_refused(st, &refusal) ? name_remedy(l, policy, &refusal, st) : st;
+}
+
+/* ---- what is chosen: "auto" ---- */
+
+/* Of one micro-batch, all recomputations that were tried. */
+struct round {
+    struct sw_plan *plan; /* of the best that fits; NULL = none does */
+    struct sw_policy policy;
+    double seconds;
+    int64_t planned;
+    double share;             /* see struct sw_verdict: of any of them */
+    struct sw_policy refused; /* where none fits this rank: the one that misses least */
+    size_t missing;
+    int rank; /* one that nothing fits */
+};
+
+static int64_t count_blocks(const struct look *l)
+{
+    const struct sw_graph *g = l->graphs.specs[0].graph;
+    int64_t n = 0;
+    for (int32_t i = 0; trains(l) && i < g->n_scopes; i++) {
+        n += g->scopes[i].is_block;
+    }
+    return n;
+}
+
+/* 0, 1, 2, .. of those that keep the same number of inputs the one with the most even groups; -1 =
+ * no more. */
+static int64_t next_recompute(int64_t n_blocks, int64_t every)
+{
+    if (every >= n_blocks) {
+        return -1;
+    }
+    const int64_t kept = every > 0 ? sw_ceil_div(n_blocks, every) : n_blocks + 1;
+    return kept > 1 ? sw_ceil_div(n_blocks, kept - 1) : -1;
+}
+
+static int64_t count_ops(const struct sw_plan *plan)
+{
+    int64_t n = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        n += plan->programs[i].ir->n_ops;
+    }
+    return n;
+}
+
+static void log_try(const struct sw_policy *policy, const struct sw_verdict *v)
+{
+    struct sw_str text = {0};
+    sw_policy_print(policy, &text);
+    if (v->fits) {
+        sw_log(SW_LOG_DEBUG, "plan: %s: a step of %.6g s", sw_str_text(&text), v->seconds);
+    } else {
+        sw_log(SW_LOG_DEBUG, "plan: %s: does not fit", sw_str_text(&text));
+    }
+    sw_str_fini(&text);
+}
+
+/* On this rank alone: l->plan where it fits. */
+static void judge(struct look *l, const struct sw_policy *policy, struct round *round,
+                  struct sw_verdict *v)
+{
+    struct sw_plan_refusal refusal = {.missing = 0};
+    l->share = 0;
+    const sw_status st = open_in_tiles(l, policy, &refusal);
+    const bool refused = is_refused(st, &refusal);
+    *v = (struct sw_verdict){
+        .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.rank};
+    if (st >= 0) {
+        v->seconds = sw_plan_seconds(l->plan, rounds_of(l, policy), l->s->rates);
+        v->share = 1;
+        v->n_instrs = count_ops(l->plan);
+    } else if (refused) {
+        v->share = l->share;
+        v->n_instrs = refusal.n_instrs;
+        if (round->missing == 0 || refusal.missing < round->missing) {
+            round->missing = refusal.missing;
+            round->refused = *policy;
+        }
+    }
+    log_try(&l->policy, v);
+}
+
+/* One policy on all ranks. What they agree on is what each of them goes by, so that all try the
+ * same. */
+static sw_status try_policy(struct look *l, const struct sw_policy *policy, struct round *round)
+{
+    struct sw_verdict v;
+    judge(l, policy, round, &v);
+    sw_status st = v.status;
+    if (l->s->agree) {
+        st = l->s->agree(l->s->ctx, &v);
+    }
+    if (st >= 0 && v.fits && (!round->plan || v.seconds < round->seconds)) {
+        sw_plan_close(round->plan);
+        round->plan = l->plan;
+        round->policy = l->policy;
+        round->seconds = v.seconds;
+        l->plan = NULL;
+    }
+    drop_plan(l);
+    round->rank = v.rank;
+    round->planned += v.n_instrs;
+    round->share = fmax(round->share, v.share);
+    return st;
+}
+
+/* No recomputation where it fits. Else what fits is compared, as far as planning it takes no more
+ * than about a second. Where not even the transients are as large as what is missing, no
+ * recomputation helps. */
+static sw_status try_micro_batch(struct look *l, const struct sw_policy *asked, struct round *round)
+{
+    const int64_t n_blocks = count_blocks(l);
+    struct sw_policy p = *asked;
+    p.recompute_every = l->s->any_recompute ? 0 : p.recompute_every;
+    *round = (struct round){.refused = p};
+    if (!l->s->any_recompute) {
+        return try_policy(l, &p, round);
+    }
+    do {
+        const sw_status st = try_policy(l, &p, round);
+        if (st < 0) {
+            sw_plan_close(round->plan);
+            round->plan = NULL;
+            return st;
+        }
+        const bool enough = round->plan ? p.recompute_every == 0 || round->planned > MOST_INSTRS
+                                        : round->share <= 0;
+        p.recompute_every = enough ? -1 : next_recompute(n_blocks, p.recompute_every);
+    } while (p.recompute_every >= 0);
+    return SW_OK;
+}
+
+/* Nothing fits. The message is that of the policy that misses least, here; the graphs are still
+ * those of its micro-batch. */
+static sw_status refuse_all(struct look *l, const struct round *round)
+{
+    struct sw_str text = {0};
+    const struct sw_policy *p = &round->refused;
+    sw_status st;
+    sw_config_print_auto(l->s->any_micro_batch ? p->micro_batch : 0,
+                         l->s->any_recompute ? p->recompute_every : SW_CONFIG_AUTO, &text);
+    if (round->missing == 0) {
+        st = SW_FAIL(SW_E_PEER, "what fits here does not fit rank %d", round->rank);
+    } else {
+        st = open_asked(l, p);
+    }
+    st = sw_fail_prefix(st, "%s", sw_str_text(&text));
+    sw_str_fini(&text);
+    return st;
+}
+
+/* The next micro-batch that can fit at all; the least is tried in any case, for its refusal. */
+static bool next_micro_batch(const struct look *l, const struct round *round,
+                             struct sw_policy *policy)
+{
+    const int64_t now = policy->micro_batch;
+    enum { SLACK = 8 }; /* places of transients have gaps, which are other ones each time */
+    const double most = (double)now * (round->share + 1.0 / SLACK);
+    if (!l->s->any_micro_batch || now <= 1) {
+        return false;
+    }
+    l->s->next(l->s->ctx, most < (double)now ? sw_max_i64((int64_t)most, 1) : now - 1, policy);
+    if (policy->micro_batch == 0) {
+        l->s->next(l->s->ctx, 1, policy);
+    }
+    return policy->micro_batch > 0;
+}
+
+static sw_status choose(struct look *l, struct sw_policy *policy)
+{
+    struct round round;
+    if (l->s->any_micro_batch) {
+        l->s->next(l->s->ctx, INT64_MAX, policy);
+    }
+    do {
+        SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
+        SW_TRY(try_micro_batch(l, policy, &round));
+    } while (!round.plan && next_micro_batch(l, &round, policy));
+    if (!round.plan) {
+        return refuse_all(l, &round);
+    }
+    l->plan = round.plan;
+    l->policy = round.policy;
+    return SW_OK;
+}
+
+sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy,
+                         struct sw_plan **out)
+{
+    struct look l = {.s = s};
+    struct sw_policy policy = s->asked;
+    choose_tiers(&l, &policy);
+    if (wants_other_slots(&l, &policy)) {
+        return sw_config_refuse_slots();
+    }
+    if (s->any_micro_batch || s->any_recompute) {
+        SW_TRY(choose(&l, &policy));
+    } else {
+        SW_TRY(s->graphs(s->ctx, &policy, &l.graphs));
+        SW_TRY(open_asked(&l, &policy));
+    }
+    *out_policy = l.policy;
+    out_policy->transfer_bytes = l.plan->transfer_bytes;
+    out_policy->prefetch_elems = l.plan->prefetch_elems;
+    *out = l.plan;
+    return SW_OK;
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search by itself: which policies are tried, on graphs that are lent and with other ranks that
+// are made up; that it takes the first micro-batch which fits all of them; that it lets go of
+// everything whichever request for memory fails.
+#include <string.h>
+
+#include "plan/private.h"
+#include "support/test.h"
+
+enum { TRAIN = 60, WIDTH = 32, BLOCKS = 6 };
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    (void)desc;
+    *out = (struct sw_kernel_info){.supported = true, .path = "none"};
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+/* A tower of blocks, for so many samples. */
+static struct sw_graph *graph_of(int64_t batch)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
+    struct sw_graph *g = NULL;
+    if (sw_graph_open(&options, &g) < 0) {
+        return NULL;
+    }
+    const sw_value table = sw_param(g, "table", SW_SHAPE(7, WIDTH), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(batch, 3)), -1);
+    for (int i = 0; i < BLOCKS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "h.%d", i);
+        sw_scope_push_block(g, name);
+        const sw_value up = sw_param(g, name, SW_SHAPE(WIDTH, 4 * WIDTH), init);
+        snprintf(name, sizeof name, "down.%d", i);
+        const sw_value down = sw_param(g, name, SW_SHAPE(4 * WIDTH, WIDTH), init);
+        const sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
+        h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
+        sw_scope_pop(g);
+    }
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(batch, 3)));
+    sw_output(g, "loss", loss);
+    if (sw_graph_backward(g, loss) < 0) {
+        sw_graph_close(g);
+        return NULL;
+    }
+    return g;
+}
+
+/* Who lends graphs, and speaks for the other ranks. */
+struct world {
+    struct sw_program_spec spec;
+    int64_t batch;
+    int64_t most;      /* a larger micro-batch does not fit elsewhere; 0 = all do */
+    int64_t tried[64]; /* micro-batch of each try */
+    int n_tries, n_graphs;
+};
+
+static sw_status lend(void *ctx, const struct sw_policy *policy, struct sw_search_graphs *out)
+{
+    struct world *w = ctx;
+    if (!w->spec.graph || w->batch != policy->micro_batch) {
+        sw_graph_close((struct sw_graph *)(uintptr_t)w->spec.graph);
+        w->batch = policy->micro_batch;
+        w->spec = (struct sw_program_spec){SW_PROGRAM_TRAIN, graph_of(w->batch)};
+        w->n_graphs++;
+    }
+    *out = (struct sw_search_graphs){&w->spec, 1, 0};
+    return w->spec.graph ? SW_OK : SW_E_NOMEM;
+}
+
+static void next(void *ctx, int64_t most, struct sw_policy *policy)
+{
+    (void)ctx;
+    int64_t micro = sw_min_i64(most, TRAIN);
+    while (micro > 0 && TRAIN % micro != 0) {
+        micro--;
+    }
+    policy->micro_batch = micro;
+    policy->micro_batches = micro > 0 ? TRAIN / micro : 0;
+}
+
+static sw_status agree(void *ctx, struct sw_verdict *v)
+{
+    struct world *w = ctx;
+    assert_true(w->n_tries < 64);
+    w->tried[w->n_tries++] = w->batch;
+    if (w->most > 0 && w->batch > w->most) {
+        v->fits = false;
+        v->rank = 3;
+        v->share = 1; /* of which nothing is known */
+    }
+    return v->status;
+}
+
+static struct sw_search search_of(struct world *w, size_t budget)
+{
+    static double rates[SW_LOAD_COUNT];
+    sw_builtin_rates(rates);
+    return (struct sw_search){
+        .fixed = {.query = query, .clip = 1, .rule = &adam, .kernel_set = "test", .ranks = 1},
+        .memory = {budget},
+        .any_micro_batch = true,
+        .rates = rates,
+        .ctx = w,
+        .graphs = lend,
+        .next = next,
+        .agree = agree,
+    };
+}
+
+static sw_status look_for(const struct sw_search *s, struct sw_policy *policy, struct sw_plan **out)
+{
+    struct world *w = s->ctx;
+    const sw_status st = sw_search_open(s, policy, out);
+    sw_graph_close((struct sw_graph *)(uintptr_t)w->spec.graph);
+    w->spec.graph = NULL;
+    return st;
+}
+
+static size_t bytes_of(int64_t micro_batch, int64_t every)
+{
+    struct world w = {.n_tries = 0};
+    struct sw_search s = search_of(&w, 0);
+    struct sw_policy policy;
+    struct sw_plan *plan = NULL;
+    s.any_micro_batch = false;
+    s.asked = (struct sw_policy){
+        .micro_batch = micro_batch, .micro_batches = TRAIN / micro_batch, .recompute_every = every};
+    assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
+    assert_int_equal(w.n_tries, 0); /* nothing is chosen, so nobody is asked */
+    const size_t bytes = plan->tier_bytes[SW_TIER_DEVICE];
+    sw_plan_close(plan);
+    return bytes;
+}
+
+/* Micro-batches that cannot fit are passed over, and none that fits. */
+static void the_search_takes_the_largest_and_tries_few(void **state)
+{
+    (void)state;
+    static const int64_t divisors[] = {60, 30, 20, 15, 12, 10, 6, 5, 4, 3, 2, 1};
+    size_t need[SW_LEN(divisors)];
+    int n_tries = 0;
+    for (size_t i = 0; i < SW_LEN(divisors); i++) {
+        need[i] = bytes_of(divisors[i], 0);
+    }
+    for (size_t i = 0; i < SW_LEN(divisors); i++) {
+        size_t first = 0; /* that fits: the largest has no sums over micro-batches */
+        while (need[first] > need[i]) {
+            first++;
+        }
+        struct world w = {.n_tries = 0};
+        const struct sw_search s = search_of(&w, need[i]);
+        struct sw_policy policy;
+        struct sw_plan *plan = NULL;
+        assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
+        assert_int_equal(policy.micro_batch, divisors[first]);
+        assert_int_equal(policy.micro_batches, TRAIN / divisors[first]);
+        assert_true(plan->tier_bytes[SW_TIER_DEVICE] <= need[i]);
+        assert_int_equal(w.n_graphs, w.n_tries); /* each is made once */
+        n_tries += w.n_tries;
+        sw_plan_close(plan);
+    }
+    assert_true(n_tries < (int)(SW_LEN(divisors) * (SW_LEN(divisors) + 1)) / 2);
+}
+
+static void what_does_not_fit_another_rank_is_not_taken(void **state)
+{
+    (void)state;
+    struct world w = {.most = 12};
+    const struct sw_search s = search_of(&w, 0);
+    struct sw_policy policy;
+    struct sw_plan *plan = NULL;
+    assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
+    assert_int_equal(policy.micro_batch, 12);
+    assert_int_equal(w.n_tries, 5);
+    sw_plan_close(plan);
+    struct world none = {.n_tries = 0};
+    const struct sw_search small = search_of(&none, 100);
+    assert_int_equal(look_for(&small, &policy, &plan), SW_E_NOMEM);
+    assert_int_equal(none.tried[none.n_tries - 1], 1); /* the refusal is of the least */
+}
+
+/* Of one micro-batch recomputations are tried in one order, none first, which ends it where it
+ * fits. */
+static void recomputation_is_tried_from_none_on(void **state)
+{
+    (void)state;
+    const size_t none = bytes_of(TRAIN, 0), blocks = bytes_of(TRAIN, 1);
+    assert_true(blocks < none);
+    for (int tight = 0; tight < 2; tight++) {
+        struct world w = {.n_tries = 0};
+        struct sw_search s = search_of(&w, tight ? none - 1 : none);
+        struct sw_policy policy;
+        struct sw_plan *plan = NULL;
+        s.any_recompute = true;
+        assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
+        assert_int_equal(policy.micro_batch, TRAIN);
+        assert_int_equal(policy.recompute_every, tight);
+        assert_int_equal(w.n_tries, tight ? 5 : 1); /* none; every 1, 2, 3, 6 of 6 blocks */
+        assert_int_equal(w.n_graphs, 1);
+        sw_plan_close(plan);
+    }
+}
+
+static void a_policy_is_one_line(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    const struct sw_policy policy = {.micro_batch = 4,
+                                     .micro_batches = 6,
+                                     .recompute_every = 2,
+                                     .vertical = true,
+                                     .stage = 3,
+                                     .states_tier = SW_TIER_DISK,
+                                     .params_tier = SW_TIER_HOST,
+                                     .states_share = 0.5,
+                                     .budget = {7, 8, 9},
+                                     .tile_bytes = 100,
+                                     .slots = 2,
+                                     .transfer_bytes = 10,
+                                     .prefetch_elems = 11};
+    sw_policy_print(&policy, &text);
+    assert_string_equal(sw_str_text(&text),
+                        "micro-batch 4 x 6, recompute 2, vertical, stage 3, states on disk (a "
+                        "share of 0.5), parameters on host, budgets 7 8 9, tiles of 100 bytes, "
+                        "slots 2, ahead 10 bytes and 11 elements");
+    sw_str_fini(&text);
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    const size_t budget = bytes_of(20, 1);
+    struct sw_alloc_stats before, after;
+    int n_failed = 0;
+    sw_alloc_get_stats(&before);
+    for (int n = 1;; n += 1 + n / 20) { /* fail the n-th request */
+        struct world w = {.n_tries = 0};
+        struct sw_search s = search_of(&w, budget);
+        struct sw_policy policy;
+        struct sw_plan *plan = NULL;
+        s.any_recompute = true;
+        sw_alloc_fail_nth(n);
+        const sw_status st = look_for(&s, &policy, &plan);
+        sw_alloc_fail_nth(0);
+        if (st == SW_OK) {
+            sw_plan_close(plan);
+            break;
+        }
+        assert_int_equal(st, SW_E_NOMEM);
+        assert_null(strstr(sw_error_message(), "does not fit")); /* no budget is to blame */
+        n_failed++;
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+    assert_true(n_failed > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_search_takes_the_largest_and_tries_few),
+        cmocka_unit_test(what_does_not_fit_another_rank_is_not_taken),
+        cmocka_unit_test(recomputation_is_tried_from_none_on),
+        cmocka_unit_test(a_policy_is_one_line),
+        cmocka_unit_test(survives_lack_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
