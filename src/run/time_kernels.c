@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long each kernel of a plan takes: prepared as the executor prepares it, and launched a few
-// times on memory of its own. What stays from step to step, weights and states, a step finds in
-// memory and not in a cache, so each launch gets another place; what comes and goes was mostly made
-// by the kernel before, and keeps its place.
+// times on memory of its own, as large as what the plan has for what stays from step to step, and
+// for what comes and goes. Each launch gets the next places there: as in a step, what it touches is
+// about as far from the caches as the plan is large.
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "run/measure.h"
 
 enum {
-    LEAST_SAMPLES = 5,
+    PASSES = 3,
+    LEAST_SAMPLES = 2,
     MOST_SAMPLES = 60,
     PAGE = 4096,
     OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS
 };
-static const double enough_s = 0.03; /* of one kernel .. */
-static const double long_s = 0.4;    /* .. unless it takes so long: then two launches are */
-enum { MOST_COLD = 256 << 20, FILL = 1 << 20 };
+static const double enough_s = 0.01; /* of one kernel in a pass .. */
+static const double long_s = 0.2;    /* .. unless it takes so long: then one launch is */
+enum { MOST_OF_REGION = 256 << 20, FILL = 1 << 20 };
 
 /* ---- clocks ---- */
 
@@ -58,7 +60,7 @@ struct class
     int32_t instr; /* the first that is of it */
     bool first;    /* in the first micro-step, where that differs */
     uint64_t hash;
-    struct sw_cost cost;
+    double samples[PASSES], cores;
 };
 
 /* Which elements of a whole tensor it is about does not matter. */
@@ -138,10 +140,14 @@ static struct class class_of(const struct sw_program *program, int32_t i, bool f
 
 /* ---- memory ---- */
 
+/* What keeps its place: whole numbers, which some kernels take for rows of a table, and workspace;
+ * numbers that come and go, and those that stay from step to step. */
+enum region_name { FIXED, PASSING, STAYING, N_REGIONS };
+
 /* Operands that lie in each other lie so here. */
 struct cluster {
     size_t begin, end; /* in the plan's arena */
-    bool stays;        /* from step to step, and holds numbers */
+    enum region_name region;
 };
 
 struct place {
@@ -150,12 +156,18 @@ struct place {
     int n;
 };
 
+struct region { /* of the bench's arena */
+    size_t begin, bytes;
+    size_t at; /* the next place in it */
+};
+
 struct bench {
     const struct sw_plan *plan;
     struct sw_device *dev;
     struct sw_stream_queue *on;
     void *arena, *host;
-    size_t cold_bytes, bytes, at; /* first what is cold: the next place in it */
+    struct region regions[N_REGIONS];
+    size_t bytes;
     double *scalars;
     double *host_scalars; /* behind FILL bytes at host */
 };
@@ -164,6 +176,12 @@ static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct
                                      int k)
 {
     return k < instr->n_in ? &desc->in[k] : &desc->out[k - instr->n_in];
+}
+
+/* Also a half of one. */
+static bool is_number(enum sw_dtype dtype)
+{
+    return sw_dtype_is_float(dtype) || sw_dtype_bytes(dtype) == 2;
 }
 
 static bool is_there(const struct sw_operand *operand)
@@ -184,7 +202,7 @@ static void add_to_clusters(struct place *place, struct cluster one)
         if (one.begin < c->end && c->begin < one.end) {
             one.begin = c->begin < one.begin ? c->begin : one.begin;
             one.end = c->end > one.end ? c->end : one.end;
-            one.stays = one.stays && c->stays;
+            one.region = c->region < one.region ? c->region : one.region;
             *c = place->clusters[--place->n];
             i = 0;
         } else {
@@ -204,12 +222,12 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     sw_program_describe(program, class->instr, &desc);
     place->n = 0;
     for (int k = 0; k < n; k++) {
-        const enum sw_dtype dtype = view_of(&desc, instr, k)->dtype;
-        const bool numbers = sw_dtype_is_float(dtype) || sw_dtype_bytes(dtype) == 2;
-        const bool stays = operands[k].offset < plan->persistent_bytes;
+        const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype)   ? FIXED
+                                        : operands[k].offset < plan->persistent_bytes ? STAYING
+                                                                                      : PASSING;
         if (is_there(&operands[k])) {
-            add_to_clusters(place, (struct cluster){operands[k].offset, end_of(&operands[k]),
-                                                    stays && numbers});
+            add_to_clusters(place,
+                            (struct cluster){operands[k].offset, end_of(&operands[k]), region});
         }
     }
     for (int k = 0; k < n; k++) {
@@ -227,19 +245,20 @@ static size_t taken(const struct cluster *cluster)
     return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
 }
 
-static void count_bytes(const struct sw_plan *plan, const struct class *class, size_t *cold,
-                        size_t *warm)
+/* With room for a kernel whatever the plan has. */
+static void fit(const struct sw_plan *plan, const struct class *class,
+                struct region regions[N_REGIONS])
 {
     struct place place;
-    size_t sums[2] = {0, 0};
+    size_t sums[N_REGIONS] = {plan->programs[0].instrs[class->instr].kernel.workspace_bytes + PAGE};
     find_place(plan, class, &place);
     for (int c = 0; c < place.n; c++) {
-        sums[place.clusters[c].stays] += taken(&place.clusters[c]);
+        sums[place.clusters[c].region] += taken(&place.clusters[c]);
     }
-    const struct sw_instr *instr = &plan->programs[0].instrs[class->instr];
-    sums[0] += instr->kernel.workspace_bytes + PAGE;
-    *warm = sums[0] > *warm ? sums[0] : *warm;
-    *cold = sums[1] > *cold ? sums[1] : *cold;
+    for (int r = 0; r < N_REGIONS; r++) {
+        sums[r] = sw_round_up(sums[r], PAGE);
+        regions[r].bytes = sums[r] > regions[r].bytes ? sums[r] : regions[r].bytes;
+    }
 }
 
 /* Small numbers, whatever type they are taken for: halves near 0.01, or 1 of f16. */
@@ -260,15 +279,20 @@ static sw_status fill(struct bench *b)
 static sw_status open_bench(const struct sw_plan *plan, struct sw_device *dev,
                             const struct class *classes, int n, struct bench *b)
 {
-    size_t cold = 0, warm = 0;
     void *mem = NULL;
     *b = (struct bench){.plan = plan, .dev = dev};
-    for (int i = 0; i < n; i++) {
-        count_bytes(plan, &classes[i], &cold, &warm);
+    const size_t has[N_REGIONS] = {0, plan->programs[0].transient_bytes, plan->persistent_bytes};
+    for (int r = 0; r < N_REGIONS; r++) {
+        b->regions[r].bytes = sw_round_up(has[r] < MOST_OF_REGION ? has[r] : MOST_OF_REGION, PAGE);
     }
-    const size_t resting = plan->persistent_bytes < MOST_COLD ? plan->persistent_bytes : MOST_COLD;
-    b->cold_bytes = sw_round_up(resting > cold ? resting : cold, PAGE);
-    b->bytes = b->cold_bytes + sw_round_up(warm, PAGE) + PAGE;
+    for (int i = 0; i < n; i++) {
+        fit(plan, &classes[i], b->regions);
+    }
+    b->bytes = PAGE;
+    for (int r = 0; r < N_REGIONS; r++) {
+        b->regions[r].begin = b->bytes - PAGE;
+        b->bytes += b->regions[r].bytes;
+    }
     SW_TRY(dev->ops->stream_open(dev, &b->on));
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, b->bytes, &b->arena));
     SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, FILL + SW_SCALAR_COUNT * sizeof(double), &b->host));
@@ -302,27 +326,29 @@ struct launch {
     void *workspace;
 };
 
-/* What is cold goes on by a place. */
+static char *next_place(struct bench *b, enum region_name region, size_t bytes)
+{
+    struct region *r = &b->regions[region];
+    r->at = r->at + bytes > r->bytes ? 0 : r->at;
+    char *place = (char *)b->arena + r->begin + r->at;
+    r->at += bytes;
+    return place;
+}
+
 static void set_addresses(struct bench *b, struct launch *l)
 {
-    char *bases[OPERANDS], *warm = (char *)b->arena + b->cold_bytes;
+    char *bases[OPERANDS];
+    b->regions[FIXED].at = 0;
     for (int c = 0; c < l->place.n; c++) {
         const struct cluster *cluster = &l->place.clusters[c];
-        const size_t bytes = taken(cluster);
-        if (cluster->stays) {
-            b->at = b->at + bytes > b->cold_bytes ? 0 : b->at;
-            bases[c] = (char *)b->arena + b->at + cluster->begin % PAGE;
-            b->at += bytes;
-        } else {
-            bases[c] = warm + cluster->begin % PAGE;
-            warm += bytes;
-        }
+        bases[c] = next_place(b, cluster->region, taken(cluster)) + cluster->begin % PAGE;
     }
     for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
         const int c = l->place.cluster[k];
         l->at[k] = c < 0 ? NULL : bases[c] + (l->operands[k].offset - l->place.clusters[c].begin);
     }
-    l->workspace = l->instr->workspace < 0 ? NULL : (void *)warm;
+    l->workspace =
+        l->instr->workspace < 0 ? NULL : next_place(b, FIXED, l->instr->kernel.workspace_bytes);
 }
 
 /* Whole numbers that are rows of every table that the kernel could mean. */
@@ -399,7 +425,7 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
     set_addresses(b, l);
     for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
         const enum sw_dtype dtype = view_of(&l->desc, l->instr, k)->dtype;
-        if (l->at[k] && !sw_dtype_is_float(dtype) && sw_dtype_bytes(dtype) != 2) {
+        if (l->at[k] && !is_number(dtype)) {
             SW_TRY(fill_indices(b, l, k));
         }
     }
@@ -410,19 +436,28 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
         sum += samples[n++];
     } while (n < MOST_SAMPLES && (n < LEAST_SAMPLES || sum < enough_s) && sum < long_s);
     *out = sw_stopwatch_cost(&begin, ranks);
+    out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
     out->seconds = sw_median(samples, n);
     return SW_OK;
 }
 
-static sw_status time_class(struct bench *b, struct class *class, int ranks)
+static sw_status time_class(struct bench *b, struct class *class, int pass, int ranks)
 {
+    struct sw_cost cost = {0, 0, 0};
+    if (pass > 0 && class->samples[0] > long_s) {
+        class->samples[pass] = class->samples[0];
+        class->cores += class->cores / pass;
+        return SW_OK;
+    }
     const struct sw_program *program = &b->plan->programs[0];
     struct launch l = {.class = class, .instr = &program->instrs[class->instr]};
     l.operands = &program->operands[l.instr->operands];
     sw_program_describe(program, class->instr, &l.desc);
     find_place(b->plan, class, &l.place);
     SW_TRY(sw_device_prepare(b->dev, &l.desc, &l.kernel));
-    const sw_status st = sample(b, &l, ranks, &class->cost);
+    const sw_status st = sample(b, &l, ranks, &cost);
+    class->samples[pass] = cost.seconds;
+    class->cores += cost.cores / PASSES;
     b->dev->ops->release(b->dev, l.kernel);
     return st;
 }
@@ -458,14 +493,16 @@ static int classify(const struct sw_plan *plan, const double given[SW_LOAD_COUNT
     return n;
 }
 
+/* All of them again and again: what other programs do for a while, or the processor, meets one pass
+ * and not the others. */
 static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes, int n)
 {
     const int ranks = meet ? sw_comm_size(meet) : 1;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < PASSES * n; k++) {
         if (meet) {
             SW_TRY(sw_comm_barrier(meet, "a measurement begins"));
         }
-        SW_TRY(time_class(b, &classes[k], ranks));
+        SW_TRY(time_class(b, &classes[k % n], k / n, ranks));
     }
     return SW_OK;
 }
@@ -484,9 +521,14 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, struct sw_device *dev, 
         st = st < 0 ? st : time_all(&b, meet, classes, n);
         close_bench(&b);
     }
+    for (int k = 0; k < n; k++) {
+        sw_median(classes[k].samples, PASSES);
+    }
     for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
         for (int later = 0; later < 2 && is_wanted(plan, i, given); later++) {
-            out[i][later] = classes[of[i][later]].cost;
+            const struct class *class = &classes[of[i][later]];
+            out[i][later] =
+                (struct sw_cost){.seconds = class->samples[PASSES / 2], .cores = class->cores};
         }
     }
     sw_free(classes);
