@@ -12,7 +12,7 @@
 
 #define DEADLINE_S 600.0
 
-enum { BUFFER = 64 << 20, MOST_FILE = 128 << 20, MOST_AHEAD = 16 << 20, MOST_SLICES = 256 << 20 };
+enum { BUFFER = 64 << 20, MOST_FILE = 128 << 20, MOST_AHEAD = 16 << 20, MOST_SLICES = 128 << 20 };
 static const double sizes[SW_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
 static const double enough_s = 0.05, small_s = 0.08, large_s = 0.3, both_s = 0.5;
 enum { LARGE = 1 << 20 };
@@ -265,33 +265,39 @@ close:
 /* ---- exchanges ---- */
 
 struct slices {
-    char *own, *all; /* what is sent, what comes of all ranks */
-    float *sum;
-    size_t each; /* most of a slice */
+    char *own, *all; /* [room] what is sent, what comes of all ranks */
+    float *sum;      /* [2 room] */
+    size_t room, at; /* the next place in them: what a step exchanges is in no cache */
     enum sw_dtype dtype;
 };
 
 /* As the executor does it, by the host: see collectives.c. */
-static sw_status exchange(const struct slices *s, sw_comm *comm, bool reduce, size_t bytes)
+static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t bytes)
 {
-    const struct sw_comm_item item = {reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER, s->own,
-                                      s->all, bytes, "a measurement"};
+    const size_t all = bytes * (size_t)sw_comm_size(comm), width = sw_dtype_bytes(s->dtype);
+    s->at = s->at + all > s->room ? 0 : s->at;
+    const struct sw_comm_item item = {reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
+                                      s->own + s->at, s->all + s->at, bytes, "a measurement"};
     SW_TRY(sw_comm_run(comm, &item, 1));
     if (reduce) {
-        sw_add_slices(s->sum, s->dtype, s->all, (int64_t)(bytes / sw_dtype_bytes(s->dtype)),
+        sw_add_slices(s->sum + s->at / sizeof *s->sum, s->dtype, item.dst, (int64_t)(bytes / width),
                       sw_comm_size(comm), false);
     }
+    s->at += all;
     return SW_OK;
 }
 
-static sw_status time_exchanges(const struct slices *s, sw_comm *comm, bool reduce,
+static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
                                 struct sw_rate_curve *curve)
 {
     enum { LEAST = 8, MOST = 200 };
     int64_t n = 0;
     curve->n = 0;
-    for (int k = 0; k < SW_CURVE_POINTS && (size_t)sizes[k] <= s->each; k++) {
+    for (int k = 0; k < SW_CURVE_POINTS; k++) {
         const size_t bytes = (size_t)sizes[k];
+        if (bytes * (size_t)sw_comm_size(comm) > s->room) {
+            break;
+        }
         SW_TRY(exchange(s, comm, reduce, bytes));
         n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
         SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
@@ -311,14 +317,11 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
 {
     const struct measuring *m = ctx;
     const int size = sw_comm_size(comm);
-    const int64_t most = MOST_SLICES / size / (2 * size + 2);
     struct sw_speeds speeds = {0};
-    struct slices s = {.dtype = m->dtype};
-    s.each = (size_t)sw_max_i64((int64_t)sizes[0], sw_min_i64(most, (int64_t)sizes[3]));
-    const size_t room = s.each * (size_t)size;
-    s.own = sw_alloc_zero("run", 1, room);
-    s.all = sw_alloc_zero("run", 1, room);
-    s.sum = sw_alloc_zero("run", 2, s.each);
+    struct slices s = {.dtype = m->dtype, .room = (size_t)(MOST_SLICES / size)};
+    s.own = sw_alloc_zero("run", 1, s.room);
+    s.all = sw_alloc_zero("run", 1, s.room);
+    s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes for two that are sent */
     sw_status st =
         s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
     SW_TRY_OR(close, time_exchanges(&s, comm, false, &speeds.curves[SW_CURVE_GATHER]));

@@ -32,8 +32,8 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
     sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
     for (int i = 0; i < 2; i++) {
         sw_scope_push_block(g, names[i]);
-        const sw_value qkv = sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(6, 18), init),
-                                       SW_NO_VALUE, true);
+        const sw_value qkv =
+            sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
         const struct sw_attention_spec spec = {
             .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
         h = sw_add(g, h, sw_attention_packed(g, qkv, &spec));
@@ -103,8 +103,7 @@ static void every_kernel_is_measured_once(void **state)
             for (int k = 0; k < curve->n; k++) { /* more is no faster */
                 assert_true(curve->at[k].cost.seconds > 0);
                 assert_true(k == 0 || (curve->at[k].bytes > curve->at[k - 1].bytes &&
-                                       curve->at[k].cost.seconds >=
-                                           curve->at[k - 1].cost.seconds));
+                                       curve->at[k].cost.seconds >= curve->at[k - 1].cost.seconds));
             }
             assert_int_equal(curve->n, SW_CURVE_POINTS);
         }
@@ -128,8 +127,10 @@ static void what_is_given_is_not_measured(void **state)
     assert_non_null(mkdtemp(folder));
     assert_int_equal(sw_device_open("cpu", 1, &dev), SW_OK);
     struct sw_plan *plan = plan_of(dev, SW_TIER_DISK);
-    struct sw_speeds speeds = {.given = {[SW_LOAD_PRODUCTS_BF16] = 1e9, [SW_LOAD_OTHER] = 1e9,
-                                         [SW_LOAD_COPIES_IN] = 1e9, [SW_LOAD_COPIES_OUT] = 1e9}};
+    struct sw_speeds speeds = {.given = {[SW_LOAD_PRODUCTS_BF16] = 1e9,
+                                         [SW_LOAD_OTHER] = 1e9,
+                                         [SW_LOAD_COPIES_IN] = 1e9,
+                                         [SW_LOAD_COPIES_OUT] = 1e9}};
     measure(plan, dev, folder, &speeds);
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         assert_true(speeds.kernels[i][0].seconds == 0);
