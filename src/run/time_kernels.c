@@ -245,16 +245,23 @@ static size_t taken(const struct cluster *cluster)
     return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
 }
 
+static void add_up(const struct place *place, size_t sums[N_REGIONS])
+{
+    memset(sums, 0, N_REGIONS * sizeof *sums);
+    for (int c = 0; c < place->n; c++) {
+        sums[place->clusters[c].region] += taken(&place->clusters[c]);
+    }
+}
+
 /* With room for a kernel whatever the plan has. */
 static void fit(const struct sw_plan *plan, const struct class *class,
                 struct region regions[N_REGIONS])
 {
     struct place place;
-    size_t sums[N_REGIONS] = {plan->programs[0].instrs[class->instr].kernel.workspace_bytes + PAGE};
+    size_t sums[N_REGIONS];
     find_place(plan, class, &place);
-    for (int c = 0; c < place.n; c++) {
-        sums[place.clusters[c].region] += taken(&place.clusters[c]);
-    }
+    add_up(&place, sums);
+    sums[FIXED] += plan->programs[0].instrs[class->instr].kernel.workspace_bytes + PAGE;
     for (int r = 0; r < N_REGIONS; r++) {
         sums[r] = sw_round_up(sums[r], PAGE);
         regions[r].bytes = sums[r] > regions[r].bytes ? sums[r] : regions[r].bytes;
@@ -329,7 +336,6 @@ struct launch {
 static char *next_place(struct bench *b, enum region_name region, size_t bytes)
 {
     struct region *r = &b->regions[region];
-    r->at = r->at + bytes > r->bytes ? 0 : r->at;
     char *place = (char *)b->arena + r->begin + r->at;
     r->at += bytes;
     return place;
@@ -338,7 +344,12 @@ static char *next_place(struct bench *b, enum region_name region, size_t bytes)
 static void set_addresses(struct bench *b, struct launch *l)
 {
     char *bases[OPERANDS];
+    size_t sums[N_REGIONS];
+    add_up(&l->place, sums);
     b->regions[FIXED].at = 0;
+    for (int r = PASSING; r < N_REGIONS; r++) { /* all of a launch side by side */
+        b->regions[r].at = b->regions[r].at + sums[r] > b->regions[r].bytes ? 0 : b->regions[r].at;
+    }
     for (int c = 0; c < l->place.n; c++) {
         const struct cluster *cluster = &l->place.clusters[c];
         bases[c] = next_place(b, cluster->region, taken(cluster)) + cluster->begin % PAGE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a prediction measures: every kernel that the plan has work for, also on a device whose memory
-// the host cannot reach; kernels that do the same have one cost; nothing is kept.
+// What a prediction measures: every kernel that the plan has work for, also on a device whose
+// memory the host cannot reach; kernels that do the same have one cost; nothing is kept.
 #include "run/run.h"
 
 #include <stdlib.h>
