@@ -238,7 +238,7 @@ SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, in
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;
-    bool measure; /* those that are not given, except comm; else they are unknown */
+    bool measure; /* what is not given; else it is unknown */
     int ranks;    /* this is one of so many; 0 = 1 */
     bool json;
 };

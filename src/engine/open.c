@@ -235,18 +235,23 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
+sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
+{
+    const int threads = e->config->spillway.threads > 0 || e->ranks == 1
+                            ? (int)e->config->spillway.threads
+                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
+    const char *kernels =
+        e->config->spillway.kernels == SW_KERNELS_REFERENCE ? "cpu:reference" : "cpu";
+    return sw_device_open(e->options.device ? e->options.device : kernels, threads, out);
+}
+
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
     SW_TRY(resolve_config(e));
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
-    const int threads = e->config->spillway.threads > 0 || e->ranks == 1
-                            ? (int)e->config->spillway.threads
-                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
-    const char *kernels =
-        e->config->spillway.kernels == SW_KERNELS_REFERENCE ? "cpu:reference" : "cpu";
-    SW_TRY(sw_device_open(o->device ? o->device : kernels, threads, &e->device));
+    SW_TRY(sw_engine_open_device(e, &e->device));
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }

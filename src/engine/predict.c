@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a step against the rates of this machine, measured in seconds or given: an estimate,
-// with every number that it is made of. Also what a step writes to the disk, which wears.
+// The plan of a step against what this machine, or one that is described, takes for its
+// instructions: an estimate, with the numbers that it is made of. Also what a step writes to the
+// disk, which wears.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,94 +110,108 @@ sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_
     return SW_OK;
 }
 
-enum { CHUNK = 16 << 20, MOST_BYTES = 256 << 20 };
-static const double disk_s = 2; /* of each direction */
+/* ---- measuring ---- */
 
-static void fill(uint64_t *words, size_t n)
+/* Devices of the ranks that would be at work on this machine at the same time, or of as many as it
+ * has processors; this one's is the first. */
+static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 {
-    for (size_t i = 0; i < n; i++) { /* what no controller makes smaller */
-        words[i] = sw_philox_u64(1, 0, i);
-    }
-}
-
-static sw_status measure_direction(sw_nvme *store, char *memory, int64_t bytes, bool in,
-                                   int64_t *done, double *rate)
-{
-    const double begin = sw_now_s();
-    int64_t at = 0;
-    while (at < bytes && (at == 0 || sw_now_s() - begin < disk_s)) {
-        const size_t n = (size_t)sw_min_i64(CHUNK, bytes - at);
-        SW_TRY(in ? sw_nvme_read(store, at, memory, n) : sw_nvme_write(store, at, memory, n));
-        at += (int64_t)n;
-    }
-    *done = at;
-    *rate = (double)at / (sw_now_s() - begin);
-    return SW_OK;
-}
-
-/* A file in each folder of nvme_path, as large as the plan's, but no larger than some seconds
- * take. */
-static sw_status measure_disk(const struct sw_engine *e, double *read_rate, double *write_rate)
-{
+    const int n = (int)sw_min_i64(e->ranks, sw_cpu_count());
     const struct sw_swap_options swap = sw_engine_swap(e);
-    sw_nvme *store = NULL;
-    sw_nvme_buffer *buffer = NULL;
-    struct sw_nvme_buffer_info info;
-    sw_status st;
-    const int64_t bytes = sw_min_i64(MOST_BYTES, (int64_t)e->plan->tier_bytes[SW_TIER_DISK]);
-    int64_t written = 0, read = 0;
-    SW_TRY(sw_swap_open_files(&swap, bytes, &store));
-    SW_TRY_OR(close, sw_nvme_buffer_open(store, CHUNK, &buffer));
-    sw_nvme_buffer_get_info(buffer, &info);
-    fill(info.data, CHUNK / sizeof(uint64_t));
-    SW_TRY_OR(close, measure_direction(store, info.data, bytes, false, &written, write_rate));
-    SW_TRY_OR(close, measure_direction(store, info.data, written, true, &read, read_rate));
-close:
-    sw_nvme_buffer_close(buffer);
-    sw_nvme_close(store);
+    struct sw_device **devices = sw_alloc_zero("engine", (size_t)n, sizeof(struct sw_device *));
+    SW_TRY_ALLOC(devices, "devices to measure");
+    sw_status st = SW_OK;
+    devices[0] = e->device;
+    for (int r = 1; r < n && st >= 0; r++) {
+        st = sw_engine_open_device(e, &devices[r]);
+    }
+    if (st >= 0) {
+        const struct sw_measure_options options = {
+            .devices = devices, .n_devices = n, .ranks = e->ranks, .swap = &swap};
+        st = sw_speeds_measure(e->plan, &options, rates);
+    }
+    for (int r = 1; r < n; r++) {
+        sw_device_close(devices[r]);
+    }
+    sw_free(devices);
     return st;
-}
-
-/* Of what the plan has work for, and nobody has given. */
-static sw_status measure(const struct sw_engine *e, const double loads[SW_LOAD_COUNT],
-                         double rates[SW_LOAD_COUNT], bool measured[SW_LOAD_COUNT])
-{
-    bool processor = false, disk = false;
-    double found[SW_LOAD_COUNT] = {0};
-    for (int k = 0; k < SW_LOAD_COUNT; k++) {
-        measured[k] = loads[k] > 0 && rates[k] <= 0 && k != SW_LOAD_SENT;
-        const bool on_disk = k == SW_LOAD_DISK_READ || k == SW_LOAD_DISK_WRITTEN;
-        processor |= measured[k] && !on_disk;
-        disk |= measured[k] && on_disk;
-    }
-    if (processor) {
-        struct sw_cpu_report report;
-        SW_TRY(sw_device_cpu_report(e->device, &report));
-        for (size_t i = 0; i < SW_LEN(report.peak); i++) {
-            found[report.peak[i].dtype == SW_BF16  ? SW_LOAD_PRODUCTS_BF16
-                  : report.peak[i].dtype == SW_F16 ? SW_LOAD_PRODUCTS_F16
-                                                   : SW_LOAD_PRODUCTS_F32] =
-                report.peak[i].product_gflops * 1e9;
-        }
-        found[SW_LOAD_OTHER] = found[SW_LOAD_COPIES_IN] = found[SW_LOAD_COPIES_OUT] =
-            report.copy_gb_s * 1e9;
-    }
-    if (disk) {
-        SW_TRY(measure_disk(e, &found[SW_LOAD_DISK_READ], &found[SW_LOAD_DISK_WRITTEN]));
-    }
-    for (int k = 0; k < SW_LOAD_COUNT; k++) {
-        rates[k] = measured[k] ? found[k] : rates[k];
-    }
-    return SW_OK;
 }
 
 /* ---- the report ---- */
 
-struct report {
-    double loads[SW_LOAD_COUNT], rates[SW_LOAD_COUNT]; /* 0 = unknown */
-    bool measured[SW_LOAD_COUNT];
-    struct sw_prediction prediction;
+struct part {             /* of a kind of work */
+    double work, seconds; /* by itself */
+    double rate;          /* given, or what came out; 0 = there is none */
+    bool given, unknown;
 };
+
+struct report {
+    const struct sw_program *program;
+    struct part parts[SW_LOAD_COUNT];
+    struct sw_clock_report clock;
+};
+
+static void sum_parts(const struct sw_plan *plan, const struct sw_speeds *rates,
+                      const bool unknown[SW_LOAD_COUNT], struct report *r)
+{
+    for (int32_t i = 0; i < r->program->n_instrs; i++) {
+        const struct sw_clock_instr *clock = &r->clock.instrs[i];
+        double work = 0;
+        const enum sw_load kind = sw_instr_load(plan, r->program, i, &work);
+        r->parts[kind].work += work * (double)clock->runs;
+        r->parts[kind].seconds += clock->alone;
+    }
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        struct part *part = &r->parts[k];
+        part->given = rates->given[k] > 0;
+        part->rate = part->given         ? rates->given[k]
+                     : part->seconds > 0 ? part->work / part->seconds
+                                         : 0;
+        r->parts[k].unknown = unknown[k];
+    }
+}
+
+static bool is_unknown(const struct report *r)
+{
+    bool unknown = false;
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        unknown |= r->parts[k].unknown;
+    }
+    return unknown;
+}
+
+static const char *words_of(const struct sw_instr *instr)
+{
+    return instr->about->tensor ? instr->about->tensor : instr->about->where;
+}
+
+static void print_part(const struct part *part, const char *label, const char *unit,
+                       struct sw_str *out)
+{
+    char per_second[16];
+    sw_str_printf(out, "%-20s %12.3f %-5s", label, part->work / 1e9, unit);
+    if (part->unknown) {
+        sw_str_puts(out, "  at an unknown rate, not counted\n");
+        return;
+    }
+    snprintf(per_second, sizeof per_second, "%s/s", unit);
+    sw_str_printf(out, " %10.2f %-7s %-8s %12.6f s\n", part->rate / 1e9, per_second,
+                  part->given ? "given" : "measured", part->seconds);
+}
+
+static void print_queues(const struct sw_clock_report *clock, struct sw_str *out)
+{
+    sw_str_printf(out, "a step takes %.6f s", clock->seconds);
+    const char *before = ": ";
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (clock->part[q] > 0) {
+            sw_str_printf(out, "%s%s%s %.6f s", before, q > 0 ? "waits for " : "",
+                          sw_queue_name((enum sw_queue)q), clock->part[q]);
+            before = ", ";
+        }
+    }
+    sw_str_putc(out, '\n');
+}
 
 static void print_text(const struct report *r, struct sw_str *out)
 {
@@ -204,34 +219,31 @@ static void print_text(const struct report *r, struct sw_str *out)
         "products, f32",      "products, bf16",       "products, f16",
         "other computation",  "copied to the device", "copied to the host",
         "read from the disk", "written to the disk",  "sent to other ranks"};
-    const struct sw_prediction *p = &r->prediction;
-    sw_str_puts(out, "\nan estimate of a step's time, by rates that a step need not reach:\n");
+    const struct sw_clock_report *clock = &r->clock;
+    sw_str_puts(out, "\nan estimate of a step's time; what each kind of work takes by itself:\n");
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
-        const char *unit = k < SW_LOAD_OTHER ? "GFLOP" : "GB";
-        if (r->loads[k] <= 0) {
-            continue;
-        }
-        sw_str_printf(out, "%-20s %12.3f %-5s", labels[k], r->loads[k] / 1e9, unit);
-        if (r->rates[k] > 0) {
-            char per_second[16];
-            snprintf(per_second, sizeof per_second, "%s/s", unit);
-            sw_str_printf(out, " %10.2f %-7s %-8s %12.6f s\n", r->rates[k] / 1e9, per_second,
-                          r->measured[k] ? "measured" : "given", p->part[k]);
-        } else {
-            sw_str_puts(out, "  at an unknown rate, not counted\n");
+        if (r->parts[k].work > 0) {
+            print_part(&r->parts[k], labels[k], k < SW_LOAD_OTHER ? "GFLOP" : "GB", out);
         }
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (p->seconds[q] > 0) {
+        if (clock->alone[q] > 0) {
             sw_str_printf(out, "= %-18s %46.6f s\n", sw_queue_name((enum sw_queue)q),
-                          p->seconds[q]);
+                          clock->alone[q]);
         }
     }
+    print_queues(clock, out);
+    if (clock->longest >= 0) {
+        const struct sw_instr *instr = &r->program->instrs[clock->longest];
+        sw_str_printf(out, "%s bounds it, most of all instruction %d (%s of %s): %.6f s\n",
+                      sw_queue_name(clock->bound), clock->longest, instr->about->name,
+                      words_of(instr), clock->instrs[clock->longest].charge);
+    }
     sw_str_printf(out,
-                  "a step takes %.6f s or more where %s hides all others, %.6f s where nothing is "
+                  "it would take %.6f s if all others hid behind one queue, %.6f s if nothing was "
                   "hidden%s\n",
-                  p->least, sw_queue_name(p->bound), p->most,
-                  p->unknown ? ", and more for what has no rate" : "");
+                  clock->least, clock->most,
+                  is_unknown(r) ? ", and more for what has no rate" : "");
 }
 
 static void json_number(struct sw_str *out, const char *key, double value)
@@ -244,58 +256,90 @@ static void json_number(struct sw_str *out, const char *key, double value)
     }
 }
 
-static void print_json(const struct report *r, struct sw_str *out)
+static void json_parts(const struct report *r, struct sw_str *out)
 {
-    const struct sw_prediction *p = &r->prediction;
-    sw_str_puts(out, "{\"parts\":{");
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        const struct part *part = &r->parts[k];
         sw_str_printf(out, "%s\"%s\":{", k > 0 ? "," : "", sw_load_name((enum sw_load)k));
-        json_number(out, "work", r->loads[k]);
+        json_number(out, "work", part->work);
         sw_str_putc(out, ',');
-        json_number(out, "rate", r->rates[k] > 0 ? r->rates[k] : NAN);
-        sw_str_printf(out, ",\"measured\":%s,", r->measured[k] ? "true" : "false");
-        json_number(out, "seconds", p->part[k]);
+        json_number(out, "rate", part->rate > 0 ? part->rate : NAN);
+        sw_str_printf(out, ",\"measured\":%s,",
+                      part->work > 0 && !part->given && !part->unknown ? "true" : "false");
+        json_number(out, "seconds", part->unknown ? NAN : part->seconds);
         sw_str_putc(out, '}');
     }
-    sw_str_puts(out, "},\"seconds\":{");
+}
+
+static void json_queues(const char *key, const double of[SW_QUEUE_COUNT], struct sw_str *out)
+{
+    sw_str_printf(out, ",\"%s\":{", key);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         sw_str_puts(out, q > 0 ? "," : "");
-        json_number(out, sw_queue_name((enum sw_queue)q), p->seconds[q]);
+        json_number(out, sw_queue_name((enum sw_queue)q), of[q]);
     }
-    sw_str_puts(out, "},");
-    json_number(out, "least_seconds", p->least);
-    sw_str_putc(out, ',');
-    json_number(out, "sum_seconds", p->most);
-    sw_str_printf(out, ",\"bound\":\"%s\",\"unknown\":%s}", sw_queue_name(p->bound),
-                  p->unknown ? "true" : "false");
+    sw_str_putc(out, '}');
 }
 
-static double sent_by(const struct sw_engine *e)
+static void json_string(struct sw_str *out, const char *text)
 {
-    const struct sw_plan_options options = {.ranks = e->ranks,
-                                            .stage = (int)e->config->zero.stage,
-                                            .micro_batches = e->micro_batches,
-                                            .rule = e->trains ? &e->rule : NULL};
-    struct sw_plan_table table;
-    double sum = 0;
-    if (e->ranks < 2 || sw_plan_tabulate(e->plan, &options, &table) < 0) {
-        return 0;
-    }
-    for (int k = 0; k < SW_SENT_COUNT; k++) {
-        sum += (double)table.sent[k].bytes;
-    }
-    return sum;
+    sw_json_write_string(text, strlen(text), out);
 }
+
+static void json_longest(const struct report *r, struct sw_str *out)
+{
+    const int32_t i = r->clock.longest;
+    if (i < 0) {
+        sw_str_puts(out, ",\"bound_instruction\":null");
+        return;
+    }
+    sw_str_printf(out, ",\"bound_instruction\":{\"number\":%d,\"name\":", i);
+    json_string(out, r->program->instrs[i].name);
+    sw_str_puts(out, ",\"of\":");
+    json_string(out, words_of(&r->program->instrs[i]));
+    sw_str_putc(out, ',');
+    json_number(out, "seconds", r->clock.instrs[i].charge);
+    sw_str_putc(out, '}');
+}
+
+static void print_json(const struct report *r, struct sw_str *out)
+{
+    const struct sw_clock_report *clock = &r->clock;
+    sw_str_puts(out, "{");
+    json_number(out, "step_seconds", clock->seconds);
+    sw_str_puts(out, ",\"parts\":{");
+    json_parts(r, out);
+    sw_str_puts(out, "}");
+    json_queues("seconds", clock->alone, out);
+    json_queues("of_step", clock->part, out);
+    sw_str_putc(out, ',');
+    json_number(out, "least_seconds", clock->least);
+    sw_str_putc(out, ',');
+    json_number(out, "sum_seconds", clock->most);
+    sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(clock->bound));
+    json_longest(r, out);
+    sw_str_printf(out, ",\"unknown\":%s}", is_unknown(r) ? "true" : "false");
+}
+
+/* ---- the door ---- */
 
 static sw_status predict(const struct sw_engine_options *options,
-                         const struct sw_predict_options *wanted, struct report *r)
+                         const struct sw_predict_options *wanted, struct sw_speeds *rates,
+                         struct sw_str *out)
 {
     sw_engine *e = NULL;
+    bool unknown[SW_LOAD_COUNT];
+    struct report r;
+    memset(&r, 0, sizeof r);
     SW_TRY(sw_initialize(options, &e));
-    sw_plan_loads(e->plan, e->programs.train >= 0 ? e->rounds : 1, r->loads);
-    r->loads[SW_LOAD_SENT] = sent_by(e);
-    const sw_status st = wanted->measure ? measure(e, r->loads, r->rates, r->measured) : SW_OK;
-    sw_predict(r->loads, r->rates, &r->prediction);
+    sw_status st = wanted->measure ? measure(e, rates) : SW_OK;
+    st = st < 0 ? st : sw_speeds_step(e->plan, rates, unknown, &r.clock);
+    if (st >= 0) {
+        r.program = &e->plan->programs[0];
+        sum_parts(e->plan, rates, unknown, &r);
+        (wanted->json ? print_json : print_text)(&r, out);
+        sw_free(r.clock.instrs);
+    }
     sw_close(e);
     return st;
 }
@@ -303,26 +347,25 @@ static sw_status predict(const struct sw_engine_options *options,
 sw_status sw_plan_predict_text(const struct sw_engine_options *options,
                                const struct sw_predict_options *wanted, char **out)
 {
-    struct report r;
+    struct sw_speeds rates;
     struct sw_str text = {0};
     SW_TRY_OPTIONS(options);
     SW_TRY_OPTIONS(wanted);
-    memset(&r, 0, sizeof r);
-    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, r.rates));
+    memset(&rates, 0, sizeof rates);
+    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, rates.given));
     struct sw_engine_options o = *options;
     o.plan_only = true;
     if (wanted->ranks > 1) { /* nobody is talked to */
         SW_TRY(sw_comm_open(&(struct sw_transport){.size = wanted->ranks}, &o.comm));
     }
-    const sw_status st = predict(&o, wanted, &r);
+    const sw_status st = predict(&o, wanted, &rates, &text);
+    sw_speeds_close(&rates);
     if (wanted->ranks > 1) {
         sw_comm_close(o.comm, st < 0);
     }
-    SW_TRY(st);
-    (wanted->json ? print_json : print_text)(&r, &text);
-    if (text.failed) {
+    if (st < 0 || text.failed) {
         sw_str_fini(&text);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+        return st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
     }
     *out = text.ptr;
     return SW_OK;

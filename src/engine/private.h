@@ -112,6 +112,8 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
                                 const struct sw_batch *batch);
 
 /* ---- open.c ---- */
+/* One like the engine's own: kernels, and the threads that a rank has. */
+sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 

@@ -24,6 +24,39 @@ enum sw_queue sw_load_queue(enum sw_load kind)
                                         : SW_QUEUE_WRITE;
 }
 
+static enum sw_load kernel_load(const struct sw_ir *ir, const struct sw_ir_op *op, double *out_work)
+{
+    if (!sw_ir_has(op, SW_TRAIT_PRODUCTS)) {
+        *out_work = sw_ir_op_bytes(ir, op);
+        return SW_LOAD_OTHER;
+    }
+    const enum sw_dtype dtype = ir->values[op->in[sw_op_info(op->kind)->factor]].dtype;
+    *out_work = (double)sw_ir_flops(ir, op);
+    return dtype == SW_BF16  ? SW_LOAD_PRODUCTS_BF16
+           : dtype == SW_F16 ? SW_LOAD_PRODUCTS_F16
+                             : SW_LOAD_PRODUCTS_F32;
+}
+
+enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
+                           double *out_work)
+{
+    static const enum sw_load kinds[] = {[SW_VERB_COPY_IN] = SW_LOAD_COPIES_IN,
+                                         [SW_VERB_COPY_OUT] = SW_LOAD_COPIES_OUT,
+                                         [SW_VERB_READ] = SW_LOAD_DISK_READ,
+                                         [SW_VERB_WRITE] = SW_LOAD_DISK_WRITTEN};
+    const struct sw_instr *instr = &program->instrs[i];
+    if (instr->verb == SW_VERB_KERNEL) {
+        return kernel_load(program->ir, &program->ir->ops[instr->op], out_work);
+    }
+    if (instr->verb >= SW_VERB_REDUCE) { /* its slice to, or of, each of the others */
+        *out_work = (double)instr->bytes * (plan->step.ranks > 1 ? plan->step.ranks - 1 : 0);
+        return SW_LOAD_SENT;
+    }
+    const bool copied = instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_COPY_OUT;
+    *out_work = (copied ? 2 : 1) * (double)instr->bytes; /* read and written */
+    return kinds[instr->verb];
+}
+
 void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT])
 {
     const struct sw_program *program = &plan->programs[0];
@@ -37,15 +70,9 @@ void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOA
         if (sw_ir_is_transfer(op) || sw_ir_is_collective(op)) {
             continue;
         }
-        if (sw_ir_has(op, SW_TRAIT_PRODUCTS)) {
-            const sw_value factor = op->in[sw_op_info(op->kind)->factor];
-            const enum sw_dtype dtype = ir->values[factor].dtype;
-            out[dtype == SW_BF16  ? SW_LOAD_PRODUCTS_BF16
-                : dtype == SW_F16 ? SW_LOAD_PRODUCTS_F16
-                                  : SW_LOAD_PRODUCTS_F32] += times * (double)sw_ir_flops(ir, op);
-        } else {
-            out[SW_LOAD_OTHER] += times * sw_ir_op_bytes(ir, op);
-        }
+        double work = 0;
+        const enum sw_load kind = kernel_load(ir, op, &work);
+        out[kind] += times * work;
     }
     const struct sw_transfers moved = sw_plan_transfers(plan, rounds);
     out[SW_LOAD_COPIES_IN] = 2 * (double)moved.in[SW_TIER_HOST]; /* read and written */

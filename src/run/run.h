@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
+#include "run/speeds.h"
 #include "spillway/comm.h"
 #include "spillway/nvme.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions through the engine: seconds are work by the given rates, comm counts with several
-// ranks, and what a measurement leaves on the disk is nothing.
+// Predictions through the engine: seconds are work by the given rates, what was not given is
+// measured, and what a measurement leaves on the disk is nothing.
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 static char folder[64];
 
-static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
+static char *ask_text(const struct sw_predict_options *wanted)
 {
     static const char config[] =
         "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
@@ -19,12 +19,20 @@ static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
         "{\"device\": \"nvme\"}}}";
     char set[128], *text = NULL;
     const char *sets[] = {set};
-    struct sw_json_doc *doc = NULL;
     snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
     const struct sw_engine_options options = {
         .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .sets = sets, .n_sets = 1};
-    if (sw_plan_predict_text(&options, wanted, &text) < 0 ||
-        sw_json_parse("prediction", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
+    if (sw_plan_predict_text(&options, wanted, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
+{
+    struct sw_json_doc *doc = NULL;
+    char *text = ask_text(wanted);
+    if (sw_json_parse("prediction", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
         fail_msg("%s", sw_error_message());
     }
     sw_text_free(text);
@@ -69,24 +77,95 @@ static void given_rates_are_taken(void **state)
     }
 }
 
-static void measured_are_the_others(void **state)
+static void assert_empty(const char *path)
 {
-    (void)state;
-    static const char *const rates[] = {"f32=2", "copy=4"};
-    const struct sw_predict_options wanted = {
-        .rates = rates, .n_rates = 2, .measure = true, .ranks = 2, .json = true};
-    struct sw_json_doc *doc = ask(&wanted);
-    assert_true(at(doc, "parts.products_f32.rate") == 2e9);
-    assert_true(at(doc, "parts.disk_read.rate") > 0 && at(doc, "parts.disk_written.rate") > 0);
-    assert_true(isnan(at(doc, "parts.sent.rate"))); /* nobody is there to measure with */
-    assert_true(sw_json_get(sw_json_root(doc), "unknown")->boolean);
-    sw_json_close(doc);
-    DIR *dir = opendir(folder);
+    DIR *dir = opendir(path);
     assert_non_null(dir);
     for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         assert_true(entry->d_name[0] == '.');
     }
     closedir(dir);
+}
+
+static void measured_are_the_others(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"products_f32", "other",        "copies_in", "copies_out",
+                                        "disk_read",    "disk_written", "sent"};
+    static const char *const rates[] = {"f32=2"};
+    const struct sw_predict_options wanted = {
+        .rates = rates, .n_rates = 1, .measure = true, .ranks = 2, .json = true};
+    struct sw_json_doc *doc = ask(&wanted);
+    double least = 0;
+    assert_true(at(doc, "parts.products_f32.rate") == 2e9);
+    for (size_t i = 0; i < SW_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "parts.%s.rate", parts[i]);
+        assert_true(at(doc, path) > 0);
+        snprintf(path, sizeof path, "parts.%s.measured", parts[i]);
+        assert_int_equal(sw_json_path(sw_json_root(doc), path)->boolean, i > 0);
+        snprintf(path, sizeof path, "parts.%s.seconds", parts[i]);
+        least = fmax(least, at(doc, path));
+    }
+    assert_true(at(doc, "step_seconds") > 0 && least > 0);
+    assert_false(sw_json_get(sw_json_root(doc), "unknown")->boolean);
+    sw_json_close(doc);
+    assert_empty(folder);
+}
+
+/* Threads of one process are at most so many: what more ranks send has no rate. */
+static void of_too_many_ranks_exchanges_are_unknown(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"f32=2", "copy=4", "disk_read=0.5", "disk_write=0.25"};
+    const struct sw_predict_options wanted = {
+        .rates = rates, .n_rates = 4, .measure = true, .ranks = 65, .json = true};
+    struct sw_json_doc *doc = ask(&wanted);
+    assert_true(isnan(at(doc, "parts.sent.rate")) && isnan(at(doc, "parts.sent.seconds")));
+    assert_true(sw_json_get(sw_json_root(doc), "unknown")->boolean);
+    assert_true(at(doc, "seconds.comm") == 0 && at(doc, "step_seconds") > 0);
+    sw_json_close(doc);
+}
+
+/* The number behind `words`. */
+static double number_behind(const char *text, const char *words)
+{
+    const char *found = strstr(text, words);
+    assert_non_null(found);
+    return strtod(found + strlen(words), NULL);
+}
+
+static void text_and_json_say_the_same(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"f32=2", "copy=4", "disk_read=0.05", "disk_write=0.025",
+                                        "comm=0.125"};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct sw_predict_options wanted = {.rates = rates, .n_rates = 5, .ranks = ranks};
+        char *text = ask_text(&wanted), words[64];
+        wanted.json = true;
+        struct sw_json_doc *doc = ask(&wanted);
+        const struct sw_json *root = sw_json_root(doc);
+        const double step = at(doc, "step_seconds");
+        const char *bound = sw_json_get(root, "bound")->string;
+        assert_true(fabs(number_behind(text, "a step takes ") - step) < 1e-6);
+        assert_true(fabs(number_behind(text, "it would take ") - at(doc, "least_seconds")) < 1e-6);
+        assert_true(at(doc, "least_seconds") <= step && step <= at(doc, "sum_seconds"));
+        snprintf(words, sizeof words, "%s bounds it, most of all instruction ", bound);
+        const struct sw_json *longest = sw_json_get(root, "bound_instruction");
+        assert_true(number_behind(text, words) == at(doc, "bound_instruction.number"));
+        assert_non_null(strstr(text, sw_json_get(longest, "of")->string));
+        double sum = 0; /* the parts of the step are all of it */
+        const struct sw_json *parts = sw_json_get(root, "of_step");
+        for (const struct sw_json *part = parts->first; part; part = part->next) {
+            sum += part->number;
+        }
+        assert_true(fabs(sum - step) < 1e-9);
+        snprintf(words, sizeof words, "of_step.%s", bound);
+        assert_true(at(doc, words) > 0);
+        sw_json_close(doc);
+        sw_text_free(text);
+    }
 }
 
 /* What one rank of several moves, at the stage that offloads and at those that cannot. */
@@ -171,6 +250,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_rates_are_taken),
         cmocka_unit_test(measured_are_the_others),
+        cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
+        cmocka_unit_test(text_and_json_say_the_same),
         cmocka_unit_test(stages_say_what_they_move),
         cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
     };

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clocks instead of queues. Time stands still while the walk issues; it goes on from event to event
+// while computation runs a kernel or waits. Between two events nothing begins or ends, so all that
+// is at work proceeds at a constant speed: 1 is that of work alone, less is what is left of a
+// processor, or of the disk, that others want, too.
+#include "run/clock.h"
+
+#include <math.h>
+
+#include "run/queues.h"
+#include "run/walk.h"
+
+struct job {
+    int32_t instr;
+    struct sw_cost cost;
+    int64_t needs[SW_QUEUE_COUNT]; /* jobs of each other queue that are done before */
+};
+
+/* A queue beside computation. Jobs n_done .. n_served - 1 wait for their latency; the next one is
+ * served, or waits for what it needs. */
+struct line {
+    struct job *jobs; /* [cap] a ring */
+    int32_t cap;
+    int64_t n_issued, n_served, n_done;
+    int most_begun;
+    bool serving;
+    double left;                 /* seconds, of the one that is served */
+    double ends[SW_QUEUE_BEGUN]; /* when a job that is served is complete */
+};
+
+struct clock {
+    const struct sw_plan *plan;
+    const struct sw_pace *pace;
+    struct sw_clock_report *report;
+    double now;
+    double kernel, kernel_cores; /* seconds left of it */
+    struct line lines[SW_QUEUE_COUNT];
+    double speed[SW_QUEUE_COUNT]; /* of what is at work */
+    enum sw_queue waits_for;      /* computation; itself: it runs */
+    int32_t charged;              /* the instruction that it runs, or waits for */
+};
+
+/* ---- speeds ---- */
+
+/* What wants processors: one thread, or several that want the same. */
+struct wish {
+    enum sw_queue queue;
+    int n_threads;
+    double each;
+};
+
+/* What each thread gets at most, so that no more than `cores` are in use: those who want less get
+ * what they want, and the others the same. */
+static double fair_level(const struct wish *wishes, int n, double cores)
+{
+    double level = INFINITY;
+    for (int pass = 0; pass <= n; pass++) { /* each makes at least one more of them content */
+        double left = cores;
+        int n_more = 0;
+        for (int i = 0; i < n; i++) {
+            const bool content = pass > 0 && wishes[i].each <= level;
+            left -= content ? wishes[i].n_threads * wishes[i].each : 0;
+            n_more += content ? 0 : wishes[i].n_threads;
+        }
+        if (n_more == 0) {
+            return INFINITY;
+        }
+        level = left / n_more;
+    }
+    return level;
+}
+
+static void add_wish(const struct clock *c, enum sw_queue queue, double cores, struct wish *wishes,
+                     int *n)
+{
+    if (cores > 0 && c->pace->cores > 0) {
+        const int n_threads = (int)sw_max_i64(1, (int64_t)ceil(cores - 0.05));
+        wishes[(*n)++] = (struct wish){queue, n_threads, cores * c->speed[queue] / n_threads};
+    }
+}
+
+static const struct job *head_of(const struct line *line)
+{
+    return &line->jobs[line->n_served % line->cap];
+}
+
+static void set_speeds(struct clock *c)
+{
+    struct wish wishes[SW_QUEUE_COUNT];
+    int n = 0;
+    const bool both = c->lines[SW_QUEUE_READ].serving && c->lines[SW_QUEUE_WRITE].serving;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
+        c->speed[q] = disk && both ? c->pace->disk_share : 1;
+    }
+    if (c->kernel > 0) {
+        add_wish(c, SW_QUEUE_COMPUTE, c->kernel_cores, wishes, &n);
+    }
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        if (c->lines[q].serving) {
+            add_wish(c, (enum sw_queue)q, head_of(&c->lines[q])->cost.cores, wishes, &n);
+        }
+    }
+    const double level = n > 0 ? fair_level(wishes, n, c->pace->cores) : INFINITY;
+    for (int i = 0; i < n; i++) {
+        c->speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
+    }
+}
+
+/* ---- events ---- */
+
+static bool has_met(const struct clock *c, const struct job *job)
+{
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        if (c->lines[q].n_done < job->needs[q]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void serve_next(struct clock *c, struct line *line)
+{
+    const bool room = line->n_served - line->n_done < line->most_begun;
+    if (!line->serving && line->n_served < line->n_issued && room && has_met(c, head_of(line))) {
+        line->serving = true;
+        line->left = head_of(line)->cost.seconds;
+    }
+}
+
+/* Jobs end in the order in which they were begun. */
+static void end_service(struct clock *c, struct line *line)
+{
+    const double end = c->now + head_of(line)->cost.latency;
+    const int64_t before = line->n_served - 1;
+    const double last = before >= line->n_done ? line->ends[before % SW_QUEUE_BEGUN] : end;
+    line->ends[line->n_served % SW_QUEUE_BEGUN] = fmax(end, last);
+    line->n_served++;
+    line->serving = false;
+}
+
+/* Until the next event, at the speeds of now; infinite: nothing is at work. */
+static double time_left(const struct clock *c)
+{
+    double least = c->kernel > 0 ? c->kernel / c->speed[SW_QUEUE_COMPUTE] : INFINITY;
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        const struct line *line = &c->lines[q];
+        if (line->serving) {
+            least = fmin(least, line->left / c->speed[q]);
+        }
+        if (line->n_done < line->n_served) {
+            least = fmin(least, line->ends[line->n_done % SW_QUEUE_BEGUN] - c->now);
+        }
+    }
+    return fmax(least, 0);
+}
+
+static double without(double left, double done)
+{
+    return left - done > 1e-12 * done ? left - done : 0; /* what rounding leaves is nothing */
+}
+
+static void charge(struct clock *c, double seconds)
+{
+    c->report->part[c->waits_for] += seconds;
+    if (c->charged >= 0) {
+        c->report->instrs[c->charged].charge += seconds;
+    }
+}
+
+/* To the next event. false: there is none. */
+static bool go_on(struct clock *c)
+{
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        serve_next(c, &c->lines[q]);
+    }
+    set_speeds(c);
+    const double seconds = time_left(c);
+    if (!isfinite(seconds)) {
+        return false;
+    }
+    c->now += seconds;
+    charge(c, seconds);
+    if (c->kernel > 0) {
+        c->kernel = without(c->kernel, seconds * c->speed[SW_QUEUE_COMPUTE]);
+    }
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        struct line *line = &c->lines[q];
+        if (line->serving) {
+            line->left = without(line->left, seconds * c->speed[q]);
+        }
+        if (line->serving && line->left == 0) {
+            end_service(c, line);
+        }
+        while (line->n_done < line->n_served &&
+               line->ends[line->n_done % SW_QUEUE_BEGUN] <= c->now) {
+            line->n_done++;
+        }
+    }
+    return true;
+}
+
+/* ---- jobs ---- */
+
+/* How many jobs of a queue there are up to instruction `instr`; see queues.c. */
+static int64_t jobs_until(const struct line *line, int32_t instr)
+{
+    int64_t n = line->n_issued;
+    while (n > line->n_done && line->jobs[(n - 1) % line->cap].instr > instr) {
+        n--;
+    }
+    return n;
+}
+
+static sw_status wait_until(struct clock *c, enum sw_queue queue, int32_t instr)
+{
+    const struct line *line = &c->lines[queue];
+    const int64_t target = jobs_until(line, instr);
+    if (line->n_done >= target) {
+        return SW_OK;
+    }
+    c->waits_for = queue;
+    c->charged = line->jobs[(target - 1) % line->cap].instr;
+    while (line->n_done < target) {
+        if (!go_on(c)) {
+            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", instr,
+                           sw_queue_name(queue));
+        }
+    }
+    return SW_OK;
+}
+
+static struct sw_cost cost_of(const struct clock *c, const struct sw_walk *at)
+{
+    const int micro = at->program->instrs[at->instr].micro;
+    const bool first = micro < 0 || at->phase->round + micro == 0;
+    const struct sw_cost cost = c->pace->costs[at->instr][first ? 0 : 1];
+    const enum sw_queue queue = at->program->instrs[at->instr].queue;
+    const double latency = queue == SW_QUEUE_COMPUTE ? 0 : cost.latency;
+    struct sw_clock_instr *instr = &c->report->instrs[at->instr];
+    const double cores = c->pace->cores;
+    const double slower = cores > 0 && cost.cores > cores ? cost.cores / cores : 1;
+    const double seconds =
+        cost.seconds * slower; /* by itself, with the processors that there are */
+    const int32_t group = at->program->instrs[at->instr].group;
+    for (int32_t k = 0; k < (group > 1 ? group : 1); k++) {
+        instr[k].runs++;
+    }
+    instr->alone += seconds + latency;
+    c->report->alone[queue] += seconds;
+    c->report->most += seconds + latency;
+    return cost;
+}
+
+/* ---- the table that a walk drives ---- */
+
+static sw_status do_begin(void *ctx, const struct sw_walk *at)
+{
+    (void)ctx;
+    (void)at;
+    return SW_OK;
+}
+
+static sw_status do_kernel(void *ctx, const struct sw_walk *at)
+{
+    struct clock *c = ctx;
+    const struct sw_cost cost = cost_of(c, at);
+    c->kernel = cost.seconds;
+    c->kernel_cores = cost.cores;
+    c->waits_for = SW_QUEUE_COMPUTE;
+    c->charged = at->instr;
+    while (c->kernel > 0) {
+        go_on(c);
+    }
+    return SW_OK;
+}
+
+static sw_status do_start(void *ctx, const struct sw_walk *at)
+{
+    struct clock *c = ctx;
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    struct line *line = &c->lines[instr->queue];
+    while (line->n_issued - line->n_done == line->cap) {
+        SW_TRY(wait_until(c, instr->queue, line->jobs[line->n_done % line->cap].instr));
+    }
+    struct job *job = &line->jobs[line->n_issued % line->cap];
+    *job = (struct job){.instr = at->instr, .cost = cost_of(c, at)};
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        const bool other = q != (int)instr->queue && instr->waits[q] >= 0;
+        job->needs[q] = other ? jobs_until(&c->lines[q], instr->waits[q]) : 0;
+    }
+    line->n_issued++;
+    return SW_OK;
+}
+
+static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
+{
+    (void)at;
+    return wait_until(ctx, queue, until);
+}
+
+static sw_status do_barrier(void *ctx, const struct sw_walk *at)
+{
+    (void)at;
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        SW_TRY(wait_until(ctx, (enum sw_queue)q, SW_WALK_ALL));
+    }
+    return SW_OK;
+}
+
+/* The host waits for computation and exchanges; transfers go on. */
+static sw_status do_join(void *ctx, const struct sw_walk *at)
+{
+    (void)at;
+    return wait_until(ctx, SW_QUEUE_COMM, SW_WALK_ALL);
+}
+
+/* Ranks say something to each other, once what they exchange has arrived; computation waits for
+ * it. */
+static sw_status do_meet(void *ctx)
+{
+    struct clock *c = ctx;
+    const double seconds = c->plan->step.ranks > 1 ? c->pace->meeting : 0;
+    SW_TRY(do_join(c, NULL));
+    c->kernel = seconds;
+    c->kernel_cores = 0;
+    c->waits_for = SW_QUEUE_COMM;
+    c->charged = -1;
+    c->report->alone[SW_QUEUE_COMM] += seconds;
+    c->report->most += seconds;
+    while (c->kernel > 0) {
+        go_on(c);
+    }
+    return SW_OK;
+}
+
+static sw_status do_commit(void *ctx)
+{
+    (void)ctx;
+    return SW_OK;
+}
+
+static const struct sw_walk_ops walk_ops = {
+    .begin = do_begin,
+    .kernel = do_kernel,
+    .transfer = do_start,
+    .exchange = do_start,
+    .wait = do_wait,
+    .barrier = do_barrier,
+    .join = do_join,
+    .losses = do_meet,
+    .agree = do_meet,
+    .commit = do_commit,
+};
+
+static sw_status walk(struct clock *c)
+{
+    static const struct sw_step_phase forward = {
+        .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
+    const struct sw_step *step = &c->plan->step;
+    for (int32_t i = 0; i < step->n_phases; i++) {
+        SW_TRY(sw_walk_phase(c->plan, &step->phases[i], &walk_ops, c));
+    }
+    return step->n_phases > 0 ? SW_OK : sw_walk_phase(c->plan, &forward, &walk_ops, c);
+}
+
+/* ---- opening ---- */
+
+/* Rings as long as those of the executor, which waits where one is full. */
+static sw_status open_lines(struct clock *c)
+{
+    const struct sw_program *program = &c->plan->programs[0];
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
+        c->lines[q].cap = 1;
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            c->lines[q].cap += (int)program->instrs[i].queue == q;
+        }
+        c->lines[q].most_begun = disk ? SW_QUEUE_BEGUN : 1;
+        c->lines[q].jobs = sw_alloc_zero("run", (size_t)c->lines[q].cap, sizeof(struct job));
+        SW_TRY_ALLOC(c->lines[q].jobs, "the clock of a step");
+    }
+    return SW_OK;
+}
+
+static void finish(struct clock *c)
+{
+    struct sw_clock_report *r = c->report;
+    const struct sw_program *program = &c->plan->programs[0];
+    r->seconds = c->now;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        r->least = fmax(r->least, r->alone[q]);
+        r->bound = r->part[q] > r->part[r->bound] ? (enum sw_queue)q : r->bound;
+    }
+    r->longest = -1;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const double most = r->longest < 0 ? 0 : r->instrs[r->longest].charge;
+        if (program->instrs[i].queue == r->bound && r->instrs[i].charge > most) {
+            r->longest = i;
+        }
+    }
+}
+
+sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
+                        struct sw_clock_report *out)
+{
+    const size_t n = (size_t)plan->programs[0].n_instrs + 1;
+    struct sw_clock_report report = {.instrs = sw_alloc_zero("run", n, sizeof *report.instrs)};
+    struct clock c = {.plan = plan, .pace = pace, .report = &report};
+    SW_TRY_ALLOC(report.instrs, "the clock of a step");
+    sw_status st = open_lines(&c);
+    st = st < 0 ? st : walk(&c);
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        sw_free(c.lines[q].jobs);
+    }
+    if (st < 0) {
+        sw_free(report.instrs);
+        return st;
+    }
+    finish(&c);
+    *out = report;
+    return SW_OK;
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+// What moves bytes, measured: copies, the disk through the store that the executor would open, and
+// exchanges between threads. Everything is done by as many ranks at once as would train here.
+#include "run/measure.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "run/queues.h"
+#include "run/swap.h"
+
+#define DEADLINE_S 600.0
+
+enum { BUFFER = 64 << 20, MOST_FILE = 128 << 20, MOST_AHEAD = 16 << 20, MOST_SLICES = 128 << 20 };
+static const double sizes[SW_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
+static const double enough_s = 0.05, small_s = 0.08, large_s = 0.3, both_s = 0.5;
+enum { LARGE = 1 << 20 };
+
+struct measuring {
+    const struct sw_plan *plan;
+    const struct sw_measure_options *options;
+    struct sw_speeds *speeds; /* of the first rank */
+    bool has[SW_LOAD_COUNT];  /* there is such work, and nobody has given a rate */
+    enum sw_dtype dtype;      /* of what is summed over ranks */
+};
+
+/* A larger transfer takes no less than a smaller one. */
+static void make_ascending(struct sw_rate_curve *curve)
+{
+    for (int k = 1; k < curve->n; k++) {
+        curve->at[k].cost.seconds = fmax(curve->at[k].cost.seconds, curve->at[k - 1].cost.seconds);
+    }
+}
+
+/* ---- copies ---- */
+
+static sw_status time_copies(struct sw_device *dev, struct sw_stream_queue *on, void *to,
+                             const void *from, int ranks, struct sw_rate_curve *curve)
+{
+    for (int k = 0; k < SW_CURVE_POINTS; k++) {
+        const size_t bytes = (size_t)sizes[k];
+        size_t at = 0;
+        int64_t n = 0;
+        const struct sw_stopwatch begin = sw_stopwatch_start();
+        do { /* from one place after the other: what a step copies is in no cache */
+            SW_TRY(sw_device_copy(dev, on, (char *)to + at, (const char *)from + at, bytes));
+            SW_TRY(dev->ops->stream_wait(dev, on));
+            at = at + 2 * bytes > BUFFER ? 0 : at + bytes;
+            n++;
+        } while (sw_now_s() - begin.wall < enough_s);
+        struct sw_cost cost = sw_stopwatch_cost(&begin, ranks);
+        cost.seconds /= (double)n;
+        curve->at[k] = (struct sw_rate_point){sizes[k], cost};
+    }
+    curve->n = SW_CURVE_POINTS;
+    make_ascending(curve);
+    return SW_OK;
+}
+
+static sw_status measure_copies(struct measuring *m, struct sw_device *dev,
+                                struct sw_speeds *speeds)
+{
+    void *mem[2] = {NULL, NULL};
+    struct sw_stream_queue *on = NULL;
+    sw_status st = SW_OK;
+    SW_TRY(dev->ops->stream_open(dev, &on));
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_HOST, BUFFER, &mem[0]));
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, BUFFER, &mem[1]));
+    memset(mem[0], 1, BUFFER);
+    SW_TRY_OR(close, sw_device_copy(dev, on, mem[1], mem[0], BUFFER));
+    SW_TRY_OR(close, time_copies(dev, on, mem[1], mem[0], m->options->n_devices,
+                                 &speeds->curves[SW_CURVE_COPY_IN]));
+    SW_TRY_OR(close, time_copies(dev, on, mem[0], mem[1], m->options->n_devices,
+                                 &speeds->curves[SW_CURVE_COPY_OUT]));
+close:
+    sw_device_free(dev, SW_MEM_HOST, mem[0], BUFFER);
+    sw_device_free(dev, SW_MEM_DEVICE, mem[1], BUFFER);
+    dev->ops->stream_close(dev, on);
+    return st;
+}
+
+/* ---- the disk ---- */
+
+/* Transfers of one size, one behind the other through a part of the store, as many at a time as the
+ * executor begins. */
+struct stream {
+    sw_nvme *store;
+    char *memory;
+    int64_t first, bytes; /* of the store */
+    int64_t each;
+    bool write;
+    int most;          /* at a time */
+    int64_t stride;    /* from one to the next, in transfers */
+    atomic_bool *stop; /* NULL = nobody says when */
+};
+
+static sw_status begin_next(const struct stream *s, int64_t i, struct sw_nvme_segment *memory,
+                            sw_nvme_ticket *out)
+{
+    const int64_t at = s->first + i * s->stride % (s->bytes / s->each) * s->each;
+    *memory = (struct sw_nvme_segment){s->memory, (size_t)s->each};
+    return (s->write ? sw_nvme_begin_write : sw_nvme_begin_read)(s->store, at, memory, 1, out);
+}
+
+/* At least n, then for so long, or until it is told to stop; *out_n were done. */
+static sw_status run_stream(const struct stream *s, int64_t least, double seconds, int64_t *out_n)
+{
+    struct sw_nvme_segment memory[SW_SWAP_ROWS];
+    sw_nvme_ticket tickets[SW_SWAP_ROWS];
+    const int64_t most = sw_min_i64(s->most, s->bytes / s->each);
+    const double begin = sw_now_s();
+    int64_t n = 0, n_begun = 0;
+    sw_status st = SW_OK;
+    for (;;) {
+        const bool late = s->stop ? atomic_load(s->stop) : sw_now_s() - begin >= seconds;
+        while (st >= 0 && (!late || n_begun < least) && n_begun - n < most) {
+            const int64_t k = n_begun % most;
+            st = begin_next(s, n_begun, &memory[k], &tickets[k]);
+            n_begun += st >= 0;
+        }
+        if (n == n_begun) {
+            break;
+        }
+        const sw_status ended = sw_nvme_wait(s->store, tickets[n % most], 0);
+        st = st < 0 ? st : ended;
+        n++;
+    }
+    *out_n = n;
+    return st;
+}
+
+static sw_status time_stream(const struct stream *s, int ranks, struct sw_cost *out)
+{
+    int64_t n = 0;
+    const bool large = s->each >= LARGE && s->most > 1;
+    const struct sw_stopwatch begin = sw_stopwatch_start();
+    SW_TRY(run_stream(s, 1, large ? large_s : small_s, &n));
+    *out = sw_stopwatch_cost(&begin, ranks);
+    out->seconds /= (double)n;
+    return SW_OK;
+}
+
+/* With its latency: what a transfer with nothing beside it takes longer than its share of many. */
+static sw_status time_size(struct stream s, int ranks, struct sw_cost *out)
+{
+    struct sw_cost one;
+    SW_TRY(time_stream(&s, ranks, out));
+    s.most = 1;
+    SW_TRY(time_stream(&s, ranks, &one));
+    out->latency = fmax(0, one.seconds - out->seconds);
+    return SW_OK;
+}
+
+static sw_status time_direction(struct stream s, bool write, int ranks, struct sw_rate_curve *curve)
+{
+    s.write = write;
+    for (int k = 0; k < SW_CURVE_POINTS; k++) {
+        s.each = sw_min_i64((int64_t)sizes[k], s.bytes);
+        s.most = (int)sw_max_i64(2, sw_min_i64(SW_QUEUE_BEGUN, MOST_AHEAD / s.each));
+        SW_TRY(time_size(s, ranks, &curve->at[k].cost));
+        curve->at[k].bytes = (double)s.each;
+        curve->n = k + 1;
+        if (s.each == s.bytes) {
+            break;
+        }
+    }
+    make_ascending(curve);
+    return SW_OK;
+}
+
+/* Rows of a table, which lie here and there. */
+static sw_status time_rows(struct stream s, int ranks, struct sw_rate_curve *curve)
+{
+    enum { STRIDE = 7919 };
+    s.each = sw_min_i64((int64_t)sizes[0], s.bytes);
+    s.most = SW_SWAP_ROWS;
+    s.stride = STRIDE;
+    SW_TRY(time_size(s, ranks, &curve->at[0].cost));
+    curve->at[0].bytes = (double)s.each;
+    curve->n = 1;
+    return SW_OK;
+}
+
+/* Reads of one half of the store beside writes of the other. */
+struct both {
+    struct stream stream;
+    double seconds[2]; /* of a transfer, alone */
+    double share[2];
+    atomic_bool stop;
+};
+
+static sw_status run_half(void *ctx, sw_comm *comm)
+{
+    struct both *b = ctx;
+    const int write = sw_comm_rank(comm);
+    struct stream s = b->stream;
+    int64_t n = 0;
+    s.write = write;
+    s.bytes /= 2;
+    s.first = write ? s.bytes : 0;
+    s.stop = write ? &b->stop : NULL; /* reads say when */
+    SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
+    const double begin = sw_now_s();
+    const sw_status st = run_stream(&s, 1, both_s, &n);
+    atomic_store(&b->stop, true);
+    b->share[write] = b->seconds[write] * (double)n / (sw_now_s() - begin);
+    return st;
+}
+
+static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds)
+{
+    const struct sw_rate_curve *in = &speeds->curves[SW_CURVE_READ];
+    const struct sw_rate_curve *out = &speeds->curves[SW_CURVE_WRITE];
+    const int k = in->n - 1 > 2 ? 2 : in->n - 1;
+    struct both b = {.stream = *stream,
+                     .seconds = {in->at[k].cost.seconds, out->at[k].cost.seconds}};
+    b.stream.each = (int64_t)in->at[k].bytes;
+    b.stream.most = (int)sw_max_i64(2, sw_min_i64(SW_QUEUE_BEGUN, MOST_AHEAD / b.stream.each));
+    if (2 * b.stream.each > b.stream.bytes) {
+        return SW_OK;
+    }
+    SW_TRY(sw_threads_run(2, DEADLINE_S, run_half, &b));
+    speeds->disk_share = fmin(1, fmax(0.5, (b.share[0] + b.share[1]) / 2));
+    return SW_OK;
+}
+
+static sw_status time_disk(const struct measuring *m, struct stream s, struct sw_speeds *speeds)
+{
+    const int ranks = m->options->n_devices;
+    int64_t n = 0;
+    uint64_t *words = (uint64_t *)(void *)s.memory;
+    for (size_t i = 0; i < MOST_AHEAD / sizeof *words / 2; i++) { /* what no controller shrinks */
+        words[i] = sw_philox_u64(1, 0, i);
+    }
+    s.write = true; /* once, untimed: a step writes what was there before */
+    s.each = sw_min_i64((int64_t)sizes[SW_CURVE_POINTS - 1], s.bytes);
+    SW_TRY(run_stream(&s, s.bytes / s.each, 0, &n));
+    s.bytes = s.bytes / s.each * s.each;
+    SW_TRY(time_direction(s, true, ranks, &speeds->curves[SW_CURVE_WRITE]));
+    SW_TRY(time_direction(s, false, ranks, &speeds->curves[SW_CURVE_READ]));
+    SW_TRY(time_rows(s, ranks, &speeds->curves[SW_CURVE_ROW]));
+    return time_both(&s, speeds);
+}
+
+static sw_status measure_disk(const struct measuring *m, struct sw_speeds *speeds)
+{
+    const int64_t bytes = sw_min_i64(MOST_FILE, (int64_t)m->plan->tier_bytes[SW_TIER_DISK]);
+    sw_nvme *store = NULL;
+    sw_nvme_buffer *buffer = NULL;
+    struct sw_nvme_buffer_info info;
+    sw_status st;
+    SW_TRY(sw_swap_open_files(m->options->swap, bytes, &store));
+    SW_TRY_OR(close, sw_nvme_buffer_open(store, MOST_AHEAD, &buffer));
+    sw_nvme_buffer_get_info(buffer, &info);
+    const struct stream stream = {
+        .store = store, .memory = info.data, .bytes = bytes, .most = 2, .stride = 1};
+    SW_TRY_OR(close, time_disk(m, stream, speeds));
+close:
+    sw_nvme_buffer_close(buffer);
+    sw_nvme_close(store);
+    return st;
+}
+
+/* ---- exchanges ---- */
+
+struct slices {
+    char *own, *all; /* [room] what is sent, what comes of all ranks */
+    float *sum;      /* [2 room] */
+    size_t room, at; /* the next place in them: what a step exchanges is in no cache */
+    enum sw_dtype dtype;
+};
+
+/* As the executor does it, by the host: see collectives.c. */
+static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t bytes)
+{
+    const size_t all = bytes * (size_t)sw_comm_size(comm), width = sw_dtype_bytes(s->dtype);
+    s->at = s->at + all > s->room ? 0 : s->at;
+    const struct sw_comm_item item = {reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
+                                      s->own + s->at, s->all + s->at, bytes, "a measurement"};
+    SW_TRY(sw_comm_run(comm, &item, 1));
+    if (reduce) {
+        sw_add_slices(s->sum + s->at / sizeof *s->sum, s->dtype, item.dst, (int64_t)(bytes / width),
+                      sw_comm_size(comm), false);
+    }
+    s->at += all;
+    return SW_OK;
+}
+
+static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
+                                struct sw_rate_curve *curve)
+{
+    enum { LEAST = 8, MOST = 200 };
+    int64_t n = 0;
+    curve->n = 0;
+    for (int k = 0; k < SW_CURVE_POINTS; k++) {
+        const size_t bytes = (size_t)sizes[k];
+        if (bytes * (size_t)sw_comm_size(comm) > s->room) {
+            break;
+        }
+        SW_TRY(exchange(s, comm, reduce, bytes));
+        n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
+        SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
+        const struct sw_stopwatch begin = sw_stopwatch_start();
+        for (int64_t i = 0; i < n; i++) { /* as many on all ranks */
+            SW_TRY(exchange(s, comm, reduce, bytes));
+        }
+        struct sw_cost cost = sw_stopwatch_cost(&begin, sw_comm_size(comm));
+        cost.seconds /= (double)n;
+        curve->at[curve->n++] = (struct sw_rate_point){sizes[k], cost};
+    }
+    make_ascending(curve);
+    return SW_OK;
+}
+
+static sw_status exchange_rank(void *ctx, sw_comm *comm)
+{
+    const struct measuring *m = ctx;
+    const int size = sw_comm_size(comm);
+    struct sw_speeds speeds = {0};
+    struct slices s = {.dtype = m->dtype, .room = (size_t)(MOST_SLICES / size)};
+    s.own = sw_alloc_zero("run", 1, s.room);
+    s.all = sw_alloc_zero("run", 1, s.room);
+    s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes for two that are sent */
+    sw_status st =
+        s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
+    SW_TRY_OR(close, time_exchanges(&s, comm, false, &speeds.curves[SW_CURVE_GATHER]));
+    SW_TRY_OR(close, time_exchanges(&s, comm, true, &speeds.curves[SW_CURVE_REDUCE]));
+    if (sw_comm_rank(comm) == 0) {
+        m->speeds->curves[SW_CURVE_GATHER] = speeds.curves[SW_CURVE_GATHER];
+        m->speeds->curves[SW_CURVE_REDUCE] = speeds.curves[SW_CURVE_REDUCE];
+        m->speeds->meeting = speeds.curves[SW_CURVE_GATHER].at[0].cost.seconds;
+    }
+close:
+    sw_free(s.own);
+    sw_free(s.all);
+    sw_free(s.sum);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static void find_wanted(struct measuring *m)
+{
+    const struct sw_program *program = &m->plan->programs[0];
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        double work = 0;
+        const enum sw_load load = sw_instr_load(m->plan, program, i, &work);
+        m->has[load] |= work > 0 && m->speeds->given[load] <= 0;
+        m->dtype = program->instrs[i].verb == SW_VERB_REDUCE ? program->instrs[i].dtype : m->dtype;
+    }
+}
+
+/* What ranks do by themselves, at the same time; comm NULL: there is one. */
+static sw_status measure_rank(void *ctx, sw_comm *comm)
+{
+    struct measuring *m = ctx;
+    const int rank = comm ? sw_comm_rank(comm) : 0;
+    const size_t n = (size_t)m->plan->programs[0].n_instrs;
+    struct sw_device *dev = m->options->devices[rank];
+    struct sw_speeds speeds = {.kernels = sw_alloc_zero("run", n + 1, sizeof *speeds.kernels)};
+    sw_status st = SW_OK;
+    SW_TRY_ALLOC(speeds.kernels, "measurements");
+    SW_TRY_OR(close, sw_measure_kernels(m->plan, dev, comm, m->speeds->given, speeds.kernels));
+    if (m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT]) {
+        SW_TRY_OR(close, measure_copies(m, dev, &speeds));
+    }
+    if (m->has[SW_LOAD_DISK_READ] || m->has[SW_LOAD_DISK_WRITTEN]) {
+        SW_TRY_OR(close, measure_disk(m, &speeds));
+    }
+close:
+    if (rank == 0 && st >= 0) {
+        memcpy(speeds.given, m->speeds->given, sizeof speeds.given);
+        *m->speeds = speeds;
+    } else {
+        sw_speeds_close(&speeds);
+    }
+    return st;
+}
+
+sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_options *options,
+                            struct sw_speeds *speeds)
+{
+    struct measuring m = {.plan = plan, .options = options, .speeds = speeds};
+    find_wanted(&m);
+    SW_TRY(options->n_devices > 1 ? sw_threads_run(options->n_devices, DEADLINE_S, measure_rank, &m)
+                                  : measure_rank(&m, NULL));
+    if (m.has[SW_LOAD_SENT] && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
+        SW_TRY(sw_threads_run(options->ranks, DEADLINE_S, exchange_rank, &m));
+    }
+    for (int c = SW_CURVE_READ; c <= SW_CURVE_ROW; c++) { /* who was not there wants it, too */
+        for (int k = 0; k < speeds->curves[c].n; k++) {
+            speeds->curves[c].at[k].cost.seconds *= (double)options->ranks / options->n_devices;
+        }
+    }
+    speeds->cores = (double)sw_cpu_count() / options->ranks;
+    return SW_OK;
+}

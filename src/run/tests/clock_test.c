@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clock: programs of a few instructions whose time a hand finds, and properties of a real plan
+// under any costs.
+#include "run/clock.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "run/run.h"
+#include "support/plans.h"
+#include "support/test.h"
+
+/* ---- by hand ---- */
+
+enum { MOST = 16 };
+
+/* A step of one segment that drains. */
+struct hand {
+    struct sw_instr instrs[MOST];
+    struct sw_cost costs[MOST][2];
+    struct sw_program program;
+    struct sw_step_phase phases[2];
+    struct sw_plan plan;
+    struct sw_pace pace;
+    struct sw_clock_report report;
+};
+
+static void open_hand(struct hand *h)
+{
+    memset(h, 0, sizeof *h);
+    h->program.instrs = h->instrs;
+    h->program.micro_batches = 1;
+    h->plan.programs = &h->program;
+    h->plan.n_programs = 1;
+    h->plan.step = (struct sw_step){.phases = h->phases, .n_phases = 1, .ranks = 1, .rounds = 1};
+    h->phases[0] = (struct sw_step_phase){.action = SW_STEP_RUN, .n_micro = 1, .drains = true};
+    h->pace = (struct sw_pace){.costs = (const struct sw_cost(*)[2])h->costs, .disk_share = 0.5};
+}
+
+static const struct sw_instr_about a_test = {.name = "a test", .where = "a test"};
+
+static struct sw_instr *add(struct hand *h, enum sw_verb verb, enum sw_queue queue, double seconds)
+{
+    const int i = h->program.n_instrs++;
+    struct sw_instr *instr = &h->instrs[i];
+    *instr = (struct sw_instr){.queue = queue,
+                               .verb = verb,
+                               .waits = {-1, -1, -1, -1, -1, -1},
+                               .group = verb >= SW_VERB_REDUCE,
+                               .about = &a_test};
+    h->costs[i][0] = h->costs[i][1] = (struct sw_cost){.seconds = seconds};
+    return instr;
+}
+
+static struct sw_instr *add_kernel(struct hand *h, double seconds)
+{
+    return add(h, SW_VERB_KERNEL, SW_QUEUE_COMPUTE, seconds);
+}
+
+static double seconds_of(struct hand *h)
+{
+    for (int s = 1; s <= SW_SEGMENT_COUNT; s++) {
+        h->program.segment_first[s] = h->program.n_instrs;
+    }
+    sw_free(h->report.instrs);
+    h->report.instrs = NULL;
+    if (sw_clock_step(&h->plan, &h->pace, &h->report) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return h->report.seconds;
+}
+
+static void close_hand(struct hand *h)
+{
+    sw_free(h->report.instrs);
+}
+
+#define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-9)
+
+static void what_nobody_waits_for_runs_beside(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_READ, SW_QUEUE_READ, 2);
+    add_kernel(&h, 3);
+    add_kernel(&h, 4)->waits[SW_QUEUE_READ] = 0; /* it is there by then */
+    assert_near(seconds_of(&h), 7);
+    assert_near(h.report.part[SW_QUEUE_READ], 0);
+    h.costs[0][0].seconds = 5;
+    assert_near(seconds_of(&h), 9);
+    assert_near(h.report.part[SW_QUEUE_READ], 2);
+    assert_near(h.report.part[SW_QUEUE_COMPUTE], 7);
+    assert_near(h.report.instrs[0].charge, 2); /* it stood still for that one */
+    assert_near(h.report.instrs[0].alone, 5);
+    assert_near(h.report.least, 7);
+    assert_near(h.report.most, 12);
+    assert_int_equal(h.report.bound, SW_QUEUE_COMPUTE);
+    assert_int_equal(h.report.longest, 2);
+    h.costs[0][0].seconds = 20;
+    assert_near(seconds_of(&h), 24);
+    assert_int_equal(h.report.bound, SW_QUEUE_READ);
+    assert_int_equal(h.report.longest, 0);
+    close_hand(&h);
+}
+
+static void a_transfer_begins_behind_what_was_issued_and_what_it_waits_for(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add_kernel(&h, 3); /* makes what is written */
+    add(&h, SW_VERB_WRITE, SW_QUEUE_WRITE, 2);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 4)->waits[SW_QUEUE_WRITE] = 1;
+    assert_near(seconds_of(&h), 9); /* and the phase drains */
+    h.phases[0].drains = false;
+    assert_near(seconds_of(&h), 3); /* it goes on beside what comes next */
+    close_hand(&h);
+}
+
+static void transfers_of_the_disk_overlap_their_latencies(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    for (int i = 0; i < 3; i++) {
+        add(&h, SW_VERB_READ, SW_QUEUE_READ, 1);
+        h.costs[i][0].latency = 5;
+    }
+    assert_near(seconds_of(&h), 8);
+    assert_near(h.report.most, 18);
+    close_hand(&h);
+    open_hand(&h); /* copies follow each other */
+    for (int i = 0; i < 3; i++) {
+        add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+        h.costs[i][0].latency = 5;
+    }
+    assert_near(seconds_of(&h), 18);
+    close_hand(&h);
+}
+
+static void reads_and_writes_share_the_disk(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_READ, SW_QUEUE_READ, 2);
+    add(&h, SW_VERB_WRITE, SW_QUEUE_WRITE, 1);
+    assert_near(seconds_of(&h), 3); /* half as fast until the write is done, at 2 */
+    h.pace.disk_share = 1;
+    assert_near(seconds_of(&h), 2);
+    h.pace.disk_share = 0.75;
+    assert_near(seconds_of(&h), 4.0 / 3 + 1);
+    close_hand(&h);
+}
+
+static void threads_share_processors(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add_kernel(&h, 1);
+    h.costs[0][0].cores = 1;
+    h.costs[1][0].cores = 2;
+    assert_near(seconds_of(&h), 1); /* as many as anybody wants */
+    h.pace.cores = 2;
+    assert_near(seconds_of(&h), 1.5); /* three threads on two */
+    h.costs[0][0].cores = 0.25;       /* who wants little gets it: the others have 1.75 of 2 */
+    assert_near(seconds_of(&h), 1 + 0.125);
+    h.pace.cores = 3;
+    h.costs[0][0].cores = 1;
+    assert_near(seconds_of(&h), 1);
+    h.pace.cores = 1; /* the kernel alone takes 2; two threads of three are its */
+    assert_near(seconds_of(&h), 3);
+    assert_near(h.report.most, 3);
+    close_hand(&h);
+}
+
+static void exchanges_travel_in_groups_and_block(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->group = 2;
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->group = 0; /* left with the one before */
+    add_kernel(&h, 1);
+    assert_near(seconds_of(&h), 4);
+    assert_int_equal(h.report.instrs[1].runs, 1);
+    h.instrs[0].blocking = h.instrs[1].blocking = true;
+    assert_near(seconds_of(&h), 5);
+    assert_near(h.report.part[SW_QUEUE_COMM], 4);
+    h.plan.step.ranks = 2; /* and they meet between phases */
+    h.plan.step.n_phases = 2;
+    h.phases[1] = (struct sw_step_phase){.action = SW_STEP_AGREE};
+    h.pace.meeting = 0.5;
+    assert_near(seconds_of(&h), 5.5);
+    close_hand(&h);
+}
+
+static void the_first_micro_step_has_costs_of_its_own(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add_kernel(&h, 2);
+    add_kernel(&h, 10)->last_only = true;
+    h.instrs[1].micro = -1;
+    h.costs[0][1].seconds = 3;
+    h.costs[1][1].seconds = 1000; /* of the step as a whole: never a later one */
+    h.plan.step.n_phases = 2;
+    h.phases[1] = h.phases[0];
+    h.phases[1].round = 1;
+    h.phases[1].is_last = true;
+    assert_near(seconds_of(&h), 2 + 3 + 10);
+    assert_int_equal(h.report.instrs[0].runs, 2);
+    assert_int_equal(h.report.instrs[1].runs, 1);
+    close_hand(&h);
+}
+
+/* ---- a real plan ---- */
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    (void)ctx;
+    (void)desc;
+    *out = (struct sw_kernel_info){.supported = true, .path = "none"};
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+/* Blocks whose parameters wait in host memory, or are cut over ranks, and whose states are on the
+ * disk. */
+static struct sw_plan *plan_of(int ranks)
+{
+    const struct sw_graph_options options = {
+        .dtype = SW_BF16, .grad_dtype = SW_BF16, .loss_chunk = 5};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
+    struct sw_graph *g = NULL;
+    struct sw_plan *plan = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(11, 64), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"w0", "w1", "w2", "w3"};
+        sw_scope_push_block(g, names[i]);
+        h = sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(64, 64), init), SW_NO_VALUE, true);
+        sw_scope_pop(g);
+    }
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    const struct sw_plan_options plan_options = {.query = query,
+                                                 .micro_batches = 4,
+                                                 .rule = &adam,
+                                                 .clip = ranks > 1 ? 1 : 0,
+                                                 .ranks = ranks,
+                                                 .stage = 3,
+                                                 .overlap = true,
+                                                 .prefetch_elems = 8192,
+                                                 .max_live_elems = 1 << 20,
+                                                 .reduce_bucket_elems = 1 << 20,
+                                                 .states_tier = SW_TIER_DISK,
+                                                 .params_tier = SW_TIER_HOST,
+                                                 .grads_tier = SW_TIER_HOST,
+                                                 .update_elems = 3000,
+                                                 .transfer_bytes = 40000};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+static struct sw_clock_report step_of(const struct sw_plan *plan, const double given[SW_LOAD_COUNT])
+{
+    struct sw_speeds speeds = {.disk_share = 0.5};
+    struct sw_clock_report report;
+    bool unknown[SW_LOAD_COUNT];
+    memcpy(speeds.given, given, sizeof speeds.given);
+    if (sw_speeds_step(plan, &speeds, unknown, &report) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        assert_false(unknown[k]);
+    }
+    return report;
+}
+
+/* All others take nothing: the step is what that queue takes by itself. */
+static void one_slow_queue_is_the_whole_step(void **state)
+{
+    (void)state;
+    static const double work_of[SW_LOAD_COUNT] = {0, 1e9, 0, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct sw_plan *plan = plan_of(ranks);
+        for (int slow = 0; slow < SW_LOAD_COUNT; slow++) {
+            double given[SW_LOAD_COUNT];
+            for (int k = 0; k < SW_LOAD_COUNT; k++) {
+                given[k] = k == slow ? work_of[k] : INFINITY;
+            }
+            if (work_of[slow] <= 0) {
+                continue;
+            }
+            struct sw_clock_report r = step_of(plan, given);
+            const enum sw_queue queue = sw_load_queue((enum sw_load)slow);
+            assert_true(fabs(r.seconds - r.alone[queue]) < 1e-9 * r.seconds + 1e-15);
+            assert_true(r.least == r.alone[queue]);
+            assert_int_equal(r.seconds > 0, slow != SW_LOAD_SENT || ranks > 1);
+            double loads[SW_LOAD_COUNT]; /* which a table of kinds sums up, too */
+            sw_plan_loads(plan, plan->step.rounds, loads);
+            assert_true(slow == SW_LOAD_SENT ||
+                        fabs(r.seconds - loads[slow] / work_of[slow]) < 1e-9 * r.seconds);
+            sw_free(r.instrs);
+        }
+        sw_plan_close(plan);
+    }
+}
+
+static void a_slower_disk_is_no_faster_step(void **state)
+{
+    (void)state;
+    struct sw_plan *plan = plan_of(1);
+    double before = 0;
+    for (double rate = 1e9; rate > 1e3; rate /= 1.7) {
+        double given[SW_LOAD_COUNT] = {1, 2e9, 1, 3e8, 2e8, 2e8, rate, rate / 2, 1};
+        struct sw_clock_report r = step_of(plan, given);
+        assert_true(r.seconds >= before * (1 - 1e-12));
+        before = r.seconds;
+        sw_free(r.instrs);
+    }
+    sw_plan_close(plan);
+}
+
+static void draw_costs(uint64_t seed, int32_t n, struct sw_cost (*costs)[2])
+{
+    for (int32_t i = 0; i < n; i++) {
+        for (int k = 0; k < 2; k++) {
+            const uint64_t word = sw_philox_u64(seed, (uint64_t)k, (uint64_t)i);
+            costs[i][k] = (struct sw_cost){.seconds = (double)(word % 1000) / 999,
+                                           .latency = word >> 20 & 1 ? 0.3 : 0,
+                                           .cores = (double)(word >> 30 & 3)};
+        }
+    }
+}
+
+/* Whatever the costs: perfect overlap and none are bounds, and nothing of the step is lost. */
+static void a_step_lies_between_its_bounds(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct sw_plan *plan = plan_of(1 + (int)(seed & 1));
+        const int32_t n = plan->programs[0].n_instrs;
+        struct sw_cost(*costs)[2] = sw_alloc("test", (size_t)n * sizeof *costs);
+        draw_costs(seed, n, costs);
+        const struct sw_pace pace = {.costs = (const struct sw_cost(*)[2])costs,
+                                     .meeting = 0.1,
+                                     .cores = (double)(seed % 5) / 2,
+                                     .disk_share = 0.5 + (double)(seed % 3) / 4};
+        struct sw_clock_report r;
+        double parts = 0, charges = 0;
+        assert_int_equal(sw_clock_step(plan, &pace, &r), SW_OK);
+        assert_true(r.least <= r.seconds * (1 + 1e-9) && r.seconds <= r.most * (1 + 1e-9));
+        assert_true(r.least > 0 && r.least < r.most);
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            parts += r.part[q];
+            assert_true(r.part[q] <= r.part[r.bound]);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            charges += r.instrs[i].charge;
+        }
+        assert_true(fabs(parts - r.seconds) < 1e-9 * r.seconds);
+        assert_true(charges <= r.seconds * (1 + 1e-9) && charges > 0.9 * r.seconds);
+        sw_free(r.instrs);
+        sw_free(costs);
+        sw_plan_close(plan);
+    }
+}
+
+static void equal_plans_take_equal_steps(void **state)
+{
+    (void)state;
+    static const double given[SW_LOAD_COUNT] = {1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8};
+    struct sw_plan *plans[2] = {plan_of(2), plan_of(2)};
+    struct sw_clock_report r[2] = {step_of(plans[0], given), step_of(plans[1], given)};
+    const size_t n = (size_t)plans[0]->programs[0].n_instrs;
+    assert_true(r[0].seconds == r[1].seconds && r[0].most == r[1].most);
+    assert_memory_equal(r[0].instrs, r[1].instrs, n * sizeof *r[0].instrs);
+    for (int i = 0; i < 2; i++) {
+        sw_free(r[i].instrs);
+        sw_plan_close(plans[i]);
+    }
+}
+
+static void what_has_no_rate_is_named_and_counts_nothing(void **state)
+{
+    (void)state;
+    struct sw_plan *plan = plan_of(2);
+    struct sw_speeds speeds = {.given = {1, 2e9, 1, 3e8, 2e8, 2e8, 0, 2e7, 0}};
+    struct sw_clock_report r;
+    bool unknown[SW_LOAD_COUNT];
+    assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &r), SW_OK);
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        assert_int_equal(unknown[k], k == SW_LOAD_DISK_READ || k == SW_LOAD_SENT);
+    }
+    assert_true(r.alone[SW_QUEUE_READ] == 0 && r.alone[SW_QUEUE_COMM] == 0);
+    assert_true(r.alone[SW_QUEUE_WRITE] > 0);
+    sw_free(r.instrs);
+    sw_plan_close(plan);
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    static const double given[SW_LOAD_COUNT] = {1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8};
+    struct sw_plan *plan = plan_of(1);
+    struct sw_speeds speeds = {.disk_share = 0.5};
+    memcpy(speeds.given, given, sizeof given);
+    sw_status st = SW_E_NOMEM;
+    for (int64_t nth = 1; st < 0; nth++) {
+        struct sw_clock_report r;
+        bool unknown[SW_LOAD_COUNT];
+        sw_alloc_fail_nth(nth);
+        st = sw_speeds_step(plan, &speeds, unknown, &r);
+        sw_alloc_fail_nth(0);
+        assert_true(st >= 0 || st == SW_E_NOMEM);
+        if (st >= 0) {
+            sw_free(r.instrs);
+        }
+        assert_true(nth < 100);
+    }
+    sw_plan_close(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_waits_for_runs_beside),
+        cmocka_unit_test(a_transfer_begins_behind_what_was_issued_and_what_it_waits_for),
+        cmocka_unit_test(transfers_of_the_disk_overlap_their_latencies),
+        cmocka_unit_test(reads_and_writes_share_the_disk),
+        cmocka_unit_test(threads_share_processors),
+        cmocka_unit_test(exchanges_travel_in_groups_and_block),
+        cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
+        cmocka_unit_test(one_slow_queue_is_the_whole_step),
+        cmocka_unit_test(a_slower_disk_is_no_faster_step),
+        cmocka_unit_test(a_step_lies_between_its_bounds),
+        cmocka_unit_test(equal_plans_take_equal_steps),
+        cmocka_unit_test(what_has_no_rate_is_named_and_counts_nothing),
+        cmocka_unit_test(survives_lack_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a prediction measures: every kernel that the plan has work for, also on a device whose
+// memory the host cannot reach; kernels that do the same have one cost; nothing is kept.
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/plans.h"
+#include "support/test.h"
+
+static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
+{
+    sw_device_query(ctx, desc, out);
+}
+
+static const struct sw_update_rule adam = {
+    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
+
+/* Two blocks alike, a table whose gradient has the rows of its ids, attention, states elsewhere. */
+static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
+{
+    static const char *const names[] = {"a", "b"};
+    const struct sw_graph_options options = {
+        .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true, .loss_chunk = 5};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
+    struct sw_graph *g = NULL;
+    struct sw_plan *plan = NULL;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(11, 6), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
+    for (int i = 0; i < 2; i++) {
+        sw_scope_push_block(g, names[i]);
+        const sw_value qkv =
+            sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
+        const struct sw_attention_spec spec = {
+            .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
+        h = sw_add(g, h, sw_attention_packed(g, qkv, &spec));
+        sw_scope_pop(g);
+    }
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    const struct sw_plan_options plan_options = {.query = query,
+                                                 .query_ctx = dev,
+                                                 .micro_batches = 2,
+                                                 .clip = 0.5,
+                                                 .rule = &adam,
+                                                 .stage = 3,
+                                                 .states_tier = states,
+                                                 .grads_tier = SW_TIER_HOST,
+                                                 .update_elems = 32,
+                                                 .transfer_bytes = 4096,
+                                                 .staging_bytes = dev->staging_bytes};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+static void measure(const struct sw_plan *plan, struct sw_device *dev, const char *folder,
+                    struct sw_speeds *speeds)
+{
+    struct sw_swap_options swap = {.folders = &folder, .n_folders = 1};
+    sw_nvme_options_init(&swap.nvme);
+    const struct sw_measure_options options = {
+        .devices = &dev, .n_devices = 1, .ranks = 1, .swap = &swap};
+    if (sw_speeds_measure(plan, &options, speeds) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static bool is(const struct sw_instr *instr, const char *name, const char *tensor)
+{
+    return strcmp(instr->about->name, name) == 0 && instr->about->tensor &&
+           strcmp(instr->about->tensor, tensor) == 0;
+}
+
+static void every_kernel_is_measured_once(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cpu", "mock"};
+    for (size_t d = 0; d < SW_LEN(names); d++) {
+        struct sw_device *dev = NULL;
+        assert_int_equal(sw_device_open(names[d], 2, &dev), SW_OK);
+        struct sw_plan *plan = plan_of(dev, SW_TIER_HOST);
+        struct sw_speeds speeds = {0};
+        struct sw_cost a = {0, 0, 0}, b = {0, 0, 0};
+        measure(plan, dev, ".", &speeds);
+        const struct sw_program *program = &plan->programs[0];
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            const bool kernel = program->instrs[i].verb == SW_VERB_KERNEL;
+            assert_int_equal(speeds.kernels[i][0].seconds > 0, kernel);
+            assert_int_equal(speeds.kernels[i][1].seconds > 0, kernel);
+            a = is(&program->instrs[i], "matmul", "a") ? speeds.kernels[i][0] : a;
+            b = is(&program->instrs[i], "matmul", "b") ? speeds.kernels[i][0] : b;
+        }
+        assert_true(a.seconds > 0 && a.seconds == b.seconds);
+        for (int c = SW_CURVE_COPY_IN; c <= SW_CURVE_COPY_OUT; c++) {
+            const struct sw_rate_curve *curve = &speeds.curves[c];
+            for (int k = 0; k < curve->n; k++) { /* more is no faster */
+                assert_true(curve->at[k].cost.seconds > 0);
+                assert_true(k == 0 || (curve->at[k].bytes > curve->at[k - 1].bytes &&
+                                       curve->at[k].cost.seconds >= curve->at[k - 1].cost.seconds));
+            }
+            assert_int_equal(curve->n, SW_CURVE_POINTS);
+        }
+        assert_int_equal(speeds.curves[SW_CURVE_READ].n, 0); /* there is no work for them */
+        assert_int_equal(speeds.curves[SW_CURVE_GATHER].n, 0);
+        assert_int_equal(dev->live_bytes[SW_MEM_DEVICE] + dev->live_bytes[SW_MEM_HOST], 0);
+        sw_speeds_close(&speeds);
+        sw_plan_close(plan);
+        sw_device_close(dev);
+    }
+}
+
+/* A disk's file may be shorter than the transfers that are tried. */
+static void what_is_given_is_not_measured(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/spillway-measure-XXXXXX";
+    struct sw_device *dev = NULL;
+    struct sw_clock_report report;
+    bool unknown[SW_LOAD_COUNT];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(sw_device_open("cpu", 1, &dev), SW_OK);
+    struct sw_plan *plan = plan_of(dev, SW_TIER_DISK);
+    struct sw_speeds speeds = {.given = {[SW_LOAD_PRODUCTS_BF16] = 1e9,
+                                         [SW_LOAD_OTHER] = 1e9,
+                                         [SW_LOAD_COPIES_IN] = 1e9,
+                                         [SW_LOAD_COPIES_OUT] = 1e9}};
+    measure(plan, dev, folder, &speeds);
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        assert_true(speeds.kernels[i][0].seconds == 0);
+    }
+    assert_int_equal(speeds.curves[SW_CURVE_COPY_IN].n, 0);
+    assert_true(speeds.curves[SW_CURVE_READ].n > 0 && speeds.curves[SW_CURVE_WRITE].n > 0);
+    assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &report), SW_OK);
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        assert_false(unknown[k]);
+    }
+    assert_true(report.alone[SW_QUEUE_READ] > 0 && report.alone[SW_QUEUE_WRITE] > 0);
+    sw_free(report.instrs);
+    sw_speeds_close(&speeds);
+    sw_plan_close(plan);
+    sw_device_close(dev);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_is_measured_once),
+        cmocka_unit_test(what_is_given_is_not_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

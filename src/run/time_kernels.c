@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long each kernel of a plan takes: prepared as the executor prepares it, and launched a few
+// times on memory of its own, as large as what the plan has for what stays from step to step, and
+// for what comes and goes. Each launch gets the next places there: as in a step, what it touches is
+// about as far from the caches as the plan is large.
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/measure.h"
+
+enum {
+    PASSES = 3,
+    LEAST_SAMPLES = 2,
+    MOST_SAMPLES = 60,
+    PAGE = 4096,
+    OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS
+};
+static const double enough_s = 0.01; /* of one kernel in a pass .. */
+static const double long_s = 0.2;    /* .. unless it takes so long: then one launch is */
+enum { MOST_OF_REGION = 256 << 20, FILL = 1 << 20 };
+
+/* ---- clocks ---- */
+
+static double processor_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+struct sw_stopwatch sw_stopwatch_start(void)
+{
+    return (struct sw_stopwatch){sw_now_s(), processor_s()};
+}
+
+struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks)
+{
+    const double wall = sw_now_s() - begin->wall, processor = processor_s() - begin->processor;
+    return (struct sw_cost){.seconds = wall, .cores = wall > 0 ? processor / wall / ranks : 0};
+}
+
+double sw_median(double *values, int n)
+{
+    for (int i = 1; i < n; i++) {
+        const double value = values[i];
+        int k = i;
+        for (; k > 0 && values[k - 1] > value; k--) {
+            values[k] = values[k - 1];
+        }
+        values[k] = value;
+    }
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* ---- kernels that take the same time ---- */
+
+struct class
+{
+    int32_t instr; /* the first that is of it */
+    bool first;    /* in the first micro-step, where that differs */
+    uint64_t hash;
+    double samples[PASSES], cores;
+};
+
+/* Which elements of a whole tensor it is about does not matter. */
+static struct sw_attrs attrs_without_place(const struct sw_op *op)
+{
+    struct sw_op copy = *op;
+    struct sw_tile_attrs *tile = sw_op_tile(&copy);
+    const enum sw_attrs_kind kind = sw_op_info(op->kind)->attrs;
+    if (tile) {
+        tile->first = 0;
+    } else if (kind == SW_ATTRS_UPDATE) {
+        copy.attrs.update.first = 0;
+    } else if (kind == SW_ATTRS_SELECT_INDEX) {
+        copy.attrs.select_index.first = 0;
+    } else if (kind == SW_ATTRS_NONE) {
+        memset(&copy.attrs, 0, sizeof copy.attrs);
+    }
+    return copy.attrs;
+}
+
+static bool same_view(const struct sw_view *a, const struct sw_view *b)
+{
+    const size_t strides = a->shape.rank > 0 ? (size_t)a->shape.rank * sizeof *a->strides : 0;
+    return a->dtype == b->dtype && a->shape.rank == b->shape.rank &&
+           memcmp(a->shape.dims, b->shape.dims, strides) == 0 &&
+           memcmp(a->strides, b->strides, strides) == 0;
+}
+
+static bool same_operands(const struct sw_op_desc *a, const struct sw_op_desc *b)
+{
+    bool same = a->op->n_in == b->op->n_in && a->op->n_out == b->op->n_out;
+    for (int k = 0; k < a->op->n_in && same; k++) {
+        same = same_view(&a->in[k], &b->in[k]);
+    }
+    for (int k = 0; k < a->op->n_out && same; k++) {
+        same = same_view(&a->out[k], &b->out[k]);
+    }
+    return same;
+}
+
+static bool same_kernel(const struct sw_program *program, const struct class *a,
+                        const struct class *b)
+{
+    struct sw_op_desc of_a, of_b;
+    struct sw_op op_a, op_b;
+    if (a->hash != b->hash || a->first != b->first) {
+        return false;
+    }
+    sw_program_describe(program, a->instr, &op_a, &of_a);
+    sw_program_describe(program, b->instr, &op_b, &of_b);
+    const struct sw_attrs attrs[2] = {attrs_without_place(of_a.op), attrs_without_place(of_b.op)};
+    return of_a.op->kind == of_b.op->kind && of_a.op->user == of_b.op->user &&
+           of_a.is_predicated == of_b.is_predicated &&
+           memcmp(&attrs[0], &attrs[1], sizeof attrs[0]) == 0 && same_operands(&of_a, &of_b);
+}
+
+static uint64_t hash_view(uint64_t h, const struct sw_view *view)
+{
+    const size_t rank = view->shape.rank > 0 ? (size_t)view->shape.rank : 0;
+    return sw_hash(h, view->shape.dims, rank * sizeof *view->shape.dims);
+}
+
+static struct class class_of(const struct sw_program *program, int32_t i, bool first)
+{
+    struct class class = {.instr = i};
+    struct sw_op_desc desc;
+    struct sw_op op;
+    sw_program_describe(program, i, &op, &desc);
+    class.first = first && sw_op_has(desc.op, SW_TRAIT_SUM);
+    class.hash = sw_hash(SW_HASH_INIT, &desc.op->kind, sizeof desc.op->kind);
+    for (int k = 0; k < desc.op->n_in; k++) {
+        class.hash = hash_view(class.hash, &desc.in[k]);
+    }
+    for (int k = 0; k < desc.op->n_out; k++) {
+        class.hash = hash_view(class.hash, &desc.out[k]);
+    }
+    return class;
+}
+
+/* ---- memory ---- */
+
+/* What keeps its place: whole numbers, which some kernels take for rows of a table, and workspace;
+ * numbers that come and go, and those that stay from step to step. */
+enum region_name { FIXED, PASSING, STAYING, N_REGIONS };
+
+/* Operands that lie in each other lie so here. */
+struct cluster {
+    size_t begin, end; /* in the plan's arena */
+    enum region_name region;
+};
+
+struct place {
+    struct cluster clusters[OPERANDS];
+    int cluster[OPERANDS]; /* of each operand, -1 = it is not there */
+    int n;
+};
+
+struct region { /* of the bench's arena */
+    size_t begin, bytes;
+    size_t at; /* the next place in it */
+};
+
+struct bench {
+    const struct sw_plan *plan;
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    void *arena, *host;
+    struct region regions[N_REGIONS];
+    size_t bytes;
+    double *scalars;
+    double *host_scalars; /* behind FILL bytes at host */
+};
+
+static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct sw_instr *instr,
+                                     int k)
+{
+    return k < instr->n_in ? &desc->in[k] : &desc->out[k - instr->n_in];
+}
+
+/* Also a half of one. */
+static bool is_number(enum sw_dtype dtype)
+{
+    return sw_dtype_is_float(dtype) || sw_dtype_bytes(dtype) == 2;
+}
+
+static bool is_there(const struct sw_operand *operand)
+{
+    return operand->tier <= SW_TIER_HOST && operand->bytes > 0;
+}
+
+static size_t end_of(const struct sw_operand *operand)
+{
+    return operand->offset + (operand->room > operand->bytes ? operand->room : operand->bytes);
+}
+
+/* Joins what overlaps, until nothing does. */
+static void add_to_clusters(struct place *place, struct cluster one)
+{
+    for (int i = 0; i < place->n;) {
+        struct cluster *c = &place->clusters[i];
+        if (one.begin < c->end && c->begin < one.end) {
+            one.begin = c->begin < one.begin ? c->begin : one.begin;
+            one.end = c->end > one.end ? c->end : one.end;
+            one.region = c->region < one.region ? c->region : one.region;
+            *c = place->clusters[--place->n];
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    place->clusters[place->n++] = one;
+}
+
+static void find_place(const struct sw_plan *plan, const struct class *class, struct place *place)
+{
+    const struct sw_program *program = &plan->programs[0];
+    const struct sw_instr *instr = &program->instrs[class->instr];
+    const struct sw_operand *operands = &program->operands[instr->operands];
+    const int n = instr->n_in + instr->n_out;
+    struct sw_op_desc desc;
+    struct sw_op op;
+    sw_program_describe(program, class->instr, &op, &desc);
+    place->n = 0;
+    for (int k = 0; k < n; k++) {
+        const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype)   ? FIXED
+                                        : operands[k].offset < plan->persistent_bytes ? STAYING
+                                                                                      : PASSING;
+        if (is_there(&operands[k])) {
+            add_to_clusters(place,
+                            (struct cluster){operands[k].offset, end_of(&operands[k]), region});
+        }
+    }
+    for (int k = 0; k < n; k++) {
+        place->cluster[k] = -1;
+        for (int c = 0; c < place->n && is_there(&operands[k]); c++) {
+            const bool in = place->clusters[c].begin <= operands[k].offset &&
+                            end_of(&operands[k]) <= place->clusters[c].end;
+            place->cluster[k] = in ? c : place->cluster[k];
+        }
+    }
+}
+
+static size_t taken(const struct cluster *cluster)
+{
+    return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
+}
+
+static void add_up(const struct place *place, size_t sums[N_REGIONS])
+{
+    memset(sums, 0, N_REGIONS * sizeof *sums);
+    for (int c = 0; c < place->n; c++) {
+        sums[place->clusters[c].region] += taken(&place->clusters[c]);
+    }
+}
+
+/* With room for a kernel whatever the plan has. */
+static void fit(const struct sw_plan *plan, const struct class *class,
+                struct region regions[N_REGIONS])
+{
+    struct place place;
+    size_t sums[N_REGIONS];
+    find_place(plan, class, &place);
+    add_up(&place, sums);
+    sums[FIXED] += plan->programs[0].instrs[class->instr].about->kernel.workspace_bytes + PAGE;
+    for (int r = 0; r < N_REGIONS; r++) {
+        sums[r] = sw_round_up(sums[r], PAGE);
+        regions[r].bytes = sums[r] > regions[r].bytes ? sums[r] : regions[r].bytes;
+    }
+}
+
+/* Small numbers, whatever type they are taken for: halves near 0.01, or 1 of f16. */
+static sw_status fill(struct bench *b)
+{
+    uint16_t *halves = b->host;
+    for (size_t i = 0; i < FILL / sizeof *halves; i++) {
+        halves[i] = (uint16_t)(0x3c00 + sw_philox_u64(1, 0, i) % 256);
+    }
+    for (size_t at = 0; at < b->bytes; at += FILL) {
+        const size_t some = b->bytes - at < FILL ? b->bytes - at : FILL;
+        SW_TRY(sw_device_copy(b->dev, b->on, (char *)b->arena + at, b->host, some));
+        SW_TRY(b->dev->ops->stream_wait(b->dev, b->on));
+    }
+    return SW_OK;
+}
+
+static sw_status open_bench(const struct sw_plan *plan, struct sw_device *dev,
+                            const struct class *classes, int n, struct bench *b)
+{
+    void *mem = NULL;
+    *b = (struct bench){.plan = plan, .dev = dev};
+    const size_t has[N_REGIONS] = {0, plan->programs[0].transient_bytes, plan->persistent_bytes};
+    for (int r = 0; r < N_REGIONS; r++) {
+        b->regions[r].bytes = sw_round_up(has[r] < MOST_OF_REGION ? has[r] : MOST_OF_REGION, PAGE);
+    }
+    for (int i = 0; i < n; i++) {
+        fit(plan, &classes[i], b->regions);
+    }
+    b->bytes = PAGE;
+    for (int r = 0; r < N_REGIONS; r++) {
+        b->regions[r].begin = b->bytes - PAGE;
+        b->bytes += b->regions[r].bytes;
+    }
+    SW_TRY(dev->ops->stream_open(dev, &b->on));
+    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, b->bytes, &b->arena));
+    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, FILL + SW_SCALAR_COUNT * sizeof(double), &b->host));
+    SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, SW_SCALAR_COUNT * sizeof(double), &mem));
+    b->scalars = mem;
+    b->host_scalars = (double *)(void *)((char *)b->host + FILL);
+    return fill(b);
+}
+
+static void close_bench(struct bench *b)
+{
+    const size_t scalars = SW_SCALAR_COUNT * sizeof(double);
+    sw_device_free(b->dev, SW_MEM_DEVICE, b->arena, b->bytes);
+    sw_device_free(b->dev, SW_MEM_HOST, b->host, FILL + scalars);
+    sw_device_free(b->dev, SW_MEM_DEVICE, b->scalars, scalars);
+    if (b->on) {
+        b->dev->ops->stream_close(b->dev, b->on);
+    }
+}
+
+/* ---- one kernel ---- */
+
+struct launch {
+    const struct class *class;
+    struct sw_op op; /* of desc */
+    struct sw_op_desc desc;
+    const struct sw_instr *instr;
+    const struct sw_operand *operands;
+    struct place place;
+    struct sw_kernel *kernel;
+    void *at[OPERANDS];
+    void *workspace;
+};
+
+static char *next_place(struct bench *b, enum region_name region, size_t bytes)
+{
+    struct region *r = &b->regions[region];
+    char *place = (char *)b->arena + r->begin + r->at;
+    r->at += bytes;
+    return place;
+}
+
+static void set_addresses(struct bench *b, struct launch *l)
+{
+    char *bases[OPERANDS];
+    size_t sums[N_REGIONS];
+    add_up(&l->place, sums);
+    b->regions[FIXED].at = 0;
+    for (int r = PASSING; r < N_REGIONS; r++) { /* all of a launch side by side */
+        b->regions[r].at = b->regions[r].at + sums[r] > b->regions[r].bytes ? 0 : b->regions[r].at;
+    }
+    for (int c = 0; c < l->place.n; c++) {
+        const struct cluster *cluster = &l->place.clusters[c];
+        bases[c] = next_place(b, cluster->region, taken(cluster)) + cluster->begin % PAGE;
+    }
+    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
+        const int c = l->place.cluster[k];
+        l->at[k] = c < 0 ? NULL : bases[c] + (l->operands[k].offset - l->place.clusters[c].begin);
+    }
+    l->workspace = l->instr->workspace < 0
+                       ? NULL
+                       : next_place(b, FIXED, l->instr->about->kernel.workspace_bytes);
+}
+
+/* Whole numbers that are rows of every table that the kernel could mean. */
+static int64_t rows_of_all(const struct sw_op_desc *desc, const struct sw_instr *instr, int k)
+{
+    const struct sw_op_info *info = sw_op_info(desc->op->kind);
+    int64_t least = INT64_MAX;
+    if (info->n_indexed && k == info->index_input) {
+        return info->n_indexed(desc);
+    }
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const struct sw_view *view = view_of(desc, instr, i);
+        const int rank = view->shape.rank;
+        if (rank >= 2 && sw_dtype_is_float(view->dtype)) {
+            least = sw_min_i64(least, view->shape.dims[rank - 2]);
+            least = sw_min_i64(least, view->shape.dims[rank - 1]);
+        }
+    }
+    return least == INT64_MAX ? 1 : sw_max_i64(1, least);
+}
+
+/* Indices ascend: some kernels want that, and none wants anything else. Other whole numbers are
+ * 0. */
+static sw_status fill_indices(struct bench *b, const struct launch *l, int k)
+{
+    const struct sw_view *view = view_of(&l->desc, l->instr, k);
+    const size_t width = sw_dtype_bytes(view->dtype);
+    const int64_t n = (int64_t)(l->operands[k].bytes / width);
+    const int64_t rows = rows_of_all(&l->desc, l->instr, k);
+    const int64_t each = FILL / (int64_t)width;
+    for (int64_t first = 0; first < n; first += each) {
+        const int64_t some = sw_min_i64(each, n - first);
+        memset(b->host, 0, (size_t)some * width);
+        for (int64_t i = 0; i < some && view->dtype == SW_I32; i++) {
+            ((int32_t *)b->host)[i] = (int32_t)((double)(first + i) / (double)n * (double)rows);
+        }
+        SW_TRY(sw_device_copy(b->dev, b->on, (char *)l->at[k] + (size_t)first * width, b->host,
+                              (size_t)some * width));
+        SW_TRY(b->dev->ops->stream_wait(b->dev, b->on));
+    }
+    return SW_OK;
+}
+
+/* An update with a rate of 0: numbers stay what they are. */
+static sw_status set_scalars(struct bench *b, bool first)
+{
+    memset(b->host_scalars, 0, SW_SCALAR_COUNT * sizeof(double));
+    b->host_scalars[SW_SCALAR_FIRST] = first;
+    b->host_scalars[SW_SCALAR_LOSS_SCALE] = b->host_scalars[SW_SCALAR_GRAD_FACTOR] = 1;
+    b->host_scalars[SW_SCALAR_OVERFLOW_FACTOR] = b->host_scalars[SW_SCALAR_CLIP] = 1;
+    b->host_scalars[SW_SCALAR_BETA1] = b->host_scalars[SW_SCALAR_BETA2] = 0.9;
+    b->host_scalars[SW_SCALAR_STEP] = 1;
+    SW_TRY(sw_device_copy(b->dev, b->on, b->scalars, b->host_scalars,
+                          SW_SCALAR_COUNT * sizeof(double)));
+    return b->dev->ops->stream_wait(b->dev, b->on);
+}
+
+static sw_status launch(struct bench *b, struct launch *l, double *out_s)
+{
+    set_addresses(b, l);
+    SW_TRY(set_scalars(b, l->class->first));
+    const double begin = sw_now_s();
+    SW_TRY(sw_device_launch(b->dev, b->on, l->kernel, l->at, l->at + l->instr->n_in, l->workspace,
+                            b->scalars));
+    SW_TRY(b->dev->ops->stream_wait(b->dev, b->on));
+    *out_s = sw_now_s() - begin;
+    return SW_OK;
+}
+
+static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_cost *out)
+{
+    double samples[MOST_SAMPLES], sum = 0, first = 0;
+    int n = 0;
+    set_addresses(b, l);
+    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
+        const enum sw_dtype dtype = view_of(&l->desc, l->instr, k)->dtype;
+        if (l->at[k] && !is_number(dtype)) {
+            SW_TRY(fill_indices(b, l, k));
+        }
+    }
+    SW_TRY(launch(b, l, &first));
+    const struct sw_stopwatch begin = sw_stopwatch_start();
+    do {
+        SW_TRY(launch(b, l, &samples[n]));
+        sum += samples[n++];
+    } while (n < MOST_SAMPLES && (n < LEAST_SAMPLES || sum < enough_s) && sum < long_s);
+    *out = sw_stopwatch_cost(&begin, ranks);
+    out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
+    out->seconds = sw_median(samples, n);
+    return SW_OK;
+}
+
+static sw_status time_class(struct bench *b, struct class *class, int pass, int ranks)
+{
+    struct sw_cost cost = {0, 0, 0};
+    if (pass > 0 && class->samples[0] > long_s) {
+        class->samples[pass] = class->samples[0];
+        class->cores += class->cores / pass;
+        return SW_OK;
+    }
+    const struct sw_program *program = &b->plan->programs[0];
+    struct launch l = {.class = class, .instr = &program->instrs[class->instr]};
+    l.operands = &program->operands[l.instr->operands];
+    sw_program_describe(program, class->instr, &l.op, &l.desc);
+    find_place(b->plan, class, &l.place);
+    SW_TRY(sw_device_prepare(b->dev, &l.desc, &l.kernel));
+    const sw_status st = sample(b, &l, ranks, &cost);
+    class->samples[pass] = cost.seconds;
+    class->cores += cost.cores / PASSES;
+    b->dev->ops->release(b->dev, l.kernel);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static bool is_wanted(const struct sw_plan *plan, int32_t i, const double given[SW_LOAD_COUNT])
+{
+    double work;
+    return plan->programs[0].instrs[i].verb == SW_VERB_KERNEL &&
+           given[sw_instr_load(plan, &plan->programs[0], i, &work)] <= 0;
+}
+
+/* class_of_instr [n_instrs][2]; classes has room for that many. */
+static int classify(const struct sw_plan *plan, const double given[SW_LOAD_COUNT],
+                    struct class *classes, int32_t (*class_of_instr)[2])
+{
+    const struct sw_program *program = &plan->programs[0];
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        for (int later = 0; later < 2 && is_wanted(plan, i, given); later++) {
+            const struct class class = class_of(program, i, !later);
+            int k = 0;
+            while (k < n && !same_kernel(program, &classes[k], &class)) {
+                k++;
+            }
+            class_of_instr[i][later] = k;
+            if (k == n) {
+                classes[n++] = class;
+            }
+        }
+    }
+    return n;
+}
+
+/* All of them again and again: what other programs do for a while, or the processor, meets one pass
+ * and not the others. */
+static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes, int n)
+{
+    const int ranks = meet ? sw_comm_size(meet) : 1;
+    for (int k = 0; k < PASSES * n; k++) {
+        if (meet) {
+            SW_TRY(sw_comm_barrier(meet, "a measurement begins"));
+        }
+        SW_TRY(time_class(b, &classes[k % n], k / n, ranks));
+    }
+    return SW_OK;
+}
+
+sw_status sw_measure_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
+                             const double given[SW_LOAD_COUNT], struct sw_cost (*out)[2])
+{
+    const int32_t n_instrs = plan->programs[0].n_instrs;
+    struct class *classes = sw_alloc_zero("run", 2 * (size_t)n_instrs + 1, sizeof *classes);
+    int32_t(*of)[2] = sw_alloc_zero("run", (size_t)n_instrs + 1, sizeof *of);
+    struct bench b = {.dev = dev};
+    sw_status st = classes && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
+    const int n = st < 0 ? 0 : classify(plan, given, classes, of);
+    if (n > 0) {
+        st = open_bench(plan, dev, classes, n, &b);
+        st = st < 0 ? st : time_all(&b, meet, classes, n);
+        close_bench(&b);
+    }
+    for (int k = 0; k < n; k++) {
+        sw_median(classes[k].samples, PASSES);
+    }
+    for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
+        for (int later = 0; later < 2 && is_wanted(plan, i, given); later++) {
+            const struct class *class = &classes[of[i][later]];
+            out[i][later] =
+                (struct sw_cost){.seconds = class->samples[PASSES / 2], .cores = class->cores};
+        }
+    }
+    sw_free(classes);
+    sw_free(of);
+    return st;
+}
