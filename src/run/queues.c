@@ -184,9 +184,9 @@ static sw_status open_queue(struct sw_queues *all, int name)
     struct sw_device *dev = all->options.dev;
     q->all = all;
     q->name = (enum sw_queue)name;
-    q->most = all->options.most_jobs[name];
+    q->most = all->options.most_jobs[name] + 1; /* of the last one others may know first */
     q->most_begun = all->options.ops.most_begun[name];
-    if (q->most == 0 && name != SW_QUEUE_COMPUTE) {
+    if (all->options.most_jobs[name] == 0 && name != SW_QUEUE_COMPUTE) {
         return SW_OK;
     }
     SW_TRY(dev->ops->timeline_open(dev, &all->timelines[name]));

@@ -176,7 +176,7 @@ static void the_thread_that_issues_waits_for_nobody(void **state)
     for (int way = 0; way < 4; way++) {
         const bool fits = way < 2;
         struct bench b;
-        open_bench(&b, devices[way % 2], 4, fits ? JOBS : JOBS - 1);
+        open_bench(&b, devices[way % 2], 4, fits ? JOBS : JOBS / 2);
         b.notes.is_closed = fits;
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
