@@ -294,7 +294,7 @@ static void json_longest(const struct report *r, struct sw_str *out)
         return;
     }
     sw_str_printf(out, ",\"bound_instruction\":{\"number\":%d,\"name\":", i);
-    json_string(out, r->program->instrs[i].name);
+    json_string(out, r->program->instrs[i].about->name);
     sw_str_puts(out, ",\"of\":");
     json_string(out, words_of(&r->program->instrs[i]));
     sw_str_putc(out, ',');
