@@ -12,8 +12,8 @@
 typedef const struct jinja_arguments *args;
 typedef const struct jinja_value *input;
 
-const struct jinja_value *jinja_argument(const struct jinja_arguments *arguments, int position,
-                                         const char *name)
+const struct jinja_value *sw_jinja_argument(const struct jinja_arguments *arguments, int position,
+                                            const char *name)
 {
     for (int i = arguments->n_positional; i < arguments->n; ++i) {
         if (arguments->name_lens[i] == strlen(name) &&
@@ -27,15 +27,15 @@ const struct jinja_value *jinja_argument(const struct jinja_arguments *arguments
 static sw_status finish_text(struct jinja_run *run, struct sw_str *text, struct jinja_value *out)
 {
     const sw_status st = text->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a template")
-                                      : jinja_copy(run, sw_str_text(text), text->len, out);
+                                      : sw_jinja_copy(run, sw_str_text(text), text->len, out);
     sw_str_fini(text);
     return st;
 }
 
 static sw_status type_error(struct jinja_run *run, const char *what, input value)
 {
-    return jinja_fail(run, value->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
-                      "%s of %s", what, jinja_type_name(value));
+    return sw_jinja_fail(run, value->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
+                         "%s of %s", what, sw_jinja_type_name(value));
 }
 
 /* An argument that has to be text; NULL where it was not given. */
@@ -86,7 +86,7 @@ static struct jinja_value strip(const char *text, size_t len, input set, bool le
         }
         len = at;
     }
-    return jinja_string(text + first, len - first);
+    return sw_jinja_string(text + first, len - first);
 }
 
 enum casing { UPPER, LOWER, CAPITALIZED, TITLE };
@@ -114,9 +114,10 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
         pos += pos == at;
         if (c >= 128 && !SW_HAVE_UTF8PROC) {
             sw_str_fini(&made);
-            return jinja_fail(run, SW_JINJA_RUNTIME,
-                              "upper and lower case beyond ASCII need utf8proc, which this build "
-                              "does not have: install libutf8proc-dev and build again");
+            return sw_jinja_fail(
+                run, SW_JINJA_RUNTIME,
+                "upper and lower case beyond ASCII need utf8proc, which this build "
+                "does not have: install libutf8proc-dev and build again");
         }
         const bool upper = casing == UPPER || (casing != LOWER && begins);
         put_char(c, upper, &made);
@@ -132,7 +133,8 @@ static sw_status replace(struct jinja_run *run, input value, input from, input t
     SW_TRY(want_text(run, from, "replace"));
     SW_TRY(want_text(run, to, "replace"));
     if (!from || !to || from->len == 0) {
-        return jinja_fail(run, SW_JINJA_TYPE, "replace wants two texts, the first one not empty");
+        return sw_jinja_fail(run, SW_JINJA_TYPE,
+                             "replace wants two texts, the first one not empty");
     }
     for (size_t at = 0; at < value->len;) {
         const char *hit = memmem(value->text + at, value->len - at, from->text, from->len);
@@ -153,8 +155,8 @@ static sw_status split_at_spaces(struct jinja_run *run, input value, struct jinj
         pos += pos == at;
         if (at == value->len || is_space(c)) {
             if (at > first) {
-                const struct jinja_value word = jinja_string(value->text + first, at - first);
-                SW_TRY(jinja_append(run, out->list, &word));
+                const struct jinja_value word = sw_jinja_string(value->text + first, at - first);
+                SW_TRY(sw_jinja_append(run, out->list, &word));
             }
             first = pos;
         }
@@ -164,24 +166,24 @@ static sw_status split_at_spaces(struct jinja_run *run, input value, struct jinj
 
 static sw_status split(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
-    input separator = jinja_argument(a, 0, "sep"), most = jinja_argument(a, 1, "maxsplit");
+    input separator = sw_jinja_argument(a, 0, "sep"), most = sw_jinja_argument(a, 1, "maxsplit");
     int64_t left =
         most && most->type == JINJA_V_INT && most->integer >= 0 ? most->integer : INT64_MAX;
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_new_list(run, out));
     if (!separator || separator->type == JINJA_V_NONE) {
         return split_at_spaces(run, value, out);
     }
     SW_TRY(want_text(run, separator, "split"));
     if (separator->len == 0) {
-        return jinja_fail(run, SW_JINJA_TYPE, "split at the empty text");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "split at the empty text");
     }
     for (size_t at = 0;; --left) {
         const char *hit =
             left > 0 ? memmem(value->text + at, value->len - at, separator->text, separator->len)
                      : NULL;
         const size_t n = hit ? (size_t)(hit - value->text) - at : value->len - at;
-        const struct jinja_value part = jinja_string(value->text + at, n);
-        SW_TRY(jinja_append(run, out->list, &part));
+        const struct jinja_value part = sw_jinja_string(value->text + at, n);
+        SW_TRY(sw_jinja_append(run, out->list, &part));
         if (!hit) {
             return SW_OK;
         }
@@ -198,14 +200,14 @@ static sw_status as_text(struct jinja_run *run, input value, struct jinja_value 
         *out = *value;
         return SW_OK;
     }
-    jinja_print(value, &text);
+    sw_jinja_print(value, &text);
     return finish_text(run, &text, out);
 }
 
 static sw_status do_trim(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
     SW_TRY(as_text(run, value, out));
-    *out = strip(out->text, out->len, jinja_argument(a, 0, "chars"), true, true);
+    *out = strip(out->text, out->len, sw_jinja_argument(a, 0, "chars"), true, true);
     return SW_OK;
 }
 
@@ -246,16 +248,16 @@ static sw_status do_length(struct jinja_run *run, input value, args a, struct ji
     (void)a;
     switch (value->type) {
     case JINJA_V_STRING:
-        *out = jinja_int(jinja_chars(value->text, value->len));
+        *out = sw_jinja_int(sw_jinja_chars(value->text, value->len));
         return SW_OK;
     case JINJA_V_LIST:
-        *out = jinja_int(value->list->n);
+        *out = sw_jinja_int(value->list->n);
         return SW_OK;
     case JINJA_V_MAP:
-        *out = jinja_int(value->map->n);
+        *out = sw_jinja_int(value->map->n);
         return SW_OK;
     case JINJA_V_UNDEFINED:
-        *out = jinja_int(0);
+        *out = sw_jinja_int(0);
         return SW_OK;
     default:
         return type_error(run, "length", value);
@@ -264,11 +266,12 @@ static sw_status do_length(struct jinja_run *run, input value, args a, struct ji
 
 static sw_status do_default(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
-    input other = jinja_argument(a, 0, "default_value"), any = jinja_argument(a, 1, "boolean");
+    input other = sw_jinja_argument(a, 0, "default_value"),
+          any = sw_jinja_argument(a, 1, "boolean");
     (void)run;
-    const bool missing =
-        value->type == JINJA_V_UNDEFINED || (any && jinja_is_true(any) && !jinja_is_true(value));
-    *out = !missing ? *value : other ? *other : jinja_string("", 0);
+    const bool missing = value->type == JINJA_V_UNDEFINED ||
+                         (any && sw_jinja_is_true(any) && !sw_jinja_is_true(value));
+    *out = !missing ? *value : other ? *other : sw_jinja_string("", 0);
     return SW_OK;
 }
 
@@ -276,13 +279,13 @@ static sw_status do_tojson(struct jinja_run *run, input value, args a, struct ji
 {
     enum { MOST_INDENT = 16 };
     struct sw_str text = {0};
-    input indent = jinja_argument(a, 0, "indent");
+    input indent = sw_jinja_argument(a, 0, "indent");
     const bool given = indent && indent->type == JINJA_V_INT;
     if (given && (indent->integer < 0 || indent->integer > MOST_INDENT)) {
-        return jinja_fail(run, SW_JINJA_TYPE, "tojson with an indent of %lld",
-                          (long long)indent->integer);
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "tojson with an indent of %lld",
+                             (long long)indent->integer);
     }
-    const sw_status st = jinja_print_json(run, value, given ? indent->integer : -1, &text);
+    const sw_status st = sw_jinja_print_json(run, value, given ? indent->integer : -1, &text);
     if (st < 0) {
         sw_str_fini(&text);
         return st;
@@ -294,13 +297,13 @@ static sw_status do_join(struct jinja_run *run, input value, args a, struct jinj
 {
     struct jinja_value items;
     struct sw_str text = {0};
-    input separator = jinja_argument(a, 0, "d");
-    SW_TRY(jinja_items(run, value, &items));
+    input separator = sw_jinja_argument(a, 0, "d");
+    SW_TRY(sw_jinja_items(run, value, &items));
     for (int64_t i = 0; i < items.list->n; ++i) {
         if (separator && i > 0) {
-            jinja_print(separator, &text);
+            sw_jinja_print(separator, &text);
         }
-        jinja_print(&items.list->items[i], &text);
+        sw_jinja_print(&items.list->items[i], &text);
     }
     return finish_text(run, &text, out);
 }
@@ -308,9 +311,9 @@ static sw_status do_join(struct jinja_run *run, input value, args a, struct jinj
 static sw_status end_of(struct jinja_run *run, input value, bool last, struct jinja_value *out)
 {
     struct jinja_value items;
-    SW_TRY(jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_items(run, value, &items));
     const int64_t n = items.list->n;
-    *out = n > 0 ? items.list->items[last ? n - 1 : 0] : jinja_undefined("", 0);
+    *out = n > 0 ? items.list->items[last ? n - 1 : 0] : sw_jinja_undefined("", 0);
     return SW_OK;
 }
 
@@ -343,10 +346,10 @@ static sw_status do_list(struct jinja_run *run, input value, args a, struct jinj
 {
     struct jinja_value items;
     (void)a;
-    SW_TRY(jinja_items(run, value, &items));
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        SW_TRY(jinja_append(run, out->list, &items.list->items[i]));
+        SW_TRY(sw_jinja_append(run, out->list, &items.list->items[i]));
     }
     return SW_OK;
 }
@@ -355,10 +358,10 @@ static sw_status do_reverse(struct jinja_run *run, input value, args a, struct j
 {
     struct jinja_value items;
     (void)a;
-    SW_TRY(jinja_items(run, value, &items));
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = items.list->n - 1; i >= 0; --i) {
-        SW_TRY(jinja_append(run, out->list, &items.list->items[i]));
+        SW_TRY(sw_jinja_append(run, out->list, &items.list->items[i]));
     }
     return value->type == JINJA_V_STRING
                ? do_join(run, &(struct jinja_value){.type = JINJA_V_LIST, .list = out->list},
@@ -370,25 +373,25 @@ static sw_status do_replace(struct jinja_run *run, input value, args a, struct j
 {
     struct jinja_value text;
     SW_TRY(as_text(run, value, &text));
-    return replace(run, &text, jinja_argument(a, 0, "old"), jinja_argument(a, 1, "new"), out);
+    return replace(run, &text, sw_jinja_argument(a, 0, "old"), sw_jinja_argument(a, 1, "new"), out);
 }
 
 static sw_status do_items(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
     (void)a;
     if (value->type == JINJA_V_UNDEFINED) {
-        return jinja_new_list(run, out);
+        return sw_jinja_new_list(run, out);
     }
     if (value->type != JINJA_V_MAP) {
         return type_error(run, "items", value);
     }
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < value->map->n; ++i) {
         struct jinja_value pair;
-        SW_TRY(jinja_new_list(run, &pair));
-        SW_TRY(jinja_append(run, pair.list, &value->map->keys[i]));
-        SW_TRY(jinja_append(run, pair.list, &value->map->values[i]));
-        SW_TRY(jinja_append(run, out->list, &pair));
+        SW_TRY(sw_jinja_new_list(run, &pair));
+        SW_TRY(sw_jinja_append(run, pair.list, &value->map->keys[i]));
+        SW_TRY(sw_jinja_append(run, pair.list, &value->map->values[i]));
+        SW_TRY(sw_jinja_append(run, out->list, &pair));
     }
     return SW_OK;
 }
@@ -396,34 +399,36 @@ static sw_status do_items(struct jinja_run *run, input value, args a, struct jin
 /* The member of an item that an attribute names; undefined where it has none. */
 static struct jinja_value member_of(input item, input name)
 {
-    const struct jinja_value *found = item->type == JINJA_V_MAP ? jinja_get(item->map, name) : NULL;
-    return found ? *found : jinja_undefined(name->text, name->len);
+    const struct jinja_value *found =
+        item->type == JINJA_V_MAP ? sw_jinja_get(item->map, name) : NULL;
+    return found ? *found : sw_jinja_undefined(name->text, name->len);
 }
 
 static sw_status select_by(struct jinja_run *run, input value, args a, bool wanted,
                            struct jinja_value *out)
 {
     struct jinja_value items;
-    input name = jinja_argument(a, 0, "attribute"), test = jinja_argument(a, 1, "test");
+    input name = sw_jinja_argument(a, 0, "attribute"), test = sw_jinja_argument(a, 1, "test");
     struct jinja_arguments rest = {0};
     if (!name || name->type != JINJA_V_STRING || (test && test->type != JINJA_V_STRING)) {
-        return jinja_fail(run, SW_JINJA_TYPE, "selectattr wants the names of a member and a test");
+        return sw_jinja_fail(run, SW_JINJA_TYPE,
+                             "selectattr wants the names of a member and a test");
     }
-    if (test && !jinja_is_test(test->text, test->len)) {
-        return jinja_fail(run, SW_JINJA_RUNTIME, "the test '%.*s' is not built", (int)test->len,
-                          test->text);
+    if (test && !sw_jinja_is_test(test->text, test->len)) {
+        return sw_jinja_fail(run, SW_JINJA_RUNTIME, "the test '%.*s' is not built", (int)test->len,
+                             test->text);
     }
     if (a->n_positional > 2) {
         rest.at[0] = a->at[2];
         rest.n = rest.n_positional = 1;
     }
-    SW_TRY(jinja_items(run, value, &items));
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
         const struct jinja_value member = member_of(&items.list->items[i], name);
-        bool good = jinja_is_true(&member);
-        SW_TRY(test ? jinja_test(run, test->text, test->len, &member, &rest, &good) : SW_OK);
-        SW_TRY(good == wanted ? jinja_append(run, out->list, &items.list->items[i]) : SW_OK);
+        bool good = sw_jinja_is_true(&member);
+        SW_TRY(test ? sw_jinja_test(run, test->text, test->len, &member, &rest, &good) : SW_OK);
+        SW_TRY(good == wanted ? sw_jinja_append(run, out->list, &items.list->items[i]) : SW_OK);
     }
     return SW_OK;
 }
@@ -442,23 +447,24 @@ static sw_status do_rejectattr(struct jinja_run *run, input value, args a, struc
 static sw_status do_map(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
     struct jinja_value items, made;
-    input attribute = jinja_argument(a, 8, "attribute"), filter = jinja_argument(a, 0, "");
+    input attribute = sw_jinja_argument(a, 8, "attribute"), filter = sw_jinja_argument(a, 0, "");
     const struct jinja_arguments none = {0};
     input name = attribute ? attribute : filter;
     if (!name || name->type != JINJA_V_STRING ||
-        (!attribute && !jinja_is_filter(name->text, name->len))) {
-        return jinja_fail(run, SW_JINJA_RUNTIME,
-                          "map wants attribute=.. or a filter that is built");
+        (!attribute && !sw_jinja_is_filter(name->text, name->len))) {
+        return sw_jinja_fail(run, SW_JINJA_RUNTIME,
+                             "map wants attribute=.. or a filter that is built");
     }
-    SW_TRY(jinja_items(run, value, &items));
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
         if (attribute) {
             made = member_of(&items.list->items[i], name);
         } else {
-            SW_TRY(jinja_filter(run, name->text, name->len, &items.list->items[i], &none, &made));
+            SW_TRY(
+                sw_jinja_filter(run, name->text, name->len, &items.list->items[i], &none, &made));
         }
-        SW_TRY(jinja_append(run, out->list, &made));
+        SW_TRY(sw_jinja_append(run, out->list, &made));
     }
     return SW_OK;
 }
@@ -496,7 +502,7 @@ static bool is_name(const char *text, size_t len, const char *name)
     return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
-bool jinja_is_filter(const char *name, size_t len)
+bool sw_jinja_is_filter(const char *name, size_t len)
 {
     for (size_t i = 0; i < SW_LEN(filters); ++i) {
         if (is_name(name, len, filters[i].name)) {
@@ -506,9 +512,9 @@ bool jinja_is_filter(const char *name, size_t len)
     return false;
 }
 
-sw_status jinja_filter(struct jinja_run *run, const char *name, size_t len,
-                       const struct jinja_value *value, const struct jinja_arguments *arguments,
-                       struct jinja_value *out)
+sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
+                          const struct jinja_value *value, const struct jinja_arguments *arguments,
+                          struct jinja_value *out)
 {
     const struct jinja_value copy = *value; /* out may be it */
     for (size_t i = 0; i < SW_LEN(filters); ++i) {
@@ -516,7 +522,7 @@ sw_status jinja_filter(struct jinja_run *run, const char *name, size_t len,
             return filters[i].apply(run, &copy, arguments, out);
         }
     }
-    return jinja_fail(run, SW_JINJA_RUNTIME, "the filter '%.*s' is not built", (int)len, name);
+    return sw_jinja_fail(run, SW_JINJA_RUNTIME, "the filter '%.*s' is not built", (int)len, name);
 }
 
 /* ---- tests ---- */
@@ -581,7 +587,7 @@ static int find_test(const char *name, size_t len)
     return -1;
 }
 
-bool jinja_is_test(const char *name, size_t len)
+bool sw_jinja_is_test(const char *name, size_t len)
 {
     return find_test(name, len) >= 0;
 }
@@ -591,10 +597,10 @@ static sw_status test_with(struct jinja_run *run, enum test test, input value, i
 {
     struct jinja_value items;
     if (!other) {
-        return jinja_fail(run, SW_JINJA_TYPE, "the test wants something to compare with");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "the test wants something to compare with");
     }
     if (test == IS_EQUAL || test == IS_OTHER) {
-        *out = jinja_equal(value, other) == (test == IS_EQUAL);
+        *out = sw_jinja_equal(value, other) == (test == IS_EQUAL);
         return SW_OK;
     }
     if (test == IS_DIVISIBLE) {
@@ -605,16 +611,16 @@ static sw_status test_with(struct jinja_run *run, enum test test, input value, i
         return SW_OK;
     }
     *out = false;
-    SW_TRY(jinja_items(run, other, &items));
+    SW_TRY(sw_jinja_items(run, other, &items));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        *out |= jinja_equal(&items.list->items[i], value);
+        *out |= sw_jinja_equal(&items.list->items[i], value);
     }
     return SW_OK;
 }
 
-sw_status jinja_test(struct jinja_run *run, const char *name, size_t len,
-                     const struct jinja_value *value, const struct jinja_arguments *arguments,
-                     bool *out)
+sw_status sw_jinja_test(struct jinja_run *run, const char *name, size_t len,
+                        const struct jinja_value *value, const struct jinja_arguments *arguments,
+                        bool *out)
 {
     const enum jinja_type type = value->type;
     const int test = find_test(name, len);
@@ -638,7 +644,7 @@ sw_status jinja_test(struct jinja_run *run, const char *name, size_t len,
                type == JINJA_V_UNDEFINED;
         break;
     case IS_NUMBER:
-        *out = jinja_is_number(value);
+        *out = sw_jinja_is_number(value);
         break;
     case IS_INTEGER:
         *out = type == JINJA_V_INT;
@@ -664,7 +670,8 @@ sw_status jinja_test(struct jinja_run *run, const char *name, size_t len,
         *out = type == JINJA_V_FUNCTION;
         break;
     default:
-        return test_with(run, (enum test)test, value, jinja_argument(arguments, 0, "other"), out);
+        return test_with(run, (enum test)test, value, sw_jinja_argument(arguments, 0, "other"),
+                         out);
     }
     return SW_OK;
 }
@@ -676,7 +683,7 @@ static sw_status do_range(struct jinja_run *run, args a, struct jinja_value *out
     enum { MOST = 100000 };
     int64_t at[3] = {0, 0, 1};
     if (a->n_positional < 1 || a->n_positional > 3 || a->n > a->n_positional) {
-        return jinja_fail(run, SW_JINJA_TYPE, "range wants one to three numbers");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "range wants one to three numbers");
     }
     for (int i = 0; i < a->n_positional; ++i) {
         if (a->at[i].type != JINJA_V_INT && a->at[i].type != JINJA_V_BOOL) {
@@ -685,15 +692,15 @@ static sw_status do_range(struct jinja_run *run, args a, struct jinja_value *out
         at[a->n_positional == 1 ? 1 : i] = a->at[i].integer;
     }
     if (at[2] == 0) {
-        return jinja_fail(run, SW_JINJA_TYPE, "range in steps of 0");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "range in steps of 0");
     }
-    SW_TRY(jinja_new_list(run, out));
+    SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = at[0]; at[2] > 0 ? i < at[1] : i > at[1];) {
-        const struct jinja_value item = jinja_int(i);
+        const struct jinja_value item = sw_jinja_int(i);
         if (out->list->n == MOST) {
-            return jinja_fail(run, SW_JINJA_LIMIT, "range of more than %d", MOST);
+            return sw_jinja_fail(run, SW_JINJA_LIMIT, "range of more than %d", MOST);
         }
-        SW_TRY(jinja_append(run, out->list, &item));
+        SW_TRY(sw_jinja_append(run, out->list, &item));
         if (__builtin_add_overflow(i, at[2], &i)) {
             break;
         }
@@ -703,13 +710,13 @@ static sw_status do_range(struct jinja_run *run, args a, struct jinja_value *out
 
 static sw_status do_namespace(struct jinja_run *run, args a, struct jinja_value *out)
 {
-    SW_TRY(jinja_new_map(run, JINJA_V_NAMESPACE, out));
+    SW_TRY(sw_jinja_new_map(run, JINJA_V_NAMESPACE, out));
     if (a->n_positional > 0) {
-        return jinja_fail(run, SW_JINJA_TYPE, "namespace wants names: namespace(x=1)");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "namespace wants names: namespace(x=1)");
     }
     for (int i = 0; i < a->n; ++i) {
-        const struct jinja_value key = jinja_string(a->names[i], a->name_lens[i]);
-        SW_TRY(jinja_put(run, out->map, &key, &a->at[i]));
+        const struct jinja_value key = sw_jinja_string(a->names[i], a->name_lens[i]);
+        SW_TRY(sw_jinja_put(run, out->map, &key, &a->at[i]));
     }
     return SW_OK;
 }
@@ -717,14 +724,14 @@ static sw_status do_namespace(struct jinja_run *run, args a, struct jinja_value 
 static sw_status do_raise(struct jinja_run *run, args a, struct jinja_value *out)
 {
     struct jinja_value text;
-    input message = jinja_argument(a, 0, "message");
+    input message = sw_jinja_argument(a, 0, "message");
     (void)out;
     if (!message) {
-        return jinja_fail(run, SW_JINJA_TYPE, "raise_exception wants a message");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "raise_exception wants a message");
     }
     SW_TRY(as_text(run, message, &text));
-    return jinja_fail(run, SW_JINJA_RAISED, "%.*s", (int)sw_min_i64((int64_t)text.len, 400),
-                      text.text);
+    return sw_jinja_fail(run, SW_JINJA_RAISED, "%.*s", (int)sw_min_i64((int64_t)text.len, 400),
+                         text.text);
 }
 
 static sw_status do_strftime(struct jinja_run *run, args a, struct jinja_value *out)
@@ -732,15 +739,15 @@ static sw_status do_strftime(struct jinja_run *run, args a, struct jinja_value *
     char text[256];
     struct tm parts;
     const time_t now = (time_t)run->today;
-    input format = jinja_argument(a, 0, "format");
+    input format = sw_jinja_argument(a, 0, "format");
     if (!format || format->type != JINJA_V_STRING || !gmtime_r(&now, &parts)) {
-        return jinja_fail(run, SW_JINJA_TYPE, "strftime_now wants a format");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "strftime_now wants a format");
     }
     const size_t n = strftime(text, sizeof(text), format->text, &parts);
     if (n == 0 && format->len > 0) {
-        return jinja_fail(run, SW_JINJA_TYPE, "strftime_now: a format that gives no short text");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "strftime_now: a format that gives no short text");
     }
-    return jinja_copy(run, text, n, out);
+    return sw_jinja_copy(run, text, n, out);
 }
 
 static const struct {
@@ -753,7 +760,7 @@ static const struct {
     {"strftime_now", do_strftime},
 };
 
-bool jinja_is_function(const char *name, size_t len)
+bool sw_jinja_is_function(const char *name, size_t len)
 {
     for (size_t i = 0; i < SW_LEN(functions); ++i) {
         if (is_name(name, len, functions[i].name)) {
@@ -763,15 +770,15 @@ bool jinja_is_function(const char *name, size_t len)
     return false;
 }
 
-sw_status jinja_function(struct jinja_run *run, const char *name, size_t len,
-                         const struct jinja_arguments *arguments, struct jinja_value *out)
+sw_status sw_jinja_function(struct jinja_run *run, const char *name, size_t len,
+                            const struct jinja_arguments *arguments, struct jinja_value *out)
 {
     for (size_t i = 0; i < SW_LEN(functions); ++i) {
         if (is_name(name, len, functions[i].name)) {
             return functions[i].call(run, arguments, out);
         }
     }
-    return jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name);
+    return sw_jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name);
 }
 
 /* ---- methods ---- */
@@ -782,7 +789,7 @@ static sw_status has_end(struct jinja_run *run, input of, input what, bool at_en
 {
     bool found = false;
     if (!what || (what->type != JINJA_V_STRING && what->type != JINJA_V_LIST)) {
-        return jinja_fail(run, SW_JINJA_TYPE, "startswith and endswith want a text");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "startswith and endswith want a text");
     }
     const struct jinja_list one = {(struct jinja_value *)what, 1, 1};
     const struct jinja_list *all = what->type == JINJA_V_LIST ? what->list : &one;
@@ -792,7 +799,7 @@ static sw_status has_end(struct jinja_run *run, input of, input what, bool at_en
         found |= part->len <= of->len && memcmp(at_end ? of->text + of->len - part->len : of->text,
                                                 part->text, part->len) == 0;
     }
-    *out = jinja_bool(found);
+    *out = sw_jinja_bool(found);
     return SW_OK;
 }
 
@@ -810,7 +817,7 @@ static sw_status of_text(struct jinja_run *run, input of, const char *name, size
         {"upper", UPPER}, {"lower", LOWER}, {"capitalize", CAPITALIZED}, {"title", TITLE}};
     for (size_t i = 0; i < SW_LEN(strips); ++i) {
         if (is_name(name, len, strips[i].name)) {
-            input set = jinja_argument(a, 0, "chars");
+            input set = sw_jinja_argument(a, 0, "chars");
             if (set && set->type != JINJA_V_NONE) {
                 SW_TRY(want_text(run, set, "strip"));
             }
@@ -824,22 +831,23 @@ static sw_status of_text(struct jinja_run *run, input of, const char *name, size
         }
     }
     if (is_name(name, len, "startswith") || is_name(name, len, "endswith")) {
-        return has_end(run, of, jinja_argument(a, 0, "prefix"), name[0] == 'e', out);
+        return has_end(run, of, sw_jinja_argument(a, 0, "prefix"), name[0] == 'e', out);
     }
     if (is_name(name, len, "split")) {
         return split(run, of, a, out);
     }
     if (is_name(name, len, "replace")) {
-        return replace(run, of, jinja_argument(a, 0, "old"), jinja_argument(a, 1, "new"), out);
+        return replace(run, of, sw_jinja_argument(a, 0, "old"), sw_jinja_argument(a, 1, "new"),
+                       out);
     }
     if (is_name(name, len, "join")) {
         struct jinja_arguments with = {.n = 1, .n_positional = 1};
-        const struct jinja_value *what = jinja_argument(a, 0, "iterable");
+        const struct jinja_value *what = sw_jinja_argument(a, 0, "iterable");
         with.at[0] = *of;
         return what ? do_join(run, what, &with, out)
-                    : jinja_fail(run, SW_JINJA_TYPE, "join wants a list");
+                    : sw_jinja_fail(run, SW_JINJA_TYPE, "join wants a list");
     }
-    return jinja_fail(run, SW_JINJA_UNDEFINED, "a str has no '%.*s' here", (int)len, name);
+    return sw_jinja_fail(run, SW_JINJA_UNDEFINED, "a str has no '%.*s' here", (int)len, name);
 }
 
 static sw_status of_map(struct jinja_run *run, input of, const char *name, size_t len, args a,
@@ -849,29 +857,31 @@ static sw_status of_map(struct jinja_run *run, input of, const char *name, size_
         return do_items(run, of, a, out);
     }
     if (is_name(name, len, "keys")) {
-        return jinja_items(run, of, out);
+        return sw_jinja_items(run, of, out);
     }
     if (is_name(name, len, "values")) {
-        SW_TRY(jinja_new_list(run, out));
+        SW_TRY(sw_jinja_new_list(run, out));
         for (int64_t i = 0; i < of->map->n; ++i) {
-            SW_TRY(jinja_append(run, out->list, &of->map->values[i]));
+            SW_TRY(sw_jinja_append(run, out->list, &of->map->values[i]));
         }
         return SW_OK;
     }
-    input key = jinja_argument(a, 0, "key"), other = jinja_argument(a, 1, "default");
+    input key = sw_jinja_argument(a, 0, "key"), other = sw_jinja_argument(a, 1, "default");
     if (is_name(name, len, "get") && key) {
-        const struct jinja_value *found = jinja_get(of->map, key);
+        const struct jinja_value *found = sw_jinja_get(of->map, key);
         *out = found ? *found : other ? *other : (struct jinja_value){.type = JINJA_V_NONE};
         return SW_OK;
     }
-    const struct jinja_value member = jinja_string(name, len);
-    const struct jinja_value *found = jinja_get(of->map, &member);
-    return found ? jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name)
-                 : jinja_fail(run, SW_JINJA_UNDEFINED, "a dict has no '%.*s' here", (int)len, name);
+    const struct jinja_value member = sw_jinja_string(name, len);
+    const struct jinja_value *found = sw_jinja_get(of->map, &member);
+    return found ? sw_jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name)
+                 : sw_jinja_fail(run, SW_JINJA_UNDEFINED, "a dict has no '%.*s' here", (int)len,
+                                 name);
 }
 
-sw_status jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
-                       size_t len, const struct jinja_arguments *arguments, struct jinja_value *out)
+sw_status sw_jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
+                          size_t len, const struct jinja_arguments *arguments,
+                          struct jinja_value *out)
 {
     static const char *const changing[] = {"append", "extend",     "insert", "pop",
                                            "remove", "clear",      "sort",   "reverse",
@@ -879,8 +889,8 @@ sw_status jinja_method(struct jinja_run *run, const struct jinja_value *of, cons
     for (size_t i = 0; i < SW_LEN(changing); ++i) {
         if (is_name(name, len, changing[i]) &&
             (of->type == JINJA_V_LIST || of->type == JINJA_V_MAP)) {
-            return jinja_fail(run, SW_JINJA_SECURITY,
-                              "%s would change a variable: that is forbidden", changing[i]);
+            return sw_jinja_fail(run, SW_JINJA_SECURITY,
+                                 "%s would change a variable: that is forbidden", changing[i]);
         }
     }
     const struct jinja_value copy = *of;
@@ -890,6 +900,6 @@ sw_status jinja_method(struct jinja_run *run, const struct jinja_value *of, cons
     if (of->type == JINJA_V_MAP) {
         return of_map(run, &copy, name, len, arguments, out);
     }
-    return jinja_fail(run, SW_JINJA_UNDEFINED, "%s has no '%.*s'", jinja_type_name(of), (int)len,
-                      name);
+    return sw_jinja_fail(run, SW_JINJA_UNDEFINED, "%s has no '%.*s'", sw_jinja_type_name(of),
+                         (int)len, name);
 }

@@ -520,7 +520,7 @@ static sw_status read_filter(struct reader *in, struct jinja_node **node)
     if (in->token.kind != TOKEN_NAME) {
         return fail_token(in, "the name of a filter");
     }
-    if (!jinja_is_filter(in->token.text, in->token.len)) {
+    if (!sw_jinja_is_filter(in->token.text, in->token.len)) {
         return fail_token(in, "a filter that is built");
     }
     SW_TRY(new_unary(in, JINJA_FILTER, in->token.at, *node, &outer));
@@ -552,7 +552,7 @@ static sw_status read_test(struct reader *in, struct jinja_node **node)
     if (in->token.kind != TOKEN_NAME) {
         return fail_token(in, "the name of a test");
     }
-    if (!jinja_is_test(in->token.text, in->token.len)) {
+    if (!sw_jinja_is_test(in->token.text, in->token.len)) {
         return fail_token(in, "a test that is built");
     }
     SW_TRY(new_unary(in, JINJA_TEST, at, *node, &outer));

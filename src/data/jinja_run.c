@@ -30,8 +30,8 @@ static sw_status exec(struct walk *w, const struct jinja_node *node);
 static sw_status open_scope(struct walk *w, struct scope *scope)
 {
     scope->outer = w->scope;
-    SW_TRY(jinja_new_list(w->run, &scope->names));
-    SW_TRY(jinja_new_list(w->run, &scope->values));
+    SW_TRY(sw_jinja_new_list(w->run, &scope->names));
+    SW_TRY(sw_jinja_new_list(w->run, &scope->values));
     w->scope = scope;
     return SW_OK;
 }
@@ -40,30 +40,30 @@ static sw_status assign_name(struct walk *w, const char *name, size_t len,
                              const struct jinja_value *value)
 {
     struct jinja_list *names = w->scope->names.list, *values = w->scope->values.list;
-    const struct jinja_value key = jinja_string(name, len);
+    const struct jinja_value key = sw_jinja_string(name, len);
     for (int64_t i = 0; i < names->n; ++i) {
-        if (jinja_equal(&names->items[i], &key)) {
+        if (sw_jinja_equal(&names->items[i], &key)) {
             values->items[i] = *value;
             return SW_OK;
         }
     }
-    SW_TRY(jinja_append(w->run, names, &key));
-    return jinja_append(w->run, values, value);
+    SW_TRY(sw_jinja_append(w->run, names, &key));
+    return sw_jinja_append(w->run, values, value);
 }
 
 static struct jinja_value look_up(const struct walk *w, const char *name, size_t len)
 {
-    const struct jinja_value key = jinja_string(name, len);
+    const struct jinja_value key = sw_jinja_string(name, len);
     for (const struct scope *scope = w->scope; scope; scope = scope->outer) {
         for (int64_t i = 0; i < scope->names.list->n; ++i) {
-            if (jinja_equal(&scope->names.list->items[i], &key)) {
+            if (sw_jinja_equal(&scope->names.list->items[i], &key)) {
                 return scope->values.list->items[i];
             }
         }
     }
-    return jinja_is_function(name, len)
+    return sw_jinja_is_function(name, len)
                ? (struct jinja_value){.type = JINJA_V_FUNCTION, .text = name, .len = len}
-               : jinja_undefined(name, len);
+               : sw_jinja_undefined(name, len);
 }
 
 static sw_status assign(struct walk *w, const struct jinja_node *target,
@@ -76,18 +76,18 @@ static sw_status assign(struct walk *w, const struct jinja_node *target,
     if (target->kind == JINJA_ATTR) {
         const struct jinja_node *of = target->kids[0];
         const struct jinja_value space = look_up(w, of->text, of->len);
-        const struct jinja_value key = jinja_string(target->text, target->len);
+        const struct jinja_value key = sw_jinja_string(target->text, target->len);
         return space.type == JINJA_V_NAMESPACE
-                   ? jinja_put(w->run, space.map, &key, value)
-                   : jinja_fail(w->run, SW_JINJA_RUNTIME,
-                                "only a namespace can be assigned to, '%.*s' is %s", (int)of->len,
-                                of->text, jinja_type_name(&space));
+                   ? sw_jinja_put(w->run, space.map, &key, value)
+                   : sw_jinja_fail(w->run, SW_JINJA_RUNTIME,
+                                   "only a namespace can be assigned to, '%.*s' is %s",
+                                   (int)of->len, of->text, sw_jinja_type_name(&space));
     }
     struct jinja_value items;
-    SW_TRY(jinja_items(w->run, value, &items));
+    SW_TRY(sw_jinja_items(w->run, value, &items));
     if (items.list->n != target->n_kids) {
-        return jinja_fail(w->run, SW_JINJA_TYPE, "%lld values for %d names",
-                          (long long)items.list->n, target->n_kids);
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "%lld values for %d names",
+                             (long long)items.list->n, target->n_kids);
     }
     for (int i = 0; i < target->n_kids; ++i) {
         SW_TRY(assign(w, target->kids[i], &items.list->items[i]));
@@ -104,16 +104,17 @@ static sw_status loop_member(const struct jinja_loop *loop, const char *name, si
     const struct {
         const char *name;
         struct jinja_value value;
-    } members[] = {{"index", jinja_int(i + 1)},
-                   {"index0", jinja_int(i)},
-                   {"revindex", jinja_int(n - i)},
-                   {"revindex0", jinja_int(n - i - 1)},
-                   {"first", jinja_bool(i == 0)},
-                   {"last", jinja_bool(i == n - 1)},
-                   {"length", jinja_int(n)},
-                   {"previtem", i > 0 ? loop->over->items[i - 1] : jinja_undefined(name, len)},
-                   {"nextitem", i + 1 < n ? loop->over->items[i + 1] : jinja_undefined(name, len)}};
-    *out = jinja_undefined(name, len);
+    } members[] = {
+        {"index", sw_jinja_int(i + 1)},
+        {"index0", sw_jinja_int(i)},
+        {"revindex", sw_jinja_int(n - i)},
+        {"revindex0", sw_jinja_int(n - i - 1)},
+        {"first", sw_jinja_bool(i == 0)},
+        {"last", sw_jinja_bool(i == n - 1)},
+        {"length", sw_jinja_int(n)},
+        {"previtem", i > 0 ? loop->over->items[i - 1] : sw_jinja_undefined(name, len)},
+        {"nextitem", i + 1 < n ? loop->over->items[i + 1] : sw_jinja_undefined(name, len)}};
+    *out = sw_jinja_undefined(name, len);
     for (size_t k = 0; k < SW_LEN(members); ++k) {
         if (strlen(members[k].name) == len && memcmp(members[k].name, name, len) == 0) {
             *out = members[k].value;
@@ -124,29 +125,29 @@ static sw_status loop_member(const struct jinja_loop *loop, const char *name, si
 
 static sw_status fail_undefined(struct walk *w, const struct jinja_value *of)
 {
-    return jinja_fail(w->run, SW_JINJA_UNDEFINED, "'%.*s' is undefined", (int)of->len, of->text);
+    return sw_jinja_fail(w->run, SW_JINJA_UNDEFINED, "'%.*s' is undefined", (int)of->len, of->text);
 }
 
 /* of.name */
 static sw_status attr(struct walk *w, const struct jinja_value *of, const char *name, size_t len,
                       struct jinja_value *out)
 {
-    const struct jinja_value key = jinja_string(name, len);
+    const struct jinja_value key = sw_jinja_string(name, len);
     const struct jinja_value *found = NULL;
     if (of->type == JINJA_V_UNDEFINED) {
         return fail_undefined(w, of);
     }
     if (len > 0 && name[0] == '_' && of->type != JINJA_V_MAP) {
-        return jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' of %s is forbidden", (int)len, name,
-                          jinja_type_name(of));
+        return sw_jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' of %s is forbidden", (int)len, name,
+                             sw_jinja_type_name(of));
     }
     if (of->type == JINJA_V_LOOP) {
         return loop_member(of->loop, name, len, out);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        found = jinja_get(of->map, &key);
+        found = sw_jinja_get(of->map, &key);
     }
-    *out = found ? *found : jinja_undefined(name, len);
+    *out = found ? *found : sw_jinja_undefined(name, len);
     return SW_OK;
 }
 
@@ -159,10 +160,10 @@ static struct jinja_value char_at(const struct jinja_value *of, int64_t index)
         sw_utf8_next(of->text, of->len, &pos);
         pos += pos == at;
         if (i == index) {
-            return jinja_string(of->text + at, pos - at);
+            return sw_jinja_string(of->text + at, pos - at);
         }
     }
-    return jinja_undefined("", 0);
+    return sw_jinja_undefined("", 0);
 }
 
 /* of[key] */
@@ -173,13 +174,13 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
         return fail_undefined(w, of);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        const struct jinja_value *found = jinja_get(of->map, key);
+        const struct jinja_value *found = sw_jinja_get(of->map, key);
         *out = found ? *found
-                     : jinja_undefined(key->type == JINJA_V_STRING ? key->text : "",
-                                       key->type == JINJA_V_STRING ? key->len : 0);
+                     : sw_jinja_undefined(key->type == JINJA_V_STRING ? key->text : "",
+                                          key->type == JINJA_V_STRING ? key->len : 0);
         return SW_OK;
     }
-    *out = jinja_undefined("", 0);
+    *out = sw_jinja_undefined("", 0);
     if (key->type == JINJA_V_STRING) {
         return attr(w, of, key->text, key->len, out);
     }
@@ -190,7 +191,7 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
         const int64_t i = key->integer < 0 ? key->integer + of->list->n : key->integer;
         *out = i >= 0 && i < of->list->n ? of->list->items[i] : *out;
     } else if (of->type == JINJA_V_STRING) {
-        const int64_t n = jinja_chars(of->text, of->len);
+        const int64_t n = sw_jinja_chars(of->text, of->len);
         *out = char_at(of, key->integer < 0 ? key->integer + n : key->integer);
     }
     return SW_OK;
@@ -207,7 +208,7 @@ static sw_status bound(struct walk *w, const struct jinja_node *node, int64_t n,
         return SW_OK;
     }
     if (value.type != JINJA_V_INT && value.type != JINJA_V_BOOL) {
-        return jinja_fail(w->run, SW_JINJA_TYPE, "a slice of %s", jinja_type_name(&value));
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a slice of %s", sw_jinja_type_name(&value));
     }
     int64_t i = value.integer < 0 ? value.integer + n : value.integer;
     const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? n - 1 : n;
@@ -219,33 +220,33 @@ static sw_status bound(struct walk *w, const struct jinja_node *node, int64_t n,
 static sw_status slice(struct walk *w, const struct jinja_node *node, const struct jinja_value *of,
                        struct jinja_value *out)
 {
-    struct jinja_value items, step = jinja_int(1), made;
+    struct jinja_value items, step = sw_jinja_int(1), made;
     int64_t first, end;
     if (of->type == JINJA_V_UNDEFINED) {
         return fail_undefined(w, of);
     }
     if (of->type != JINJA_V_LIST && of->type != JINJA_V_STRING) {
-        return jinja_fail(w->run, SW_JINJA_TYPE, "a slice of %s", jinja_type_name(of));
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a slice of %s", sw_jinja_type_name(of));
     }
-    SW_TRY(jinja_items(w->run, of, &items));
+    SW_TRY(sw_jinja_items(w->run, of, &items));
     if (node->kids[3]) {
         SW_TRY(eval(w, node->kids[3], &step));
         if (step.type != JINJA_V_INT || step.integer == 0 || step.integer < -MOST_TEXT ||
             step.integer > MOST_TEXT) {
-            return jinja_fail(w->run, SW_JINJA_TYPE, "a slice in such steps");
+            return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a slice in such steps");
         }
     }
     const int64_t n = items.list->n;
     SW_TRY(bound(w, node->kids[1], n, step.integer, false, &first));
     SW_TRY(bound(w, node->kids[2], n, step.integer, true, &end));
-    SW_TRY(jinja_new_list(w->run, &made));
+    SW_TRY(sw_jinja_new_list(w->run, &made));
     for (int64_t i = first; step.integer > 0 ? i < end : i > end; i += step.integer) {
-        SW_TRY(jinja_append(w->run, made.list, &items.list->items[i]));
+        SW_TRY(sw_jinja_append(w->run, made.list, &items.list->items[i]));
     }
     *out = made;
     return of->type == JINJA_V_LIST
                ? SW_OK
-               : jinja_filter(w->run, "join", 4, &made, &(struct jinja_arguments){0}, out);
+               : sw_jinja_filter(w->run, "join", 4, &made, &(struct jinja_arguments){0}, out);
 }
 
 /* ---- calls ---- */
@@ -259,8 +260,8 @@ static sw_status read_arguments(struct walk *w, const struct jinja_node *node,
         const bool named = kid->kind == JINJA_KEYWORD;
         if (out->n == (int)SW_LEN(out->at) || (!named && out->n > out->n_positional)) {
             w->run->at = kid->at;
-            return jinja_fail(w->run, SW_JINJA_TYPE,
-                              "too many arguments, or one behind a named one");
+            return sw_jinja_fail(w->run, SW_JINJA_TYPE,
+                                 "too many arguments, or one behind a named one");
         }
         SW_TRY(eval(w, named ? kid->kids[0] : kid, &out->at[out->n]));
         out->names[out->n] = named ? kid->text : NULL;
@@ -282,12 +283,12 @@ static sw_status call(struct walk *w, const struct jinja_node *node, struct jinj
             return fail_undefined(w, &of);
         }
         if (what->len > 0 && what->text[0] == '_') {
-            return jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' is forbidden", (int)what->len,
-                              what->text);
+            return sw_jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' is forbidden", (int)what->len,
+                                 what->text);
         }
         SW_TRY(read_arguments(w, node, &arguments));
         w->run->at = what->at;
-        return jinja_method(w->run, &of, what->text, what->len, &arguments, out);
+        return sw_jinja_method(w->run, &of, what->text, what->len, &arguments, out);
     }
     SW_TRY(eval(w, what, &of));
     if (of.type == JINJA_V_UNDEFINED) {
@@ -296,9 +297,9 @@ static sw_status call(struct walk *w, const struct jinja_node *node, struct jinj
     }
     SW_TRY(read_arguments(w, node, &arguments));
     w->run->at = node->at;
-    return of.type == JINJA_V_FUNCTION
-               ? jinja_function(w->run, of.text, of.len, &arguments, out)
-               : jinja_fail(w->run, SW_JINJA_TYPE, "%s cannot be called", jinja_type_name(&of));
+    return of.type == JINJA_V_FUNCTION ? sw_jinja_function(w->run, of.text, of.len, &arguments, out)
+                                       : sw_jinja_fail(w->run, SW_JINJA_TYPE, "%s cannot be called",
+                                                       sw_jinja_type_name(&of));
 }
 
 /* ---- operators ---- */
@@ -307,10 +308,10 @@ static sw_status join(struct walk *w, const struct jinja_value *a, const struct 
                       struct jinja_value *out)
 {
     struct sw_str text = {0};
-    jinja_print(a, &text);
-    jinja_print(b, &text);
+    sw_jinja_print(a, &text);
+    sw_jinja_print(b, &text);
     const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a template")
-                                     : jinja_copy(w->run, sw_str_text(&text), text.len, out);
+                                     : sw_jinja_copy(w->run, sw_str_text(&text), text.len, out);
     sw_str_fini(&text);
     return st;
 }
@@ -337,7 +338,7 @@ static sw_status compute_ints(struct walk *w, const char *op, int64_t a, int64_t
         break;
     default:
         if (b == 0) {
-            return jinja_fail(w->run, SW_JINJA_TYPE, "division by zero");
+            return sw_jinja_fail(w->run, SW_JINJA_TYPE, "division by zero");
         }
         if (b == -1) {
             over = __builtin_sub_overflow((int64_t)0, a, &made);
@@ -346,8 +347,8 @@ static sw_status compute_ints(struct walk *w, const char *op, int64_t a, int64_t
             made = op[0] == '%' ? a - b * floor_div(a, b) : floor_div(a, b);
         }
     }
-    *out = jinja_int(made);
-    return over ? jinja_fail(w->run, SW_JINJA_TYPE, "a number is too large") : SW_OK;
+    *out = sw_jinja_int(made);
+    return over ? sw_jinja_fail(w->run, SW_JINJA_TYPE, "a number is too large") : SW_OK;
 }
 
 static sw_status compute_numbers(struct walk *w, const struct jinja_node *node,
@@ -359,9 +360,9 @@ static sw_status compute_numbers(struct walk *w, const struct jinja_node *node,
     if (a->type != JINJA_V_FLOAT && b->type != JINJA_V_FLOAT && !division) {
         return compute_ints(w, op, a->integer, b->integer, out);
     }
-    const double x = jinja_number(a), y = jinja_number(b);
+    const double x = sw_jinja_number(a), y = sw_jinja_number(b);
     if ((op[0] == '/' || op[0] == '%') && y == 0) {
-        return jinja_fail(w->run, SW_JINJA_TYPE, "division by zero");
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "division by zero");
     }
     const double made = op[0] == '+'   ? x + y
                         : op[0] == '-' ? x - y
@@ -380,9 +381,10 @@ static sw_status concatenate(struct walk *w, const struct jinja_value *a,
     if (a->type == JINJA_V_STRING) {
         return join(w, a, b, out);
     }
-    SW_TRY(jinja_new_list(w->run, &made));
+    SW_TRY(sw_jinja_new_list(w->run, &made));
     for (int64_t i = 0; i < a->list->n + b->list->n; ++i) {
-        SW_TRY(jinja_append(w->run, made.list,
+        SW_TRY(
+            sw_jinja_append(w->run, made.list,
                             i < a->list->n ? &a->list->items[i] : &b->list->items[i - a->list->n]));
     }
     *out = made;
@@ -394,13 +396,13 @@ static sw_status repeat(struct walk *w, const struct jinja_value *text, int64_t 
 {
     struct sw_str made = {0};
     if (times > 0 && (double)times * (double)text->len > (double)MOST_TEXT) {
-        return jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
+        return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
     }
     for (int64_t i = 0; i < times; ++i) {
         sw_str_append(&made, text->text, text->len);
     }
     const sw_status st = made.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a template")
-                                     : jinja_copy(w->run, sw_str_text(&made), made.len, out);
+                                     : sw_jinja_copy(w->run, sw_str_text(&made), made.len, out);
     sw_str_fini(&made);
     return st;
 }
@@ -417,7 +419,7 @@ static sw_status operate(struct walk *w, const struct jinja_node *node, struct j
     if (a.type == JINJA_V_UNDEFINED || b.type == JINJA_V_UNDEFINED) {
         return fail_undefined(w, a.type == JINJA_V_UNDEFINED ? &a : &b);
     }
-    if (jinja_is_number(&a) && jinja_is_number(&b)) {
+    if (sw_jinja_is_number(&a) && sw_jinja_is_number(&b)) {
         return compute_numbers(w, node, &a, &b, out);
     }
     if (node->text[0] == '+' && a.type == b.type &&
@@ -427,8 +429,8 @@ static sw_status operate(struct walk *w, const struct jinja_node *node, struct j
     if (node->text[0] == '*' && a.type == JINJA_V_STRING && b.type == JINJA_V_INT) {
         return repeat(w, &a, b.integer, out);
     }
-    return jinja_fail(w->run, SW_JINJA_TYPE, "%.*s between %s and %s", (int)node->len, node->text,
-                      jinja_type_name(&a), jinja_type_name(&b));
+    return sw_jinja_fail(w->run, SW_JINJA_TYPE, "%.*s between %s and %s", (int)node->len,
+                         node->text, sw_jinja_type_name(&a), sw_jinja_type_name(&b));
 }
 
 static sw_status contains(struct walk *w, const struct jinja_value *what,
@@ -438,16 +440,16 @@ static sw_status contains(struct walk *w, const struct jinja_value *what,
     *out = false;
     if (in->type == JINJA_V_STRING) {
         if (what->type != JINJA_V_STRING) {
-            return jinja_fail(w->run,
-                              what->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
-                              "%s in a str", jinja_type_name(what));
+            return sw_jinja_fail(
+                w->run, what->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
+                "%s in a str", sw_jinja_type_name(what));
         }
         *out = what->len == 0 || memmem(in->text, in->len, what->text, what->len) != NULL;
         return SW_OK;
     }
-    SW_TRY(jinja_items(w->run, in, &items));
+    SW_TRY(sw_jinja_items(w->run, in, &items));
     for (int64_t i = 0; i < items.list->n && !*out; ++i) {
-        *out = jinja_equal(&items.list->items[i], what);
+        *out = sw_jinja_equal(&items.list->items[i], what);
     }
     return SW_OK;
 }
@@ -458,8 +460,10 @@ static sw_status order(struct walk *w, const struct jinja_value *a, const struct
     if (a->type == JINJA_V_UNDEFINED || b->type == JINJA_V_UNDEFINED) {
         return fail_undefined(w, a->type == JINJA_V_UNDEFINED ? a : b);
     }
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        *out = jinja_number(a) < jinja_number(b) ? -1 : jinja_number(a) > jinja_number(b) ? 1 : 0;
+    if (sw_jinja_is_number(a) && sw_jinja_is_number(b)) {
+        *out = sw_jinja_number(a) < sw_jinja_number(b)   ? -1
+               : sw_jinja_number(a) > sw_jinja_number(b) ? 1
+                                                         : 0;
         return SW_OK;
     }
     if (a->type == JINJA_V_STRING && b->type == JINJA_V_STRING) {
@@ -467,8 +471,8 @@ static sw_status order(struct walk *w, const struct jinja_value *a, const struct
         *out = first != 0 ? first : (double)(a->len > b->len) - (double)(a->len < b->len);
         return SW_OK;
     }
-    return jinja_fail(w->run, SW_JINJA_TYPE, "%s and %s have no order", jinja_type_name(a),
-                      jinja_type_name(b));
+    return sw_jinja_fail(w->run, SW_JINJA_TYPE, "%s and %s have no order", sw_jinja_type_name(a),
+                         sw_jinja_type_name(b));
 }
 
 static sw_status compare_two(struct walk *w, const struct jinja_node *op,
@@ -478,7 +482,7 @@ static sw_status compare_two(struct walk *w, const struct jinja_node *op,
     double which = 0;
     w->run->at = op->at;
     if (c == '=' || c == '!') {
-        *out = jinja_equal(a, b) == (c == '=');
+        *out = sw_jinja_equal(a, b) == (c == '=');
         return SW_OK;
     }
     if (c == 'i' || c == 'n') {
@@ -501,7 +505,7 @@ static sw_status compare(struct walk *w, const struct jinja_node *node, struct j
         SW_TRY(compare_two(w, node->kids[i], &a, &b, &holds));
         a = b;
     }
-    *out = jinja_bool(holds);
+    *out = sw_jinja_bool(holds);
     return SW_OK;
 }
 
@@ -512,8 +516,8 @@ static sw_status sign(struct walk *w, const struct jinja_node *node, struct jinj
     if (out->type == JINJA_V_UNDEFINED) {
         return fail_undefined(w, out);
     }
-    if (!jinja_is_number(out)) {
-        return jinja_fail(w->run, SW_JINJA_TYPE, "a sign before %s", jinja_type_name(out));
+    if (!sw_jinja_is_number(out)) {
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a sign before %s", sw_jinja_type_name(out));
     }
     if (node->kind == JINJA_PLUS) {
         return SW_OK;
@@ -530,10 +534,10 @@ static sw_status sign(struct walk *w, const struct jinja_node *node, struct jinj
 static sw_status make_list(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_value list, kid;
-    SW_TRY(jinja_new_list(w->run, &list));
+    SW_TRY(sw_jinja_new_list(w->run, &list));
     for (int i = 0; i < node->n_kids; ++i) {
         SW_TRY(eval(w, node->kids[i], &kid));
-        SW_TRY(jinja_append(w->run, list.list, &kid));
+        SW_TRY(sw_jinja_append(w->run, list.list, &kid));
     }
     *out = list;
     return SW_OK;
@@ -542,11 +546,11 @@ static sw_status make_list(struct walk *w, const struct jinja_node *node, struct
 static sw_status make_dict(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_value map, key, value;
-    SW_TRY(jinja_new_map(w->run, JINJA_V_MAP, &map));
+    SW_TRY(sw_jinja_new_map(w->run, JINJA_V_MAP, &map));
     for (int i = 0; i < node->n_kids; i += 2) {
         SW_TRY(eval(w, node->kids[i], &key));
         SW_TRY(eval(w, node->kids[i + 1], &value));
-        SW_TRY(jinja_put(w->run, map.map, &key, &value));
+        SW_TRY(sw_jinja_put(w->run, map.map, &key, &value));
     }
     *out = map;
     return SW_OK;
@@ -574,10 +578,10 @@ static sw_status eval_member(struct walk *w, const struct jinja_node *node, stru
     SW_TRY(read_arguments(w, node, &arguments));
     w->run->at = node->at;
     if (node->kind == JINJA_FILTER) {
-        return jinja_filter(w->run, node->text, node->len, &of, &arguments, out);
+        return sw_jinja_filter(w->run, node->text, node->len, &of, &arguments, out);
     }
-    SW_TRY(jinja_test(w->run, node->text, node->len, &of, &arguments, &holds));
-    *out = jinja_bool(holds);
+    SW_TRY(sw_jinja_test(w->run, node->text, node->len, &of, &arguments, &holds));
+    *out = sw_jinja_bool(holds);
     return SW_OK;
 }
 
@@ -586,17 +590,17 @@ static sw_status eval_logic(struct walk *w, const struct jinja_node *node, struc
     SW_TRY(eval(w, node->kids[0], out));
     switch (node->kind) {
     case JINJA_NOT:
-        *out = jinja_bool(!jinja_is_true(out));
+        *out = sw_jinja_bool(!sw_jinja_is_true(out));
         return SW_OK;
     case JINJA_AND:
-        return jinja_is_true(out) ? eval(w, node->kids[1], out) : SW_OK;
+        return sw_jinja_is_true(out) ? eval(w, node->kids[1], out) : SW_OK;
     case JINJA_OR:
-        return jinja_is_true(out) ? SW_OK : eval(w, node->kids[1], out);
+        return sw_jinja_is_true(out) ? SW_OK : eval(w, node->kids[1], out);
     default: /* IF_ELSE */
-        if (jinja_is_true(out)) {
+        if (sw_jinja_is_true(out)) {
             return eval(w, node->kids[1], out);
         }
-        *out = jinja_undefined("", 0);
+        *out = sw_jinja_undefined("", 0);
         return node->kids[2] ? eval(w, node->kids[2], out) : SW_OK;
     }
 }
@@ -605,8 +609,8 @@ static sw_status step(struct walk *w, const struct jinja_node *node)
 {
     w->run->at = node->at;
     return ++w->run->steps > MOST_STEPS
-               ? jinja_fail(w->run, SW_JINJA_LIMIT, "the template takes more than %d steps",
-                            MOST_STEPS)
+               ? sw_jinja_fail(w->run, SW_JINJA_LIMIT, "the template takes more than %d steps",
+                               MOST_STEPS)
                : SW_OK;
 }
 
@@ -615,17 +619,17 @@ static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinj
     SW_TRY(step(w, node));
     switch (node->kind) {
     case JINJA_STRING:
-        *out = jinja_string(node->text, node->len);
+        *out = sw_jinja_string(node->text, node->len);
         return SW_OK;
     case JINJA_INT:
-        *out = jinja_int(node->integer);
+        *out = sw_jinja_int(node->integer);
         return SW_OK;
     case JINJA_FLOAT:
         *out = (struct jinja_value){.type = JINJA_V_FLOAT, .number = node->number};
         return SW_OK;
     case JINJA_TRUE:
     case JINJA_FALSE:
-        *out = jinja_bool(node->kind == JINJA_TRUE);
+        *out = sw_jinja_bool(node->kind == JINJA_TRUE);
         return SW_OK;
     case JINJA_NONE:
         *out = (struct jinja_value){.type = JINJA_V_NONE};
@@ -662,7 +666,7 @@ static sw_status put(struct walk *w, const char *text, size_t len)
 {
     struct sw_str *out = &w->run->out->text;
     if (out->len + len > MOST_TEXT) {
-        return jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
+        return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
     }
     sw_str_append(out, text, len);
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text") : SW_OK;
@@ -677,7 +681,7 @@ static sw_status output(struct walk *w, const struct jinja_node *node)
     if (value.type == JINJA_V_STRING) {
         return put(w, value.text, value.len);
     }
-    jinja_print(&value, &text);
+    sw_jinja_print(&value, &text);
     const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text")
                                      : put(w, sw_str_text(&text), text.len);
     sw_str_fini(&text);
@@ -689,7 +693,7 @@ static sw_status exec_if(struct walk *w, const struct jinja_node *node)
     for (int i = 0; i + 1 < node->n_kids; i += 2) {
         struct jinja_value condition;
         SW_TRY(eval(w, node->kids[i], &condition));
-        if (jinja_is_true(&condition)) {
+        if (sw_jinja_is_true(&condition)) {
             return exec(w, node->kids[i + 1]);
         }
     }
@@ -702,14 +706,14 @@ static sw_status filter_items(struct walk *w, const struct jinja_node *node,
 {
     struct jinja_value kept, holds;
     struct scope scope;
-    SW_TRY(jinja_new_list(w->run, &kept));
+    SW_TRY(sw_jinja_new_list(w->run, &kept));
     for (int64_t i = 0; i < items->list->n; ++i) {
         SW_TRY(open_scope(w, &scope));
         SW_TRY(assign(w, node->kids[0], &items->list->items[i]));
         SW_TRY(eval(w, node->kids[2], &holds));
         w->scope = scope.outer;
-        SW_TRY(jinja_is_true(&holds) ? jinja_append(w->run, kept.list, &items->list->items[i])
-                                     : SW_OK);
+        SW_TRY(sw_jinja_is_true(&holds) ? sw_jinja_append(w->run, kept.list, &items->list->items[i])
+                                        : SW_OK);
     }
     *items = kept;
     return SW_OK;
@@ -720,7 +724,7 @@ static sw_status exec_for(struct walk *w, const struct jinja_node *node)
     struct jinja_value what, items;
     SW_TRY(eval(w, node->kids[1], &what));
     w->run->at = node->at;
-    SW_TRY(jinja_items(w->run, &what, &items));
+    SW_TRY(sw_jinja_items(w->run, &what, &items));
     SW_TRY(node->kids[2] ? filter_items(w, node, &items) : SW_OK);
     struct jinja_loop loop = {.over = items.list};
     const struct jinja_value self = {.type = JINJA_V_LOOP, .loop = &loop};
@@ -745,7 +749,7 @@ static sw_status exec_set_block(struct walk *w, const struct jinja_node *node)
     sw_status st = exec(w, node->kids[1]);
     struct sw_str made = w->run->out->text;
     w->run->out->text = before;
-    st = st >= 0 ? jinja_copy(w->run, sw_str_text(&made), made.len, &value) : st;
+    st = st >= 0 ? sw_jinja_copy(w->run, sw_str_text(&made), made.len, &value) : st;
     sw_str_fini(&made);
     return st >= 0 ? assign(w, node->kids[0], &value) : st;
 }
@@ -822,8 +826,8 @@ static sw_status render(struct walk *w, const struct sw_json *variables)
     SW_TRY(open_scope(w, &scope));
     for (const struct sw_json *kid = variables->first; kid; kid = kid->next) {
         struct jinja_value value, name;
-        SW_TRY(jinja_copy(w->run, kid->key, kid->key_len, &name));
-        SW_TRY(jinja_from_json(w->run, kid, &value));
+        SW_TRY(sw_jinja_copy(w->run, kid->key, kid->key_len, &name));
+        SW_TRY(sw_jinja_from_json(w->run, kid, &value));
         if (strcmp(kid->key, "messages") == 0) {
             drop_null_members(&value);
         }

@@ -66,5 +66,5 @@ struct sw_jinja {
 };
 
 /* Names that are known; checked when a template is read. */
-bool jinja_is_filter(const char *name, size_t len);
-bool jinja_is_test(const char *name, size_t len);
+bool sw_jinja_is_filter(const char *name, size_t len);
+bool sw_jinja_is_test(const char *name, size_t len);

@@ -12,7 +12,7 @@
 
 enum { MOST_MEMORY = 64 << 20, MOST_NESTED = 100 };
 
-sw_status jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
+sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -28,45 +28,46 @@ static sw_status take(struct jinja_run *run, size_t bytes, void **out)
 {
     run->bytes += (int64_t)bytes;
     if (run->bytes > MOST_MEMORY) {
-        return jinja_fail(run, SW_JINJA_LIMIT, "the template takes more than %d bytes",
-                          MOST_MEMORY);
+        return sw_jinja_fail(run, SW_JINJA_LIMIT, "the template takes more than %d bytes",
+                             MOST_MEMORY);
     }
     *out = sw_arena_alloc(&run->arena, bytes > 0 ? bytes : 1);
     SW_TRY_ALLOC(*out, "rendering a template");
     return SW_OK;
 }
 
-struct jinja_value jinja_undefined(const char *name, size_t len)
+struct jinja_value sw_jinja_undefined(const char *name, size_t len)
 {
     return (struct jinja_value){.type = JINJA_V_UNDEFINED, .text = name, .len = len};
 }
 
-struct jinja_value jinja_bool(bool value)
+struct jinja_value sw_jinja_bool(bool value)
 {
     return (struct jinja_value){.type = JINJA_V_BOOL, .integer = value};
 }
 
-struct jinja_value jinja_int(int64_t value)
+struct jinja_value sw_jinja_int(int64_t value)
 {
     return (struct jinja_value){.type = JINJA_V_INT, .integer = value};
 }
 
-struct jinja_value jinja_string(const char *text, size_t len)
+struct jinja_value sw_jinja_string(const char *text, size_t len)
 {
     return (struct jinja_value){.type = JINJA_V_STRING, .text = text, .len = len};
 }
 
-sw_status jinja_copy(struct jinja_run *run, const char *text, size_t len, struct jinja_value *out)
+sw_status sw_jinja_copy(struct jinja_run *run, const char *text, size_t len,
+                        struct jinja_value *out)
 {
     void *copy = NULL;
     SW_TRY(take(run, len + 1, &copy));
     memcpy(copy, text, len);
     ((char *)copy)[len] = '\0';
-    *out = jinja_string(copy, len);
+    *out = sw_jinja_string(copy, len);
     return SW_OK;
 }
 
-sw_status jinja_new_list(struct jinja_run *run, struct jinja_value *out)
+sw_status sw_jinja_new_list(struct jinja_run *run, struct jinja_value *out)
 {
     void *list = NULL;
     SW_TRY(take(run, sizeof(struct jinja_list), &list));
@@ -86,8 +87,8 @@ static sw_status grow(struct jinja_run *run, struct jinja_value **values, int64_
     return SW_OK;
 }
 
-sw_status jinja_append(struct jinja_run *run, struct jinja_list *list,
-                       const struct jinja_value *item)
+sw_status sw_jinja_append(struct jinja_run *run, struct jinja_list *list,
+                          const struct jinja_value *item)
 {
     if (list->n == list->cap) {
         const int64_t cap = list->cap ? 2 * list->cap : 4;
@@ -98,7 +99,7 @@ sw_status jinja_append(struct jinja_run *run, struct jinja_list *list,
     return SW_OK;
 }
 
-sw_status jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out)
+sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out)
 {
     void *map = NULL;
     SW_TRY(take(run, sizeof(struct jinja_map), &map));
@@ -107,20 +108,20 @@ sw_status jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinj
     return SW_OK;
 }
 
-const struct jinja_value *jinja_get(const struct jinja_map *map, const struct jinja_value *key)
+const struct jinja_value *sw_jinja_get(const struct jinja_map *map, const struct jinja_value *key)
 {
     for (int64_t i = 0; i < map->n; ++i) {
-        if (jinja_equal(&map->keys[i], key)) {
+        if (sw_jinja_equal(&map->keys[i], key)) {
             return &map->values[i];
         }
     }
     return NULL;
 }
 
-sw_status jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
-                    const struct jinja_value *value)
+sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
+                       const struct jinja_value *value)
 {
-    struct jinja_value *there = (struct jinja_value *)jinja_get(map, key);
+    struct jinja_value *there = (struct jinja_value *)sw_jinja_get(map, key);
     if (there) {
         *there = *value;
         return SW_OK;
@@ -141,51 +142,52 @@ static sw_status from_json(struct jinja_run *run, const struct sw_json *json, in
 {
     struct jinja_value item;
     if (depth > MOST_NESTED) {
-        return jinja_fail(run, SW_JINJA_LIMIT, "variables are nested deeper than %d", MOST_NESTED);
+        return sw_jinja_fail(run, SW_JINJA_LIMIT, "variables are nested deeper than %d",
+                             MOST_NESTED);
     }
     switch (json->type) {
     case SW_JSON_NULL:
         *out = (struct jinja_value){.type = JINJA_V_NONE};
         return SW_OK;
     case SW_JSON_BOOL:
-        *out = jinja_bool(json->boolean);
+        *out = sw_jinja_bool(json->boolean);
         return SW_OK;
     case SW_JSON_INT:
-        *out = jinja_int(json->integer);
+        *out = sw_jinja_int(json->integer);
         return SW_OK;
     case SW_JSON_FLOAT:
         *out = (struct jinja_value){.type = JINJA_V_FLOAT, .number = json->number};
         return SW_OK;
     case SW_JSON_STRING:
-        return jinja_copy(run, json->string, json->string_len, out);
+        return sw_jinja_copy(run, json->string, json->string_len, out);
     case SW_JSON_ARRAY:
-        SW_TRY(jinja_new_list(run, out));
+        SW_TRY(sw_jinja_new_list(run, out));
         for (const struct sw_json *kid = json->first; kid; kid = kid->next) {
             SW_TRY(from_json(run, kid, depth + 1, &item));
-            SW_TRY(jinja_append(run, out->list, &item));
+            SW_TRY(sw_jinja_append(run, out->list, &item));
         }
         return SW_OK;
     default:
-        SW_TRY(jinja_new_map(run, JINJA_V_MAP, out));
+        SW_TRY(sw_jinja_new_map(run, JINJA_V_MAP, out));
         for (const struct sw_json *kid = json->first; kid; kid = kid->next) {
             struct jinja_value key;
-            SW_TRY(jinja_copy(run, kid->key, kid->key_len, &key));
+            SW_TRY(sw_jinja_copy(run, kid->key, kid->key_len, &key));
             SW_TRY(from_json(run, kid, depth + 1, &item));
-            SW_TRY(jinja_put(run, out->map, &key, &item));
+            SW_TRY(sw_jinja_put(run, out->map, &key, &item));
         }
         return SW_OK;
     }
 }
 
-sw_status jinja_from_json(struct jinja_run *run, const struct sw_json *json,
-                          struct jinja_value *out)
+sw_status sw_jinja_from_json(struct jinja_run *run, const struct sw_json *json,
+                             struct jinja_value *out)
 {
     return from_json(run, json, 0, out);
 }
 
 /* ---- asking ---- */
 
-const char *jinja_type_name(const struct jinja_value *value)
+const char *sw_jinja_type_name(const struct jinja_value *value)
 {
     static const char *const names[] = {"undefined",   "None",   "a bool",    "an int",
                                         "a float",     "a str",  "a list",    "a dict",
@@ -193,18 +195,18 @@ const char *jinja_type_name(const struct jinja_value *value)
     return names[value->type];
 }
 
-bool jinja_is_number(const struct jinja_value *value)
+bool sw_jinja_is_number(const struct jinja_value *value)
 {
     return value->type == JINJA_V_BOOL || value->type == JINJA_V_INT ||
            value->type == JINJA_V_FLOAT;
 }
 
-double jinja_number(const struct jinja_value *value)
+double sw_jinja_number(const struct jinja_value *value)
 {
     return value->type == JINJA_V_FLOAT ? value->number : (double)value->integer;
 }
 
-bool jinja_is_true(const struct jinja_value *value)
+bool sw_jinja_is_true(const struct jinja_value *value)
 {
     switch (value->type) {
     case JINJA_V_UNDEFINED:
@@ -228,9 +230,9 @@ bool jinja_is_true(const struct jinja_value *value)
 
 static bool equal(const struct jinja_value *a, const struct jinja_value *b, int depth)
 {
-    if (jinja_is_number(a) && jinja_is_number(b)) {
+    if (sw_jinja_is_number(a) && sw_jinja_is_number(b)) {
         return a->type == JINJA_V_FLOAT || b->type == JINJA_V_FLOAT
-                   ? jinja_number(a) == jinja_number(b)
+                   ? sw_jinja_number(a) == sw_jinja_number(b)
                    : a->integer == b->integer;
     }
     if (a->type != b->type || depth > MOST_NESTED) {
@@ -250,7 +252,7 @@ static bool equal(const struct jinja_value *a, const struct jinja_value *b, int 
     case JINJA_V_MAP:
         same = a->map->n == b->map->n;
         for (int64_t i = 0; i < a->map->n && same; ++i) {
-            const struct jinja_value *other = jinja_get(b->map, &a->map->keys[i]);
+            const struct jinja_value *other = sw_jinja_get(b->map, &a->map->keys[i]);
             same = other && equal(&a->map->values[i], other, depth + 1);
         }
         return same;
@@ -263,12 +265,12 @@ static bool equal(const struct jinja_value *a, const struct jinja_value *b, int 
     }
 }
 
-bool jinja_equal(const struct jinja_value *a, const struct jinja_value *b)
+bool sw_jinja_equal(const struct jinja_value *a, const struct jinja_value *b)
 {
     return equal(a, b, 0);
 }
 
-int64_t jinja_chars(const char *text, size_t len)
+int64_t sw_jinja_chars(const char *text, size_t len)
 {
     int64_t n = 0;
     for (size_t i = 0; i < len; ++i) {
@@ -277,33 +279,34 @@ int64_t jinja_chars(const char *text, size_t len)
     return n;
 }
 
-sw_status jinja_items(struct jinja_run *run, const struct jinja_value *value,
-                      struct jinja_value *out)
+sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
+                         struct jinja_value *out)
 {
     switch (value->type) {
     case JINJA_V_LIST:
         *out = *value;
         return SW_OK;
     case JINJA_V_UNDEFINED:
-        return jinja_new_list(run, out);
+        return sw_jinja_new_list(run, out);
     case JINJA_V_MAP:
-        SW_TRY(jinja_new_list(run, out));
+        SW_TRY(sw_jinja_new_list(run, out));
         for (int64_t i = 0; i < value->map->n; ++i) {
-            SW_TRY(jinja_append(run, out->list, &value->map->keys[i]));
+            SW_TRY(sw_jinja_append(run, out->list, &value->map->keys[i]));
         }
         return SW_OK;
     case JINJA_V_STRING:
-        SW_TRY(jinja_new_list(run, out));
+        SW_TRY(sw_jinja_new_list(run, out));
         for (size_t pos = 0; pos < value->len;) {
             const size_t at = pos;
             sw_utf8_next(value->text, value->len, &pos);
             pos += pos == at; /* never in well-formed text */
-            const struct jinja_value item = jinja_string(value->text + at, pos - at);
-            SW_TRY(jinja_append(run, out->list, &item));
+            const struct jinja_value item = sw_jinja_string(value->text + at, pos - at);
+            SW_TRY(sw_jinja_append(run, out->list, &item));
         }
         return SW_OK;
     default:
-        return jinja_fail(run, SW_JINJA_TYPE, "%s cannot be gone through", jinja_type_name(value));
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "%s cannot be gone through",
+                             sw_jinja_type_name(value));
     }
 }
 
@@ -402,17 +405,17 @@ static void print(const struct jinja_value *value, bool quoted, int depth, struc
         sw_str_puts(out, value->type == JINJA_V_MAP ? "}" : "}>");
         break;
     default:
-        sw_str_printf(out, "<%s>", jinja_type_name(value));
+        sw_str_printf(out, "<%s>", sw_jinja_type_name(value));
         break;
     }
 }
 
-void jinja_print(const struct jinja_value *value, struct sw_str *out)
+void sw_jinja_print(const struct jinja_value *value, struct sw_str *out)
 {
     print(value, false, 0, out);
 }
 
-void jinja_print_quoted(const struct jinja_value *value, struct sw_str *out)
+void sw_jinja_print_quoted(const struct jinja_value *value, struct sw_str *out)
 {
     print(value, true, 0, out);
 }
@@ -450,7 +453,7 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
 {
     const bool map = value->type == JINJA_V_MAP;
     if (depth > MOST_NESTED) {
-        return jinja_fail(run, SW_JINJA_LIMIT, "tojson: nested deeper than %d", MOST_NESTED);
+        return sw_jinja_fail(run, SW_JINJA_LIMIT, "tojson: nested deeper than %d", MOST_NESTED);
     }
     switch (value->type) {
     case JINJA_V_NONE:
@@ -461,7 +464,7 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
         return SW_OK;
     case JINJA_V_INT:
     case JINJA_V_FLOAT:
-        jinja_print(value, out);
+        sw_jinja_print(value, out);
         return SW_OK;
     case JINJA_V_STRING:
         json_text(value->text, value->len, out);
@@ -470,7 +473,7 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
     case JINJA_V_MAP:
         break;
     default:
-        return jinja_fail(run, SW_JINJA_TYPE, "tojson of %s", jinja_type_name(value));
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "tojson of %s", sw_jinja_type_name(value));
     }
     const int64_t n = map ? value->map->n : value->list->n;
     sw_str_putc(out, map ? '{' : '[');
@@ -479,7 +482,7 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
         json_line(indent, depth + 1, out);
         if (map) {
             struct sw_str key = {0};
-            jinja_print(&value->map->keys[i], &key);
+            sw_jinja_print(&value->map->keys[i], &key);
             json_text(sw_str_text(&key), key.len, out);
             out->failed |= key.failed;
             sw_str_fini(&key);
@@ -495,8 +498,8 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
     return SW_OK;
 }
 
-sw_status jinja_print_json(struct jinja_run *run, const struct jinja_value *value, int64_t indent,
-                           struct sw_str *out)
+sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
+                              int64_t indent, struct sw_str *out)
 {
     return print_json(run, value, indent, 0, out);
 }

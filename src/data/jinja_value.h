@@ -60,43 +60,44 @@ struct jinja_run {
 };
 
 /* The rendering fails: kind, and a message behind "<name>:<line>:<column>: ". */
-sw_status jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
+sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
     SW_PRINTF(3, 4);
 
-struct jinja_value jinja_undefined(const char *name, size_t len);
-struct jinja_value jinja_bool(bool value);
-struct jinja_value jinja_int(int64_t value);
-struct jinja_value jinja_string(const char *text, size_t len); /* borrowed */
+struct jinja_value sw_jinja_undefined(const char *name, size_t len);
+struct jinja_value sw_jinja_bool(bool value);
+struct jinja_value sw_jinja_int(int64_t value);
+struct jinja_value sw_jinja_string(const char *text, size_t len); /* borrowed */
 /* A copy in the arena. */
-sw_status jinja_copy(struct jinja_run *run, const char *text, size_t len, struct jinja_value *out);
-sw_status jinja_new_list(struct jinja_run *run, struct jinja_value *out);
-sw_status jinja_append(struct jinja_run *run, struct jinja_list *list,
-                       const struct jinja_value *item);
-sw_status jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);
-sw_status jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
-                    const struct jinja_value *value);
+sw_status sw_jinja_copy(struct jinja_run *run, const char *text, size_t len,
+                        struct jinja_value *out);
+sw_status sw_jinja_new_list(struct jinja_run *run, struct jinja_value *out);
+sw_status sw_jinja_append(struct jinja_run *run, struct jinja_list *list,
+                          const struct jinja_value *item);
+sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);
+sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
+                       const struct jinja_value *value);
 /* NULL: it has no such key. */
-const struct jinja_value *jinja_get(const struct jinja_map *map, const struct jinja_value *key);
-sw_status jinja_from_json(struct jinja_run *run, const struct sw_json *json,
-                          struct jinja_value *out);
+const struct jinja_value *sw_jinja_get(const struct jinja_map *map, const struct jinja_value *key);
+sw_status sw_jinja_from_json(struct jinja_run *run, const struct sw_json *json,
+                             struct jinja_value *out);
 
-const char *jinja_type_name(const struct jinja_value *value);
-bool jinja_is_true(const struct jinja_value *value);
-bool jinja_equal(const struct jinja_value *a, const struct jinja_value *b);
-bool jinja_is_number(const struct jinja_value *value); /* BOOL, INT, FLOAT */
-double jinja_number(const struct jinja_value *value);
+const char *sw_jinja_type_name(const struct jinja_value *value);
+bool sw_jinja_is_true(const struct jinja_value *value);
+bool sw_jinja_equal(const struct jinja_value *a, const struct jinja_value *b);
+bool sw_jinja_is_number(const struct jinja_value *value); /* BOOL, INT, FLOAT */
+double sw_jinja_number(const struct jinja_value *value);
 /* str(): what is printed. */
-void jinja_print(const struct jinja_value *value, struct sw_str *out);
+void sw_jinja_print(const struct jinja_value *value, struct sw_str *out);
 /* repr(): inside a list. */
-void jinja_print_quoted(const struct jinja_value *value, struct sw_str *out);
+void sw_jinja_print_quoted(const struct jinja_value *value, struct sw_str *out);
 /* json.dumps with ensure_ascii off; indent < 0: one line. */
-sw_status jinja_print_json(struct jinja_run *run, const struct jinja_value *value, int64_t indent,
-                           struct sw_str *out);
+sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
+                              int64_t indent, struct sw_str *out);
 /* What a loop goes through: items, keys, characters; nothing of what is undefined. */
-sw_status jinja_items(struct jinja_run *run, const struct jinja_value *value,
-                      struct jinja_value *out);
+sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
+                         struct jinja_value *out);
 /* Characters of a string. */
-int64_t jinja_chars(const char *text, size_t len);
+int64_t sw_jinja_chars(const char *text, size_t len);
 
 /* jinja_call.c */
 struct jinja_arguments {
@@ -106,18 +107,18 @@ struct jinja_arguments {
     int n, n_positional;
 };
 /* The argument by position or name; NULL = not given. */
-const struct jinja_value *jinja_argument(const struct jinja_arguments *arguments, int position,
-                                         const char *name);
-sw_status jinja_filter(struct jinja_run *run, const char *name, size_t len,
-                       const struct jinja_value *value, const struct jinja_arguments *arguments,
-                       struct jinja_value *out);
-sw_status jinja_test(struct jinja_run *run, const char *name, size_t len,
-                     const struct jinja_value *value, const struct jinja_arguments *arguments,
-                     bool *out);
-sw_status jinja_function(struct jinja_run *run, const char *name, size_t len,
-                         const struct jinja_arguments *arguments, struct jinja_value *out);
-sw_status jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
-                       size_t len, const struct jinja_arguments *arguments,
-                       struct jinja_value *out);
+const struct jinja_value *sw_jinja_argument(const struct jinja_arguments *arguments, int position,
+                                            const char *name);
+sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
+                          const struct jinja_value *value, const struct jinja_arguments *arguments,
+                          struct jinja_value *out);
+sw_status sw_jinja_test(struct jinja_run *run, const char *name, size_t len,
+                        const struct jinja_value *value, const struct jinja_arguments *arguments,
+                        bool *out);
+sw_status sw_jinja_function(struct jinja_run *run, const char *name, size_t len,
+                            const struct jinja_arguments *arguments, struct jinja_value *out);
+sw_status sw_jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
+                          size_t len, const struct jinja_arguments *arguments,
+                          struct jinja_value *out);
 /* Whether the environment has a function of that name. */
-bool jinja_is_function(const char *name, size_t len);
+bool sw_jinja_is_function(const char *name, size_t len);

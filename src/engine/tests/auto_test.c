@@ -484,7 +484,10 @@ static void the_least_over_the_ranks(void **state)
             assert_true(job.digest == given.digest);
             job.budget[poor] = 20000; /* nobody goes on where one cannot */
             assert_true(run(&job, ranks) < 0);
-            assert_non_null(strstr(sw_error_message(), "\"auto\" (at 1)"));
+            if (!strstr(sw_error_message(), "\"auto\" (at 1)") &&
+                !strstr(sw_error_message(), "cannot go on")) { /* the first one to leave says why */
+                fail_msg("%s", sw_error_message());
+            }
         }
     }
     struct settings none = {.n = 0};
