@@ -6,6 +6,7 @@
 // be the match of a later token too.
 #include "data/added.h"
 
+#include "data/unicode.h"
 #include "data/utf8.h"
 
 #include <stdlib.h>
@@ -99,20 +100,12 @@ static size_t previous_char(const char *text, size_t at)
     return at;
 }
 
-/* White space as Unicode has it: the characters of \s in sw_regex_translate. */
-static bool is_space(int32_t c)
-{
-    return (c >= 9 && c <= 13) || c == 32 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
-}
-
 static size_t space_before(const char *text, size_t at)
 {
     while (at > 0) {
         const size_t before = previous_char(text, at);
         size_t pos = before;
-        if (!is_space(sw_utf8_next(text, at, &pos))) {
+        if (!sw_char_is_space(sw_utf8_next(text, at, &pos))) {
             break;
         }
         at = before;
@@ -123,7 +116,7 @@ static size_t space_before(const char *text, size_t at)
 static size_t space_after(const char *text, size_t len, size_t at)
 {
     size_t pos = at;
-    while (pos < len && is_space(sw_utf8_next(text, len, &pos))) {
+    while (pos < len && sw_char_is_space(sw_utf8_next(text, len, &pos))) {
         at = pos;
     }
     return at;

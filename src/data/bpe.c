@@ -311,8 +311,7 @@ static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t l
     sw_ids_clear(&bpe->symbols);
     for (size_t pos = 0; pos < len;) {
         const size_t at = pos;
-        sw_utf8_next(text, len, &pos);
-        pos += pos == at; /* never in well-formed text */
+        sw_utf8_step(text, len, &pos);
         const int32_t id = sw_vocab_find(bpe->vocab, text + at, pos - at);
         if (id < 0 && have_tokens(bpe, text + at, pos - at)) {
             for (size_t i = at; i < pos; ++i) {

@@ -58,11 +58,9 @@ static bool is_stripped(int32_t c, input set)
         return is_space(c);
     }
     for (size_t pos = 0; pos < set->len;) {
-        const size_t at = pos;
-        if (sw_utf8_next(set->text, set->len, &pos) == c) {
+        if (sw_utf8_step(set->text, set->len, &pos) == c) {
             return true;
         }
-        pos += pos == at;
     }
     return false;
 }
@@ -109,9 +107,7 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
     struct sw_str made = {0};
     bool begins = true;
     for (size_t pos = 0; pos < len;) {
-        const size_t at = pos;
-        const int32_t c = sw_utf8_next(text, len, &pos);
-        pos += pos == at;
+        const int32_t c = sw_utf8_step(text, len, &pos);
         if (c >= 128 && !SW_HAVE_UTF8PROC) {
             sw_str_fini(&made);
             return sw_jinja_fail(
@@ -151,8 +147,7 @@ static sw_status split_at_spaces(struct jinja_run *run, input value, struct jinj
     size_t first = 0;
     for (size_t pos = 0; pos <= value->len;) {
         const size_t at = pos;
-        const int32_t c = sw_utf8_next(value->text, value->len, &pos);
-        pos += pos == at;
+        const int32_t c = sw_utf8_step(value->text, value->len, &pos);
         if (at == value->len || is_space(c)) {
             if (at > first) {
                 const struct jinja_value word = sw_jinja_string(value->text + first, at - first);
@@ -248,7 +243,7 @@ static sw_status do_length(struct jinja_run *run, input value, args a, struct ji
     (void)a;
     switch (value->type) {
     case JINJA_V_STRING:
-        *out = sw_jinja_int(sw_jinja_chars(value->text, value->len));
+        *out = sw_jinja_int(sw_utf8_count(value->text, value->len));
         return SW_OK;
     case JINJA_V_LIST:
         *out = sw_jinja_int(value->list->n);

@@ -66,7 +66,7 @@ static struct jinja_at where(struct reader *in, size_t pos)
             in->at.line++;
             in->at.column = 1;
         } else {
-            in->at.column += ((unsigned char)in->text[in->seen] & 0xC0) != 0x80;
+            in->at.column += sw_utf8_begins(in->text[in->seen]);
         }
     }
     return in->at;

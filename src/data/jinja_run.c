@@ -157,8 +157,7 @@ static struct jinja_value char_at(const struct jinja_value *of, int64_t index)
     size_t pos = 0;
     for (int64_t i = 0; pos < of->len; ++i) {
         const size_t at = pos;
-        sw_utf8_next(of->text, of->len, &pos);
-        pos += pos == at;
+        sw_utf8_step(of->text, of->len, &pos);
         if (i == index) {
             return sw_jinja_string(of->text + at, pos - at);
         }
@@ -191,7 +190,7 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
         const int64_t i = key->integer < 0 ? key->integer + of->list->n : key->integer;
         *out = i >= 0 && i < of->list->n ? of->list->items[i] : *out;
     } else if (of->type == JINJA_V_STRING) {
-        const int64_t n = sw_jinja_chars(of->text, of->len);
+        const int64_t n = sw_utf8_count(of->text, of->len);
         *out = char_at(of, key->integer < 0 ? key->integer + n : key->integer);
     }
     return SW_OK;

@@ -270,15 +270,6 @@ bool sw_jinja_equal(const struct jinja_value *a, const struct jinja_value *b)
     return equal(a, b, 0);
 }
 
-int64_t sw_jinja_chars(const char *text, size_t len)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < len; ++i) {
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    }
-    return n;
-}
-
 sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
                          struct jinja_value *out)
 {
@@ -298,8 +289,7 @@ sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
         SW_TRY(sw_jinja_new_list(run, out));
         for (size_t pos = 0; pos < value->len;) {
             const size_t at = pos;
-            sw_utf8_next(value->text, value->len, &pos);
-            pos += pos == at; /* never in well-formed text */
+            sw_utf8_step(value->text, value->len, &pos);
             const struct jinja_value item = sw_jinja_string(value->text + at, pos - at);
             SW_TRY(sw_jinja_append(run, out->list, &item));
         }

@@ -96,9 +96,6 @@ sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *v
 /* What a loop goes through: items, keys, characters; nothing of what is undefined. */
 sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
                          struct jinja_value *out);
-/* Characters of a string. */
-int64_t sw_jinja_chars(const char *text, size_t len);
-
 /* jinja_call.c */
 struct jinja_arguments {
     struct jinja_value at[8];

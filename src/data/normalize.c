@@ -66,14 +66,6 @@ static bool is_ascii(const char *text, size_t len)
     return any < 0x80;
 }
 
-/* The next code point of a text that is well-formed, so that there is one. */
-static int32_t next_char(const char *text, size_t len, size_t *pos)
-{
-    const int32_t code_point = sw_utf8_next(text, len, pos);
-    *pos += code_point < 0;
-    return code_point;
-}
-
 static void apply_strip(const struct sw_normal_step *step, const char *text, size_t len,
                         struct sw_str *out)
 {
@@ -81,7 +73,7 @@ static void apply_strip(const struct sw_normal_step *step, const char *text, siz
     bool begun = !step->left;
     for (size_t pos = 0; pos < len;) {
         const size_t at = pos;
-        const bool space = sw_char_is_space(next_char(text, len, &pos));
+        const bool space = sw_char_is_space(sw_utf8_step(text, len, &pos));
         if (!begun && !space) {
             first = at;
             begun = true;
@@ -163,7 +155,7 @@ static void leave_out(bool (*what)(int32_t code_point), const char *text, size_t
 {
     for (size_t pos = 0; pos < len;) {
         const size_t at = pos;
-        if (!what(next_char(text, len, &pos))) {
+        if (!what(sw_utf8_step(text, len, &pos))) {
             sw_str_append(out, text + at, pos - at);
         }
     }
@@ -174,7 +166,7 @@ static void clean(const struct sw_normal_step *step, const char *text, size_t le
                   struct sw_str *out)
 {
     for (size_t pos = 0; pos < len;) {
-        const int32_t c = next_char(text, len, &pos);
+        const int32_t c = sw_utf8_step(text, len, &pos);
         const bool plain_space = c == '\t' || c == '\n' || c == '\r';
         if (step->clean && (c == 0 || c == 0xFFFD || (!plain_space && sw_char_is_control(c)))) {
             continue;
@@ -232,7 +224,7 @@ static void apply_precompiled(const struct sw_normal_step *step, const char *tex
         }
         while (at < end) {
             const size_t first = at;
-            next_char(text, end, &at);
+            sw_utf8_step(text, end, &at);
             match = sw_charsmap_find(&step->charsmap, text + first, at - first, false);
             if (match.len > 0) {
                 sw_str_puts(out, match.text);

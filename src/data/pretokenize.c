@@ -143,8 +143,7 @@ static void find_class(bool (*is_match)(int32_t code_point), const struct span *
     *first = *end = of->len;
     for (size_t pos = from; pos < of->len;) {
         const size_t at = pos;
-        const int32_t code_point = sw_utf8_next(of->text, of->len, &pos);
-        pos += pos == at; /* never in well-formed text */
+        const int32_t code_point = sw_utf8_step(of->text, of->len, &pos);
         if (code_point >= 0 && is_match(code_point)) {
             *first = at;
             *end = pos;

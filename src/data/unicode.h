@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* Unicode's White_Space. */
+/* Unicode's White_Space: the characters of \s in sw_regex_translate. */
 bool sw_char_is_space(int32_t code_point);
 /* The ideographs that BERT's normalizer puts spaces around. */
 bool sw_char_is_ideograph(int32_t code_point);

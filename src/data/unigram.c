@@ -105,8 +105,7 @@ sw_status sw_unigram_cut(struct sw_unigram *model, const char *word, size_t len,
     SW_TRY(reserve(model, len + 1));
     for (size_t at = 0; at < len;) {
         size_t next = at;
-        sw_utf8_next(word, len, &next);
-        next += next == at;
+        sw_utf8_step(word, len, &next);
         if (model->single && fabs(model->nodes[at].score) > most_single) {
             begin_anew(model, at, len);
         }

@@ -56,6 +56,22 @@ int32_t sw_utf8_next(const char *text, size_t len, size_t *pos)
     return code_point;
 }
 
+int32_t sw_utf8_step(const char *text, size_t len, size_t *pos)
+{
+    const int32_t code_point = sw_utf8_next(text, len, pos);
+    *pos += code_point < 0;
+    return code_point;
+}
+
+int64_t sw_utf8_count(const char *text, size_t len)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < len; ++i) {
+        n += sw_utf8_begins(text[i]);
+    }
+    return n;
+}
+
 size_t sw_utf8_valid_len(const char *text, size_t len)
 {
     size_t pos = 0;

@@ -8,6 +8,16 @@
 /* The code point at text[*pos], which moves past it; -1 (and *pos stays) where none is
  * well-formed. */
 int32_t sw_utf8_next(const char *text, size_t len, size_t *pos);
+/* Likewise, but always moves: past one byte where none is well-formed. For loops over text that was
+ * checked. */
+int32_t sw_utf8_step(const char *text, size_t len, size_t *pos);
+/* Whether a code point begins with this byte. */
+static inline bool sw_utf8_begins(char byte)
+{
+    return ((unsigned char)byte & 0xC0) != 0x80;
+}
+/* Code points of a well-formed text. */
+int64_t sw_utf8_count(const char *text, size_t len);
 /* Offset of the first byte that is not UTF-8; len if there is none. */
 size_t sw_utf8_valid_len(const char *text, size_t len);
 /* SW_E_FORMAT naming the first bad byte and its offset; `name` says what the text is. */

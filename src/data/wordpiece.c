@@ -2,6 +2,8 @@
 // Candidates end where a character ends, and are tried from the longest on.
 #include "data/wordpiece.h"
 
+#include "data/utf8.h"
+
 #include <string.h>
 
 void sw_wordpiece_fini(struct sw_wordpiece *model)
@@ -11,26 +13,12 @@ void sw_wordpiece_fini(struct sw_wordpiece *model)
     *model = (struct sw_wordpiece){0};
 }
 
-static bool begins_char(char byte)
-{
-    return ((unsigned char)byte & 0xC0) != 0x80;
-}
-
-static int64_t count_chars(const char *word, size_t len)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < len; ++i) {
-        n += begins_char(word[i]);
-    }
-    return n;
-}
-
 /* The longest token at the beginning of `text`; *out_len bytes of it, 0 = there is none. */
 static int32_t longest(const struct sw_vocab *vocab, const char *text, size_t least, size_t len,
                        size_t *out_len)
 {
     for (size_t end = len; end > least; --end) {
-        if (end == len || begins_char(text[end])) {
+        if (end == len || sw_utf8_begins(text[end])) {
             const int32_t id = sw_vocab_find(vocab, text, end);
             if (id >= 0) {
                 *out_len = end - least;
@@ -46,7 +34,7 @@ sw_status sw_wordpiece_encode(struct sw_wordpiece *model, const char *word, size
                               struct sw_ids *out)
 {
     const int64_t before = out->len;
-    if (count_chars(word, len) > model->max_chars) {
+    if (sw_utf8_count(word, len) > model->max_chars) {
         return sw_ids_push(out, model->unknown);
     }
     for (size_t at = 0; at < len;) {
