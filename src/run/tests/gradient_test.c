@@ -256,7 +256,8 @@ static sw_value build_embedding(sw_graph *g)
 {
     const sw_value table = param(g, "table", SW_SHAPE(6, 5));
     const sw_value x = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 5)), -1);
-    return sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 5)));
+    return sw_linear_cross_entropy(g, x, table, SW_NO_VALUE,
+                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 5)), 0);
 }
 
 /* The look-up of a padding row gives it no gradient; the head, the same table, still does. */
@@ -291,8 +292,8 @@ static void padding_rows_get_no_gradient(void **state)
 static sw_value build_linear_loss(sw_graph *g)
 {
     const sw_value x = param(g, "h", SW_SHAPE(2, 3, 5));
-    return sw_linear_cross_entropy(g, x, param(g, "w", SW_SHAPE(8, 5)),
-                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    return sw_linear_cross_entropy(g, x, param(g, "w", SW_SHAPE(8, 5)), SW_NO_VALUE,
+                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
 }
 
 static sw_value build_views(sw_graph *g)
