@@ -15,6 +15,7 @@ struct sw_ir_form {
     int64_t strides[SW_MAX_RANK]; /* elements */
     bool contiguous;
     struct sw_init init; /* PARAM */
+    const void *data;    /* STATE: of a constant, its elements, in the arena of names; else NULL */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
      * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
      * is cut. */
