@@ -329,6 +329,7 @@ static void cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
     out->partial = SW_SHAPE(sw_shape_rows(h), sw_shape_last(h));
     out->n_own = 5 + d->op->attrs.linear_ce.has_bias;
     out->n_out = 2 + d->op->attrs.linear_ce.has_bias;
+    out->written = d->op->attrs.linear_ce.has_bias ? 2 : 0; /* the gradient of the bias */
 }
 
 static int64_t grad_unit_linear_ce(const struct sw_op *op)

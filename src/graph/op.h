@@ -311,6 +311,7 @@ struct sw_cut {
     int64_t unit;            /* rows of which a tile may be any multiple; 0 = none */
     struct sw_shape partial; /* SUM: shape of the sum, f32 */
     int n_own, n_out; /* SUM: inputs and outputs of the tiles before the last, without the sum */
+    int written;      /* SUM: an output of which each tile writes its part, 0 = none */
 };
 
 typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,

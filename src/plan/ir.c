@@ -271,6 +271,15 @@ sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, st
     return v;
 }
 
+sw_value sw_ir_version(const struct sw_ir *ir, sw_value v)
+{
+    while (ir->values[v].producer >= 0 &&
+           sw_ir_has(&ir->ops[ir->values[v].producer], SW_TRAIT_VIEW)) {
+        v = ir->ops[ir->values[v].producer].in[0];
+    }
+    return v;
+}
+
 void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v)
 {
     if (ir->status < 0 || v < 0 ||
