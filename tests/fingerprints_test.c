@@ -65,13 +65,45 @@ static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
         g, sw_matmul(g, h, false, sw_param(g, "head", SW_SHAPE(C, 5), init), false), labels);
 }
 
+/* What families of decoders have beside those: rotary positions, RMS norm, gates, a cap. */
+static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    enum { C = 16, HEADS = 2, R = 4 };
+    const struct sw_init init = {SW_INIT_NORMAL, 0.02}, one = {SW_INIT_ONE, 0};
+    const struct sw_attention_spec attention = {
+        .heads = HEADS, .scale = 0.5, .mask = SW_NO_VALUE, .position = SW_NO_VALUE};
+    float angles[T * R];
+    (void)ctx;
+    for (int i = 0; i < T * R; i++) {
+        angles[i] = (float)(i % 7) / 8; /* no cosines, and the same on every machine */
+    }
+    const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
+    const sw_value mask = sw_input(g, "attention_mask", SW_I32, SW_SHAPE(batch, T));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch, T));
+    const sw_value places = sw_add_offset(g, sw_positions(g, mask, 1), -1);
+    const sw_value cosines = sw_constant(g, "angles", SW_F32, SW_SHAPE(T, R), angles);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
+    const sw_value h = sw_embedding(g, table, ids, -1);
+    const sw_value heads = sw_reshape(g, h, SW_SHAPE(batch, T, HEADS, C / HEADS));
+    const sw_value turned =
+        sw_reshape(g, sw_rotary(g, heads, cosines, places, false), SW_SHAPE(batch, T, C));
+    const sw_value sum = sw_add(g, h, sw_attention(g, turned, turned, h, &attention));
+    const sw_value x = sw_rms_norm(g, sum, sw_param(g, "norm", SW_SHAPE(C), one), 1e-6, false);
+    const sw_value up = sw_linear(g, x, sw_param(g, "up", SW_SHAPE(C, C), init), SW_NO_VALUE, true);
+    const sw_value y = sw_mul(g, sw_gated_act(g, x, up, SW_ACT_SILU), up);
+    const sw_value w = sw_param(g, "last", SW_SHAPE(C), init);
+    return sw_linear_cross_entropy(g, sw_rms_norm(g, y, w, 1e-6, true), table, SW_NO_VALUE, labels,
+                                   30);
+}
+
 /* ---- one line ---- */
 
 static uint64_t plan(char *const *columns, int n_ranks)
 {
     char model[1024], config[2048];
     const char *optimizer = "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, ";
-    const bool own = strcmp(columns[MODEL], "own") == 0;
+    const bool decoder = strcmp(columns[MODEL], "decoder") == 0;
+    const bool own = decoder || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
         strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
     snprintf(config, sizeof config, "{%s%s}",
@@ -94,7 +126,9 @@ static uint64_t plan(char *const *columns, int n_ranks)
         .sets = kernels,
         .n_sets = 1,
         .model = own ? NULL : model_path,
-        .forward = own ? own_forward : NULL,
+        .forward = decoder ? decoder_forward
+                   : own   ? own_forward
+                           : NULL,
         .seq_len = own ? 0 : T,
         .seed = 5,
         .comm = comm,

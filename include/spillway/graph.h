@@ -55,6 +55,11 @@ SW_API sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, str
 SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init);
 /* How ranks that compute with parts of the parameter cut it; by default they do not. */
 SW_API void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split);
+/* A tensor of these values (copied), the same for every program and rank: a table of angles, say.
+ * Never trained and in no checkpoint; its values belong to the fingerprint. The same name again
+ * must be the same tensor. */
+SW_API sw_value sw_constant(sw_graph *g, const char *name, enum sw_dtype dtype,
+                            struct sw_shape shape, const void *data);
 /* The value stays readable by this name after the program ran. */
 SW_API void sw_output(sw_graph *g, const char *name, sw_value value);
 
@@ -82,6 +87,14 @@ SW_API sw_value sw_scale(sw_graph *g, sw_value x, double factor);
 SW_API sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act);
 /* x [..,C], weight and bias [C]; statistics in fp32, biased variance, eps inside the root. */
 SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps);
+/* x [..,C], weight [C]: y = x / sqrt(mean(x^2) + eps) times weight, or times 1 + weight. In fp32;
+ * as elsewhere x / sqrt(..) is rounded before it is multiplied with weight, and with 1 + weight it
+ * is not. */
+SW_API sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool one_plus);
+/* Of one shape. */
+SW_API sw_value sw_mul(sw_graph *g, sw_value a, sw_value b);
+/* act(gate) up, of one shape; rounded once. */
+SW_API sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act);
 SW_API sw_value sw_dropout(sw_graph *g, sw_value x, double p);
 
 struct sw_attention_spec {
@@ -101,6 +114,18 @@ SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv,
 SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                              const struct sw_attention_spec *spec);
 
+/* Rotary positions. x [B,T,H,D], whose last dim alone must be dense; table f32 [P,R], a constant:
+ * row p holds the cosines of R/2 angles, then their sines; R is even and at most D: of each head
+ * the first R elements are turned, in pairs (i, i + R/2) or interleaved ones (2i, 2i + 1), and the
+ * others copied. positions i32 [T] or [B,T], each below P -> [B,T,H,D] */
+SW_API sw_value sw_rotary(sw_graph *g, sw_value x, sw_value table, sw_value positions,
+                          bool interleaved);
+/* mask i32 [B,T], 1 = a real token -> i32 [B,T]: real tokens count from `offset` on, the others are
+ * offset - 1. */
+SW_API sw_value sw_positions(sw_graph *g, sw_value mask, int64_t offset);
+/* positions i32 [..] -> + offset */
+SW_API sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset);
+
 /* Views: no bytes move. A strided view that a consumer cannot read is copied once before it. */
 SW_API sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape);
 SW_API sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b);
@@ -114,9 +139,11 @@ SW_API sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index);
 /* Mean cross entropy over the labels that are not -100; labels i32 with one label per row of the
  * first argument. -> f32 [1]; 0 when no label counts. */
 SW_API sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels);
-/* The same of logits = h weight^T without ever holding them: h [..,C], weight [V,C]; runs over
- * chunks of the vocabulary. */
-SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels);
+/* The same of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C], bias
+ * [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x / cap);
+ * 0 = none. */
+SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                        sw_value labels, double cap);
 
 /* ---- an operation of your own ---- */
 

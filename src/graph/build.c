@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations: shape rules. Each function checks its operands once, here, with the shapes in the
 // message; nobody after it checks again.
+#include <math.h>
 #include <string.h>
 
 #include "graph/private.h"
@@ -161,6 +162,116 @@ sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, 
     const struct sw_attrs attrs = {.norm = {.eps = eps}};
     const sw_value in[3] = {sw_graph_dense(g, x), weight, bias};
     return sw_graph_emit_one(g, SW_OP_LAYER_NORM, in, 3, &attrs);
+}
+
+sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool one_plus)
+{
+    if (!usable(g, x, "RMS norm") || !usable(g, weight, "RMS norm")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *shape = &info_of(g, x)->shape;
+    const struct sw_shape wanted = SW_SHAPE(shape->rank < 1 ? -1 : sw_shape_last(shape));
+    if (!sw_shape_equal(&info_of(g, weight)->shape, &wanted)) {
+        return bad_shapes(g, "RMS norm", x, weight, "weight must be as long as x's rows");
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype) ||
+        info_of(g, weight)->dtype != info_of(g, x)->dtype) {
+        return bad_dtype(g, "RMS norm", weight, "floats of one dtype");
+    }
+    const struct sw_attrs attrs = {.norm = {.eps = eps, .one_plus = one_plus}};
+    const sw_value in[2] = {sw_graph_dense(g, x), weight};
+    return sw_graph_emit_one(g, SW_OP_RMS_NORM, in, 2, &attrs);
+}
+
+/* Two float tensors of one shape and dtype, element by element. */
+static sw_value binary(sw_graph *g, enum sw_op_kind kind, sw_value a, sw_value b, const char *what,
+                       const struct sw_attrs *attrs)
+{
+    if (!usable(g, a, what) || !usable(g, b, what)) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_shape_equal(&info_of(g, a)->shape, &info_of(g, b)->shape)) {
+        return bad_shapes(g, what, a, b, "wants equal shapes");
+    }
+    if (!sw_dtype_is_float(info_of(g, a)->dtype) || info_of(g, b)->dtype != info_of(g, a)->dtype) {
+        return bad_dtype(g, what, b, "floats of one dtype");
+    }
+    const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
+    return sw_graph_emit_one(g, kind, in, 2, attrs);
+}
+
+sw_value sw_mul(sw_graph *g, sw_value a, sw_value b)
+{
+    return binary(g, SW_OP_MUL, a, b, "multiply", NULL);
+}
+
+sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act)
+{
+    const struct sw_attrs attrs = {.act = {.act = act}};
+    return binary(g, SW_OP_GATED_ACT, gate, up, "gated activation", &attrs);
+}
+
+/* ---- positions ---- */
+
+sw_value sw_rotary(sw_graph *g, sw_value x, sw_value table, sw_value positions, bool interleaved)
+{
+    if (!usable(g, x, "rotary") || !usable(g, table, "rotary") || !usable(g, positions, "rotary")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape sx = info_of(g, x)->shape;
+    const struct sw_shape *st = &info_of(g, table)->shape, *sp = &info_of(g, positions)->shape;
+    if (sx.rank != 4 || st->rank != 2 || st->dims[1] < 2 || st->dims[1] % 2 != 0 ||
+        st->dims[1] > sx.dims[3]) {
+        return bad_shapes(g, "rotary", x, table,
+                          "wants x [B, T, H, D] and a table [P, R] with an even R of at most D");
+    }
+    const struct sw_shape by_token = SW_SHAPE(sx.dims[1]);
+    const struct sw_shape by_sample = SW_SHAPE(sx.dims[0], sx.dims[1]);
+    if (!sw_shape_equal(sp, &by_token) && !sw_shape_equal(sp, &by_sample)) {
+        return bad_shapes(g, "rotary", x, positions, "wants positions [T] or [B, T]");
+    }
+    if (info_of(g, positions)->dtype != SW_I32) {
+        return bad_dtype(g, "rotary", positions, "i32 positions");
+    }
+    if (info_of(g, table)->dtype != SW_F32 || info_of(g, table)->needs_grad) {
+        return bad_dtype(g, "rotary", table, "an f32 table that is not trained");
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype)) {
+        return bad_dtype(g, "rotary", x, "a float tensor");
+    }
+    const struct sw_attrs attrs = {.rotary = {.interleaved = interleaved}};
+    /* Kernels walk heads, so only the last dim must be dense. */
+    const sw_value in[3] = {info_of(g, x)->strides[3] == 1 ? x : sw_graph_dense(g, x),
+                            sw_graph_dense(g, table), sw_graph_dense(g, positions)};
+    return sw_graph_emit_one(g, SW_OP_ROTARY, in, 3, &attrs);
+}
+
+static sw_value positions_of(sw_graph *g, sw_value x, const char *what,
+                             const struct sw_attrs *attrs)
+{
+    if (!usable(g, x, what)) {
+        return SW_NO_VALUE;
+    }
+    if (info_of(g, x)->dtype != SW_I32) {
+        return bad_dtype(g, what, x, "i32");
+    }
+    if (attrs->positions.counted && info_of(g, x)->shape.rank != 2) {
+        return bad_shapes(g, what, x, SW_NO_VALUE, "wants a mask [B, T]");
+    }
+    x = sw_graph_dense(g, x);
+    return sw_graph_emit_one(g, SW_OP_POSITIONS, &x, 1, attrs);
+}
+
+sw_value sw_positions(sw_graph *g, sw_value mask, int64_t offset)
+{
+    const struct sw_attrs attrs = {.positions = {.offset = offset, .counted = true}};
+    return positions_of(g, mask, "positions", &attrs);
+}
+
+sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset)
+{
+    const struct sw_attrs attrs = {.positions = {.offset = offset}};
+    return positions_of(g, positions, "offset of positions", &attrs);
 }
 
 /* ---- products ---- */
@@ -474,22 +585,36 @@ sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
     return mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, NULL), rows);
 }
 
-sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value labels)
+sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                 sw_value labels, double cap)
 {
-    if (!usable(g, h, "linear cross entropy") || !usable(g, weight, "linear cross entropy") ||
-        !usable(g, labels, "linear cross entropy") ||
-        !labels_fit(g, "linear cross entropy", h, labels)) {
+    const char *what = "linear cross entropy";
+    if (!usable(g, h, what) || !usable(g, weight, what) ||
+        (bias != SW_NO_VALUE && !usable(g, bias, what)) || !usable(g, labels, what) ||
+        !labels_fit(g, what, h, labels)) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *sw = &info_of(g, weight)->shape;
     if (sw->rank != 2 || sw->dims[1] != sw_shape_last(&info_of(g, h)->shape)) {
-        return bad_shapes(g, "linear cross entropy", h, weight, "wants h [.., C], weight [V, C]");
+        return bad_shapes(g, what, h, weight, "wants h [.., C], weight [V, C]");
+    }
+    const struct sw_shape wanted = SW_SHAPE(sw->dims[0]);
+    if (bias != SW_NO_VALUE && !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
+        return bad_shapes(g, what, weight, bias, "wants a bias as long as the weight has rows");
+    }
+    if (!(cap >= 0) || isinf(cap)) {
+        sw_graph_fail(g, SW_E_ARG, "%s: a cap of %g; wanted a number above 0, or 0 for none", what,
+                      cap);
+        return SW_NO_VALUE;
     }
     const int64_t rows = sw_shape_rows(&info_of(g, h)->shape);
-    const struct sw_attrs attrs = {.linear_ce = {.chunk = sw_min_i64(g->loss_chunk, sw->dims[0])}};
-    const sw_value in[3] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
-                            sw_graph_dense(g, labels)};
-    return mean_loss(g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, 3, &attrs), rows);
+    const struct sw_attrs attrs = {.linear_ce = {.chunk = sw_min_i64(g->loss_chunk, sw->dims[0]),
+                                                 .cap = cap,
+                                                 .has_bias = bias != SW_NO_VALUE}};
+    const sw_value in[4] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
+                            sw_graph_dense(g, labels), bias};
+    return mean_loss(
+        g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, attrs.linear_ce.has_bias ? 4 : 3, &attrs), rows);
 }
 
 /* ---- user ops ---- */

@@ -99,6 +99,44 @@ void sw_grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_val
     }
 }
 
+void sw_grad_rms_norm(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                      sw_value *d_in)
+{
+    const sw_value in[4] = {d_out[0], op->in[0], op->in[1], op->out[1]};
+    const int32_t i = sw_graph_add_op(g, SW_OP_RMS_NORM_GRAD, in, 4, &op->attrs);
+    d_in[0] = out_like(g, i, op->in[0]);
+    d_in[1] = out_like(g, i, op->in[1]);
+}
+
+void sw_grad_mul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
+{
+    for (int k = 0; k < 2; k++) {
+        const sw_value in[2] = {d_out[0], op->in[1 - k]};
+        if (wants(g, op->in[k])) {
+            d_in[k] = out_like(g, sw_graph_add_op(g, SW_OP_MUL, in, 2, NULL), op->in[k]);
+        }
+    }
+}
+
+void sw_grad_gated_act(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                       sw_value *d_in)
+{
+    const sw_value in[3] = {d_out[0], op->in[0], op->in[1]};
+    const int32_t i = sw_graph_add_op(g, SW_OP_GATED_ACT_GRAD, in, 3, &op->attrs);
+    d_in[0] = out_like(g, i, op->in[0]);
+    d_in[1] = out_like(g, i, op->in[1]);
+}
+
+/* A turn by the other angle. */
+void sw_grad_rotary(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                    sw_value *d_in)
+{
+    const sw_value in[3] = {d_out[0], op->in[1], op->in[2]};
+    struct sw_attrs attrs = op->attrs;
+    attrs.rotary.inverse = !attrs.rotary.inverse;
+    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_ROTARY, in, 3, &attrs), op->in[0]);
+}
+
 void sw_grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {
@@ -212,10 +250,15 @@ void sw_grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_valu
     if (d_out[0] < 0) {
         return;
     }
-    const sw_value in[5] = {d_out[0], op->in[0], op->in[1], op->in[2], op->out[2]};
-    const int32_t i = sw_graph_add_op(g, SW_OP_LINEAR_CE_GRAD, in, 5, &op->attrs);
+    const int bias = op->attrs.linear_ce.has_bias ? 1 : 0;
+    const sw_value in[6] = {d_out[0],  op->in[0],  op->in[1],
+                            op->in[2], op->out[2], bias ? op->in[3] : SW_NO_VALUE};
+    const int32_t i = sw_graph_add_op(g, SW_OP_LINEAR_CE_GRAD, in, 5 + bias, &op->attrs);
     d_in[0] = out_like(g, i, op->in[0]);
     d_in[1] = out_like(g, i, op->in[1]);
+    if (bias) {
+        d_in[3] = out_like(g, i, op->in[3]);
+    }
 }
 
 void sw_grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)

@@ -325,6 +325,34 @@ sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtyp
     return v;
 }
 
+sw_value sw_constant(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape,
+                     const void *data)
+{
+    const sw_value known = g->status < 0 ? SW_NO_VALUE : sw_graph_find(g, SW_ROLE_STATE, name);
+    if (known >= 0) {
+        const struct sw_value_info *info = &g->values[known];
+        if (!info->data || info->dtype != dtype || !sw_shape_equal(&info->shape, &shape) ||
+            memcmp(info->data, data, sw_value_bytes(info)) != 0) {
+            sw_graph_fail(g, SW_E_ARG, "constant %s asked for twice with different values", name);
+            return SW_NO_VALUE;
+        }
+        return known;
+    }
+    const sw_value v = sw_graph_state(g, name, dtype, shape, SW_NO_VALUE);
+    if (v < 0) {
+        return v;
+    }
+    const size_t bytes = sw_value_bytes(&g->values[v]);
+    void *copy = sw_arena_alloc(&g->arena, bytes);
+    if (!copy) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return SW_NO_VALUE;
+    }
+    memcpy(copy, data, bytes);
+    g->values[v].data = copy;
+    return v;
+}
+
 void sw_output(sw_graph *g, const char *name, sw_value value)
 {
     if (g->status < 0 || value < 0) {

@@ -45,7 +45,8 @@ enum sw_phase { SW_PHASE_FORWARD, SW_PHASE_BACKWARD, SW_PHASE_UPDATE };
 enum sw_role {
     SW_ROLE_INPUT,
     SW_ROLE_PARAM,     /* the working copy */
-    SW_ROLE_STATE,     /* lives between steps: moments, master parts, accumulators, caches, stats */
+    SW_ROLE_STATE,     /* lives between steps: moments, master parts, accumulators, caches, stats,
+                        * constants */
     SW_ROLE_TRANSIENT, /* activation, gradient of an activation, workspace-like */
     SW_ROLE_GRAD       /* gradient of a parameter, one stream */
 };
@@ -56,6 +57,7 @@ struct sw_value_info {
     int64_t strides[SW_MAX_RANK]; /* elements */
     enum sw_role role;
     const char *name; /* inputs, parameters, states; else NULL. Arena of the graph */
+    const void *data; /* a state that is a constant: its elements, else NULL. Arena of the graph */
     int32_t producer; /* op index, -1 for leaves */
     /* Storage: SW_NO_VALUE = its own; else this value lives inside `base` (a root value) from
      * element `base_offset` on (views and in-place outputs). */

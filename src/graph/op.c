@@ -112,6 +112,30 @@ static void shapes_layer_norm_grad(const struct sw_op_desc *d, struct sw_view *o
     like(&out[2], &d->in[2]);
 }
 
+static void set_rms_norm(const struct sw_view *x, struct sw_view *out)
+{
+    like(&out[0], x);
+    set(&out[1], sw_stat_dtype(x->dtype), without_last(&x->shape));
+}
+
+static void shapes_rms_norm(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set_rms_norm(&d->in[0], out);
+}
+
+static void shapes_add_rms_norm(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+    set_rms_norm(&d->in[0], &out[1]);
+}
+
+/* Of RMS_NORM_GRAD and GATED_ACT_GRAD: the gradients of inputs 1 and 2. */
+static void shapes_of_two_gradients(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[1]);
+    like(&out[1], &d->in[2]);
+}
+
 /* Width of a head: of q, or of a row that holds q, k and v. */
 static int64_t head_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q)
 {
@@ -160,8 +184,10 @@ static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
 
 static void shapes_linear_ce_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
-    like(&out[0], &d->in[1]);
-    like(&out[1], &d->in[2]);
+    shapes_of_two_gradients(d, out);
+    if (d->op->attrs.linear_ce.has_bias) {
+        like(&out[2], &d->in[5]);
+    }
 }
 
 static void shapes_select_index(const struct sw_op_desc *d, struct sw_view *out)
@@ -291,7 +317,7 @@ static void cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out)
     out->unit = d->op->attrs.linear_ce.chunk;
     out->effect = SW_CUT_SUM;
     out->partial = SW_SHAPE(3, sw_shape_rows(&d->in[0].shape));
-    out->n_own = 3;
+    out->n_own = 3 + d->op->attrs.linear_ce.has_bias;
     out->n_out = 1;
 }
 
@@ -301,8 +327,9 @@ static void cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
     out->unit = d->op->attrs.linear_ce.chunk;
     out->effect = SW_CUT_SUM;
     out->partial = SW_SHAPE(sw_shape_rows(h), sw_shape_last(h));
-    out->n_own = 5;
-    out->n_out = 2;
+    out->n_own = 5 + d->op->attrs.linear_ce.has_bias;
+    out->n_out = 2 + d->op->attrs.linear_ce.has_bias;
+    out->written = d->op->attrs.linear_ce.has_bias ? 2 : 0; /* the gradient of the bias */
 }
 
 static int64_t grad_unit_linear_ce(const struct sw_op *op)
@@ -410,6 +437,23 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .alias = in_applied, .takes_no_matrix = moved},
     [SW_OP_USER] = {.gradient = sw_grad_user, .takes_no_matrix = theirs},
     [SW_OP_LAMB_ADD_NORMS] = {.traits = SW_TRAIT_UPDATE, .n_out = 1, .alias = in_first,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_RMS_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 2, .shapes = shapes_rms_norm,
+        .gradient = sw_grad_rms_norm, .flops_per_elem = 5, .takes_no_matrix = vectors},
+    [SW_OP_RMS_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 2,
+        .shapes = shapes_of_two_gradients, .flops_per_elem = 9, .takes_no_matrix = vectors},
+    [SW_OP_ADD_RMS_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 3, .shapes = shapes_add_rms_norm,
+        .flops_per_elem = 6, .takes_no_matrix = vectors},
+    [SW_OP_MUL] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mul,
+        .takes_no_matrix = elementwise},
+    [SW_OP_GATED_ACT] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_gated_act, .flops_per_elem = 13, .takes_no_matrix = elementwise},
+    [SW_OP_GATED_ACT_GRAD] = {.attrs = SW_ATTRS_ACT, .n_out = 2,
+        .shapes = shapes_of_two_gradients, .flops_per_elem = 16, .takes_no_matrix = made},
+    [SW_OP_ROTARY] = {.attrs = SW_ATTRS_ROTARY, .n_out = 1, .shapes = shapes_like_first,
+        .gradient = sw_grad_rotary, .flops_per_elem = 3, .takes_no_matrix = made,
+        .index_input = 2, .n_indexed = rows_of_second},
+    [SW_OP_POSITIONS] = {.attrs = SW_ATTRS_POSITIONS, .n_out = 1, .shapes = shapes_like_first,
         .flops_per_elem = -1, .takes_no_matrix = made},
 };
 // clang-format on

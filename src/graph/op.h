@@ -64,14 +64,16 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],    \
                                                    lse [rows] (f32; f64 in f64 graphs) */          \
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits */ \
-    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels -> sum, count, lse; logits   \
-                                                   in chunks of so many rows of w; partial: ->     \
+    X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels [, bias [V]] -> sum, count,  \
+                                                   lse; logits in chunks of so many rows of w;     \
+                                                   attrs cap: cap tanh(logits / cap); partial: ->  \
                                                    [3, rows]: label logits, maxima, sums */        \
-    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse -> dh, dw; the slope    \
-                                                   (p - onehot) dsum is rounded to h's dtype       \
-                                                   before the products;                            \
+    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse [, bias] -> dh, dw      \
+                                                   [, db]; the slope (p - onehot) dsum, of a cap   \
+                                                   too, is rounded to h's dtype before the         \
+                                                   products and the sum over rows;                 \
                                                    dh is summed over chunks in fp32; partial: ->   \
-                                                   that sum, dw */                                 \
+                                                   that sum, dw [, db] */                          \
     X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0 */ \
     X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or         \
                                                    dloss weight where weight is not 0 */           \
@@ -100,7 +102,26 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    set */ \
     X(USER,               "user")                                                                  \
     X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, those of another part -> both, in place; \
-                                                   not run where SKIP is set */
+                                                   not run where SKIP is set */                    \
+    X(RMS_NORM,           "rms_norm")           /* x, w -> y, rstd [rows] (f32): x rstd is rounded \
+                                                   to x's dtype before it is multiplied with w;    \
+                                                   one_plus: x rstd (1 + w), rounded once */       \
+    X(RMS_NORM_GRAD,      "rms_norm_grad")      /* dy, x, w, rstd -> dx, dw [C], summed as         \
+                                                   SUM_ROWS does */                                \
+    X(ADD_RMS_NORM,       "add_rms_norm")       /* a, b, w -> s = a + b (rounded), y = norm(s),    \
+                                                   rstd */                                         \
+    X(MUL,                "mul")                /* a, b of one shape -> a b */                     \
+    X(GATED_ACT,          "gated_act")          /* gate, up -> act(gate) up, rounded once */       \
+    X(GATED_ACT_GRAD,     "gated_act_grad")     /* dy, gate, up -> dgate, dup */                   \
+    X(ROTARY,             "rotary")             /* x [B,T,H,D], table f32 [P,R], positions i32 [T] \
+                                                   or [B,T] -> y: row p of the table has cos of    \
+                                                   R/2 angles, then sin; of each head the pairs    \
+                                                   (i, i + R/2), or interleaved (2i, 2i + 1), are  \
+                                                   turned, the elements from R on copied; inverse: \
+                                                   turned back, which is the gradient */           \
+    X(POSITIONS,          "positions")          /* i32 x -> x + offset; counted: mask x [B,T] ->   \
+                                                   x times the sum of it up to here, - 1 +         \
+                                                   offset */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -138,6 +159,8 @@ struct sw_embedding_attrs {
 
 struct sw_linear_ce_attrs {
     int64_t chunk; /* rows of the vocabulary */
+    double cap;    /* of the logits; 0 = none */
+    bool has_bias; /* behind the labels, or lse */
     struct sw_tile_attrs tile;
 };
 
@@ -187,6 +210,8 @@ enum sw_attrs_kind {
     SW_ATTRS_STATS,
     SW_ATTRS_SELECT_INDEX,
     SW_ATTRS_UPDATE,
+    SW_ATTRS_ROTARY,
+    SW_ATTRS_POSITIONS,
     SW_N_ATTRS_KINDS
 };
 
@@ -203,6 +228,7 @@ struct sw_attrs {
         } act;
         struct {
             double eps;
+            bool one_plus; /* RMS_NORM: the factor is 1 + w */
         } norm;
         struct {
             double p;
@@ -227,6 +253,13 @@ struct sw_attrs {
         struct {
             int64_t first, n;
         } select_index;
+        struct {
+            bool interleaved, inverse;
+        } rotary;
+        struct {
+            int64_t offset;
+            bool counted; /* of a mask */
+        } positions;
         struct {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */
@@ -278,6 +311,7 @@ struct sw_cut {
     int64_t unit;            /* rows of which a tile may be any multiple; 0 = none */
     struct sw_shape partial; /* SUM: shape of the sum, f32 */
     int n_own, n_out; /* SUM: inputs and outputs of the tiles before the last, without the sum */
+    int written;      /* SUM: an output of which each tile writes its part, 0 = none */
 };
 
 typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,

@@ -57,6 +57,29 @@ struct words {
     double alpha, eps, p, rule_eps, weight_decay, dampening;
 };
 
+static void more_words(const struct sw_op *op, struct words *w)
+{
+    const struct sw_attrs *a = &op->attrs;
+    switch (op->kind) {
+    case SW_OP_LAST_INDEX:
+        w->n = a->last_index.padding_id;
+        break;
+    case SW_OP_ROTARY:
+        w->ta = a->rotary.interleaved;
+        w->tb = a->rotary.inverse;
+        break;
+    case SW_OP_POSITIONS:
+        w->ta = a->positions.counted;
+        w->n = a->positions.offset;
+        break;
+    default:
+        w->n = a->linear_ce.chunk;
+        w->has_bias = a->linear_ce.has_bias;
+        w->alpha = a->linear_ce.cap;
+        break;
+    }
+}
+
 static struct words words_of(const struct sw_op *op)
 {
     const struct sw_attrs *a = &op->attrs;
@@ -95,12 +118,6 @@ static struct words words_of(const struct sw_op *op)
     case SW_ATTRS_EMBEDDING:
         w.n = a->embedding.padding_id;
         break;
-    case SW_ATTRS_LAST_INDEX:
-        w.n = a->last_index.padding_id;
-        break;
-    case SW_ATTRS_LINEAR_CE:
-        w.n = a->linear_ce.chunk;
-        break;
     case SW_ATTRS_SCALE:
         w.alpha = a->scale.factor;
         break;
@@ -109,9 +126,16 @@ static struct words words_of(const struct sw_op *op)
         break;
     case SW_ATTRS_NORM:
         w.eps = a->norm.eps;
+        w.ta = a->norm.one_plus;
         break;
     case SW_ATTRS_DROPOUT:
         w.p = a->dropout.p;
+        break;
+    case SW_ATTRS_LAST_INDEX:
+    case SW_ATTRS_LINEAR_CE:
+    case SW_ATTRS_ROTARY:
+    case SW_ATTRS_POSITIONS:
+        more_words(op, &w);
         break;
     case SW_ATTRS_NONE:
     case SW_ATTRS_STATS: /* what follows is made behind the fingerprint, by passes */
@@ -144,6 +168,7 @@ uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)
             h = hash_i64(h, info->shape.dims[d]);
         }
         h = sw_hash_str(h, info->name ? info->name : "");
+        h = info->data ? sw_hash(h, info->data, sw_value_bytes(info)) : h;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];

@@ -21,7 +21,11 @@
     X(cross_entropy)                                                                               \
     X(linear_ce)                                                                                   \
     X(loss_mean)                                                                                   \
-    X(user)
+    X(user)                                                                                        \
+    X(rms_norm)                                                                                    \
+    X(mul)                                                                                         \
+    X(gated_act)                                                                                   \
+    X(rotary)
 #define SW_GRADIENT_RULE(name)                                                                     \
     void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
                         sw_value *d_in);

@@ -293,7 +293,7 @@ static sw_value lm_head(const struct gpt2 *m, sw_graph *g, const struct sw_forwa
         return SW_NO_VALUE;
     }
     const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(spec->batch, spec->tokens));
-    return sw_linear_cross_entropy(g, h_BTC, head_VC, labels);
+    return sw_linear_cross_entropy(g, h_BTC, head_VC, SW_NO_VALUE, labels, 0);
 }
 
 static sw_value classify_head(const struct gpt2 *m, sw_graph *g, const struct sw_forward_spec *spec,

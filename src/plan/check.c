@@ -20,20 +20,10 @@ static const char *value_name(const struct sw_ir *ir, sw_value v)
     return ir->values[v].name ? ir->values[v].name : "a transient";
 }
 
-/* The version of its storage that v is a view of. */
-static sw_value version_of(const struct sw_ir *ir, sw_value v)
-{
-    while (ir->values[v].producer >= 0 &&
-           sw_ir_has(&ir->ops[ir->values[v].producer], SW_TRAIT_VIEW)) {
-        v = ir->ops[ir->values[v].producer].in[0];
-    }
-    return v;
-}
-
 static sw_status check_read(const struct check *c, int32_t i, sw_value v)
 {
     const struct sw_ir *ir = c->program->ir;
-    const sw_value version = version_of(ir, v);
+    const sw_value version = sw_ir_version(ir, v);
     const sw_value root = sw_ir_root(ir, version);
     const bool leaf = ir->values[version].producer < 0;
     if (!leaf && c->written[version] < 0) {

@@ -168,6 +168,7 @@ static const struct attr {
     ATTR(SW_ATTRS_SCALE, scale.factor, TYPE_REAL),
     ATTR(SW_ATTRS_ACT, act.act, TYPE_ACT),
     ATTR(SW_ATTRS_NORM, norm.eps, TYPE_REAL),
+    ATTR(SW_ATTRS_NORM, norm.one_plus, TYPE_BOOL),
     ATTR(SW_ATTRS_DROPOUT, dropout.p, TYPE_REAL),
     ATTR(SW_ATTRS_ATTENTION, attention.packed, TYPE_BOOL),
     ATTR(SW_ATTRS_ATTENTION, attention.causal, TYPE_BOOL),
@@ -182,6 +183,8 @@ static const struct attr {
     ATTR(SW_ATTRS_SLICE, slice.dim, TYPE_INT),
     ATTR(SW_ATTRS_SLICE, slice.start, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.chunk, TYPE_I64),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.cap, TYPE_REAL),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.has_bias, TYPE_BOOL),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.first, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.continues, TYPE_BOOL),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.partial, TYPE_BOOL),
@@ -204,6 +207,10 @@ static const struct attr {
     ATTR(SW_ATTRS_UPDATE, update.rule.max_coeff, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.first, TYPE_I64),
     ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),
+    ATTR(SW_ATTRS_ROTARY, rotary.interleaved, TYPE_BOOL),
+    ATTR(SW_ATTRS_ROTARY, rotary.inverse, TYPE_BOOL),
+    ATTR(SW_ATTRS_POSITIONS, positions.offset, TYPE_I64),
+    ATTR(SW_ATTRS_POSITIONS, positions.counted, TYPE_BOOL),
 };
 
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)
@@ -383,7 +390,7 @@ static const char *pack_at(const struct sw_plan *plan, size_t offset)
 
 static void dump_persistent(const struct sw_plan *plan, int32_t i, struct sw_str *out)
 {
-    static const char *const states[] = {"other", "optimizer", "sum", "further_sum"};
+    static const char *const states[] = {"other", "optimizer", "sum", "further_sum", "constant"};
     const struct sw_persistent *item = &plan->persistent[i];
     const struct sw_layout *layout = &item->layout;
     begin(out, "name", item->name);

@@ -34,7 +34,8 @@ static bool are_equal(const struct sw_ir_form *a, const struct sw_ir_form *b)
     return sw_shape_equal(&a->shape, &b->shape) && sw_shape_equal(&a->whole, &b->whole) &&
            a->first == b->first && a->padded_elems == b->padded_elems &&
            a->contiguous == b->contiguous && a->init.kind == b->init.kind &&
-           a->init.std == b->init.std && memcmp(a->strides, b->strides, sizeof a->strides) == 0;
+           a->init.std == b->init.std && a->data == b->data &&
+           memcmp(a->strides, b->strides, sizeof a->strides) == 0;
 }
 
 static const struct sw_ir_form **place_of(const struct sw_ir_forms *forms,

@@ -98,9 +98,14 @@ static void fuse_norm(const struct pass *p, int32_t i)
         return;
     }
     struct sw_op *add = &g->ops[info->producer];
-    if (add->kind != SW_OP_ADD || p->gone[info->producer] || add->phase != norm->phase ||
-        !sw_shape_equal(&g->values[add->in[0]].shape, &g->values[add->in[1]].shape) ||
-        g->values[norm->in[1]].producer >= 0 || g->values[norm->in[2]].producer >= 0) {
+    const int n_vectors = norm->n_in - 1; /* the weight, and a bias where there is one */
+    bool are_leaves = true;
+    for (int k = 1; k <= n_vectors; k++) {
+        are_leaves = are_leaves && g->values[norm->in[k]].producer < 0;
+    }
+    if (!are_leaves || add->kind != SW_OP_ADD || p->gone[info->producer] ||
+        add->phase != norm->phase ||
+        !sw_shape_equal(&g->values[add->in[0]].shape, &g->values[add->in[1]].shape)) {
         return;
     }
     /* Across the border of a block, recomputing one block would need the norm of the next. */
@@ -108,13 +113,14 @@ static void fuse_norm(const struct pass *p, int32_t i)
         return;
     }
     struct sw_op joined = *add;
-    joined.kind = SW_OP_ADD_LAYER_NORM;
+    joined.kind = norm->kind == SW_OP_RMS_NORM ? SW_OP_ADD_RMS_NORM : SW_OP_ADD_LAYER_NORM;
     joined.attrs = norm->attrs;
-    joined.n_in = 4;
-    joined.in[2] = norm->in[1];
-    joined.in[3] = norm->in[2];
-    joined.n_out = 4;
-    for (int k = 0; k < 3; k++) {
+    joined.n_in = 2 + n_vectors;
+    for (int k = 0; k < n_vectors; k++) {
+        joined.in[2 + k] = norm->in[1 + k];
+    }
+    joined.n_out = 1 + norm->n_out;
+    for (int k = 0; k < norm->n_out; k++) {
         joined.out[1 + k] = norm->out[k];
     }
     struct sw_op_desc desc;
@@ -125,7 +131,7 @@ static void fuse_norm(const struct pass *p, int32_t i)
         return;
     }
     *add = joined;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < joined.n_out; k++) {
         take_output(g, add, k, joined.out[k]);
     }
     p->gone[i] = true;
@@ -187,6 +193,7 @@ static void run(const struct pass *p)
             fuse_act(p, i);
             break;
         case SW_OP_LAYER_NORM:
+        case SW_OP_RMS_NORM:
             fuse_norm(p, i);
             break;
         default:

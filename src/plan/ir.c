@@ -55,10 +55,24 @@ static const char *copy_name(struct sw_ir *ir, const char *name)
     return copy;
 }
 
+static const void *copy_data(struct sw_ir *ir, const struct sw_value_info *info)
+{
+    void *copy = info->data ? sw_arena_alloc(&ir->names, sw_value_bytes(info)) : NULL;
+    if (copy) {
+        memcpy(copy, info->data, sw_value_bytes(info));
+    } else if (info->data) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+    }
+    return copy;
+}
+
 static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
 {
-    struct sw_ir_form form = {
-        .shape = info->shape, .contiguous = info->contiguous, .init = info->init, .whole.rank = -1};
+    struct sw_ir_form form = {.shape = info->shape,
+                              .contiguous = info->contiguous,
+                              .init = info->init,
+                              .data = copy_data(ir, info),
+                              .whole.rank = -1};
     memcpy(form.strides, info->strides, sizeof form.strides);
     struct sw_ir_value *value = &ir->values[ir->n_values++];
     *value = (struct sw_ir_value){
@@ -73,6 +87,7 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
         .param = info->param,
         .needs_grad = info->needs_grad,
         .is_output = info->is_output,
+        .state = info->data ? SW_STATE_CONSTANT : SW_STATE_OTHER,
     };
 }
 
@@ -253,6 +268,15 @@ sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, st
         return SW_NO_VALUE;
     }
     ir->values[v].param = param;
+    return v;
+}
+
+sw_value sw_ir_version(const struct sw_ir *ir, sw_value v)
+{
+    while (ir->values[v].producer >= 0 &&
+           sw_ir_has(&ir->ops[ir->values[v].producer], SW_TRAIT_VIEW)) {
+        v = ir->ops[ir->values[v].producer].in[0];
+    }
     return v;
 }
 

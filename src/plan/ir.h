@@ -15,6 +15,7 @@ struct sw_ir_form {
     int64_t strides[SW_MAX_RANK]; /* elements */
     bool contiguous;
     struct sw_init init; /* PARAM */
+    const void *data;    /* STATE: of a constant, its elements, in the arena of names; else NULL */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
      * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
      * is cut. */
@@ -159,6 +160,8 @@ static inline sw_value sw_ir_root(const struct sw_ir *ir, sw_value v)
 {
     return ir->values[v].base >= 0 ? ir->values[v].base : v;
 }
+/* The version of its storage that v is a view of. */
+sw_value sw_ir_version(const struct sw_ir *ir, sw_value v);
 size_t sw_ir_bytes(const struct sw_ir_value *value);         /* of its elements, without strides */
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
 static inline bool sw_ir_is_slice(const struct sw_ir_value *value)

@@ -146,6 +146,11 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
             return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
                            info->name);
         }
+        if ((known->data == NULL) != (info->form->data == NULL) ||
+            (known->data && memcmp(known->data, info->form->data, known->bytes) != 0)) {
+            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its values",
+                           info->name);
+        }
         return (known->packed_bytes > 0) == packed
                    ? SW_OK
                    : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its place",
@@ -158,6 +163,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .dtype = info->dtype,
         .shape = info->form->shape,
         .init = info->form->init,
+        .data = info->form->data,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
         .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
                    .data = {options->rank, options->ranks},

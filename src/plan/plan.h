@@ -178,7 +178,8 @@ enum sw_state_kind {
     SW_STATE_OTHER,     /* of the graph (caches), or of a step as a whole (statistics, ratios) */
     SW_STATE_OPTIMIZER, /* moments, masters, rests of masters */
     SW_STATE_SUM, /* of the gradients of a parameter's first use, over micro-batches or ranks */
-    SW_STATE_FURTHER_SUM /* likewise, of a further use, or a sum that has been reduced */
+    SW_STATE_FURTHER_SUM, /* likewise, of a further use, or a sum that has been reduced */
+    SW_STATE_CONSTANT     /* of the graph, which says its values: nobody writes it */
 };
 
 /* A parameter or state: one place for all programs. */
@@ -188,6 +189,7 @@ struct sw_persistent {
     enum sw_dtype dtype;
     struct sw_shape shape;
     struct sw_init init;
+    const void *data;        /* of a constant its bytes, of the list of a program; else NULL */
     const char *param;       /* states of a parameter: its name, else NULL */
     struct sw_layout layout; /* which elements of the whole tensor `shape` is */
     enum sw_tier tier;

@@ -203,7 +203,7 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     memset(after, 0xff, ((size_t)ir->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < ir->n_ops; i++) {
         if (sw_ir_has(&ir->ops[i], SW_TRAIT_SUM) && live[i]) {
-            const sw_value grad = sw_ir_root(ir, ir->ops[i].in[1]);
+            const sw_value grad = sw_ir_version(ir, ir->ops[i].in[1]);
             const int32_t sum = ir->values[ir->ops[i].in[0]].producer;
             const bool loaded = sum >= 0 && ir->ops[sum].move == SW_MOVE_LOAD;
             int32_t at = ir->values[grad].producer;

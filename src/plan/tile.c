@@ -212,6 +212,17 @@ static bool add(struct pass *p, const struct sw_ir_op *op)
     return p->ir->status >= 0 && sw_op_order_add(&p->order, op);
 }
 
+/* Output i of the op of a tile, of which each tile writes its part. */
+static void write_part(struct pass *p, struct sw_ir_op *o, int i, bool last, sw_value *root,
+                       sw_value *latest)
+{
+    const sw_value final = o->out[i];
+    if (*latest >= 0) {
+        o->in[o->n_in++] = *latest;
+    }
+    *latest = o->out[i] = next_version(p, final, last, root);
+}
+
 /* Tiles write parts of the outputs: columns of a product, rows of a look-up. */
 static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles)
 {
@@ -221,10 +232,7 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
         be_tile(p->ir, &o, tiles, t, NULL);
         o.in[k] = p->first_tile[op->in[k]] + (sw_value)t;
         for (int i = 0; i < op->n_out; i++) {
-            if (t > 0) {
-                o.in[o.n_in++] = latest[i];
-            }
-            latest[i] = o.out[i] = next_version(p, op->out[i], t == tiles->n - 1, &root[i]);
+            write_part(p, &o, i, t == tiles->n - 1, &root[i], &latest[i]);
         }
         if (!add(p, &o)) {
             return false;
@@ -234,7 +242,7 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
 }
 
 /* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient
- * of the parameter has its rows from each of them. */
+ * of the parameter has its rows from each of them; one that is of rows, too, is written in turn. */
 static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles,
                       const struct sw_cut *cut)
 {
@@ -242,7 +250,8 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
     const struct sw_op_info *info = sw_op_info(op->kind);
     const bool has_sum = op->out[0] >= 0;
     const bool has_grad = info->grad_output > 0 && op->out[info->grad_output] >= 0;
-    sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE;
+    const bool has_part = cut->written > 0 && op->out[cut->written] >= 0;
+    sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE, part_root = SW_NO_VALUE, part = SW_NO_VALUE;
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
         struct sw_ir_op o = *op;
@@ -264,6 +273,9 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
             const sw_value whole = op->out[info->grad_output];
             o.out[info->grad_output] =
                 gradient(p, p->stream_of[ir->values[whole].producer], tiles, t, n_rows(tiles, t));
+        }
+        if (has_part) {
+            write_part(p, &o, cut->written, last, &part_root, &part);
         }
         if (!add(p, &o)) {
             return false;

@@ -483,7 +483,7 @@ static int32_t ready_op(const struct sw_ir *ir, const struct known *known, sw_va
 {
     int32_t ready = 0;
     for (int32_t i = known->first_stream[param]; i >= 0; i = known->next_stream[i]) {
-        const int32_t producer = ir->values[sw_ir_root(ir, ir->streams[i].grad)].producer;
+        const int32_t producer = ir->values[sw_ir_version(ir, ir->streams[i].grad)].producer;
         ready = producer > ready ? producer : ready;
     }
     ready = known->last_reader[param] > ready ? known->last_reader[param] : ready;

@@ -997,6 +997,9 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
 
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
+    if (item->data) {
+        return sw_executor_load(ex, item, 0, item->data, item->bytes);
+    }
     SW_TRY(drain(ex));
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));

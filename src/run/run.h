@@ -119,6 +119,7 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
                            const void *src, size_t bytes);
 sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *item, size_t at,
                            void *dst, size_t bytes);
+/* What it begins with: zeros, or the values of a constant. */
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item);
 
 /* verify: highest byte of the arena that a kernel was given so far. */

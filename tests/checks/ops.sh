@@ -12,7 +12,7 @@ cd "${1:-$here/../..}"
 # may_name <file>: the kinds that it may name, as a pattern
 may_name() {
     case $1 in
-    src/plan/fuse.c) echo 'MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM' ;;
+    src/plan/fuse.c) echo 'MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM|RMS_NORM|ADD_RMS_NORM' ;;
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;
     src/plan/emit.c) echo 'UPDATE|LAMB_MOMENTS|LAMB_APPLY|LAMB_ADD_NORMS' ;;

@@ -29,7 +29,8 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const enum sw_dtype dtype = desc->in[i_h].dtype;
     return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
-           desc->op->attrs.linear_ce.chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0;
+           desc->op->attrs.linear_ce.chunk > 0 && desc->op->attrs.linear_ce.cap == 0 &&
+           !desc->op->attrs.linear_ce.has_bias && desc->in[i_h + 1].shape.dims[0] > 0;
 }
 
 static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)

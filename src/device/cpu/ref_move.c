@@ -74,6 +74,20 @@ static void last_index(const struct cpu_call *call)
     }
 }
 
+static void positions(const struct cpu_call *call)
+{
+    const struct sw_shape *shape = &call->desc->in[0].shape;
+    const struct sw_op *op = call->desc->op;
+    const int32_t *x = call->in[0];
+    int32_t *out = call->out[0], sum = 0;
+    const int64_t tokens = op->attrs.positions.counted ? shape->dims[1] : 1;
+    for (int64_t i = 0; i < sw_shape_elems(shape); i++) {
+        sum = i % tokens == 0 ? x[i] : sum + x[i];
+        out[i] = (int32_t)((op->attrs.positions.counted ? (int64_t)x[i] * sum - 1 : x[i]) +
+                           op->attrs.positions.offset);
+    }
+}
+
 /* Row `index[b]` of sample b, kept inside the sample. */
 static int64_t selected(const struct cpu_call *call, int64_t b, int64_t tokens)
 {
@@ -270,4 +284,5 @@ const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_STATS_FINISH] = {stats_finish, NULL},
     [SW_OP_USER] = {user, NULL},
     [SW_OP_LAMB_ADD_NORMS] = {lamb_add_norms, NULL},
+    [SW_OP_POSITIONS] = {positions, NULL},
 };

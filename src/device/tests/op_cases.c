@@ -447,7 +447,7 @@ static int64_t loss_tile(struct op_case *c, int i_tile)
 static bool linear_ce_tile(struct op_case *c, enum sw_dtype dtype, int i_tile)
 {
     if (i_tile > 2) {
-        return false;
+        return case_linear_ce_more(c, dtype, i_tile - 3);
     }
     case_init(c, SW_OP_LINEAR_CE, "linear_ce tile %d %s", i_tile, name_of(dtype));
     const int64_t n = loss_tile(c, i_tile), rows = TILE_ROWS_OF_LABELS;
@@ -488,7 +488,7 @@ static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
 static bool linear_ce_grad_tile(struct op_case *c, enum sw_dtype dtype, int i_tile)
 {
     if (i_tile > 2) {
-        return false;
+        return case_linear_ce_grad_more(c, dtype, i_tile - 3);
     }
     case_init(c, SW_OP_LINEAR_CE_GRAD, "linear_ce_grad tile %d %s", i_tile, name_of(dtype));
     const int64_t n = loss_tile(c, i_tile), rows = TILE_ROWS_OF_LABELS;
@@ -1073,4 +1073,12 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_LAMB_APPLY] = lamb_apply,
     [SW_OP_USER] = user,
     [SW_OP_LAMB_ADD_NORMS] = lamb_add_norms,
+    [SW_OP_RMS_NORM] = case_rms_norm,
+    [SW_OP_RMS_NORM_GRAD] = case_rms_norm_grad,
+    [SW_OP_ADD_RMS_NORM] = case_add_rms_norm,
+    [SW_OP_MUL] = case_mul,
+    [SW_OP_GATED_ACT] = case_gated_act,
+    [SW_OP_GATED_ACT_GRAD] = case_gated_act_grad,
+    [SW_OP_ROTARY] = case_rotary,
+    [SW_OP_POSITIONS] = case_positions,
 };

@@ -7,5 +7,17 @@
 /* Variant `variant` of an op's case in a dtype; false past the last one. */
 typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int variant);
 
+/* Of decoder_cases.c. "more": variants beyond those of op_cases.c. */
+bool case_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_rms_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_add_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_mul(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_gated_act(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_gated_act_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_rotary(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_positions(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int variant);
+
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

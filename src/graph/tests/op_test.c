@@ -53,7 +53,8 @@ static struct sw_graph *build(bool classify)
         loss = sw_cross_entropy(g, sw_matmul(g, row, false, table, true),
                                 sw_input(g, "labels", SW_I32, SW_SHAPE(B)));
     } else {
-        loss = sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(B, T)));
+        loss = sw_linear_cross_entropy(g, x, table, SW_NO_VALUE,
+                                       sw_input(g, "labels", SW_I32, SW_SHAPE(B, T)), 0);
     }
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;

@@ -66,8 +66,8 @@ static struct sw_graph *model(enum sw_dtype dtype, bool backward)
         sw_scope_pop(g);
     }
     sw_value head = sw_param(g, "head", SW_SHAPE(19, C), (struct sw_init){0});
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, head, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)), 0);
     sw_output(g, "loss", loss);
     if (backward) {
         assert_int_equal(sw_graph_backward(g, loss), SW_OK);

@@ -50,8 +50,8 @@ static struct sw_graph *tower(int layers, enum sw_dtype dtype, bool backward)
         h = sw_add(g, h, x);
         sw_scope_pop(g);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)), 0);
     sw_output(g, "loss", loss);
     if (backward) {
         assert_int_equal(sw_graph_backward(g, loss), SW_OK);
@@ -634,8 +634,8 @@ static struct sw_graph *wide_layer(bool tied)
     h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, false));
     sw_scope_pop(g);
     const sw_value head = tied ? table : sw_param(g, "head", SW_SHAPE(VOCAB, WIDTH), init);
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, head, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(1, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;
@@ -740,8 +740,8 @@ static struct sw_graph *one_layer(int64_t h)
     const sw_value y = sw_act(g, sw_linear(g, x, up, SW_NO_VALUE, true), SW_ACT_GELU);
     x = sw_add(g, x, sw_linear(g, y, down, SW_NO_VALUE, true));
     sw_scope_pop(g);
-    const sw_value loss =
-        sw_linear_cross_entropy(g, x, table, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 16)));
+    const sw_value loss = sw_linear_cross_entropy(
+        g, x, table, SW_NO_VALUE, sw_input(g, "labels", SW_I32, SW_SHAPE(1, 16)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;

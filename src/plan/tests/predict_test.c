@@ -31,8 +31,8 @@ static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum 
     const sw_value table = sw_param(g, "table", SW_SHAPE(VOCAB, WIDTH), init);
     sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
     h = sw_linear(g, h, sw_param(g, "w", SW_SHAPE(WIDTH, WIDTH), init), SW_NO_VALUE, true);
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.query = query,

@@ -41,8 +41,8 @@ static struct sw_graph *graph_of(int64_t batch)
         h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
         sw_scope_pop(g);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(batch, 3)));
+    const sw_value loss = sw_linear_cross_entropy(
+        g, h, table, SW_NO_VALUE, sw_input(g, "labels", SW_I32, SW_SHAPE(batch, 3)), 0);
     sw_output(g, "loss", loss);
     if (sw_graph_backward(g, loss) < 0) {
         sw_graph_close(g);

@@ -74,8 +74,8 @@ static struct sw_graph *tower(enum sw_dtype dtype, int flags, bool even)
         h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
         sw_scope_pop(g);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;

@@ -248,8 +248,8 @@ static struct sw_plan *plan_of(int ranks)
         h = sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(64, 64), init), SW_NO_VALUE, true);
         sw_scope_pop(g);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.query = query,

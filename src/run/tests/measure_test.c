@@ -39,8 +39,8 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
         h = sw_add(g, h, sw_attention_packed(g, qkv, &spec));
         sw_scope_pop(g);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.query = query,

@@ -35,8 +35,8 @@ static struct sw_graph *build(enum sw_dtype dtype)
     h = sw_add(g, h, sw_dropout(g, sw_attention_packed(g, qkv, &spec), 0.1));
     h = sw_layer_norm(g, h, sw_param(g, "w", SW_SHAPE(6), (struct sw_init){SW_INIT_ONE, 0}),
                       sw_param(g, "b", SW_SHAPE(6), (struct sw_init){SW_INIT_ZERO, 0}), 1e-5);
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;

@@ -35,8 +35,8 @@ static sw_status build(struct sw_graph **out)
         snprintf(name, sizeof name, "weight \"%d\"", i);
         h = sw_linear(g, h, sw_param(g, name, SW_SHAPE(64, 64), init), SW_NO_VALUE, true);
     }
-    const sw_value loss =
-        sw_linear_cross_entropy(g, h, table, sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)));
+    const sw_value loss = sw_linear_cross_entropy(g, h, table, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     *out = g;
     return sw_graph_backward(g, loss);
