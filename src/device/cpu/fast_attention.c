@@ -90,8 +90,15 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
 
 static bool takes(const struct sw_op_desc *desc, int first)
 {
-    const int n_qkv = desc->op->attrs.attention.packed ? 1 : 3;
+    const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
+    const int n_qkv = attrs->packed ? 1 : 3;
+    if (attrs->cap > 0 || attrs->has_slopes || attrs->has_segments) {
+        return false;
+    }
     for (int i = 0; i < n_qkv; i++) {
+        if (desc->in[first + i].shape.rank != 3) {
+            return false;
+        }
         if (!cpu_is_fast_float(desc->in[first + i].dtype) || desc->in[first + i].strides[2] != 1) {
             return false;
         }
