@@ -7,5 +7,8 @@
 /* Variant `variant` of an op's case in a dtype; false past the last one. */
 typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int variant);
 
+bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];
