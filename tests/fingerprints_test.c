@@ -47,8 +47,13 @@ static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     enum { C = 16 };
     const struct sw_init init = {SW_INIT_NORMAL, 0.02};
-    const struct sw_attention_spec attention = {
-        .heads = 2, .scale = 0.5, .window = 3, .mask = SW_NO_VALUE, .position = SW_NO_VALUE};
+    const struct sw_attention_spec attention = {.heads = 2,
+                                                .scale = 0.5,
+                                                .window = 3,
+                                                .mask = -1,
+                                                .position = -1,
+                                                .slopes = -1,
+                                                .segments = -1};
     (void)ctx;
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch));
@@ -70,8 +75,12 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     enum { C = 16, HEADS = 2, R = 4 };
     const struct sw_init init = {SW_INIT_NORMAL, 0.02}, one = {SW_INIT_ONE, 0};
-    const struct sw_attention_spec attention = {
-        .heads = HEADS, .scale = 0.5, .mask = SW_NO_VALUE, .position = SW_NO_VALUE};
+    const struct sw_attention_spec attention = {.heads = HEADS,
+                                                .scale = 0.5,
+                                                .mask = SW_NO_VALUE,
+                                                .position = SW_NO_VALUE,
+                                                .slopes = SW_NO_VALUE,
+                                                .segments = SW_NO_VALUE};
     float angles[T * R];
     (void)ctx;
     for (int i = 0; i < T * R; i++) {

@@ -105,12 +105,20 @@ struct sw_attention_spec {
     double dropout;    /* of the probabilities, in training */
     sw_value mask;     /* i32 [B,S], 1 = a real token; SW_NO_VALUE for none */
     sw_value position; /* i32 [1], absolute index of query 0 (keys count from 0); SW_NO_VALUE = 0 */
+    double cap;        /* score = cap tanh(score / cap); 0 = none */
+    /* ALiBi: f32 [H], no parameter. Behind the cap, score += slope x place of the key: how many
+     * real tokens are before it where there is a mask, else its index. SW_NO_VALUE for none */
+    sw_value slopes;
+    /* i32 [B,S]: a query sees the keys of its own segment alone, which is that of the key at its
+     * absolute index. SW_NO_VALUE for none; else T = S, or there is a position */
+    sw_value segments;
 };
 /* qkv [B,T,(H + 2 KV) D], queries then keys then values, heads contiguous inside -> [B,T,H D].
  * Streams over key blocks: no T x T matrix is stored. A query that sees no key gives zeros. */
 SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv,
                                     const struct sw_attention_spec *spec);
-/* q [B,T,H D], k and v [B,S,KV D] -> [B,T,H D] */
+/* q [B,T,H D] or [B,T,H,D], k and v [B,S,KV D] or [B,S,KV,D] -> [B,T,H D]. Tokens and heads may be
+ * any strides apart. */
 SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                              const struct sw_attention_spec *spec);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations: shape rules. Each function checks its operands once, here, with the shapes in the
 // message; nobody after it checks again.
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -383,6 +384,74 @@ sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
 
 /* ---- attention ---- */
 
+/* Queries, keys and values: whether they are what these attributes say. */
+static bool heads_fit(sw_graph *g, const sw_value *qkv, const struct sw_attention_attrs *attrs)
+{
+    const struct sw_shape *q = &info_of(g, qkv[0])->shape;
+    const int64_t h = attrs->heads, kv = attrs->kv_heads;
+    const int64_t d = h < 1 || kv < 1 || h % kv != 0 || (attrs->packed && q->rank != 3)
+                          ? 0
+                          : sw_attention_width(attrs, q);
+    if (d < 1) {
+        bad_shapes(g, "attention", qkv[0], attrs->packed ? SW_NO_VALUE : qkv[1],
+                   "wants [B, T, heads x width] with heads a multiple of kv_heads");
+        return false;
+    }
+    const struct sw_shape *k = &info_of(g, qkv[attrs->packed ? 0 : 1])->shape;
+    for (int i = 1; i <= 2 && !attrs->packed; i++) {
+        const struct sw_shape *x = &info_of(g, qkv[i])->shape;
+        if (sw_head_width(x, kv) != d || x->dims[0] != q->dims[0] || x->dims[1] != k->dims[1] ||
+            info_of(g, qkv[i])->dtype != info_of(g, qkv[0])->dtype) {
+            bad_shapes(g, "attention", qkv[0], qkv[i], "keys and values must be [B, S, kv x D]");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_i32(const sw_graph *g, sw_value v, struct sw_shape wanted)
+{
+    return info_of(g, v)->dtype == SW_I32 && sw_shape_equal(&info_of(g, v)->shape, &wanted);
+}
+
+/* What may come besides, appended to `in`. Returns how many inputs there are then; -1: one is
+ * wrong. */
+static int attention_extras(sw_graph *g, const struct sw_attention_spec *spec,
+                            const struct sw_attention_attrs *attrs, int64_t n_queries,
+                            struct sw_shape keys, sw_value *in, int n_in)
+{
+    const sw_value all[] = {spec->mask, spec->position, spec->slopes, spec->segments};
+    for (size_t i = 0; i < SW_LEN(all); i++) {
+        if (all[i] >= 0 && !usable(g, all[i], "attention")) {
+            return -1;
+        }
+    }
+    if (attrs->has_mask && !is_i32(g, spec->mask, keys)) {
+        bad_shapes(g, "attention", in[0], spec->mask, "wants an i32 mask [B, keys]");
+        return -1;
+    }
+    if (attrs->has_slopes) {
+        const struct sw_value_info *slopes = info_of(g, spec->slopes);
+        if (slopes->dtype != SW_F32 || slopes->needs_grad || slopes->shape.rank != 1 ||
+            slopes->shape.dims[0] != attrs->heads) {
+            bad_shapes(g, "attention", in[0], spec->slopes, "wants constant f32 slopes [heads]");
+            return -1;
+        }
+    }
+    if (attrs->has_segments &&
+        (!is_i32(g, spec->segments, keys) || (n_queries != keys.dims[1] && !attrs->has_position))) {
+        bad_shapes(g, "attention", in[0], spec->segments,
+                   "wants i32 segments [B, keys], and a position unless queries are keys");
+        return -1;
+    }
+    for (size_t i = 0; i < SW_LEN(all); i++) {
+        if (all[i] >= 0) {
+            in[n_in++] = sw_graph_dense(g, all[i]);
+        }
+    }
+    return n_in;
+}
+
 static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                           const struct sw_attention_spec *spec)
 {
@@ -399,46 +468,35 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                                      .window = spec->window,
                                      .scale = spec->scale,
                                      .dropout = g->training ? spec->dropout : 0,
+                                     .cap = spec->cap,
                                      .has_mask = spec->mask >= 0,
                                      .has_position = spec->position >= 0,
+                                     .has_slopes = spec->slopes >= 0,
+                                     .has_segments = spec->segments >= 0,
                                  }};
-    const struct sw_attention_attrs attrs = all.attention;
-    const struct sw_shape sq = info_of(g, qkv[0])->shape;
-    const struct sw_shape sk = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
-    const int64_t h = attrs.heads, kv = attrs.kv_heads;
-    const int64_t width = attrs.packed ? h + 2 * kv : h;
-    if (sq.rank != 3 || sk.rank != 3 || h < 1 || kv < 1 || h % kv != 0 || sq.dims[2] % width != 0 ||
-        sk.dims[0] != sq.dims[0]) {
-        return bad_shapes(g, "attention", qkv[0], n_qkv == 1 ? SW_NO_VALUE : qkv[1],
-                          "wants [B, T, heads x width] with heads a multiple of kv_heads");
-    }
-    const int64_t d = sq.dims[2] / width;
-    if (!attrs.packed &&
-        (sk.dims[2] != kv * d || !sw_shape_equal(&info_of(g, qkv[2])->shape, &sk))) {
-        return bad_shapes(g, "attention", qkv[0], qkv[1], "keys and values must be [B, S, kv x D]");
-    }
-    if (!(attrs.dropout >= 0 && attrs.dropout < 1)) {
-        sw_graph_fail(g, SW_E_ARG, "attention: dropout %g is not in [0, 1)", attrs.dropout);
+    const struct sw_attention_attrs *attrs = &all.attention;
+    if (!heads_fit(g, qkv, attrs)) {
         return SW_NO_VALUE;
     }
-    sw_value in[5];
-    int n_in = 0;
+    if (!(attrs->dropout >= 0 && attrs->dropout < 1)) {
+        sw_graph_fail(g, SW_E_ARG, "attention: dropout %g is not in [0, 1)", attrs->dropout);
+        return SW_NO_VALUE;
+    }
+    if (!(attrs->cap >= 0 && attrs->cap <= FLT_MAX)) {
+        sw_graph_fail(g, SW_E_ARG, "attention: cap %g is no positive number, nor 0", attrs->cap);
+        return SW_NO_VALUE;
+    }
+    const int64_t n_queries = info_of(g, qkv[0])->shape.dims[1];
+    const struct sw_shape k = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
+    sw_value in[7];
     for (int i = 0; i < n_qkv; i++) {
         /* Kernels walk rows, so only the last dim must be dense. */
-        in[n_in++] = info_of(g, qkv[i])->strides[2] == 1 ? qkv[i] : sw_graph_dense(g, qkv[i]);
+        const struct sw_value_info *x = info_of(g, qkv[i]);
+        in[i] = x->strides[x->shape.rank - 1] == 1 ? qkv[i] : sw_graph_dense(g, qkv[i]);
     }
-    if (attrs.has_mask) {
-        const struct sw_shape wanted = SW_SHAPE(sk.dims[0], sk.dims[1]);
-        if (!sw_shape_equal(&info_of(g, spec->mask)->shape, &wanted) ||
-            info_of(g, spec->mask)->dtype != SW_I32) {
-            return bad_shapes(g, "attention", qkv[0], spec->mask, "wants an i32 mask [B, keys]");
-        }
-        in[n_in++] = spec->mask;
-    }
-    if (attrs.has_position) {
-        in[n_in++] = spec->position;
-    }
-    return sw_graph_emit_one(g, SW_OP_ATTENTION, in, n_in, &all);
+    const int n_in =
+        attention_extras(g, spec, attrs, n_queries, SW_SHAPE(k.dims[0], k.dims[1]), in, n_qkv);
+    return n_in < 0 ? SW_NO_VALUE : sw_graph_emit_one(g, SW_OP_ATTENTION, in, n_in, &all);
 }
 
 sw_value sw_attention_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec)

@@ -136,17 +136,25 @@ static void shapes_of_two_gradients(const struct sw_op_desc *d, struct sw_view *
     like(&out[1], &d->in[2]);
 }
 
-/* Width of a head: of q, or of a row that holds q, k and v. */
-static int64_t head_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q)
+int64_t sw_head_width(const struct sw_shape *x, int64_t heads)
 {
-    return q->dims[2] / (attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
+    if (x->rank == 4) {
+        return x->dims[2] == heads ? x->dims[3] : 0;
+    }
+    return x->rank == 3 && x->dims[2] % heads == 0 ? x->dims[2] / heads : 0;
+}
+
+int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q)
+{
+    return sw_head_width(q, attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
 }
 
 static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
     const struct sw_shape *q = &d->in[0].shape;
-    set(&out[0], d->in[0].dtype, with_last(q, attrs->heads * head_width(attrs, q)));
+    set(&out[0], d->in[0].dtype,
+        SW_SHAPE(q->dims[0], q->dims[1], attrs->heads * sw_attention_width(attrs, q)));
     set(&out[1], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(q->dims[0], attrs->heads, q->dims[1]));
 }
 
@@ -249,14 +257,16 @@ static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
     return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
-/* Two products forward, five backward; of a causal mask, half. */
+/* Two products forward, five backward; of a causal mask, half; of a window, what it shows. */
 static int64_t attention_flops(const struct sw_op_desc *d, int first, int64_t per_pair)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
     const struct sw_shape *q = &d->in[first].shape;
     const int64_t keys = d->in[first + (attrs->packed ? 0 : 1)].shape.dims[1];
-    const int64_t pairs = q->dims[0] * attrs->heads * q->dims[1] * keys;
-    return per_pair * pairs * head_width(attrs, q) / (attrs->causal && q->dims[1] == keys ? 2 : 1);
+    const bool halved = attrs->causal && q->dims[1] == keys;
+    const int64_t all = q->dims[1] * keys / (halved ? 2 : 1);
+    const int64_t pairs = attrs->window > 0 ? sw_min_i64(all, q->dims[1] * attrs->window) : all;
+    return per_pair * q->dims[0] * attrs->heads * sw_attention_width(attrs, q) * pairs;
 }
 
 static int64_t flops_attention(const struct sw_op_desc *d)

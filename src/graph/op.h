@@ -48,8 +48,8 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    norm(s), mean, rstd */                          \
     X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with     \
                                                    the same path is its own gradient */            \
-    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask and        \
-                                                   position where there are such                   \
+    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask, position, \
+                                                   slopes, segments where there are such           \
                                                    -> o [B,T,H D], lse [B,H,T] f32 */              \
     X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION        \
                                                    -> dqkv, or dq, dk, dv */                       \
@@ -165,10 +165,14 @@ struct sw_linear_ce_attrs {
 };
 
 struct sw_attention_attrs {
-    bool packed, causal, has_mask, has_position;
+    bool packed, causal, has_mask, has_position, has_slopes, has_segments;
     int64_t heads, kv_heads, window;
-    double scale, dropout;
+    double scale, dropout, cap;
 };
+/* Width of a head of x [.., heads D] or [.., heads, D]; 0 where x is neither. */
+int64_t sw_head_width(const struct sw_shape *x, int64_t heads);
+/* The same of an attention, from its input q or qkv. */
+int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q);
 
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 

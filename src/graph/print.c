@@ -147,12 +147,23 @@ static struct words words_of(const struct sw_op *op)
     return w;
 }
 
+/* What not every attention has: hashed where it is there, so that the others keep their words. */
+static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
+{
+    h = a->cap > 0 ? hash_f64(sw_hash_str(h, "cap"), a->cap) : h;
+    h = a->has_slopes ? sw_hash_str(h, "slopes") : h;
+    return a->has_segments ? sw_hash_str(h, "segments") : h;
+}
+
 static uint64_t hash_attrs(uint64_t h, const struct sw_op *op)
 {
     const struct words w = words_of(op);
     const int64_t piece = op->kind == SW_OP_MATMUL ? op->attrs.matmul.piece : 0;
     h = sw_hash(h, &w, sizeof w);
-    return piece > 0 ? hash_i64(h, piece) : h;
+    h = piece > 0 ? hash_i64(h, piece) : h;
+    return sw_op_info(op->kind)->attrs == SW_ATTRS_ATTENTION
+               ? hash_attention(h, &op->attrs.attention)
+               : h;
 }
 
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)

@@ -244,6 +244,8 @@ static sw_value block(const struct gpt2 *m, sw_graph *g, sw_value h_BTC, int64_t
         .dropout = m->attn_pdrop,
         .mask = mask,
         .position = position,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
     };
     char p[128], name[160];
     snprintf(p, sizeof p, "transformer.h.%lld", (long long)layer);

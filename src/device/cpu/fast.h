@@ -55,8 +55,9 @@ struct cpu_attention {
     int64_t position; /* absolute index of query 0 */
     int64_t window;   /* 0 = none */
     bool causal;
-    float scale;
-    const int32_t *mask; /* [s] or NULL */
+    float scale, cap;               /* cap 0 = none */
+    float slope;                    /* of the scores by the key's place; 0 = none */
+    const int32_t *mask, *segments; /* [s] or NULL */
     const void *q, *k, *v;
     int64_t ld_q, ld_k, ld_v;
     void *o; /* backward: read */

@@ -11,7 +11,8 @@ struct operands {
     int first;        /* index of q among the inputs */
     int64_t batch, t, s, d, heads, kv_heads;
     int64_t position;
-    const int32_t *mask;
+    const int32_t *mask, *segments;
+    const float *slopes;
 };
 
 static struct operands operands_of(const struct sw_op_desc *desc, void *const *in, void *const *out,
@@ -31,22 +32,23 @@ static struct operands operands_of(const struct sw_op_desc *desc, void *const *i
         .s = k->dims[1],
         .heads = attrs->heads,
         .kv_heads = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads,
+        .d = sw_attention_width(attrs, q),
     };
-    o.d = q->dims[2] / (attrs->packed ? o.heads + 2 * o.kv_heads : o.heads);
     if (in) {
         int i = first + n_qkv;
         o.mask = attrs->has_mask ? in[i++] : NULL;
-        o.position = attrs->has_position ? *(const int32_t *)in[i] : 0;
+        o.position = attrs->has_position ? *(const int32_t *)in[i++] : 0;
+        o.slopes = attrs->has_slopes ? in[i++] : NULL;
+        o.segments = attrs->has_segments ? in[i] : NULL;
     }
     return o;
 }
 
-/* Element (sample b, token 0, column) of a [B,T,W] tensor. */
-static void *element(const struct sw_view *view, void *data, int64_t b, int64_t column)
+/* Token 0 of a head of sample b, of a [B,T,heads d] or [B,T,heads,d] tensor. */
+static void *head_at(const struct sw_view *view, void *data, int64_t b, int64_t head, int64_t d)
 {
-    return data ? (char *)data +
-                      (size_t)(b * view->strides[0] + column) * sw_dtype_bytes(view->dtype)
-                : NULL;
+    const int64_t at = b * view->strides[0] + head * (view->shape.rank == 4 ? view->strides[2] : d);
+    return data ? (char *)data + (size_t)at * sw_dtype_bytes(view->dtype) : NULL;
 }
 
 /* Place of q (0), k (1), v (2) of a head among `views` and `data`: three tensors or one packed. */
@@ -57,7 +59,7 @@ static void *place(const struct operands *o, const struct sw_view *views, void *
     const int64_t group = which == 0 ? 0 : o->heads + (which - 1) * o->kv_heads;
     const int i = packed ? 0 : which;
     *ld = views[i].strides[1];
-    return element(&views[i], data[i], b, ((packed ? group : 0) + head) * o->d);
+    return head_at(&views[i], data[i], b, (packed ? group : 0) + head, o->d);
 }
 
 static struct cpu_attention head_of(const struct operands *o, const double *scalars, int64_t b,
@@ -75,7 +77,10 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
         .window = op->attrs.attention.window,
         .causal = op->attrs.attention.causal,
         .scale = (float)op->attrs.attention.scale,
+        .cap = (float)op->attrs.attention.cap,
+        .slope = o->slopes ? o->slopes[h] : 0,
         .mask = o->mask ? o->mask + b * o->s : NULL,
+        .segments = o->segments ? o->segments + b * o->s : NULL,
         .p = op->attrs.attention.dropout,
         .first_element = (uint64_t)(h * o->t) * (uint64_t)o->s,
     };
@@ -92,7 +97,8 @@ static bool takes(const struct sw_op_desc *desc, int first)
 {
     const int n_qkv = desc->op->attrs.attention.packed ? 1 : 3;
     for (int i = 0; i < n_qkv; i++) {
-        if (!cpu_is_fast_float(desc->in[first + i].dtype) || desc->in[first + i].strides[2] != 1) {
+        const struct sw_view *x = &desc->in[first + i];
+        if (!cpu_is_fast_float(x->dtype) || x->strides[x->shape.rank - 1] != 1) {
             return false;
         }
     }
@@ -136,7 +142,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     const int64_t b = i_item % (o->batch * o->heads) / o->heads, h = i_item % o->heads;
     struct cpu_attention a = head_of(o, job->call->scalars, b, h);
     const struct sw_view *out = &job->call->desc->out[0];
-    a.o = element(out, job->call->out[0], b, h * o->d);
+    a.o = head_at(out, job->call->out[0], b, h, o->d);
     a.ld_o = out->strides[1];
     a.lse = (float *)job->call->out[1] + (b * o->heads + h) * o->t;
     job->vector->attention(&a, block * CPU_QUERY_BLOCK,
@@ -203,9 +209,9 @@ static void backward_item(void *ctx, int64_t i_item, int i_worker)
         const int64_t h = kv * n_heads + i;
         struct cpu_attention *a = &heads[i];
         *a = head_of(o, call->scalars, b, h);
-        a->d_o = element(&call->desc->in[0], call->in[0], b, h * o->d);
+        a->d_o = head_at(&call->desc->in[0], call->in[0], b, h, o->d);
         a->ld_do = call->desc->in[0].strides[1];
-        a->o = element(&call->desc->in[1], call->in[1], b, h * o->d);
+        a->o = head_at(&call->desc->in[1], call->in[1], b, h, o->d);
         a->ld_o = call->desc->in[1].strides[1];
         a->lse = (float *)call->in[2] + (b * o->heads + h) * o->t;
         a->dq = place(o, call->desc->out, call->out, 0, b, h, &a->ld_dq);

@@ -281,106 +281,6 @@ static bool layer_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* ---- attention ---- */
-
-struct attention_row {
-    int64_t b, t, s, h, kv, d;
-    bool packed, causal, mask;
-    int64_t position, window; /* position -1: none given */
-    double p;
-};
-
-static const struct attention_row attention_rows[] = {
-    {2, 5, 5, 3, 3, 4, true, true, false, -1, 0, 0},
-    {1, 1, 1, 1, 1, 1, true, true, false, -1, 0, 0},
-    {2, 37, 37, 2, 2, 16, true, true, true, -1, 0, 0.1},
-    {1, 131, 131, 2, 2, 64, true, true, false, -1, 0, 0},
-    {2, 19, 19, 6, 2, 8, true, true, true, -1, 0, 0.25},
-    {2, 9, 33, 4, 2, 5, false, false, true, -1, 0, 0},
-    {1, 40, 40, 2, 1, 24, false, true, false, -1, 7, 0},
-    {2, 3, 50, 2, 2, 8, false, true, false, 13, 0, 0},
-    {1, 1, 200, 3, 3, 32, false, true, true, 150, 0, 0},
-    {1, 140, 140, 1, 1, 80, false, false, false, -1, 50, 0.1},
-};
-
-/* Mask of left padding, so that the first queries see nothing under causality. */
-static void attention_mask(struct op_case *c, const struct attention_row *r)
-{
-    const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 1, 2);
-    int32_t *mask = c->in[i].view.data;
-    for (int64_t b = 0; b < r->b; b++) {
-        for (int64_t j = 0; j < b + 1; j++) {
-            mask[b * r->s + j] = 0;
-        }
-    }
-}
-
-static void attention_inputs(struct op_case *c, enum sw_dtype dtype, const struct attention_row *r)
-{
-    c->op.attrs.attention.heads = r->h;
-    c->op.attrs.attention.kv_heads = r->kv;
-    c->op.attrs.attention.packed = r->packed;
-    c->op.attrs.attention.causal = r->causal;
-    c->op.attrs.attention.has_mask = r->mask;
-    c->op.attrs.attention.has_position = r->position >= 0;
-    c->op.attrs.attention.window = r->window;
-    c->op.attrs.attention.dropout = r->p;
-    c->op.attrs.attention.scale = 1 / sqrt((double)r->d);
-    c->slack = 2;
-    if (r->packed) {
-        const int64_t width = (r->h + 2 * r->kv) * r->d;
-        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, width),
-                        (int64_t[]){r->t * (width + 3), width + 3, 1});
-    } else {
-        const int64_t kv = r->kv * r->d;
-        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d),
-                        (int64_t[]){r->t * (r->h * r->d + 5), r->h * r->d + 5, 1});
-        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv), (int64_t[]){r->s * 2 * kv, 2 * kv, 1});
-        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv), (int64_t[]){kv, r->b * kv, 1});
-    }
-    if (r->mask) {
-        attention_mask(c, r);
-    }
-    if (r->position >= 0) {
-        case_in_i32(c, 1, (int32_t[]){(int32_t)r->position});
-    }
-}
-
-static bool attention(struct op_case *c, enum sw_dtype dtype, int variant)
-{
-    if (variant >= (int)SW_LEN(attention_rows)) {
-        return false;
-    }
-    const struct attention_row *r = &attention_rows[variant];
-    case_init(c, SW_OP_ATTENTION, "attention %d %s", variant, name_of(dtype));
-    attention_inputs(c, dtype, r);
-    case_out(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d));
-    case_out(c, stat_of(dtype), SW_SHAPE(r->b, r->h, r->t));
-    return true;
-}
-
-static bool attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
-{
-    if (variant >= (int)SW_LEN(attention_rows)) {
-        return false;
-    }
-    const struct attention_row *r = &attention_rows[variant];
-    const int64_t width = r->h * r->d, kv = r->kv * r->d;
-    case_init(c, SW_OP_ATTENTION_GRAD, "attention_grad %d %s", variant, name_of(dtype));
-    case_in(c, dtype, SW_SHAPE(r->b, r->t, width), -1, 1);
-    case_in(c, dtype, SW_SHAPE(r->b, r->t, width), -1, 1);
-    case_in(c, stat_of(dtype), SW_SHAPE(r->b, r->h, r->t), 2, 4);
-    attention_inputs(c, dtype, r);
-    if (r->packed) {
-        case_out(c, dtype, SW_SHAPE(r->b, r->t, width + 2 * kv));
-    } else {
-        case_out(c, dtype, SW_SHAPE(r->b, r->t, width));
-        case_out(c, dtype, SW_SHAPE(r->b, r->s, kv));
-        case_out(c, dtype, SW_SHAPE(r->b, r->s, kv));
-    }
-    return true;
-}
-
 /* ---- losses ---- */
 
 static const int64_t loss_shapes[][2] = {{1, 3}, {5, 67}, {37, 130}, {70, 1031}}; /* rows, V */
@@ -1048,8 +948,8 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_LAYER_NORM_GRAD] = layer_norm_grad,
     [SW_OP_ADD_LAYER_NORM] = add_layer_norm,
     [SW_OP_DROPOUT] = dropout,
-    [SW_OP_ATTENTION] = attention,
-    [SW_OP_ATTENTION_GRAD] = attention_grad,
+    [SW_OP_ATTENTION] = case_attention,
+    [SW_OP_ATTENTION_GRAD] = case_attention_grad,
     [SW_OP_LAST_INDEX] = last_index,
     [SW_OP_SELECT_ROWS] = select_rows,
     [SW_OP_SELECT_ROWS_GRAD] = select_rows_grad,

@@ -7,6 +7,8 @@
 /* Variant `variant` of an op's case in a dtype; false past the last one. */
 typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int variant);
 
+bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 /* Of decoder_cases.c. "more": variants beyond those of op_cases.c. */
 bool case_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_rms_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant);

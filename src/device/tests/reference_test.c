@@ -181,11 +181,149 @@ static void test_layer_norm_gradient(void **state)
     case_fini(&r);
 }
 
+/* ---- attention ---- */
+
+/* Element d of (b, token, head) of query (0), key (1), value (2). */
+static double head_at(const struct op_case *c, int which, int64_t b, int64_t t, int64_t head,
+                      int64_t d)
+{
+    const struct sw_attention_attrs *a = &c->op.attrs.attention;
+    const int64_t width = sw_attention_width(a, &c->in[0].view.shape);
+    const int64_t before = !a->packed || which == 0 ? 0 : a->heads + (which - 1) * a->kv_heads;
+    const struct case_tensor *x = &c->in[a->packed ? 0 : which];
+    const int64_t tokens = x->view.shape.dims[1], elems = n_elems(x) / x->view.shape.dims[0];
+    const int64_t i = b * elems + t * (elems / tokens) + (before + head) * width + d;
+    return at(x, storage_index(&x->view, i));
+}
+
+/* The scores of a query, -inf where it does not see the key: the formulas of a textbook. */
+static void scores_of(const struct op_case *c, int64_t b, int64_t head, int64_t i, double *scores)
+{
+    const struct sw_attention_attrs *a = &c->op.attrs.attention;
+    const int64_t n = c->in[a->packed ? 0 : 1].view.shape.dims[1];
+    const int64_t width = sw_attention_width(a, &c->in[0].view.shape);
+    int k = a->packed ? 1 : 3;
+    const int32_t *mask = a->has_mask ? (const int32_t *)c->in[k++].view.data + b * n : NULL;
+    const int64_t query = i + (a->has_position ? *(const int32_t *)c->in[k++].view.data : 0);
+    const float *slopes = a->has_slopes ? c->in[k++].view.data : NULL;
+    const int32_t *segments = a->has_segments ? (const int32_t *)c->in[k].view.data + b * n : NULL;
+    for (int64_t j = 0, real = 0; j < n; j++) {
+        double s = 0;
+        for (int64_t d = 0; d < width; d++) {
+            s += head_at(c, 0, b, i, head, d) *
+                 head_at(c, 1, b, j, head / (a->heads / a->kv_heads), d);
+        }
+        s *= a->scale;
+        s = a->cap > 0 ? a->cap * tanh(s / a->cap) : s;
+        real += !mask || mask[j] == 1;
+        s += slopes ? slopes[head] * (double)(real - 1) : 0;
+        const bool hidden = (a->causal && j > query) || (a->window && j <= query - a->window) ||
+                            (mask && mask[j] == 0) || (segments && segments[j] != segments[query]);
+        scores[j] = hidden ? -INFINITY : s;
+    }
+}
+
+static void check_definition(const struct op_case *c, const struct op_case *r, int64_t b,
+                             int64_t head, int64_t i)
+{
+    const struct sw_attention_attrs *a = &c->op.attrs.attention;
+    const int64_t n = c->in[a->packed ? 0 : 1].view.shape.dims[1];
+    const struct sw_shape *o = &r->out[0].view.shape;
+    const int64_t width = o->dims[2] / a->heads;
+    double scores[64], sum = 0;
+    assert_true(n <= (int64_t)SW_LEN(scores));
+    scores_of(c, b, head, i, scores);
+    for (int64_t j = 0; j < n; j++) {
+        sum += exp(scores[j]);
+    }
+    near(c->name, at(&r->out[1], (b * a->heads + head) * o->dims[1] + i), log(sum), 1e-13);
+    for (int64_t d = 0; d < width; d++) {
+        double want = 0;
+        for (int64_t j = 0; j < n; j++) {
+            want += exp(scores[j]) / sum * head_at(c, 2, b, j, head / (a->heads / a->kv_heads), d);
+        }
+        near(c->name, at(&r->out[0], ((b * o->dims[1] + i) * a->heads + head) * width + d), want,
+             1e-13);
+    }
+}
+
+/* All but those that draw, and those in which a query sees nothing. */
+static void test_attention_is_its_definition(void **state)
+{
+    static const int variants[] = {0, 5, 6, 7, 10, 11, 12, 13, 18};
+    for (size_t v = 0; v < SW_LEN(variants); v++) {
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F64, variants[v]));
+        c.op.attrs.attention.dropout = 0;
+        run(*state, &c, &r);
+        const struct sw_shape o = r.out[0].view.shape;
+        for (int64_t row = 0; row < o.dims[0] * c.op.attrs.attention.heads * o.dims[1]; row++) {
+            const int64_t i = row % o.dims[1], of = row / o.dims[1];
+            const int64_t heads = c.op.attrs.attention.heads;
+            if (at(&r.out[1], row) > -INFINITY) {
+                check_definition(&c, &r, of / heads, of % heads, i);
+            }
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+/* One row of T tokens from `first` on of a longer one: two heads, one key head, all of width 3. */
+static void a_document(struct op_case *c, const struct op_case *whole, int64_t first, int64_t n)
+{
+    case_init(c, SW_OP_ATTENTION, "attention of a document");
+    c->op.attrs = whole->op.attrs;
+    c->op.attrs.attention.has_segments = false;
+    const int qkv = case_in_zero(c, SW_F64, SW_SHAPE(1, n, 12));
+    memcpy(c->in[qkv].view.data, (const double *)whole->in[0].view.data + first * 12,
+           (size_t)(n * 12) * sizeof(double));
+    in_from_input(c, &whole->in[1]);
+    case_out(c, SW_F64, SW_SHAPE(1, n, 6));
+    case_out(c, SW_F64, SW_SHAPE(1, 2, n));
+}
+
+/* Documents in one row are what they are alone: places that begin later move all scores of a query
+ * alike. */
+static void test_segments_are_documents_alone(void **state)
+{
+    enum { FIRST = 4, SECOND = 5, T = FIRST + SECOND };
+    struct op_case c, r;
+    case_init(&c, SW_OP_ATTENTION, "attention of two documents");
+    c.op.attrs.attention = (struct sw_attention_attrs){.packed = true,
+                                                       .causal = true,
+                                                       .heads = 2,
+                                                       .kv_heads = 1,
+                                                       .window = 3,
+                                                       .scale = 0.7,
+                                                       .has_slopes = true,
+                                                       .has_segments = true};
+    case_in(&c, SW_F64, SW_SHAPE(1, T, 12), -1, 1);
+    case_in(&c, SW_F32, SW_SHAPE(2), 0.1, 0.5);
+    case_in_i32(&c, T, (int32_t[T]){7, 7, 7, 7, -1, -1, -1, -1, -1});
+    case_out(&c, SW_F64, SW_SHAPE(1, T, 6));
+    case_out(&c, SW_F64, SW_SHAPE(1, 2, T));
+    run(*state, &c, &r);
+    for (int64_t first = 0; first <= FIRST; first += FIRST) {
+        struct op_case alone, ra;
+        const int64_t n = first == 0 ? FIRST : SECOND;
+        a_document(&alone, &c, first, n);
+        run(*state, &alone, &ra);
+        for (int64_t e = 0; e < n * 6; e++) {
+            near(c.name, at(&r.out[0], first * 6 + e), at(&ra.out[0], e), 1e-13);
+        }
+        case_fini(&alone);
+        case_fini(&ra);
+    }
+    case_fini(&c);
+    case_fini(&r);
+}
+
 /* Variants of op_cases' attention that are small enough: packed; grouped heads, mask and dropout;
- * separate keys; a position. */
+ * separate keys; a position; then caps, slopes, segments, windows and strided heads together. */
 static void test_attention_gradient(void **state)
 {
-    static const int variants[] = {0, 4, 5, 7};
+    static const int variants[] = {0, 4, 5, 7, 10, 11, 12, 13};
     for (size_t v = 0; v < SW_LEN(variants); v++) {
         struct op_case c, f, g, r;
         assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F64, variants[v]));
@@ -679,6 +817,8 @@ int main(void)
         cmocka_unit_test(test_matmul_is_its_definition),
         cmocka_unit_test(test_act_gradients),
         cmocka_unit_test(test_layer_norm_gradient),
+        cmocka_unit_test(test_attention_is_its_definition),
+        cmocka_unit_test(test_segments_are_documents_alone),
         cmocka_unit_test(test_attention_gradient),
         cmocka_unit_test(test_a_query_without_keys_gives_zero),
         cmocka_unit_test(test_cross_entropy_gradient),

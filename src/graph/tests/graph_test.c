@@ -65,11 +65,6 @@ static void wrong_shapes_are_named(void **state)
     sw_cross_entropy(g, param(g, "a", SW_SHAPE(2, 3)), sw_input(g, "labels", SW_I32, SW_SHAPE(3)));
     refused(g, "one label per row");
     g = fresh();
-    sw_attention_packed(
-        g, param(g, "a", SW_SHAPE(2, 3, 10)),
-        &(struct sw_attention_spec){.heads = 2, .scale = 1, .mask = -1, .position = -1});
-    refused(g, "attention");
-    g = fresh();
     param(g, "a", SW_SHAPE(2, 3));
     param(g, "a", SW_SHAPE(3, 2));
     refused(g, "asked for as");
@@ -79,6 +74,96 @@ static void wrong_shapes_are_named(void **state)
     g = fresh();
     sw_scope_pop(g);
     refused(g, "popped");
+}
+
+/* An attention of 4 heads of width 3 over 2 x 5 tokens, with 2 key heads; x is its queries. */
+static sw_value attend(sw_graph *g, const struct sw_attention_spec *spec, struct sw_shape q,
+                       struct sw_shape v)
+{
+    return sw_attention(g, param(g, "q", q), param(g, "k", SW_SHAPE(2, 5, 6)), param(g, "v", v),
+                        spec);
+}
+
+static void attention_names_what_does_not_fit(void **state)
+{
+    (void)state;
+    const struct sw_attention_spec plain = {.heads = 4,
+                                            .kv_heads = 2,
+                                            .scale = 1,
+                                            .mask = -1,
+                                            .position = -1,
+                                            .slopes = -1,
+                                            .segments = -1};
+    const struct sw_shape q = SW_SHAPE(2, 5, 12), v = SW_SHAPE(2, 5, 2, 3);
+    struct sw_attention_spec spec = plain;
+    struct sw_graph *g = fresh();
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    const sw_value o = attend(g, &spec, SW_SHAPE(2, 5, 4, 3), v);
+    assert_true(sw_shape_equal(&g->values[o].shape, &q));
+    sw_graph_close(g);
+    g = fresh();
+    sw_attention_packed(g, param(g, "a", SW_SHAPE(2, 3, 10)), &spec);
+    refused(g, "attention");
+    g = fresh();
+    attend(g, &spec, SW_SHAPE(2, 5, 3, 4), v);
+    refused(g, "heads a multiple of kv_heads; got [2, 5, 3, 4]");
+    g = fresh();
+    attend(g, &spec, q, SW_SHAPE(2, 5, 3, 2));
+    refused(g, "keys and values must be");
+    g = fresh();
+    attend(g, &spec, q, SW_SHAPE(2, 4, 2, 3));
+    refused(g, "keys and values must be");
+    g = fresh();
+    spec.cap = -1;
+    attend(g, &spec, q, v);
+    refused(g, "cap -1");
+    g = fresh();
+    spec = plain;
+    spec.slopes = sw_input(g, "slopes", SW_F32, SW_SHAPE(2));
+    attend(g, &spec, q, v);
+    refused(g, "constant f32 slopes [heads]");
+    g = fresh();
+    spec.slopes = param(g, "slopes", SW_SHAPE(4));
+    attend(g, &spec, q, v);
+    refused(g, "constant f32 slopes [heads]");
+    g = fresh();
+    spec = plain;
+    spec.segments = sw_input(g, "segments", SW_I32, SW_SHAPE(2, 4));
+    attend(g, &spec, q, v);
+    refused(g, "i32 segments [B, keys]");
+    g = fresh();
+    spec.segments = sw_input(g, "segments", SW_I32, SW_SHAPE(2, 5));
+    attend(g, &spec, SW_SHAPE(2, 1, 12), v);
+    refused(g, "a position unless queries are keys");
+}
+
+/* Each of them is another attention; without them nobody's fingerprint knows that they exist. */
+static void attention_is_in_the_fingerprint(void **state)
+{
+    (void)state;
+    uint64_t seen[5];
+    for (int i = 0; i < 5; i++) {
+        struct sw_graph *g = fresh();
+        const sw_value slopes = sw_input(g, "slopes", SW_F32, SW_SHAPE(4));
+        const sw_value segments = sw_input(g, "segments", SW_I32, SW_SHAPE(2, 5));
+        const struct sw_attention_spec spec = {.heads = 4,
+                                               .kv_heads = 2,
+                                               .scale = 1,
+                                               .cap = i == 1   ? 30
+                                                      : i == 2 ? 50
+                                                               : 0,
+                                               .mask = -1,
+                                               .position = -1,
+                                               .slopes = i == 3 ? slopes : SW_NO_VALUE,
+                                               .segments = i == 4 ? segments : SW_NO_VALUE};
+        attend(g, &spec, SW_SHAPE(2, 5, 12), SW_SHAPE(2, 5, 6));
+        assert_int_equal(sw_graph_status(g), SW_OK);
+        seen[i] = sw_graph_fingerprint(g, SW_HASH_INIT);
+        for (int k = 0; k < i; k++) {
+            assert_true(seen[k] != seen[i]);
+        }
+        sw_graph_close(g);
+    }
 }
 
 static void the_first_message_stays(void **state)
@@ -187,6 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_shapes_are_named),
+        cmocka_unit_test(attention_names_what_does_not_fit),
+        cmocka_unit_test(attention_is_in_the_fingerprint),
         cmocka_unit_test(the_first_message_stays),
         cmocka_unit_test(transposes_fold_into_products),
         cmocka_unit_test(frozen_parameters_get_no_gradient),

@@ -15,8 +15,14 @@ enum { B = 2, T = 3, C = 8, V = 11, H = 2 };
 
 static sw_value attend(sw_graph *g, sw_value x, bool packed)
 {
-    const struct sw_attention_spec spec = {
-        .heads = H, .scale = 1, .causal = true, .dropout = 0.1, .mask = -1, .position = -1};
+    const struct sw_attention_spec spec = {.heads = H,
+                                           .scale = 1,
+                                           .causal = true,
+                                           .dropout = 0.1,
+                                           .mask = -1,
+                                           .position = -1,
+                                           .slopes = -1,
+                                           .segments = -1};
     if (packed) {
         return sw_attention_packed(
             g, sw_linear(g, x, param(g, "qkv", SW_SHAPE(3 * C, C)), SW_NO_VALUE, false), &spec);

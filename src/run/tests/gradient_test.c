@@ -37,6 +37,12 @@ static void fill_input(struct harness *h, const struct sw_port *info)
             data[i] = i == 1 ? -100 : r;
         } else if (strcmp(info->name, "position") == 0) {
             data[i] = 2;
+        } else if (strcmp(info->name, "segments") == 0) {
+            const int64_t t = i % info->shape.dims[1];
+            data[i] = (int32_t)(i == t ? t / 3 : t % 2); /* in runs, and not */
+        } else if (strcmp(info->name, "slopes") == 0) {
+            const float slope = -0.25F * (float)(i + 1);
+            memcpy(&data[i], &slope, sizeof slope);
         } else {
             data[i] = r;
         }
@@ -320,32 +326,59 @@ static sw_value build_select(sw_graph *g)
 }
 
 static struct sw_attention_spec the_attention;
-static bool with_mask, with_position;
+static bool with_mask, with_position, with_slopes, with_segments;
+
+/* The inputs besides queries and keys, of which there are so many. */
+static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_keys)
+{
+    struct sw_attention_spec spec = the_attention;
+    const struct sw_shape keys = SW_SHAPE(2, n_keys);
+    spec.mask = with_mask ? sw_input(g, "mask", SW_I32, keys) : SW_NO_VALUE;
+    spec.position = with_position ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
+    spec.slopes = with_slopes ? sw_input(g, "slopes", SW_F32, SW_SHAPE(spec.heads)) : SW_NO_VALUE;
+    spec.segments = with_segments ? sw_input(g, "segments", SW_I32, keys) : SW_NO_VALUE;
+    return spec;
+}
+
+static sw_value projected(sw_graph *g, sw_value o, const struct sw_attention_spec *spec)
+{
+    const sw_value w = param(g, "w", SW_SHAPE(6, spec->heads * 3));
+    return loss_of(g, sw_linear(g, o, w, SW_NO_VALUE, false));
+}
 
 static sw_value build_packed(sw_graph *g)
 {
-    struct sw_attention_spec spec = the_attention;
+    struct sw_attention_spec spec = attention_with(g, 5);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
-    spec.mask = with_mask ? sw_input(g, "mask", SW_I32, SW_SHAPE(2, 5)) : SW_NO_VALUE;
     spec.position = SW_NO_VALUE;
     const sw_value x = param(g, "x", SW_SHAPE(2, 5, (spec.heads + 2 * kv) * 3));
-    const sw_value o = sw_attention_packed(g, x, &spec);
-    return loss_of(g,
-                   sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+    return projected(g, sw_attention_packed(g, x, &spec), &spec);
 }
 
 static sw_value build_separate(sw_graph *g)
 {
-    struct sw_attention_spec spec = the_attention;
+    struct sw_attention_spec spec = attention_with(g, 6);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
-    spec.mask = with_mask ? sw_input(g, "mask", SW_I32, SW_SHAPE(2, 6)) : SW_NO_VALUE;
-    spec.position = with_position ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
-    const sw_value q = param(g, "q", SW_SHAPE(2, 4, spec.heads * 3));
+    const int64_t n_queries = with_segments && !with_position ? 6 : 4;
+    const sw_value q = param(g, "q", SW_SHAPE(2, n_queries, spec.heads * 3));
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, 2 * kv * 3));
-    const sw_value o = sw_attention(g, q, sw_slice(g, kv_both, 2, 0, kv * 3),
-                                    sw_slice(g, kv_both, 2, kv * 3, kv * 3), &spec);
-    return loss_of(g,
-                   sw_linear(g, o, param(g, "w", SW_SHAPE(6, spec.heads * 3)), SW_NO_VALUE, false));
+    return projected(g,
+                     sw_attention(g, q, sw_slice(g, kv_both, 2, 0, kv * 3),
+                                  sw_slice(g, kv_both, 2, kv * 3, kv * 3), &spec),
+                     &spec);
+}
+
+/* Keys and values of a head side by side; queries of a head tokens apart. */
+static sw_value build_strided_heads(sw_graph *g)
+{
+    struct sw_attention_spec spec = attention_with(g, 6);
+    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
+    const sw_value q = param(g, "q", SW_SHAPE(2, spec.heads, 6, 3));
+    const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, kv, 6));
+    return projected(g,
+                     sw_attention(g, sw_transpose(g, q, 1, 2), sw_slice(g, kv_both, 3, 0, 3),
+                                  sw_slice(g, kv_both, 3, 3, 3), &spec),
+                     &spec);
 }
 
 static sw_value build_dropout(sw_graph *g)
@@ -525,17 +558,21 @@ static void views(void **state)
 static void attention(void **state)
 {
     (void)state;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 32; i++) {
         the_attention = (struct sw_attention_spec){.heads = 4,
                                                    .kv_heads = i & 1 ? 2 : 0,
                                                    .scale = 0.6,
                                                    .causal = (i & 2) != 0,
                                                    .window = i & 4 ? 3 : 0,
-                                                   .dropout = i & 8 ? 0.25 : 0};
+                                                   .dropout = i & 8 ? 0.25 : 0,
+                                                   .cap = i & 16 && i % 3 ? 0.8 : 0};
         with_mask = (i & 4) == 0;
         with_position = (i & 2) != 0;
+        with_slopes = i & 16 && i % 5 < 3;
+        with_segments = i & 16 && i % 7 < 4;
         check(build_packed, (i & 8) != 0);
         check(build_separate, (i & 8) != 0);
+        check(build_strided_heads, (i & 8) != 0);
     }
 }
 

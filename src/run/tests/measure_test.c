@@ -34,8 +34,14 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
         sw_scope_push_block(g, names[i]);
         const sw_value qkv =
             sw_linear(g, h, sw_param(g, names[i], SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
-        const struct sw_attention_spec spec = {
-            .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
+        const struct sw_attention_spec spec = {.heads = 2,
+                                               .scale = 0.5,
+                                               .causal = true,
+                                               .dropout = 0.2,
+                                               .mask = -1,
+                                               .position = -1,
+                                               .slopes = -1,
+                                               .segments = -1};
         h = sw_add(g, h, sw_attention_packed(g, qkv, &spec));
         sw_scope_pop(g);
     }

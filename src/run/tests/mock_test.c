@@ -30,8 +30,14 @@ static struct sw_graph *build(enum sw_dtype dtype)
     sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
     const sw_value qkv =
         sw_linear(g, h, sw_param(g, "qkv", SW_SHAPE(6, 18), init), SW_NO_VALUE, true);
-    const struct sw_attention_spec spec = {
-        .heads = 2, .scale = 0.5, .causal = true, .dropout = 0.2, .mask = -1, .position = -1};
+    const struct sw_attention_spec spec = {.heads = 2,
+                                           .scale = 0.5,
+                                           .causal = true,
+                                           .dropout = 0.2,
+                                           .mask = -1,
+                                           .position = -1,
+                                           .slopes = -1,
+                                           .segments = -1};
     h = sw_add(g, h, sw_dropout(g, sw_attention_packed(g, qkv, &spec), 0.1));
     h = sw_layer_norm(g, h, sw_param(g, "w", SW_SHAPE(6), (struct sw_init){SW_INIT_ONE, 0}),
                       sw_param(g, "b", SW_SHAPE(6), (struct sw_init){SW_INIT_ZERO, 0}), 1e-5);

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of attention and its gradient: odd shapes, shared key heads, each thing that hides keys
+// or bends scores, by itself and together, in each layout of the heads.
+#include <math.h>
+
+#include "device/tests/op_cases.h"
+
+enum layout {
+    PACKED, /* q, k, v of a token behind one another */
+    APART,  /* three tensors [B,T,H D], rows apart */
+    HEADS   /* [B,T,H,D]: q, k, v of a head side by side; keys of a head together, as a cache may */
+};
+enum segments { NONE, RUNS, SCATTERED };
+
+struct row {
+    int64_t b, t, s, h, kv, d;
+    enum layout layout;
+    bool causal, mask;
+    int64_t position, window; /* position -1: none given */
+    double p, cap;
+    bool slopes;
+    enum segments segments;
+};
+
+/* The first ten are what GPT-2 needs, the next four small enough for finite differences; then rows
+ * of several blocks of queries and keys. */
+static const struct row rows[] = {
+    {2, 5, 5, 3, 3, 4, PACKED, true, false, -1, 0, 0, 0, false, NONE},
+    {1, 1, 1, 1, 1, 1, PACKED, true, false, -1, 0, 0, 0, false, NONE},
+    {2, 37, 37, 2, 2, 16, PACKED, true, true, -1, 0, 0.1, 0, false, NONE},
+    {1, 131, 131, 2, 2, 64, PACKED, true, false, -1, 0, 0, 0, false, NONE},
+    {2, 19, 19, 6, 2, 8, PACKED, true, true, -1, 0, 0.25, 0, false, NONE},
+    {2, 9, 33, 4, 2, 5, APART, false, true, -1, 0, 0, 0, false, NONE},
+    {1, 40, 40, 2, 1, 24, APART, true, false, -1, 7, 0, 0, false, NONE},
+    {2, 3, 50, 2, 2, 8, APART, true, false, 13, 0, 0, 0, false, NONE},
+    {1, 1, 200, 3, 3, 32, APART, true, true, 150, 0, 0, 0, false, NONE},
+    {1, 140, 140, 1, 1, 80, APART, false, false, -1, 50, 0.1, 0, false, NONE},
+    {1, 6, 6, 4, 2, 3, PACKED, true, true, -1, 0, 0, 0.7, true, RUNS},
+    {1, 6, 6, 4, 2, 3, HEADS, true, false, -1, 3, 0.25, 0.5, false, RUNS},
+    {2, 3, 7, 4, 2, 2, HEADS, true, true, 4, 0, 0, 0, true, RUNS},
+    {1, 5, 5, 3, 1, 4, HEADS, false, true, -1, 0, 0, 0.9, true, SCATTERED},
+    {1, 300, 300, 4, 2, 16, PACKED, true, false, -1, 0, 0, 0, false, RUNS},
+    {2, 261, 261, 4, 1, 24, HEADS, true, true, -1, 40, 0.1, 0, true, NONE},
+    {1, 130, 400, 2, 2, 20, HEADS, true, false, 250, 60, 0, 2, false, RUNS},
+    {1, 150, 150, 2, 1, 33, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED},
+    {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS}, /* a query behind the keys */
+};
+
+/* Mask of left padding, so that the first queries see nothing under causality; places count the
+ * keys that are there. */
+static void mask_of(struct op_case *c, const struct row *r)
+{
+    const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 1, 2);
+    int32_t *mask = c->in[i].view.data;
+    for (int64_t b = 0; b < r->b; b++) {
+        for (int64_t j = 0; j < b + 1; j++) {
+            mask[b * r->s + j] = 0;
+        }
+        if (r->slopes) {
+            mask[b * r->s + r->s / 2] = 0;
+        }
+    }
+}
+
+/* Runs of 1, 4, 7, .. 40 tokens, none of them twice, or three ids anywhere. */
+static void segments_of(struct op_case *c, const struct row *r)
+{
+    const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 0, 3);
+    int32_t *segments = c->in[i].view.data;
+    for (int64_t e = 0, left = 0, next = 0; r->segments == RUNS && e < r->b * r->s; e++) {
+        if (e % r->s == 0 || left == 0) {
+            left = 1 + 3 * next % 40;
+            next += 1;
+        }
+        segments[e] = (int32_t)(1000 - next);
+        left -= 1;
+    }
+}
+
+/* Backward is given any lse: there slopes only make probabilities smaller. */
+static void slopes_of(struct op_case *c, const struct row *r)
+{
+    const double sign = c->op.kind == SW_OP_ATTENTION ? 1 : -1;
+    const int i = case_in_zero(c, SW_F32, SW_SHAPE(r->h));
+    for (int64_t h = 0; h < r->h; h++) {
+        sw_store_f64(SW_F32, c->in[i].view.data, h, sign * 0.07 / (double)(h + 1));
+    }
+}
+
+static void heads_in(struct op_case *c, enum sw_dtype dtype, const struct row *r)
+{
+    const int64_t h = r->h, kv = r->kv, d = r->d, width = (h + 2 * kv) * d;
+    switch (r->layout) {
+    case PACKED:
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, width),
+                        (int64_t[]){r->t * (width + 3), width + 3, 1});
+        break;
+    case APART:
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, h * d),
+                        (int64_t[]){r->t * (h * d + 5), h * d + 5, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv * d),
+                        (int64_t[]){r->s * 2 * kv * d, 2 * kv * d, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv * d),
+                        (int64_t[]){kv * d, r->b * kv * d, 1});
+        break;
+    case HEADS:
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->t, h, d),
+                        (int64_t[]){r->t * h * 3 * d, h * 3 * d, 3 * d, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv, d),
+                        (int64_t[]){kv * r->s * d, d, r->s * d, 1});
+        case_in_strided(c, dtype, SW_SHAPE(r->b, r->s, kv, d),
+                        (int64_t[]){r->s * kv * 2 * d, kv * 2 * d, 2 * d, 1});
+        break;
+    }
+}
+
+static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
+{
+    c->op.attrs.attention = (struct sw_attention_attrs){
+        .heads = r->h,
+        .kv_heads = r->kv,
+        .packed = r->layout == PACKED,
+        .causal = r->causal,
+        .has_mask = r->mask,
+        .has_position = r->position >= 0,
+        .has_slopes = r->slopes,
+        .has_segments = r->segments != NONE,
+        .window = r->window,
+        .dropout = r->p,
+        .cap = r->cap,
+        .scale = 1 / sqrt((double)r->d),
+    };
+    c->slack = 2;
+    heads_in(c, dtype, r);
+    if (r->mask) {
+        mask_of(c, r);
+    }
+    if (r->position >= 0) {
+        case_in_i32(c, 1, (int32_t[]){(int32_t)r->position});
+    }
+    if (r->slopes) {
+        slopes_of(c, r);
+    }
+    if (r->segments != NONE) {
+        segments_of(c, r);
+    }
+}
+
+bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    const struct row *r = &rows[variant];
+    case_init(c, SW_OP_ATTENTION, "attention %d %s", variant, sw_dtype_name(dtype));
+    inputs(c, dtype, r);
+    case_out(c, dtype, SW_SHAPE(r->b, r->t, r->h * r->d));
+    case_out(c, dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(r->b, r->h, r->t));
+    return true;
+}
+
+bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(rows)) {
+        return false;
+    }
+    const struct row *r = &rows[variant];
+    const struct sw_shape o = SW_SHAPE(r->b, r->t, r->h * r->d);
+    case_init(c, SW_OP_ATTENTION_GRAD, "attention_grad %d %s", variant, sw_dtype_name(dtype));
+    case_in(c, dtype, o, -1, 1);
+    case_in(c, dtype, o, -1, 1);
+    case_in(c, dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(r->b, r->h, r->t), 2, 4);
+    inputs(c, dtype, r);
+    for (int i = 0; i < (r->layout == PACKED ? 1 : 3); i++) {
+        case_out(c, dtype, c->in[3 + i].view.shape);
+    }
+    return true;
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fast kernels of attention do not do: leave a case to the reference, or look at blocks of
+// keys that no query of a block sees.
+#include "device/tests/op_cases.h"
+#include "support/test.h"
+
+static int set_up(void **state)
+{
+    const struct sw_cpu_options options = {.n_threads = 2};
+    assert_int_equal(sw_device_open_cpu(&options, (struct sw_device **)state), SW_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    sw_device_close(*state);
+    return 0;
+}
+
+static const char *path_of(struct sw_device *dev, const struct op_case *c)
+{
+    struct sw_op_desc desc = {.op = &c->op};
+    struct sw_kernel_info info;
+    for (int i = 0; i < c->op.n_in; i++) {
+        desc.in[i] = c->in[i].view;
+    }
+    for (int i = 0; i < c->op.n_out; i++) {
+        desc.out[i] = c->out[i].view;
+    }
+    sw_device_query(dev, &desc, &info);
+    assert_true(info.supported);
+    return info.path;
+}
+
+/* The reference is right, and a thousand times too slow for a model. */
+static void test_every_attention_has_a_fast_kernel(void **state)
+{
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static const enum sw_op_kind kinds[] = {SW_OP_ATTENTION, SW_OP_ATTENTION_GRAD};
+    for (size_t k = 0; k < SW_LEN(kinds); k++) {
+        for (size_t d = 0; d < SW_LEN(dtypes); d++) {
+            struct op_case c;
+            int n = 0;
+            for (; op_cases[kinds[k]](&c, dtypes[d], n); n++) {
+                if (strcmp(path_of(*state, &c), "reference") == 0) {
+                    fail_msg("%s ends in the reference", c.name);
+                }
+                case_fini(&c);
+            }
+            assert_true(n > 10);
+        }
+    }
+}
+
+enum { TOKENS = 400, WIDTH = 4, POISONED = 100, BEHIND = 224 };
+
+/* Causal, one head; the first keys and values are no numbers. Queries before BEHIND may see
+ * them. */
+static void poisoned_case(struct op_case *c, enum sw_op_kind kind, bool by_window)
+{
+    case_init(c, kind, "%s of keys behind a %s", kind == SW_OP_ATTENTION ? "attention" : "gradient",
+              by_window ? "window" : "segment");
+    c->op.attrs.attention =
+        (struct sw_attention_attrs){.heads = 1, .kv_heads = 1, .causal = true, .scale = 0.5};
+    const struct sw_shape shape = SW_SHAPE(1, TOKENS, WIDTH);
+    if (kind == SW_OP_ATTENTION_GRAD) {
+        case_in(c, SW_F32, shape, -1, 1);
+        case_in(c, SW_F32, shape, -1, 1);
+        case_in(c, SW_F32, SW_SHAPE(1, 1, TOKENS), 2, 4);
+    }
+    case_in(c, SW_F32, shape, -1, 1);
+    for (int i = 0; i < 2; i++) {
+        float *x = c->in[case_in(c, SW_F32, shape, -1, 1)].view.data;
+        for (int64_t e = 0; e < (int64_t)POISONED * WIDTH; e++) {
+            x[e] = NAN;
+        }
+    }
+    if (by_window) {
+        c->op.attrs.attention.window = BEHIND - 128;
+    } else {
+        int32_t segments[TOKENS];
+        for (int i = 0; i < TOKENS; i++) {
+            segments[i] = i >= BEHIND;
+        }
+        c->op.attrs.attention.has_segments = true;
+        case_in_i32(c, TOKENS, segments);
+    }
+    for (int i = 0; i < (kind == SW_OP_ATTENTION_GRAD ? 3 : 1); i++) {
+        case_out(c, SW_F32, shape);
+    }
+    if (kind == SW_OP_ATTENTION) {
+        case_out(c, SW_F32, SW_SHAPE(1, 1, TOKENS));
+    }
+}
+
+/* A product with what is not looked at would be no number: zero times NaN. So a row costs
+ * by its window, or by its documents. */
+static void test_hidden_blocks_are_not_looked_at(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        struct op_case c, r;
+        poisoned_case(&c, i & 1 ? SW_OP_ATTENTION_GRAD : SW_OP_ATTENTION, (i & 2) != 0);
+        if (case_run(*state, &c, &r) < 0) {
+            fail_msg("%s: %s", c.name, sw_error_message());
+        }
+        const float *out = r.out[0].view.data; /* o, or dq */
+        assert_true(out[0] != out[0]);
+        for (int64_t e = (int64_t)BEHIND * WIDTH; e < (int64_t)TOKENS * WIDTH; e++) {
+            assert_true(out[e] == out[e]);
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_attention_has_a_fast_kernel),
+        cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
