@@ -56,7 +56,7 @@ static void standard_output_is_full(void **state)
     (void)state;
     static const char *const commands[] = {
         "train",  "generate", "eval",       "launch", "plan", "estimate", "check",
-        "config", "tokenize", "checkpoint", "export", "io",   "doctor"};
+        "config", "tokenize", "checkpoint", "export", "io",   "doctor",   "models"};
     static const char *const lines[] = {
         "--help",
         "--version",

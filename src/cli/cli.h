@@ -72,4 +72,5 @@ int sw_cmd_tokenize(int argc, char **argv);
 int sw_cmd_checkpoint(int argc, char **argv);
 int sw_cmd_export(int argc, char **argv);
 int sw_cmd_io(int argc, char **argv);
+int sw_cmd_models(int argc, char **argv);
 int sw_cmd_doctor(int argc, char **argv);

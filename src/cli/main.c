@@ -26,6 +26,7 @@ static const struct {
     {"checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
     {"export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
     {"io", sw_cmd_io, "how fast the disk is, the best aio block, and whether it is right"},
+    {"models", sw_cmd_models, "model families that are built, and shapes by name"},
     {"doctor", sw_cmd_doctor, "what this machine and this build can do"},
 };
 

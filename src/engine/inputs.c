@@ -213,11 +213,11 @@ static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t r
 
 static sw_status give_positions(struct sw_engine *e, const struct sw_port *port, int64_t round)
 {
-    const int64_t n = sw_shape_elems(&port->shape);
-    SW_ASSERT(n <= SW_SCRATCH_ELEMS);
+    const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);
+    SW_ASSERT(n <= sw_engine_scratch_elems(e));
     int32_t *ids = (int32_t *)e->scratch;
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)i;
+        ids[i] = (int32_t)(i % width);
     }
     return give(e, port, round, ids, (size_t)n * sizeof *ids);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a path is that was given for a model and holds none: a run, whose model lies further in, or
-// a checkpoint, of which one can be made.
+// What models there are; what a path is that was given for a model and holds none: a run, whose
+// model lies further in, or a checkpoint, of which one can be made.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +8,7 @@
 
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
+#include "spillway/doctor.h"
 
 static bool is_there(const char *folder, const char *name)
 {
@@ -36,8 +37,8 @@ sw_status sw_model_check_path(const char *path)
     const bool there = stat(path, &info) == 0;
     if (!there && !sw_model_is_preset(path)) {
         return SW_FAIL(SW_E_IO,
-                       "%s: %s, and no preset of that name (gpt2-tiny, gpt2, gpt2-medium, ..)",
-                       path, strerror(errno));
+                       "%s: %s, and no preset of that name (\"spillway models\" lists them)", path,
+                       strerror(errno));
     }
     if (whole > 12 && strcmp(path + whole - 12, ".safetensors") == 0 && S_ISREG(info.st_mode)) {
         return SW_FAIL(SW_E_ARG,
@@ -62,5 +63,17 @@ sw_status sw_model_check_path(const char *path)
             "its newest checkpoint",
             path, path);
     }
+    return SW_OK;
+}
+
+sw_status sw_models_text(char **out)
+{
+    struct sw_str text = {0};
+    sw_model_list(&text);
+    if (text.failed) {
+        sw_str_fini(&text);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a list");
+    }
+    *out = text.ptr;
     return SW_OK;
 }

@@ -102,8 +102,7 @@ static sw_status open_weights(struct sw_engine *e, const struct sw_engine_option
     if (o->plan_only && !sw_hf_folder_has_weights(o->model)) {
         return SW_OK;
     }
-    SW_TRY(sw_hf_folder_open(o->model, &e->folder));
-    return sw_engine_resolve_tie(e);
+    return sw_hf_folder_open(o->model, &e->folder);
 }
 
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
@@ -127,6 +126,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
         }
     }
     SW_TRY(sw_model_open(e->model_doc, &e->model));
+    SW_TRY(sw_engine_resolve_tie(e));
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     if (e->tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
@@ -260,7 +260,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (o->plan_only) {
         return SW_OK;
     }
-    e->scratch = sw_alloc("engine", SW_SCRATCH_ELEMS * sizeof *e->scratch);
+    e->scratch = sw_alloc("engine", (size_t)sw_engine_scratch_elems(e) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));

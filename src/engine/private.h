@@ -68,7 +68,7 @@ struct sw_engine {
     const struct sw_port **loss_outputs;
     const struct sw_port *eval_sum, *eval_count;
     double loss_weight; /* see attrs.loss_mean */
-    float *scratch;     /* [SW_SCRATCH_ELEMS] for conversions */
+    float *scratch; /* [sw_engine_scratch_elems] for conversions, and for the positions of a row */
 
     /* the run */
     struct engine_totals {
@@ -90,6 +90,10 @@ struct sw_engine {
     bool allow_other_data;           /* than a checkpoint was trained on */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
+static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
+{
+    return sw_max_i64(SW_SCRATCH_ELEMS, e->tokens);
+}
 
 /* All micro-batches of a block before the next block. */
 static inline bool sw_engine_is_vertical(const struct sw_engine *e)

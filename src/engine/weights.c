@@ -276,21 +276,32 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
     }
 }
 
+/* A tensor of the folder that another name stands for. */
+static sw_status read_alias(const struct sw_engine *e, const char *name,
+                            const struct sw_safetensor **out)
+{
+    *out = sw_engine_find_in_folder(e, name);
+    return *out ? sw_safetensor_check(*out) : SW_OK;
+}
+
 sw_status sw_engine_resolve_tie(struct sw_engine *e)
 {
-    const struct sw_safetensor *head = sw_hf_folder_find(e->folder, "lm_head.weight");
-    const struct sw_safetensor *table = sw_hf_folder_find(e->folder, "transformer.wte.weight");
-    table = table ? table : sw_hf_folder_find(e->folder, "wte.weight");
-    if (head && table) {
-        SW_TRY(sw_safetensor_check(head));
-        SW_TRY(sw_safetensor_check(table));
+    const struct sw_safetensor *head = NULL, *table = NULL;
+    if (!e->folder || !e->model->tied) {
+        return SW_OK;
     }
-    if (head && table &&
-        (head->bytes != table->bytes || memcmp(head->data, table->data, head->bytes) != 0) &&
-        !sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
+    SW_TRY(read_alias(e, e->model->lm_head_name, &head));
+    SW_TRY(read_alias(e, e->model->embedding_name, &table));
+    if (!head || !table ||
+        (head->bytes == table->bytes && memcmp(head->data, table->data, head->bytes) == 0)) {
+        return SW_OK;
+    }
+    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
     }
-    return SW_OK;
+    sw_model_close(e->model);
+    e->model = NULL;
+    return sw_model_open(e->model_doc, &e->model);
 }
 
 static sw_status load_param(struct sw_engine *e, const struct engine_param *param,

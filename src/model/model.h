@@ -18,6 +18,7 @@ struct sw_forward_spec {
     bool has_labels;      /* output "loss" */
     bool want_logits;     /* output "logits": [B,T,V], classifiers [B,labels], with a cache [B,V] */
     bool want_hidden;     /* outputs "hidden.I": the input of layer I; last, what the head reads */
+    bool is_packed;       /* rows hold several documents: positions i32 [B,T], segments i32 [B,T] */
     int64_t cache_tokens; /* keys and values of so many tokens are kept as states; 0 = none */
 };
 
@@ -26,7 +27,8 @@ struct sw_model; /* one family's configuration */
 struct sw_model_ops {
     const char *model_type;
     /* Reads config.json; refuses by name what it cannot compute. */
-    sw_status (*open)(struct sw_json_doc *doc, const struct sw_json *config, struct sw_model **out);
+    sw_status (*open)(const struct sw_model_ops *ops, struct sw_json_doc *doc,
+                      const struct sw_json *config, struct sw_model **out);
     void (*close)(struct sw_model *model);
     /* Emits the forward; *out_loss is SW_NO_VALUE without labels. Failures are in
      * sw_graph_status. */
@@ -49,6 +51,7 @@ struct sw_model { /* base; first member of every family's own struct */
     int64_t eos_id;        /* -1 = none */
     const char *head_name; /* parameter of an untied or classifying head, NULL for a tied one */
     const char *embedding_name;
+    const char *lm_head_name; /* what an untied head of a language model is called, tied or not */
 };
 
 /* By model_type and architectures[0] of a config.json. SW_E_UNSUP names what is not known. */
@@ -59,6 +62,8 @@ void sw_model_close(struct sw_model *model);
 sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,
                           struct sw_json_doc **out);
 bool sw_model_is_preset(const char *name);
+/* Families and presets, a line each, for a reader. */
+void sw_model_list(struct sw_str *out);
 
 /* ---- config.json reading shared by the families ---- */
 
@@ -67,5 +72,3 @@ sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json 
 /* num_labels, or the size of id2label, or 2. */
 sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_json *config,
                                int64_t *out);
-
-extern const struct sw_model_ops sw_model_gpt2;

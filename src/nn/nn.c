@@ -52,3 +52,14 @@ sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t w
     sw_scope_pop(g);
     return y;
 }
+
+sw_value sw_nn_rms_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps,
+                        bool one_plus)
+{
+    enter(g, prefix);
+    const struct sw_init init = {one_plus ? SW_INIT_ZERO : SW_INIT_ONE, 0};
+    const sw_value weight = leaf(g, prefix, "weight", SW_SHAPE(width), init);
+    const sw_value y = sw_rms_norm(g, x, weight, eps, one_plus);
+    sw_scope_pop(g);
+    return y;
+}

@@ -16,5 +16,21 @@ struct sw_linear_spec {
 sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
                       const struct sw_linear_spec *spec);
 sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps);
+/* x [..,width]; weight one (with one_plus zero, and 1 + weight is what counts). */
+sw_value sw_nn_rms_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps,
+                        bool one_plus);
 /* The table "<prefix>.weight" [rows, width], N(0, std). */
 sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std);
+
+/* Keys and values of up to `tokens` tokens: states "cache.<layer>.key" and ".value"
+ * [B,tokens,KV D]. */
+struct sw_nn_cache {
+    int64_t layer, tokens;
+};
+/* Attention of new tokens that stand at spec->position: their keys and values are appended first.
+ * qkv as of sw_attention_packed; q, k, v as of sw_attention. */
+sw_value sw_nn_cached_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec,
+                             const struct sw_nn_cache *cache);
+sw_value sw_nn_cached_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
+                                const struct sw_attention_spec *spec,
+                                const struct sw_nn_cache *cache);

@@ -15,19 +15,21 @@ enum { B = 2, MAX_ELEMS = 1 << 16, TEXT = 9 /* tokens */ };
 
 // clang-format off
 enum axis {
-    PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* the math */
+    FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
     STATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
 /* The first of each way to run is the reference's. */
-enum { MAX_CHOICES = 6 };
+enum { MAX_CHOICES = 10 };
 static const struct {
     const char *name;
     int n;
     const char *choices[MAX_CHOICES];
 } axes[N_AXES] = {
+    [FAMILY]        = {"family", 10, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
+                                      "gpt_neox", "opt", "phi", "bloom"}},
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
     [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
     [SIZES]         = {"sizes", 2, {"odd", "round"}},
@@ -129,22 +131,47 @@ static int seq_len(const struct row *row)
 /* One file for each model. */
 static void model_path(const struct row *row, char *path, size_t size)
 {
-    snprintf(path, size, "%s/%s.%s.%s.json", folder, choice(row, SIZES), choice(row, DROPOUT),
-             choice(row, TABLE));
+    snprintf(path, size, "%s/%s.%s.%s.%s.json", folder, choice(row, FAMILY), choice(row, SIZES),
+             choice(row, DROPOUT), choice(row, TABLE));
 }
 
+/* What is special of a family, in layers of both kinds where it has two. */
+static const char *special_of(const struct row *row)
+{
+    static const char *const all[MAX_CHOICES] = {
+        [1] = ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+              "\"original_max_position_embeddings\": 6}, \"mlp_bias\": true",
+        [2] = ", \"sliding_window\": 3",
+        [3] = ", \"use_sliding_window\": true, \"sliding_window\": 3, \"max_window_layers\": 1",
+        [5] = ", \"sliding_window\": 3, \"attn_logit_softcapping\": 2, "
+              "\"final_logit_softcapping\": 3, \"query_pre_attn_scalar\": 5",
+        [6] = ", \"rotary_pct\": 0.6",
+        [8] = ", \"partial_rotary_factor\": 0.6",
+    };
+    const char *special = all[row->at[FAMILY]];
+    return special ? special : "";
+}
+
+/* Each family reads its own of these keys; heads of 7 columns (odd sizes) turn by 4 of them, or
+ * have 6. */
 static int write_model(const struct row *row)
 {
     const bool round = is_second(row, SIZES);
     const char *p = choice(row, DROPOUT);
-    char path[128], text[512];
+    const int width = round ? 32 : 21, heads = round ? 4 : 3, inner = round ? 64 : 29;
+    char path[128], text[1536];
     model_path(row, path, sizeof path);
     snprintf(text, sizeof text,
-             "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":%d,"
-             "\"n_positions\":11,\"n_embd\":%d,\"n_layer\":2,\"n_head\":%d,\"n_inner\":%d,"
-             "\"embd_pdrop\":%s,\"attn_pdrop\":%s,\"resid_pdrop\":%s,\"tie_word_embeddings\":%s}",
-             vocab(row), round ? 32 : 21, round ? 4 : 3, round ? 64 : 29, p, p, p,
-             is_second(row, TABLE) ? "false" : "true");
+             "{\"model_type\":\"%s\",\"vocab_size\":%d,\"n_positions\":11,"
+             "\"max_position_embeddings\":11,\"seq_length\":11,\"n_embd\":%d,\"hidden_size\":%d,"
+             "\"n_layer\":2,\"num_hidden_layers\":2,\"n_head\":%d,\"num_attention_heads\":%d,"
+             "\"num_key_value_heads\":%d,\"head_dim\":%d,\"n_inner\":%d,\"intermediate_size\":%d,"
+             "\"ffn_dim\":%d,\"embd_pdrop\":%s,\"attn_pdrop\":%s,\"resid_pdrop\":%s,"
+             "\"attention_dropout\":%s,\"hidden_dropout\":%s,\"dropout\":%s,"
+             "\"tie_word_embeddings\":%s%s}",
+             choice(row, FAMILY), vocab(row), width, width, heads, heads, round ? 2 : 1,
+             round ? 8 : 6, inner, inner, inner, p, p, p, p, p, p,
+             is_second(row, TABLE) ? "false" : "true", special_of(row));
     return sw_file_write_atomic(path, text, strlen(text)) < 0;
 }
 
@@ -197,7 +224,9 @@ static void write_config(const struct row *row, char *text, size_t size)
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
         choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE),
         may_tile(row) ? choice(row, TILES) : "null",
-        is_second(row, FROZEN) ? "\"*.h.1.ln_2.weight\", \"*.h.0.mlp.c_fc.*\"" : "");
+        is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
+                                 "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
+                               : "");
 }
 
 /* Every second step by its parts, where it has them. */
@@ -374,7 +403,7 @@ static void run(const struct row *row, const char *device, int n_steps, struct r
     memset(weights, 0, sizeof weights);
     memset(result, 0, sizeof *result);
     if (sw_threads_run(atoi(choice(row, RANKS)), 600, tcp ? train_over_tcp : train, &job) < 0) {
-        char text[640];
+        char text[768];
         row_text(row, text, sizeof text);
         fail_msg("%s: %s", text, sw_error_message());
     }
@@ -405,7 +434,7 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
         known_steps = n_steps;
     }
     run(row, choice(row, DEVICE), n_steps, &many);
-    char text[640];
+    char text[768];
     row_text(row, text, sizeof text);
     for (int i = 0; i < n_steps; i++) {
         if (!isfinite(many.losses[i])) {
@@ -589,10 +618,11 @@ int matrix_set_up(void **state)
     }
     struct row row = {0};
     int bad = 0;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 * axes[FAMILY].n; i++) {
+        row.at[FAMILY] = (int8_t)(i / 8);
         row.at[SIZES] = (int8_t)(i & 1);
         row.at[DROPOUT] = (int8_t)(i >> 1 & 1);
-        row.at[TABLE] = (int8_t)(i >> 2);
+        row.at[TABLE] = (int8_t)(i >> 2 & 1);
         bad |= write_model(&row);
     }
     return bad;

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward graph of every decoder-only family, from its specification and its names.
+#include "model/decoder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the layers of one forward share. */
+struct build {
+    const struct sw_decoder *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    sw_value mask, positions, position, segments, table, slopes;
+    int64_t layer;
+    char name[224];
+};
+
+static const struct sw_decoder *decoder_of(const struct sw_model *model)
+{
+    return SW_CONTAINER(model, struct sw_decoder, super);
+}
+
+/* "<trunk>.<suffix>"; valid until the next name. */
+static const char *in_trunk(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s.%s", b->m->names.trunk, suffix);
+    return b->name;
+}
+
+static const char *in_layer(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", b->m->names.trunk, b->m->names.layers,
+             (long long)b->layer, suffix);
+    return b->name;
+}
+
+/* The scope that a layer's parts stand in: what is before the dot of "attn.c_proj". */
+static void push_part(struct build *b, const char *suffix, const char *otherwise)
+{
+    const char *dot = strchr(suffix, '.');
+    char name[48];
+    snprintf(name, sizeof name, "%.*s", dot ? (int)(dot - suffix) : (int)strlen(otherwise),
+             dot ? suffix : otherwise);
+    sw_scope_push(b->g, name);
+}
+
+/* suffix NULL: x as it is. */
+static sw_value norm(struct build *b, const char *name, sw_value x, int64_t width)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    return s->norm == SW_NORM_LAYER
+               ? sw_nn_layer_norm(b->g, name, x, width, s->eps)
+               : sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
+}
+
+static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
+{
+    return suffix ? norm(b, in_layer(b, suffix), x, b->m->super.width) : x;
+}
+
+static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
+                       bool bias, double std)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = out, .in_out = b->m->spec.in_out, .no_bias = !bias, .std = std};
+    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+}
+
+/* ---- attention ---- */
+
+/* Queries, keys and values: [B,T,heads x width], or [B,T,heads,width] where heads are asked for one
+ * by one. */
+struct heads {
+    sw_value q, k, v;
+};
+
+static sw_value split_heads(struct build *b, sw_value x, int64_t heads, int64_t width)
+{
+    return sw_reshape(b->g, x, SW_SHAPE(b->spec->batch, b->spec->tokens, heads, width));
+}
+
+static struct heads separate(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const int64_t width = b->m->super.width, q = s->heads * s->head_width;
+    const int64_t kv = s->kv_heads * s->head_width;
+    struct heads out;
+    out.q = linear(b, n->q, x, width, q, s->qkv_bias, s->init_range);
+    out.k = linear(b, n->k, x, width, kv, s->qkv_bias, s->init_range);
+    out.v = linear(b, n->v, x, width, kv, s->qkv_bias, s->init_range);
+    if (n->q_norm || s->positions == SW_POSITION_ROTARY) {
+        out.q = split_heads(b, out.q, s->heads, s->head_width);
+        out.k = split_heads(b, out.k, s->kv_heads, s->head_width);
+        out.v = split_heads(b, out.v, s->kv_heads, s->head_width);
+    }
+    if (n->q_norm) {
+        out.q = norm(b, in_layer(b, n->q_norm), out.q, s->head_width);
+        out.k = norm(b, in_layer(b, n->k_norm), out.k, s->head_width);
+    }
+    return out;
+}
+
+/* Each head's query, key and value lie beside each other: three views of the product. */
+static struct heads by_head(struct build *b, sw_value qkv)
+{
+    const int64_t width = b->m->spec.head_width;
+    const sw_value x = split_heads(b, qkv, b->m->spec.heads, 3 * width);
+    return (struct heads){sw_slice(b->g, x, 3, 0, width), sw_slice(b->g, x, 3, width, width),
+                          sw_slice(b->g, x, 3, 2 * width, width)};
+}
+
+static sw_value turn(struct build *b, sw_value x)
+{
+    return sw_rotary(b->g, x, b->table, b->positions, b->m->spec.rotary.interleaved);
+}
+
+static struct sw_attention_spec attention_spec(const struct build *b)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const bool windowed = s->window > 0 && (!s->is_windowed || s->is_windowed[b->layer]);
+    return (struct sw_attention_spec){
+        .heads = s->heads,
+        .kv_heads = s->kv_heads,
+        .scale = s->score_scale / (s->scale_by_layer ? (double)(b->layer + 1) : 1.0),
+        .causal = true,
+        .window = windowed ? s->window : 0,
+        .cap = s->score_cap,
+        .dropout = s->attention_dropout,
+        .mask = b->mask,
+        .position = b->position,
+        .segments = b->segments,
+        .slopes = b->slopes,
+    };
+}
+
+static sw_value attend(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const struct sw_attention_spec spec = attention_spec(b);
+    const struct sw_nn_cache cache = {.layer = b->layer, .tokens = b->spec->cache_tokens};
+    struct heads h;
+    if (s->qkv == SW_QKV_SEPARATE) {
+        h = separate(b, x);
+    } else {
+        const sw_value qkv =
+            linear(b, n->qkv, x, b->m->super.width, (s->heads + 2 * s->kv_heads) * s->head_width,
+                   s->qkv_bias, s->init_range);
+        if (s->qkv == SW_QKV_PACKED) {
+            return cache.tokens > 0 ? sw_nn_cached_packed(b->g, qkv, &spec, &cache)
+                                    : sw_attention_packed(b->g, qkv, &spec);
+        }
+        h = by_head(b, qkv);
+    }
+    if (s->positions == SW_POSITION_ROTARY) {
+        h.q = turn(b, h.q);
+        h.k = turn(b, h.k);
+    }
+    return cache.tokens > 0 ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
+                            : sw_attention(b->g, h.q, h.k, h.v, &spec);
+}
+
+/* ---- a layer ---- */
+
+static sw_value attention_branch(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    push_part(b, n->out, "attn");
+    const sw_value o = attend(b, x);
+    const sw_value y = linear(b, n->out, o, s->heads * s->head_width, b->m->super.width,
+                              s->out_bias, s->proj_range);
+    sw_scope_pop(b->g);
+    return norm_in_layer(b, n->attention_out_norm, y);
+}
+
+static sw_value mlp_branch(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const int64_t width = b->m->super.width;
+    sw_value hidden;
+    push_part(b, n->down, "mlp");
+    if (n->gate) {
+        const sw_value gate = linear(b, n->gate, x, width, s->inner, s->mlp_bias, s->init_range);
+        const sw_value up = linear(b, n->up, x, width, s->inner, s->mlp_bias, s->init_range);
+        hidden = sw_gated_act(b->g, gate, up, s->act);
+    } else {
+        hidden = linear(b, n->up, x, width, s->inner, s->mlp_bias, s->init_range);
+        hidden = sw_act(b->g, hidden, s->act);
+    }
+    const sw_value y = linear(b, n->down, hidden, s->inner, width, s->mlp_bias, s->proj_range);
+    sw_scope_pop(b->g);
+    return norm_in_layer(b, n->mlp_out_norm, y);
+}
+
+static sw_value layer(struct build *b, sw_value h)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const sw_value x = norm_in_layer(b, n->attention_norm, h);
+    const sw_value a = sw_dropout(b->g, attention_branch(b, x), s->hidden_dropout);
+    if (s->parallel) {
+        const sw_value y = n->mlp_norm ? norm_in_layer(b, n->mlp_norm, h) : x;
+        const sw_value f = sw_dropout(b->g, mlp_branch(b, y), s->hidden_dropout);
+        return sw_add(b->g, h, sw_add(b->g, a, f));
+    }
+    h = sw_add(b->g, h, a);
+    const sw_value f = mlp_branch(b, norm_in_layer(b, n->mlp_norm, h));
+    return sw_add(b->g, h, sw_dropout(b->g, f, s->hidden_dropout));
+}
+
+/* ---- the whole ---- */
+
+static sw_value learned_positions(struct build *b)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_model *m = &b->m->super;
+    const sw_value table = sw_nn_table(b->g, in_trunk(b, b->m->names.positions),
+                                       m->max_tokens + s->position_offset, m->width, s->init_range);
+    const bool counts = s->position_offset > 0 && b->mask >= 0;
+    const sw_value places = counts ? sw_positions(b->g, b->mask, s->position_offset)
+                            : s->position_offset > 0
+                                ? sw_add_offset(b->g, b->positions, s->position_offset)
+                                : b->positions;
+    return sw_embedding(b->g, table, places, -1);
+}
+
+static sw_value embed(struct build *b, sw_value table, sw_value ids)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const sw_value places = n->positions ? learned_positions(b) : SW_NO_VALUE;
+    sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
+    h = s->embedding_scale > 0 ? sw_scale(b->g, h, s->embedding_scale) : h;
+    h = n->positions ? sw_add(b->g, h, places) : h;
+    h = n->embedding_norm ? norm(b, in_trunk(b, n->embedding_norm), h, b->m->super.width) : h;
+    return sw_dropout(b->g, h, s->embedding_dropout);
+}
+
+static sw_value input(struct build *b, const char *name, bool wanted, struct sw_shape shape)
+{
+    return wanted ? sw_input(b->g, name, SW_I32, shape) : SW_NO_VALUE;
+}
+
+static void open_inputs(struct build *b, sw_value *ids)
+{
+    const struct sw_forward_spec *spec = b->spec;
+    const struct sw_shape rows = SW_SHAPE(spec->batch, spec->tokens);
+    const enum sw_position_kind kind = b->m->spec.positions;
+    const bool counts = b->m->spec.position_offset > 0 && spec->has_mask;
+    *ids = sw_input(b->g, "input_ids", SW_I32, rows);
+    b->positions = input(b, "positions", kind != SW_POSITION_ALIBI && !counts,
+                         spec->is_packed ? rows : SW_SHAPE(spec->tokens));
+    b->mask = input(b, "attention_mask", spec->has_mask, rows);
+    b->segments = input(b, "segments", spec->is_packed, rows);
+    b->position = input(b, "position", spec->cache_tokens > 0, SW_SHAPE(1));
+    b->table = kind == SW_POSITION_ROTARY
+                   ? sw_rotary_table(b->g, &b->m->spec.rotary,
+                                     sw_max_i64(spec->tokens, spec->cache_tokens))
+                   : SW_NO_VALUE;
+    b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
+}
+
+static void name_hidden(const struct build *b, int64_t i, sw_value h)
+{
+    if (b->spec->want_hidden) {
+        char name[32];
+        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
+        sw_output(b->g, name, h);
+    }
+}
+
+static sw_value layers(struct build *b, sw_value h)
+{
+    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
+        name_hidden(b, b->layer, h);
+        sw_scope_push_block(b->g, name);
+        h = layer(b, h);
+        sw_scope_pop(b->g);
+    }
+    return h;
+}
+
+void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
+                        const struct sw_forward_spec *spec, sw_value *out_loss)
+{
+    struct build b = {.m = decoder_of(model), .g = g, .spec = spec};
+    const struct sw_decoder_names *n = &b.m->names;
+    sw_value ids;
+    open_inputs(&b, &ids);
+    sw_scope_push(g, n->trunk);
+    const sw_value table = sw_nn_table(g, in_trunk(&b, n->embedding), model->vocab, model->width,
+                                       b.m->spec.init_range);
+    sw_value h = layers(&b, embed(&b, table, ids));
+    h = norm(&b, in_trunk(&b, n->final_norm), h, model->width);
+    name_hidden(&b, model->layers, h);
+    sw_scope_pop(g);
+
+    sw_scope_push(g, "head");
+    *out_loss = model->head == SW_HEAD_LM ? sw_head_lm(b.m, g, spec, h, table)
+                                          : sw_head_classify(b.m, g, spec, h, ids);
+    if (*out_loss >= 0) {
+        sw_output(g, "loss", *out_loss);
+    }
+    sw_scope_pop(g);
+}
+
+/* ---- names in files ---- */
+
+const char *sw_decoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
+                             size_t cap)
+{
+    const struct sw_decoder *m = decoder_of(model);
+    const size_t trunk = strlen(m->names.trunk);
+    const char *found = i == 0 ? name : NULL;
+    const bool in = strncmp(name, m->names.trunk, trunk) == 0 && name[trunk] == '.';
+    if (i == 1 && in) {
+        found = name + trunk + 1;
+    }
+    int left = i - 1 - in; /* behind the name itself and the name without the trunk's */
+    for (const char *const *a = m->family->aliases; a && *a && !found; a += 2) {
+        if (strcmp(a[0], name) == 0 && left-- == 0) {
+            found = a[1];
+        }
+    }
+    if (found) {
+        snprintf(buf, cap, "%s", found);
+    }
+    return found ? buf : NULL;
+}
+
+bool sw_decoder_ignores(const struct sw_model *model, const char *file_name)
+{
+    const struct sw_decoder *m = decoder_of(model);
+    if (m->spec.positions == SW_POSITION_ROTARY &&
+        sw_glob_match("*.rotary_emb.inv_freq", file_name)) {
+        return true; /* the frequencies, which old files store */
+    }
+    for (const char *const *glob = m->family->ignored; glob && *glob; glob++) {
+        if (sw_glob_match(*glob, file_name)) {
+            return true;
+        }
+    }
+    return strcmp(file_name, model->lm_head_name) == 0 && !model->head_name;
+}

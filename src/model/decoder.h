@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// decoder - every decoder-only family as data: struct sw_decoder_spec says what is computed, struct
+// sw_decoder_names how the tensors are called, and decoder.c builds the graph of both. A family's
+// file reads its config.json into the two. Part of model.h.
+#pragma once
+
+#include "model/model.h"
+#include "nn/nn.h"
+
+enum sw_norm_kind {
+    SW_NORM_LAYER,       /* mean and variance, weight and bias */
+    SW_NORM_RMS,         /* root mean square, weight */
+    SW_NORM_RMS_ONE_PLUS /* the same, with the weight 1 + w */
+};
+
+enum sw_position_kind {
+    SW_POSITION_LEARNED, /* a table of embeddings */
+    SW_POSITION_ROTARY,  /* queries and keys are turned by angles */
+    SW_POSITION_ALIBI    /* a slope for each head, times the key's place, on the scores */
+};
+
+/* How a file holds the weights that make queries, keys and values. */
+enum sw_qkv_layout {
+    SW_QKV_SEPARATE, /* three matrices */
+    SW_QKV_PACKED,   /* one: all queries, then all keys, then all values */
+    SW_QKV_BY_HEAD   /* one: for each head its query, key and value */
+};
+
+/* Angles of rotary positions (Su et al. 2021) and how they are stretched for longer texts. */
+enum sw_rotary_kind {
+    SW_ROTARY_DEFAULT,
+    SW_ROTARY_LINEAR, /* all frequencies over `factor` (Chen et al. 2023) */
+    SW_ROTARY_LLAMA3, /* long waves over `factor`, short ones kept, a ramp between them */
+    SW_ROTARY_YARN    /* the same by the number of turns, and larger scores (Peng et al. 2023) */
+};
+
+struct sw_rotary_spec {
+    enum sw_rotary_kind kind;
+    int64_t width;    /* columns of a head that turn; even */
+    bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + width/2) */
+    double theta, factor;
+    double original_tokens;      /* LLAMA3, YARN: of the text that it was trained on */
+    double low, high;            /* LLAMA3: low_freq_factor, high_freq_factor */
+    double beta_fast, beta_slow; /* YARN: turns from which on a wave is kept, is stretched */
+    bool keeps_fractions;        /* YARN: bounds of the ramp are not rounded ("truncate": false) */
+    double attention_factor;     /* YARN: of cosines and sines; 0 = by `factor` */
+};
+
+/* What is computed. All zeros is LayerNorm, learned positions, separate weights without biases. */
+struct sw_decoder_spec {
+    int64_t heads, kv_heads, head_width, inner;
+    enum sw_norm_kind norm;
+    double eps;
+    enum sw_position_kind positions;
+    /* LEARNED: rows of the table before the first position's; above 0, positions count the tokens
+     * that the attention mask has (OPT). */
+    int64_t position_offset;
+    struct sw_rotary_spec rotary;
+    enum sw_qkv_layout qkv;
+    bool in_out; /* weights are stored [in, out] */
+    bool qkv_bias, out_bias, mlp_bias, head_bias;
+    double score_scale;           /* of q . k */
+    double score_cap, logits_cap; /* cap tanh(x / cap); 0 = none */
+    int64_t window;               /* a query sees so many keys, its own among them; 0 = all */
+    const bool *is_windowed;      /* [layers], owned by the model; NULL: every layer */
+    bool scale_by_layer;          /* scores are divided by the layer's number, from 1 */
+    bool parallel;                /* attention and MLP read the same h, and both are added to it */
+    enum sw_act act;
+    double embedding_scale;        /* 0 = none */
+    int64_t padding_id;            /* its embedding gets no gradient from the look-up; -1 = none */
+    double init_range, proj_range; /* of weights; of those that end a branch */
+    double embedding_dropout, attention_dropout, hidden_dropout;
+};
+
+/* What tensors are called. All but `trunk` and `head` stand behind the trunk's name, those of a
+ * layer behind "<layers>.<number>."; without ".weight" and ".bias". NULL: there is none such. */
+struct sw_decoder_names {
+    const char *trunk; /* files of the trunk alone leave it out */
+    const char *embedding, *positions, *embedding_norm, *layers, *final_norm;
+    const char *head;
+    const char *attention_norm, *attention_out_norm; /* before, behind */
+    const char *qkv, *q, *k, *v, *q_norm, *k_norm, *out;
+    const char *mlp_norm; /* NULL: the MLP reads what attention reads */
+    const char *mlp_out_norm;
+    const char *gate, *up, *down; /* gate: act(gate) up, else act(up) */
+};
+
+/* Keys of config.json that every family has under some name; fallback: what transformers takes
+ * where the key is absent. */
+enum sw_decoder_size {
+    SW_SIZE_WIDTH,
+    SW_SIZE_LAYERS,
+    SW_SIZE_HEADS,
+    SW_SIZE_INNER, /* fallback 0: four times the width */
+    SW_SIZE_VOCAB,
+    SW_SIZE_TOKENS,
+    SW_SIZE_COUNT
+};
+struct sw_decoder_key {
+    const char *key, *alias; /* alias: an older name, or NULL */
+    int64_t fallback;
+};
+
+struct sw_decoder;
+
+struct sw_decoder_family {
+    struct sw_model_ops ops;                             /* SW_DECODER_OPS of its model_type */
+    const char *lm_class, *trunk_class, *classify_class; /* architectures[0] */
+    struct sw_decoder_key sizes[SW_SIZE_COUNT];
+    struct sw_decoder_names names;
+    bool tied;                  /* where config.json does not say */
+    const char *const *ignored; /* globs over tensors of files; ends with NULL, or is it */
+    const char *const *aliases; /* pairs: a parameter's name, another one of it; ends with NULL */
+    /* Reads the rest of config.json; may leave out or add names. Refuses by its key what changes
+     * the mathematics and is not built. */
+    sw_status (*read)(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder);
+};
+
+/* One opened model of any family. */
+struct sw_decoder {
+    struct sw_model super;
+    const struct sw_decoder_family *family;
+    struct sw_decoder_spec spec;
+    struct sw_decoder_names names;
+    char embedding[96], head[96]; /* whole names of the two parameters */
+};
+
+/* ---- what the members of struct sw_model_ops are for these families ---- */
+
+sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
+                          const struct sw_json *config, struct sw_model **out);
+void sw_decoder_close(struct sw_model *model);
+void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
+                        const struct sw_forward_spec *spec, sw_value *out_loss);
+const char *sw_decoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
+                             size_t cap);
+bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
+
+#define SW_DECODER_OPS(type)                                                                       \
+    {                                                                                              \
+        .model_type = (type), .open = sw_decoder_open, .close = sw_decoder_close,                  \
+        .forward = sw_decoder_forward, .alias = sw_decoder_alias, .ignores = sw_decoder_ignores,   \
+    }
+
+extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family_mistral,
+    sw_family_qwen2, sw_family_qwen3, sw_family_gemma2, sw_family_gpt_neox, sw_family_opt,
+    sw_family_phi, sw_family_bloom;
+
+/* By model_type; NULL: there is none. */
+const struct sw_decoder_family *sw_decoder_family_of(const char *type);
+/* " name" of each preset of a family. */
+void sw_model_list_presets(const char *type, struct sw_str *out);
+
+/* ---- reading config.json ---- */
+
+/* 0 <= p < 1. */
+sw_status sw_decoder_read_dropout(struct sw_json_doc *doc, const struct sw_json *config,
+                                  const char *key, double fallback, double *out);
+/* A number that is 0 or more. */
+sw_status sw_decoder_read_amount(struct sw_json_doc *doc, const struct sw_json *config,
+                                 const char *key, double fallback, double *out);
+/* A cap of tanh: null is none (0), absent is `fallback`. */
+sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *config,
+                              const char *key, double fallback, double *out);
+/* SW_E_UNSUP unless the key is absent, null or the value that is built. */
+sw_status sw_decoder_only(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
+                          bool built);
+/* rope_parameters as transformers 5 writes them, or rope_theta, rope_scaling and
+ * partial_rotary_factor; share: of a head that turns, where the file does not say. */
+sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
+                                 double theta, double share, struct sw_decoder *decoder);
+/* Layers of "layer_types" that are "sliding_attention"; without the key, those that `is_windowed`
+ * says. */
+sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
+                                  bool (*is_windowed)(int64_t layer, int64_t from), int64_t from,
+                                  struct sw_decoder *decoder);
+/* sliding_window into spec.window: null is none, absent is `fallback`. */
+sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *config,
+                                 int64_t fallback, struct sw_decoder *decoder);
+/* num_key_value_heads, head_dim (fallback 0: width over heads), hidden_act, rms_norm_eps,
+ * initializer_range, attention_dropout, pad_token_id of the embedding: what LLaMA and its kin
+ * share. */
+sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
+                                int64_t head_width, struct sw_decoder *decoder);
+/* The names of their sizes, with what transformers takes where one is absent. */
+#define SW_LLAMA_SIZES(width, layers, heads, inner, vocab, tokens)                                 \
+    {                                                                                              \
+        [SW_SIZE_WIDTH] = {"hidden_size", NULL, (width)},                                          \
+        [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, (layers)},                                  \
+        [SW_SIZE_HEADS] = {"num_attention_heads", NULL, (heads)},                                  \
+        [SW_SIZE_INNER] = {"intermediate_size", NULL, (inner)},                                    \
+        [SW_SIZE_VOCAB] = {"vocab_size", NULL, (vocab)},                                           \
+        [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, (tokens)},                            \
+    }
+#define SW_LLAMA_NAMES                                                                             \
+    {                                                                                              \
+        .trunk = "model", .embedding = "embed_tokens", .layers = "layers", .final_norm = "norm",   \
+        .head = "lm_head", .attention_norm = "input_layernorm", .q = "self_attn.q_proj",           \
+        .k = "self_attn.k_proj", .v = "self_attn.v_proj", .out = "self_attn.o_proj",               \
+        .mlp_norm = "post_attention_layernorm", .gate = "mlp.gate_proj", .up = "mlp.up_proj",      \
+        .down = "mlp.down_proj",                                                                   \
+    }
+
+/* use_sliding_window, max_window_layers, layer_types of Qwen 2 and 3. */
+sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
+                               struct sw_decoder *decoder);
+
+/* ---- rotary positions ---- */
+
+/* width/2 angular frequencies, in fp32 as transformers computes them. */
+void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out);
+/* The table of sw_rotary for positions 0 .. rows - 1: [rows, width], cosines, then sines. */
+sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows);
+/* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */
+sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
+
+/* ---- heads ---- */
+
+/* Logits and loss of a language model; h [B,T,C], table [V,C] of the embedding. */
+sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,
+                    sw_value h, sw_value table);
+/* Of a classifier of texts: one row of logits from the last token that is no padding. */
+sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
+                          const struct sw_forward_spec *spec, sw_value h, sw_value ids);

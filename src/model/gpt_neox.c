@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-NeoX and Pythia (Black et al. 2022): attention and MLP in parallel, part of each head turns,
+// queries, keys and values of a head beside each other in the file.
+#include <math.h>
+
+#include "model/decoder.h"
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder)
+{
+    struct sw_decoder_spec *s = &decoder->spec;
+    double theta = 10000, share = 0.25;
+    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu", &s->act));
+    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
+    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
+    SW_TRY(sw_json_get_bool(doc, config, "use_parallel_residual", true, &s->parallel));
+    SW_TRY(sw_json_get_bool(doc, config, "attention_bias", true, &s->qkv_bias));
+    SW_TRY(sw_json_get_f64(doc, config, "rotary_emb_base", theta, &theta));
+    SW_TRY(sw_json_get_f64(doc, config, "rotary_pct", share, &share));
+    s->embedding_dropout = s->hidden_dropout;
+    s->proj_range = s->init_range;
+    s->out_bias = s->qkv_bias;
+    s->mlp_bias = true;
+    s->qkv = SW_QKV_BY_HEAD;
+    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
+    return sw_decoder_read_rotary(doc, config, theta, share, decoder);
+}
+
+static const char *const ignored[] = {"*.attention.bias", "*.attention.masked_bias", NULL};
+static const char *const aliases[] = {"embed_out.weight", "lm_head.weight", NULL};
+
+const struct sw_decoder_family sw_family_gpt_neox = {
+    .ops = SW_DECODER_OPS("gpt_neox"),
+    .lm_class = "GPTNeoXForCausalLM",
+    .trunk_class = "GPTNeoXModel",
+    .classify_class = "GPTNeoXForSequenceClassification",
+    .sizes = SW_LLAMA_SIZES(6144, 44, 64, 24576, 50432, 2048),
+    .names = {.trunk = "gpt_neox",
+              .embedding = "embed_in",
+              .layers = "layers",
+              .final_norm = "final_layer_norm",
+              .head = "embed_out",
+              .attention_norm = "input_layernorm",
+              .qkv = "attention.query_key_value",
+              .out = "attention.dense",
+              .mlp_norm = "post_attention_layernorm",
+              .up = "mlp.dense_h_to_4h",
+              .down = "mlp.dense_4h_to_h"},
+    .ignored = ignored,
+    .aliases = aliases,
+    .read = read,
+};

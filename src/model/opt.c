@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// OPT (Zhang et al. 2022): learned positions that count the tokens of the mask, from the third row
+// of their table on; relu.
+#include <math.h>
+
+#include "model/decoder.h"
+
+static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config,
+                        const struct sw_decoder *decoder)
+{
+    int64_t projected = 0;
+    double layerdrop = 0;
+    SW_TRY(sw_decoder_only(doc, config, "do_layer_norm_before", true));
+    SW_TRY(sw_decoder_only(doc, config, "_remove_final_layer_norm", false));
+    SW_TRY(sw_decoder_only(doc, config, "layer_norm_elementwise_affine", true));
+    SW_TRY(sw_json_get_i64(doc, config, "word_embed_proj_dim", decoder->super.width, &projected));
+    SW_TRY(sw_json_get_f64(doc, config, "layerdrop", 0, &layerdrop));
+    if (projected != decoder->super.width) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: word_embed_proj_dim %lld, with hidden_size %lld, is not built in this "
+                       "version",
+                       sw_json_name(doc), (long long)projected, (long long)decoder->super.width);
+    }
+    if (layerdrop != 0) {
+        return SW_FAIL(SW_E_UNSUP, "%s: layerdrop %g is not built in this version",
+                       sw_json_name(doc), layerdrop);
+    }
+    return SW_OK;
+}
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder)
+{
+    struct sw_decoder_spec *s = &decoder->spec;
+    SW_TRY(refuse(doc, config, decoder));
+    SW_TRY(sw_model_read_act(doc, config, "activation_function", "relu", &s->act));
+    SW_TRY(sw_decoder_read_amount(doc, config, "init_std", 0.02, &s->init_range));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "dropout", 0.1, &s->hidden_dropout));
+    SW_TRY(sw_json_get_bool(doc, config, "enable_bias", true, &s->qkv_bias));
+    s->out_bias = s->mlp_bias = s->qkv_bias;
+    s->proj_range = s->init_range;
+    s->eps = 1e-5;
+    s->position_offset = 2;
+    s->padding_id = decoder->super.pad_id;
+    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
+    return SW_OK;
+}
+
+static const char *const aliases[] = {
+    "model.decoder.final_layer_norm.weight", "decoder.layer_norm.weight",
+    "model.decoder.final_layer_norm.bias", "decoder.layer_norm.bias", NULL};
+
+const struct sw_decoder_family sw_family_opt = {
+    .ops = SW_DECODER_OPS("opt"),
+    .lm_class = "OPTForCausalLM",
+    .trunk_class = "OPTModel",
+    .classify_class = "OPTForSequenceClassification",
+    .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
+              [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
+              [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
+              [SW_SIZE_INNER] = {"ffn_dim", NULL, 3072},
+              [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50272},
+              [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, 2048}},
+    .names = {.trunk = "model.decoder",
+              .embedding = "embed_tokens",
+              .positions = "embed_positions",
+              .layers = "layers",
+              .final_norm = "final_layer_norm",
+              .head = "lm_head",
+              .attention_norm = "self_attn_layer_norm",
+              .q = "self_attn.q_proj",
+              .k = "self_attn.k_proj",
+              .v = "self_attn.v_proj",
+              .out = "self_attn.out_proj",
+              .mlp_norm = "final_layer_norm",
+              .up = "fc1",
+              .down = "fc2"},
+    .tied = true,
+    .aliases = aliases,
+    .read = read,
+};

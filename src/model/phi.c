@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phi 1, 1.5 and 2 (Gunasekar et al. 2023): attention and MLP in parallel behind one norm, part of
+// each head turns, a head with a bias.
+#include <math.h>
+
+#include "model/decoder.h"
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder)
+{
+    struct sw_decoder_spec *s = &decoder->spec;
+    SW_TRY(sw_decoder_only(doc, config, "qk_layernorm", false));
+    SW_TRY(sw_json_get_i64(doc, config, "num_key_value_heads", s->heads, &s->kv_heads));
+    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu_new", &s->act));
+    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
+    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
+    SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
+    s->proj_range = s->init_range;
+    s->parallel = true;
+    s->qkv_bias = s->out_bias = s->mlp_bias = s->head_bias = true;
+    s->padding_id = decoder->super.pad_id;
+    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
+    return sw_decoder_read_rotary(doc, config, 10000, 0.5, decoder);
+}
+
+const struct sw_decoder_family sw_family_phi = {
+    .ops = SW_DECODER_OPS("phi"),
+    .lm_class = "PhiForCausalLM",
+    .trunk_class = "PhiModel",
+    .classify_class = "PhiForSequenceClassification",
+    .sizes = SW_LLAMA_SIZES(2048, 24, 32, 8192, 51200, 2048),
+    .names = {.trunk = "model",
+              .embedding = "embed_tokens",
+              .layers = "layers",
+              .final_norm = "final_layernorm",
+              .head = "lm_head",
+              .attention_norm = "input_layernorm",
+              .q = "self_attn.q_proj",
+              .k = "self_attn.k_proj",
+              .v = "self_attn.v_proj",
+              .out = "self_attn.dense",
+              .up = "mlp.fc1",
+              .down = "mlp.fc2"},
+    .read = read,
+};

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen 3, dense (Yang et al. 2025): LLaMA whose queries and keys are normed head by head before
+// they turn; heads are as wide as the file says.
+#include "model/decoder.h"
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder)
+{
+    bool bias = false;
+    SW_TRY(sw_decoder_read_llama(doc, config, 10000, 128, decoder));
+    SW_TRY(sw_json_get_bool(doc, config, "attention_bias", false, &bias));
+    decoder->spec.qkv_bias = decoder->spec.out_bias = bias;
+    decoder->names.q_norm = "self_attn.q_norm";
+    decoder->names.k_norm = "self_attn.k_norm";
+    return sw_qwen_read_windows(doc, config, decoder);
+}
+
+const struct sw_decoder_family sw_family_qwen3 = {
+    .ops = SW_DECODER_OPS("qwen3"),
+    .lm_class = "Qwen3ForCausalLM",
+    .trunk_class = "Qwen3Model",
+    .classify_class = "Qwen3ForSequenceClassification",
+    .sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
+    .names = SW_LLAMA_NAMES,
+    .read = read,
+};

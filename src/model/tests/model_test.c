@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families as specifications: published models have their published numbers of parameters, rotary
+// frequencies their published values, and what changes the mathematics is refused by its key.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/decoder.h"
+#include "support/test.h"
+
+static struct sw_model *open_text(const char *text, sw_status *st)
+{
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *model = NULL;
+    assert_int_equal(sw_json_parse("config.json", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    *st = sw_model_open(doc, &model);
+    sw_json_close(doc);
+    return model;
+}
+
+/* ---- parameters ---- */
+
+static int64_t count_parameters(const struct sw_model *model)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    const struct sw_forward_spec spec = {.batch = 1, .tokens = 4, .has_labels = true};
+    struct sw_graph *g = NULL;
+    sw_value loss = SW_NO_VALUE;
+    int64_t n = 0;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    model->ops->forward(model, g, &spec, &loss);
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    assert_true(loss >= 0);
+    for (int32_t i = 0; i < g->n_params; i++) {
+        n += sw_shape_elems(&g->values[g->params[i]].shape);
+    }
+    sw_graph_close(g);
+    return n;
+}
+
+static void presets_have_the_published_numbers_of_parameters(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t n;
+    } rows[] = {
+        {"gpt2", 124439808},           {"gpt2-xl", 1557611200},      {"tinyllama-1.1b", 1100048384},
+        {"llama-2-7b", 6738415616},    {"llama-2-70b", 68976648192}, {"llama-3.2-1b", 1235814400},
+        {"llama-3.1-8b", 8030261248},  {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},
+        {"qwen2.5-7b", 7615616512},    {"qwen3-0.6b", 596049920},    {"qwen3-8b", 8190735360},
+        {"gemma-2-2b", 2614341888},    {"gemma-2-9b", 9241705984},   {"pythia-160m", 162322944},
+        {"gpt-neox-20b", 20554567680}, {"opt-125m", 125239296},      {"opt-6.7b", 6658473984},
+        {"phi-2", 2779683840},         {"bloom-560m", 559214592},    {"bloom-176b", 176247271424},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_json_doc *doc = NULL;
+        struct sw_model *model = NULL;
+        assert_int_equal(sw_model_preset(rows[i].name, 0, 0, &doc), SW_OK);
+        assert_int_equal(sw_model_open(doc, &model), SW_OK);
+        const int64_t n = count_parameters(model);
+        if (n != rows[i].n) {
+            fail_msg("%s has %lld parameters, published are %lld", rows[i].name, (long long)n,
+                     (long long)rows[i].n);
+        }
+        sw_model_close(model);
+        sw_json_close(doc);
+    }
+}
+
+static void each_preset_opens_with_another_vocabulary_and_context(void **state)
+{
+    struct sw_str list = {0};
+    char name[64];
+    int n_presets = 0;
+    (void)state;
+    sw_model_list(&list);
+    for (const char *at = strchr(sw_str_text(&list), '\n'); at && *at; at += strcspn(at, " \n")) {
+        at += strspn(at, " \n");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \n"), at);
+        if (!sw_model_is_preset(name)) {
+            continue; /* a model_type that no preset is called by, or a class */
+        }
+        struct sw_json_doc *doc = NULL;
+        struct sw_model *model = NULL;
+        assert_int_equal(sw_model_preset(name, 777, 55, &doc), SW_OK);
+        assert_int_equal(sw_model_open(doc, &model), SW_OK);
+        assert_int_equal(model->vocab, 777);
+        assert_int_equal(model->max_tokens, 55);
+        sw_model_close(model);
+        sw_json_close(doc);
+        n_presets++;
+    }
+    sw_str_fini(&list);
+    assert_true(n_presets >= 38);
+}
+
+/* ---- rotary positions ---- */
+
+static void llama3_frequencies_are_the_published_ones(void **state)
+{
+    struct sw_rotary_spec spec = {.width = 128, .theta = 500000};
+    float plain[64], scaled[64];
+    (void)state;
+    sw_rotary_frequencies(&spec, plain);
+    spec.kind = SW_ROTARY_LLAMA3;
+    spec.factor = 8;
+    spec.low = 1;
+    spec.high = 4;
+    spec.original_tokens = 8192;
+    sw_rotary_frequencies(&spec, scaled);
+    for (int i = 0; i < 29; i++) {
+        assert_true(plain[i] == scaled[i]);
+    }
+    assert_true(fabs((double)plain[29] - 0.0026160993) < 1e-9);
+    assert_true(fabs((double)scaled[29] - 0.0021665708) < 1e-9);
+    assert_true(fabs((double)plain[34] - 0.0009384739) < 1e-9);
+    assert_true(fabs((double)scaled[34] - 0.0001785078) < 1e-9);
+    for (int i = 35; i < 64; i++) {
+        assert_true(plain[i] / 8 == scaled[i]);
+    }
+}
+
+static void linear_scaling_divides_and_yarn_lies_between(void **state)
+{
+    struct sw_rotary_spec spec = {.width = 64, .theta = 10000, .factor = 4};
+    float plain[32], linear[32], yarn[32];
+    (void)state;
+    sw_rotary_frequencies(&spec, plain);
+    spec.kind = SW_ROTARY_LINEAR;
+    sw_rotary_frequencies(&spec, linear);
+    spec.kind = SW_ROTARY_YARN;
+    spec.original_tokens = 2048;
+    spec.beta_fast = 32;
+    spec.beta_slow = 1;
+    sw_rotary_frequencies(&spec, yarn);
+    assert_true(yarn[0] == plain[0]); /* turns often: kept */
+    assert_true(fabsf(yarn[31] / linear[31] - 1) < 1e-6F);
+    for (int i = 0; i < 32; i++) {
+        assert_true(linear[i] == plain[i] / 4);
+        assert_true(yarn[i] <= plain[i] && yarn[i] >= linear[i] * 0.999999F);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
+{
+    static const struct {
+        const char *type, *member, *named;
+        sw_status st;
+    } rows[] = {
+        {"mamba", "\"x\": 1", "model_type \"mamba\"", SW_E_UNSUP},
+        {"llama", "\"hidden_act\": \"mish\"", "hidden_act \"mish\"", SW_E_UNSUP},
+        {"llama", "\"rope_scaling\": {\"rope_type\": \"longrope\"}", "longrope", SW_E_UNSUP},
+        {"llama", "\"rope_scaling\": {\"type\": \"linear\"}", "factor", SW_E_FORMAT},
+        {"llama", "\"rope_scaling\": 3", "rope_scaling", SW_E_FORMAT},
+        {"llama", "\"rope_theta\": 0", "rope_theta", SW_E_FORMAT},
+        {"llama",
+         "\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+         "\"low_freq_factor\": 4, \"high_freq_factor\": 1}",
+         "low_freq_factor", SW_E_FORMAT},
+        {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "quantization_config",
+         SW_E_UNSUP},
+        {"llama", "\"num_key_value_heads\": 5", "num_key_value_heads 5", SW_E_FORMAT},
+        {"llama", "\"hidden_size\": 100", "hidden_size 100", SW_E_FORMAT},
+        {"llama", "\"head_dim\": 7", "even", SW_E_FORMAT},
+        {"llama", "\"attention_dropout\": 1", "attention_dropout", SW_E_FORMAT},
+        {"llama", "\"rms_norm_eps\": -1", "rms_norm_eps", SW_E_FORMAT},
+        {"mistral", "\"sliding_window\": -4", "sliding_window", SW_E_FORMAT},
+        {"qwen2", "\"use_sliding_window\": true, \"layer_types\": [\"full_attention\"]",
+         "layer_types", SW_E_FORMAT},
+        {"gemma2", "\"use_bidirectional_attention\": true", "use_bidirectional_attention",
+         SW_E_UNSUP},
+        {"gemma2", "\"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]",
+         "chunked_attention", SW_E_UNSUP},
+        {"opt", "\"do_layer_norm_before\": false", "do_layer_norm_before", SW_E_UNSUP},
+        {"opt", "\"word_embed_proj_dim\": 512", "word_embed_proj_dim 512", SW_E_UNSUP},
+        {"opt", "\"layerdrop\": 0.1", "layerdrop", SW_E_UNSUP},
+        {"bloom", "\"apply_residual_connection_post_layernorm\": true",
+         "apply_residual_connection_post_layernorm", SW_E_UNSUP},
+        {"phi", "\"qk_layernorm\": true", "qk_layernorm", SW_E_UNSUP},
+        {"gpt_neox", "\"architectures\": [\"GPTNeoXForTokenClassification\"]",
+         "GPTNeoXForTokenClassification", SW_E_UNSUP},
+        {"gpt2", "\"add_cross_attention\": true", "add_cross_attention", SW_E_UNSUP},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        char text[512];
+        sw_status st;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\", %s}", rows[i].type, rows[i].member);
+        struct sw_model *model = open_text(text, &st);
+        if (model || st != rows[i].st || !strstr(sw_error_message(), rows[i].named)) {
+            fail_msg("%s: %d %s; wanted one that names %s", text, (int)st, sw_error_message(),
+                     rows[i].named);
+        }
+    }
+}
+
+static void dynamic_scaling_is_the_default_within_the_context(void **state)
+{
+    sw_status st;
+    (void)state;
+    struct sw_model *model = open_text(
+        "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+        &st);
+    assert_int_equal(st, SW_OK);
+    const struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
+    assert_int_equal(m->spec.rotary.kind, SW_ROTARY_DEFAULT);
+    sw_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
+        cmocka_unit_test(each_preset_opens_with_another_vocabulary_and_context),
+        cmocka_unit_test(llama3_frequencies_are_the_published_ones),
+        cmocka_unit_test(linear_scaling_divides_and_yarn_lies_between),
+        cmocka_unit_test(what_changes_the_mathematics_is_refused_by_its_key),
+        cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
