@@ -145,7 +145,7 @@ bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
 
 extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family_mistral,
     sw_family_qwen2, sw_family_qwen3, sw_family_gemma2, sw_family_gpt_neox, sw_family_opt,
-    sw_family_phi, sw_family_bloom;
+    sw_family_phi, sw_family_bloom, sw_family_gptj;
 
 /* By model_type; NULL: there is none. */
 const struct sw_decoder_family *sw_decoder_family_of(const char *type);

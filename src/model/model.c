@@ -6,8 +6,9 @@
 
 /* A new family is its file and a line here. */
 static const struct sw_decoder_family *const families[] = {
-    &sw_family_gpt2,   &sw_family_llama,    &sw_family_mistral, &sw_family_qwen2, &sw_family_qwen3,
-    &sw_family_gemma2, &sw_family_gpt_neox, &sw_family_opt,     &sw_family_phi,   &sw_family_bloom,
+    &sw_family_gpt2,  &sw_family_llama,  &sw_family_mistral,  &sw_family_qwen2,
+    &sw_family_qwen3, &sw_family_gemma2, &sw_family_gpt_neox, &sw_family_opt,
+    &sw_family_phi,   &sw_family_bloom,  &sw_family_gptj,
 };
 
 const struct sw_decoder_family *sw_decoder_family_of(const char *type)

@@ -22,14 +22,14 @@ enum axis {
     N_MATH = STAGE
 };
 /* The first of each way to run is the reference's. */
-enum { MAX_CHOICES = 10 };
+enum { MAX_CHOICES = 11 };
 static const struct {
     const char *name;
     int n;
     const char *choices[MAX_CHOICES];
 } axes[N_AXES] = {
-    [FAMILY]        = {"family", 10, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
-                                      "gpt_neox", "opt", "phi", "bloom"}},
+    [FAMILY]        = {"family", 11, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
+                                      "gpt_neox", "opt", "phi", "bloom", "gptj"}},
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
     [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
     [SIZES]         = {"sizes", 2, {"odd", "round"}},
@@ -146,6 +146,7 @@ static const char *special_of(const struct row *row)
         [5] = ", \"sliding_window\": 3, \"attn_logit_softcapping\": 2, "
               "\"final_logit_softcapping\": 3, \"query_pre_attn_scalar\": 5",
         [6] = ", \"rotary_pct\": 0.6",
+        [10] = ", \"rotary_dim\": 4",
         [8] = ", \"partial_rotary_factor\": 0.6",
     };
     const char *special = all[row->at[FAMILY]];

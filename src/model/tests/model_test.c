@@ -49,8 +49,9 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         {"llama-3.1-8b", 8030261248},  {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},
         {"qwen2.5-7b", 7615616512},    {"qwen3-0.6b", 596049920},    {"qwen3-8b", 8190735360},
         {"gemma-2-2b", 2614341888},    {"gemma-2-9b", 9241705984},   {"pythia-160m", 162322944},
-        {"gpt-neox-20b", 20554567680}, {"opt-125m", 125239296},      {"opt-6.7b", 6658473984},
-        {"phi-2", 2779683840},         {"bloom-560m", 559214592},    {"bloom-176b", 176247271424},
+        {"gpt-neox-20b", 20554567680}, {"opt-125m", 125239296},      {"gpt-j-6b", 6050882784},
+        {"opt-6.7b", 6658473984},      {"phi-2", 2779683840},        {"bloom-560m", 559214592},
+        {"bloom-176b", 176247271424},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
@@ -182,6 +183,8 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"phi", "\"qk_layernorm\": true", "qk_layernorm", SW_E_UNSUP},
         {"gpt_neox", "\"architectures\": [\"GPTNeoXForTokenClassification\"]",
          "GPTNeoXForTokenClassification", SW_E_UNSUP},
+        {"gptj", "\"rotary_dim\": 7", "rotary_dim is 7", SW_E_FORMAT},
+        {"gptj", "\"rotary_dim\": 512", "rotary_dim is 512", SW_E_FORMAT},
         {"gpt2", "\"add_cross_attention\": true", "add_cross_attention", SW_E_UNSUP},
     };
     (void)state;
