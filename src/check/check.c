@@ -130,6 +130,12 @@ sw_status sw_check_engine(const struct check *c, struct sw_engine_options option
     return sw_initialize(&options, out);
 }
 
+bool sw_check_is_packed(const struct check *c)
+{
+    return sw_safetensors_find(c->ref, "input.segment_ids") ||
+           sw_safetensors_find(c->ref, "train.segment_ids");
+}
+
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
                                 bool tokens, char *buf, size_t cap)
 {
@@ -157,11 +163,12 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
     snprintf(buf, cap,
              "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
              "\"gradient_clipping\": %.17g, \"optimizer\": {\"type\": \"%s\", \"params\": {%s"
-             "\"weight_decay\": %.17g}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\"}}",
+             "\"weight_decay\": %.17g}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\", "
+             "\"packing\": %s}}",
              (long long)batch, (long long)micro_batches, sw_check_number(c, "train.clip", 0),
              optimizer, params, sw_check_number(c, "train.weight_decay", 0),
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
-             tokens ? "tokens" : "microbatch");
+             tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false");
     return SW_OK;
 }
 

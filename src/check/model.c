@@ -7,7 +7,7 @@
 
 #include "check/private.h"
 
-enum { MAX_INPUTS = 4 };
+enum { MAX_INPUTS = 5 };
 
 /* Inputs of one micro-batch in the engine's own types. */
 struct given {
@@ -56,6 +56,8 @@ static sw_status give_batch(struct check *c, const char *group, int64_t i, struc
     const struct sw_safetensor *ids = sw_check_tensor(c, "%s.input_ids", group);
     const struct sw_safetensor *labels = sw_check_tensor(c, "%s.labels", group);
     const struct sw_safetensor *mask = sw_check_tensor(c, "%s.attention_mask", group);
+    const struct sw_safetensor *segments = sw_check_tensor(c, "%s.segment_ids", group);
+    const struct sw_safetensor *positions = sw_check_tensor(c, "%s.position_ids", group);
     const int rank = ids->shape.rank;
     const struct sw_shape shape = SW_SHAPE(ids->shape.dims[rank - 2], ids->shape.dims[rank - 1]);
     const int64_t n = sw_shape_elems(&shape);
@@ -65,6 +67,12 @@ static sw_status give_batch(struct check *c, const char *group, int64_t i, struc
     } else if (labels) {
         const struct sw_shape rows = SW_SHAPE(shape.dims[0]);
         SW_TRY(give(g, "labels", labels, i * shape.dims[0], rows, false));
+    }
+    if (segments) {
+        SW_TRY(give(g, "segments", segments, i * n, shape, false));
+    }
+    if (segments && positions) {
+        SW_TRY(give(g, "positions", positions, i * n, shape, false));
     }
     return mask ? give(g, "attention_mask", mask, i * n, shape, false) : SW_OK;
 }
@@ -100,8 +108,9 @@ static sw_status check_output(struct check *c, sw_engine *e, const char *output,
     SW_TRY_ALLOC(ours, "outputs");
     const sw_status st = sw_engine_output(e, output, ours);
     if (st >= 0) {
-        sw_check_row(c, ref->name, largest(ours, ref, sw_check_tensor(c, "input.attention_mask")),
-                     tolerance, NULL);
+        const struct sw_safetensor *mask = sw_check_tensor(c, "input.attention_mask");
+        mask = mask ? mask : sw_check_tensor(c, "input.segment_ids"); /* 0 is padding in both */
+        sw_check_row(c, ref->name, largest(ours, ref, mask), tolerance, NULL);
     }
     sw_free(ours);
     return st;
@@ -514,11 +523,12 @@ sw_status sw_check_model(struct check *c)
         return SW_FAIL(SW_E_FORMAT, "%s: input.input_ids wants the shape [B, T]", c->path);
     }
     if (ids) {
-        char config[128];
+        char config[160];
         struct given given = {0};
         sw_engine *e = NULL;
-        snprintf(config, sizeof config, "{\"train_micro_batch_size_per_gpu\": %lld}",
-                 (long long)ids->shape.dims[0]);
+        snprintf(config, sizeof config,
+                 "{\"train_micro_batch_size_per_gpu\": %lld, \"spillway\": {\"packing\": %s}}",
+                 (long long)ids->shape.dims[0], sw_check_is_packed(c) ? "true" : "false");
         SW_TRY(sw_check_engine(
             c,
             (struct sw_engine_options){

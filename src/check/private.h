@@ -62,6 +62,8 @@ void sw_check_understand(struct check *c, const char *prefix);
 /* Opens an engine for the case's model with text or a file of configuration and the user's
  * edits. */
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
+/* Rows of the recording hold several documents. */
+bool sw_check_is_packed(const struct check *c);
 /* The optimizer block of reference.json's `train` as a configuration; into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
                                 bool tokens, char *buf, size_t cap);

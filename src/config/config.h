@@ -168,6 +168,7 @@ struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
     int micro_batch;                 /* enum sw_micro_batch */
     int loss;                        /* enum sw_loss_mean */
+    bool packing;                    /* several documents a row, which do not see each other */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
     struct sw_config_strings frozen; /* name patterns with * and ? */
     int64_t threads;                 /* 0 = all processors available to the process */

@@ -462,6 +462,11 @@ static const struct config_field spillway_fields[] = {
            BUILT),
     CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
            "the step's loss: mean of the micro-batches' means, or mean over all targets", BUILT),
+    BOOL(
+        "packing", AT(spillway.packing), "false",
+        "rows hold several documents or conversations, filled once by best-fit decreasing; they do "
+        "not see each other, and positions begin anew",
+        BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
          "weight decay also on parameters of one dimension (biases, norms)", BUILT),
     STRINGS("frozen", AT(spillway.frozen), "[]",

@@ -41,6 +41,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
             .batch = r->batch,
             .tokens = r->tokens,
             .has_mask = e->options.want_mask && r->cache == 0,
+            .is_packed = c->spillway.packing && r->cache == 0,
             .has_labels = r->labels,
             .want_logits = r->logits,
             .want_hidden = r->hidden,

@@ -137,6 +137,12 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",
                        (long long)o->vocab_size, (long long)e->model->vocab);
     }
+    if (e->config->spillway.packing && e->model->head != SW_HEAD_LM) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: a classifier reads one text a row; spillway.packing is for "
+                       "language models",
+                       o->model);
+    }
     if (o->generate_tokens != 0 && e->model->head != SW_HEAD_LM) {
         return SW_FAIL(SW_E_UNSUP, "%s: a classifier continues no text", o->model);
     }
