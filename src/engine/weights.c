@@ -220,6 +220,22 @@ struct fill {
     float *dst;
 };
 
+static float initial(const struct fill *f, uint64_t i)
+{
+    switch (f->init->kind) {
+    case SW_INIT_NORMAL:
+        return (float)(f->init->std * sw_philox_normal(f->seed, f->stream, i));
+    case SW_INIT_UNIFORM: /* 53 bits of [0, 1), spread over [-std, std) */
+        return (float)(f->init->std *
+                       (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
+    case SW_INIT_ONE:
+        return 1;
+    case SW_INIT_ZERO:
+        break;
+    }
+    return 0;
+}
+
 static void fill_item(void *ctx, int64_t item, int worker)
 {
     (void)worker;
@@ -227,10 +243,7 @@ static void fill_item(void *ctx, int64_t item, int worker)
     const int64_t begin = item * 1024;
     const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
     for (int64_t i = begin; i < end; i++) {
-        f->dst[i] = f->init->kind == SW_INIT_NORMAL
-                        ? (float)(f->init->std *
-                                  sw_philox_normal(f->seed, f->stream, (uint64_t)(f->first + i)))
-                        : f->init->kind == SW_INIT_ONE;
+        f->dst[i] = initial(f, (uint64_t)(f->first + i));
     }
 }
 
