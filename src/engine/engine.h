@@ -24,6 +24,7 @@ struct sw_engine_facts {
     const char *model_folder;          /* where the model came from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
     bool trains, language_model;
+    bool lora; /* what is trained, saved and exported are adapters */
     uint64_t seed;
     sw_comm *comm;           /* NULL = alone */
     int rank, ranks;         /* of the data axis */
@@ -36,6 +37,7 @@ struct engine_param {
     const struct sw_persistent *work;   /* working copy */
     const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
     const char *file_name;              /* in the folder that it was read from; NULL: its own */
+    const char *digest; /* of its values, where adapters are trained on it; NULL = is trained */
 };
 /* Parameter i of sw_engine_n_tensors. */
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);

@@ -31,6 +31,8 @@ struct engine_trace {
     bool made; /* the file was not there before */
 };
 
+struct engine_lora; /* adapter.h */
+
 struct sw_engine {
     struct sw_engine_options options; /* strings borrowed only while opening */
     struct sw_config *config;
@@ -38,6 +40,7 @@ struct sw_engine {
     struct sw_model *model;        /* likewise */
     struct sw_hf_folder *folder;   /* weights, while they are read */
     char *model_folder;            /* where the model came from; NULL for presets */
+    struct engine_lora *lora;      /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
