@@ -109,3 +109,31 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
  * is. */
 sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
                                       enum sw_dtype *dtype);
+
+/* ---- merge.c: a model with its adapters added ---- */
+
+struct sw_merge;
+
+/*
+ * sw_merge_open - the adapters of a folder of PEFT's, or of a checkpoint, on their base.
+ *
+ * base  folder of the model; NULL: the one that the adapters name
+ *
+ * SW_E_FORMAT  they are of another base: names the tensor
+ */
+sw_status sw_merge_open(const char *adapter, const char *base, struct sw_merge **out);
+sw_status sw_merge_open_checkpoint(struct sw_ckpt *ckpt, const char *base, struct sw_merge **out);
+void sw_merge_close(struct sw_merge *merge);
+
+int64_t sw_merge_n(const struct sw_merge *merge);
+/* Tensor i under its name in the base's files; its values come as f32. */
+struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *merge, int64_t i);
+/* It is not the base's. */
+bool sw_merge_changes(const struct sw_merge *merge, int64_t i);
+/* Elements [first, first + n). */
+sw_status sw_merge_fetch(struct sw_merge *merge, int64_t i, int64_t first, int64_t n, float *out);
+enum sw_dtype sw_merge_dtype(const struct sw_merge *merge);          /* that the base has */
+const struct sw_json *sw_merge_config(const struct sw_merge *merge); /* config.json */
+const char *sw_merge_base(const struct sw_merge *merge);             /* its folder */
+/* A model with adapters added, and the files beside the weights of its base. */
+sw_status sw_engine_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype);

@@ -191,3 +191,6 @@ sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item,
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
+/* The one that it begins with: of a tied pair that is two parameters here, the file may have
+ * one. */
+const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);

@@ -403,8 +403,7 @@ static void warn_unused(const struct sw_engine *e)
     }
 }
 
-/* Of a tied pair that is two parameters here, the file has one. */
-static const struct sw_safetensor *find_values(const struct sw_engine *e, const char *name)
+const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name)
 {
     const struct sw_safetensor *tensor = sw_engine_find_in_folder(e, name);
     const bool other = !tensor && e->lora && e->lora->untied && e->model->head_name &&
@@ -419,7 +418,7 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
     sw_status st = SW_OK;
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
         struct engine_param *param = &e->params[i];
-        const struct sw_safetensor *tensor = find_values(e, param->work->name);
+        const struct sw_safetensor *tensor = sw_engine_find_values(e, param->work->name);
         if (sw_lora_is_adapter(param->work->name)) {
             st = init_param(e, param, NULL, piece);
         } else if (tensor) {
