@@ -42,6 +42,9 @@ struct engine_param {
 /* Parameter i of sw_engine_n_tensors. */
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);
 
+/* Of those that adapters are trained with; without adapters all. */
+int64_t sw_engine_trained_parameters(const sw_engine *e);
+
 /* Of the last step: sum and count of the losses of each micro-batch of this rank, [local, 2]. */
 const double *sw_engine_losses(const sw_engine *e);
 /* Elements of an output of the program that sw_logits runs; -1: it has none of this name. */

@@ -160,6 +160,16 @@ bool sw_engine_keeps(const struct sw_engine *e, const char *param)
     return !e->lora || e->lora->spec.super.trains(&e->lora->spec.super, param);
 }
 
+int64_t sw_engine_trained_parameters(const sw_engine *e)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct sw_persistent *work = e->params[i].work;
+        sum += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+    }
+    return sum;
+}
+
 /* ---- weights ---- */
 
 static sw_status load_one(struct sw_engine *e, const struct engine_param *param, float *piece)
