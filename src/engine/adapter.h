@@ -5,7 +5,7 @@
 
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
-#include "nn/lora.h"
+#include "nn/nn.h"
 
 /* ---- adapter.c: where adapters come from ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that trains low-rank adapters: what its configuration says of them, which parameters are
-// theirs, what they begin with, and what a checkpoint and PEFT are told. The model below is frozen;
-// a checkpoint holds a digest of each of its tensors, so that another one is found.
+// An engine that trains low-rank adapters: what its configuration says of them, which parameters
+// are theirs, what they begin with, and what a checkpoint and PEFT are told. The model below is
+// frozen; a checkpoint holds a digest of each of its tensors, so that another one is found.
 #include <math.h>
 #include <string.h>
 
@@ -142,16 +142,16 @@ sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
     }
     SW_TRY(sw_lora_check(&lora->spec, g));
     struct engine_adapted *layers =
-        sw_arena_array(&lora->arena, (size_t)g->n_adapted + 1, sizeof *layers);
+        sw_arena_array(&lora->arena, (size_t)g->adapted.n + 1, sizeof *layers);
     SW_TRY_ALLOC(layers, "adapters");
-    for (int32_t i = 0; i < g->n_adapted; i++) {
-        const struct sw_adapted *a = &g->adapted[i];
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        const struct sw_adapted *a = &g->adapted.items[i];
         layers[i] = (struct engine_adapted){sw_arena_strdup(&lora->arena, a->module), a->scaling,
                                             a->in_out};
         SW_TRY_ALLOC(layers[i].module, "adapters");
     }
     lora->layers = layers;
-    lora->n_layers = g->n_adapted;
+    lora->n_layers = g->adapted.n;
     return SW_OK;
 }
 

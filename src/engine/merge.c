@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with its adapters added: W + scaling B A, element by element in fp32 and rounded once. The
-// base is read from its folder, piece by piece; only A and B of the tensor under way are in memory.
+// A model with its adapters added: W + scaling B A, element by element in fp32 and rounded once.
+// The base is read from its folder, piece by piece; only A and B of the tensor under way are in
+// memory.
 #include "engine/adapter.h"
 
 #include <string.h>

@@ -102,8 +102,8 @@ struct sw_named {
     sw_value value;
 };
 
-/* Small matrices that are trained beside frozen weights. Who makes them (nn/lora.h) also decides, by
- * name, what else is trained. */
+/* Small matrices that are trained beside frozen weights. Who makes them (nn/lora.h) also decides
+ * what else is trained, by name. */
 struct sw_adapter {
     bool (*trains)(const struct sw_adapter *adapter, const char *param);
 };
@@ -114,6 +114,12 @@ struct sw_adapted {
     sw_value weight, a, b;
     double scaling;
     bool in_out; /* the weight is [in, out] */
+};
+
+struct sw_adapted_layers {
+    const struct sw_adapter *by; /* NULL = none; borrowed */
+    struct sw_adapted *items;    /* [n] in order of the forward */
+    int32_t n, cap;
 };
 
 struct sw_graph {
@@ -138,9 +144,7 @@ struct sw_graph {
     int32_t scope;             /* current */
     const char *const *frozen; /* name patterns of parameters without gradient, borrowed */
     int n_frozen;
-    const struct sw_adapter *adapter; /* NULL = none; borrowed */
-    struct sw_adapted *adapted;       /* [n_adapted] in order of the forward */
-    int32_t n_adapted, cap_adapted;
+    struct sw_adapted_layers adapted;
 };
 
 struct sw_graph_options {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which module is adapted, and the two products.
-#include "nn/lora.h"
+#include "nn/nn.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/nn.h"
 #include "nn/pattern.h"
 
 enum { NAME_CAP = 256 };
 
 static const struct sw_lora *lora_of(const struct sw_graph *g)
 {
-    return SW_CONTAINER(g->adapter, struct sw_lora, super);
+    return SW_CONTAINER(g->adapted.by, struct sw_lora, super);
 }
 
 static bool ends_with(const char *text, size_t len, const char *end)
@@ -200,7 +199,7 @@ sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer)
 {
     double r = 0, scaling = 0;
     bool target = false;
-    if (!g->adapter || g->status < 0) {
+    if (!g->adapted.by || g->status < 0) {
         return layer->y;
     }
     const sw_status st = plan_layer(lora_of(g), layer->prefix, &r, &scaling, &target);
@@ -220,9 +219,9 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
                              const char *entry)
 {
     const struct sw_lora_names one = {&entry, 1, lora->target.is_pattern};
-    for (int32_t i = 0; i < g->n_adapted; i++) {
+    for (int32_t i = 0; i < g->adapted.n; i++) {
         int found = -1;
-        SW_TRY(find_entry(&one, g->adapted[i].module, &found));
+        SW_TRY(find_entry(&one, g->adapted.items[i].module, &found));
         if (found >= 0) {
             return SW_OK;
         }
@@ -264,9 +263,9 @@ static sw_status check_saved(const struct sw_lora *lora, const struct sw_graph *
 static sw_status check_exception(const struct sw_graph *g, const char *key,
                                  const struct sw_lora_exception *exception)
 {
-    for (int32_t i = 0; i < g->n_adapted; i++) {
+    for (int32_t i = 0; i < g->adapted.n; i++) {
         double value = NAN;
-        SW_TRY(value_of(exception, 1, g->adapted[i].module, &value));
+        SW_TRY(value_of(exception, 1, g->adapted.items[i].module, &value));
         if (!isnan(value)) {
             return SW_OK;
         }
@@ -289,7 +288,7 @@ sw_status sw_lora_check(const struct sw_lora *lora, const struct sw_graph *g)
     for (int i = 0; i < lora->n_alphas; i++) {
         SW_TRY(check_exception(g, "alpha_pattern", &lora->alphas[i]));
     }
-    return g->n_adapted > 0
+    return g->adapted.n > 0
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG, "lora: no linear layer of this model is adapted");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // nn/lora - low-rank adapters (Hu et al. 2021) with the meaning that PEFT gives them: which linear
-// layers get one, their rank and scaling, and which parameters are trained whole beside them. All of
-// it is decided by the names of modules, in this one place, while a graph is built: families know
-// nothing of it.
+// layers get one, their rank and scaling, and which parameters are trained whole beside them. All
+// is decided by the names of modules, in this one place, while a graph is built: families know
+// nothing of it. Part of the room's door, nn/nn.h.
 #pragma once
 
 #include "graph/graph.h"

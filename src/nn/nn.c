@@ -2,8 +2,6 @@
 // Layers shared by the model families.
 #include "nn/nn.h"
 
-#include "nn/lora.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns mean what Python's `re` means by them; adapters are put beside the layers that PEFT would
-// choose, with its scaling, and nothing but them and the modules to save is trained; what finds no
-// layer is named.
+// Patterns mean what Python's `re` means by them; adapters are put beside the layers that PEFT
+// would choose, with its scaling, and nothing but them and the modules to save is trained; what
+// finds no layer is named.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/lora.h"
 #include "nn/nn.h"
 #include "nn/pattern.h"
 #include "support/test.h"
@@ -112,18 +111,18 @@ static const char *adapted(const struct sw_graph *g)
     static char text[512];
     size_t len = 0;
     text[0] = '\0';
-    for (int32_t i = 0; i < g->n_adapted; i++) {
+    for (int32_t i = 0; i < g->adapted.n; i++) {
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", i > 0 ? " " : "",
-                                g->adapted[i].module);
+                                g->adapted.items[i].module);
     }
     return text;
 }
 
 static const struct sw_adapted *find(const struct sw_graph *g, const char *module)
 {
-    for (int32_t i = 0; i < g->n_adapted; i++) {
-        if (strcmp(g->adapted[i].module, module) == 0) {
-            return &g->adapted[i];
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        if (strcmp(g->adapted.items[i].module, module) == 0) {
+            return &g->adapted.items[i];
         }
     }
     return NULL;
