@@ -55,8 +55,8 @@ sw_status sw_engine_open_adapter(struct sw_engine *e, struct sw_str *edit);
 /* Of a configuration that has the block; e->lora stays NULL without. */
 sw_status sw_engine_open_lora(struct sw_engine *e);
 void sw_engine_close_lora(struct sw_engine *e);
-/* Opens the model again with two parameters for a tied pair of which one is saved. */
-sw_status sw_engine_untie(struct sw_engine *e);
+/* To the model that was opened: its head; a tied pair of which one is saved becomes two. */
+sw_status sw_engine_fit_lora(struct sw_engine *e);
 /* Of a graph behind its forward: what is adapted; SW_E_CONFIG names what found no layer. */
 sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g);
 /* Is the parameter trained, or read from the base and frozen? Without adapters all count. */

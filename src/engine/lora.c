@@ -106,28 +106,28 @@ void sw_engine_close_lora(struct sw_engine *e)
     }
 }
 
-static sw_status open_tied(struct sw_engine *e, bool tied)
+/* Opens the model again with two parameters for a tied pair. */
+static sw_status untie(struct sw_engine *e)
 {
-    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", tied)) {
+    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
     }
     sw_model_close(e->model);
     e->model = NULL;
-    e->lora->untied = !tied;
+    e->lora->untied = true;
     return sw_model_open(e->model_doc, &e->model);
 }
 
-sw_status sw_engine_untie(struct sw_engine *e)
+sw_status sw_engine_fit_lora(struct sw_engine *e)
 {
     if (!e->lora) {
         return SW_OK;
     }
     struct sw_lora *spec = &e->lora->spec;
-    if (spec->n_saved > 0 && e->model->tied && e->model->head == SW_HEAD_LM) {
-        SW_TRY(open_tied(e, false));
-        const bool either = sw_lora_saves(spec, e->model->embedding_name) ||
-                            sw_lora_saves(spec, e->model->head_name);
-        SW_TRY(either ? SW_OK : open_tied(e, true));
+    if (e->model->tied && e->model->head == SW_HEAD_LM &&
+        (sw_lora_saves(spec, e->model->embedding_name) ||
+         sw_lora_saves(spec, e->model->lm_head_name))) {
+        SW_TRY(untie(e));
     }
     spec->head = e->model->head_name;
     spec->saves_head = e->model->head == SW_HEAD_CLASSIFY;
