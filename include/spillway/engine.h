@@ -49,8 +49,9 @@ struct sw_engine_options {
 
     /* The model: a Hugging Face folder, a config.json or a preset ("gpt2-tiny") .. */
     const char *model;
-    int64_t vocab_size; /* of a preset: replaces its own, 0 keeps it */
-    int64_t seq_len;    /* T of a micro-batch; 0 = the model's context */
+    const char *adapter; /* of the model: a folder that PEFT wrote, or a training; NULL = none */
+    int64_t vocab_size;  /* of a preset: replaces its own, 0 keeps it */
+    int64_t seq_len;     /* T of a micro-batch; 0 = the model's context */
     /* .. or your own. */
     sw_forward_fn forward;
     void *forward_ctx;

@@ -33,10 +33,10 @@ enum sw_act {
     SW_ACT_QUICK_GELU /* x sigmoid(1.702 x) */
 };
 
-enum sw_init_kind { SW_INIT_ZERO, SW_INIT_ONE, SW_INIT_NORMAL };
+enum sw_init_kind { SW_INIT_ZERO, SW_INIT_ONE, SW_INIT_NORMAL, SW_INIT_UNIFORM };
 struct sw_init {
     enum sw_init_kind kind;
-    double std; /* NORMAL: mean 0 */
+    double std; /* NORMAL: mean 0; UNIFORM: half the width of the interval around 0 */
 };
 
 /* The first failure while building, or SW_OK. */

@@ -19,6 +19,7 @@ extern "C" {
  * SW_E_ARG. Strings are borrowed for the call. */
 struct sw_train_options {
     const char *model;       /* folder, config.json or preset */
+    const char *adapter;     /* of the model, to go on with: a folder; NULL = none */
     const char *const *data; /* [n_data] paths or globs */
     int n_data;
     const char *const *val_data; /* [n_val_data]; none: the last tenth of the data */

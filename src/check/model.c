@@ -4,6 +4,7 @@
 // takes them, not shifted.
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check/private.h"
 
@@ -136,9 +137,12 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct given
                : SW_OK;
 }
 
-/* The parameter that a file calls `name`. */
+/* The parameter that a file calls `name`, or that an adapter does. */
 static const struct engine_param *param_of(const sw_engine *e, const char *name)
 {
+    static const char adapted[] = "base_model.model.";
+    const size_t n = sizeof adapted - 1;
+    name += sw_engine_facts(e).lora && strncmp(name, adapted, n) == 0 ? n : 0;
     for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
         const struct engine_param *param = sw_engine_param(e, i);
         if ((param->file_name && strcmp(param->file_name, name) == 0) ||
@@ -356,15 +360,39 @@ static sw_status add_distance(sw_engine *e, const char *name, const struct sw_sa
     return st;
 }
 
+/* What a training began with: the tensors of the model, or of its adapter. */
+struct before {
+    struct sw_hf_folder *folder;
+    struct sw_safetensors *adapter;
+};
+
+static sw_status before_open(const struct check *c, struct before *out)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", c->adapter);
+    return c->adapter[0] ? sw_safetensors_open(path, &out->adapter)
+                         : sw_hf_folder_open(c->path, &out->folder);
+}
+
+static const struct sw_safetensor *before_find(const struct before *b, const char *name)
+{
+    return b->adapter ? sw_safetensors_find(b->adapter, name) : sw_hf_folder_find(b->folder, name);
+}
+
+static void before_close(struct before *b)
+{
+    sw_hf_folder_close(b->folder);
+    sw_safetensors_close(b->adapter);
+}
+
 static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
 {
     char prefix[64], mask_prefix[64];
     snprintf(prefix, sizeof prefix, "after%s.", suffix);
     snprintf(mask_prefix, sizeof mask_prefix, "after_mask%s.", suffix);
-    struct sw_hf_folder *before = NULL;
+    struct before before = {0};
     struct distance d = {0};
-    SW_TRY(sw_hf_folder_open(c->path, &before));
-    sw_status st = SW_OK;
+    sw_status st = before_open(c, &before);
     for (int64_t i = 0; st >= 0 && i < sw_safetensors_count(c->ref); i++) {
         const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
         if (strncmp(ref->name, prefix, strlen(prefix)) != 0) {
@@ -372,7 +400,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         }
         const char *name = ref->name + strlen(prefix);
         const struct engine_param *param = param_of(e, name);
-        const struct sw_safetensor *start = sw_hf_folder_find(before, name);
+        const struct sw_safetensor *start = before_find(&before, name);
         const struct sw_safetensor *mask =
             sw_check_tensor_of(c, sw_check_elems(ref), "%s%s", mask_prefix, name);
         sw_check_tensor(c, "%s", ref->name);
@@ -383,7 +411,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         }
         st = add_distance(e, param->work->name, ref, start, mask, &d);
     }
-    sw_hf_folder_close(before);
+    before_close(&before);
     if (st >= 0 && d.n_tensors > 0) {
         char row[96];
         snprintf(row, sizeof row, "after%s.*", suffix);
@@ -515,8 +543,60 @@ static sw_status refuse_class(struct check *c)
                    c->path);
 }
 
+/* ---- adapters ---- */
+
+static sw_status check_merged_tensor(struct check *c, struct sw_merge *merge, int64_t i)
+{
+    const struct sw_safetensor_spec spec = sw_merge_spec(merge, i);
+    const int64_t n = sw_shape_elems(&spec.shape);
+    const struct sw_safetensor *ref = sw_check_tensor_of(c, n, "merged.%s", spec.name);
+    if (!ref) {
+        if (sw_merge_changes(merge, i)) {
+            sw_check_fail(c, spec.name, "merging changes it, and its recording does not");
+        }
+        return SW_OK;
+    }
+    float *ours = sw_alloc("check", (size_t)n * sizeof *ours);
+    SW_TRY_ALLOC(ours, "a merged tensor");
+    const sw_status st = sw_merge_fetch(merge, i, 0, n, ours);
+    if (st >= 0) {
+        sw_check_row(c, ref->name, largest(ours, ref, NULL),
+                     sw_check_number(c, "tolerance.merged_abs", 1e-6), NULL);
+    }
+    sw_free(ours);
+    return st;
+}
+
+static sw_status check_merged(struct check *c)
+{
+    struct sw_merge *merge = NULL;
+    if (!c->adapter[0]) {
+        return SW_OK;
+    }
+    SW_TRY(sw_merge_open(c->adapter, c->path, &merge));
+    sw_status st = SW_OK;
+    for (int64_t i = 0; i < sw_merge_n(merge) && st >= 0; i++) {
+        st = check_merged_tensor(c, merge, i);
+    }
+    sw_merge_close(merge);
+    return st;
+}
+
+static bool find_adapter(struct check *c)
+{
+    const int n = snprintf(c->adapter, sizeof c->adapter, "%s/adapter", c->path);
+    const bool fits = n > 0 && (size_t)n < sizeof c->adapter;
+    if (!fits || access(c->adapter, F_OK) != 0) {
+        c->adapter[0] = '\0';
+    }
+    return fits;
+}
+
 sw_status sw_check_model(struct check *c)
 {
+    if (!find_adapter(c)) {
+        return SW_FAIL(SW_E_ARG, "%s: the path is too long", c->path);
+    }
     SW_TRY(refuse_class(c));
     const struct sw_safetensor *ids = sw_check_tensor(c, "input.input_ids");
     if (ids && ids->shape.rank != 2) {
@@ -547,6 +627,7 @@ sw_status sw_check_model(struct check *c)
         sw_close(e);
         SW_TRY(st);
     }
+    SW_TRY(check_merged(c));
     SW_TRY(check_generate(c));
     return check_training(c);
 }

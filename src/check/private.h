@@ -11,6 +11,7 @@
 
 struct check {
     const char *path;
+    char adapter[4096]; /* folder of one that the recorded model has; "" = none */
     const struct sw_check_options *options;
     FILE *out;
     struct sw_json_doc *doc;    /* reference.json */

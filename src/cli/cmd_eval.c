@@ -7,7 +7,7 @@
 #include "cli/model_flags.h"
 
 struct run {
-    const char *model, *tokenizer, *config;
+    const char *model, *adapter, *tokenizer, *config;
     struct words data, sets;
     int64_t seq_len, batch, batches;
     bool json, as_text;
@@ -58,6 +58,7 @@ static sw_status evaluate(const struct run *run, bool *started)
         .sets = run->sets.items,
         .n_sets = run->sets.n,
         .model = run->model,
+        .adapter = run->adapter,
         .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0,
         .seq_len = run->seq_len,
         .no_train = true,
@@ -98,6 +99,7 @@ int sw_cmd_eval(int argc, char **argv)
     struct run run = {.batch = 8};
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
+        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
         {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL or .bin token shards", true},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},

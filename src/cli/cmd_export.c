@@ -19,14 +19,19 @@ int sw_cmd_export(int argc, char **argv)
          "of a folder of checkpoints that of least validation loss (the newest)", 0},
         {"--dtype", FLAG_TEXT, &dtype, "f32|bf16|f16",
          "of the weights (as the model came; f32 for one from nothing)", 0},
+        {"--merge", FLAG_BOOL, &o.merge, NULL,
+         "of adapters: their base with them added, in fp32, rounded once (they alone)", 0},
+        {"--model", FLAG_TEXT, &o.model, "DIR", "with --merge: the base (the one of the training)",
+         0},
         {"--tokenizer", FLAG_TEXT, &o.tokenizer, "DIR",
          "put these tokenizer files beside them (those of the run)", 0},
     };
     const struct command command = {
-        "export", "CHECKPOINT --output DIR [--best] [--dtype D] [--tokenizer DIR]",
+        "export", "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
         "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
         "stands for its\n"
-        "newest complete one.",
+        "newest complete one. Of a training of adapters it writes a folder that PEFT loads; with\n"
+        "--merge a whole model, also of such a folder instead of a checkpoint.",
         flags, (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, &words);
     o.path = words.n == 1 ? words.items[0] : NULL;

@@ -10,7 +10,7 @@
 enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
 
 struct run {
-    const char *model, *tokenizer, *prompt;
+    const char *model, *adapter, *tokenizer, *prompt;
     int64_t tokens, seed;
     bool ignore_eos;
     struct sw_sampling sampling;
@@ -40,6 +40,7 @@ static sw_status generate(const struct run *run, bool *started)
             .sets = run->sets.items,
             .n_sets = run->sets.n,
             .model = run->model,
+            .adapter = run->adapter,
             .vocab_size = sw_tokenizer_vocab_size(tokenizer),
             .no_train = true,
             .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
@@ -80,6 +81,7 @@ int sw_cmd_generate(int argc, char **argv)
         .tokens = NOT_GIVEN, .prompt = "", .seed = 42, .sampling.temperature = NAN /* not given */};
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
+        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
         {"--tokens", FLAG_INT, &run.tokens, "N",

@@ -57,6 +57,10 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "text, JSONL or .bin token shards; globs are fine", true},
         {"--val-data", FLAG_LIST, &flags->val_data, "FILE",
          "for validation; else the last tenth of the data", true},
+        {"--adapter", FLAG_TEXT, &o->adapter, "DIR",
+         "LoRA: go on with the adapters of this folder (PEFT's); others begin with --set "
+         "spillway.lora.target_modules=all-linear",
+         0},
         {"--as-text", FLAG_BOOL, &o->as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &o->tokenizer, "DIR",

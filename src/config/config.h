@@ -163,6 +163,15 @@ enum sw_micro_batch {
 /* In place of a number: likewise. */
 enum { SW_CONFIG_AUTO = -1 };
 
+/* Low-rank adapters, under PEFT's names. What is JSON there: sw_config_value. */
+struct sw_lora_config {
+    int64_t r; /* 0 = there is no such block */
+    double alpha, dropout;
+    bool rslora;
+    struct sw_config_strings target_modules, exclude_modules, modules_to_save;
+    struct sw_config_numbers layers_to_transform;
+};
+
 /* Our own block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
@@ -188,6 +197,7 @@ struct sw_spillway_config {
     int64_t transfer_bytes;          /* loaded ahead, at most; 0 = by the budget */
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
+    struct sw_lora_config lora;
 };
 
 struct sw_config {

@@ -22,6 +22,7 @@ static const struct config_section *const sections[] = {
     &sw_config_table_activation,
     &sw_config_table_aio,
     &sw_config_table_spillway,
+    &sw_config_table_lora,
 };
 
 const char *sw_config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)

@@ -7,6 +7,8 @@
 
 #include "engine/agree.h"
 
+#include "engine/adapter.h"
+
 static bool is_one_of(const char *path, const char *const *list)
 {
     for (; *list; list++) {
@@ -129,6 +131,10 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
     }
     for (int64_t i = 0; e->folder && i < sw_hf_folder_count(e->folder); i++) {
         write_tensor(sw_hf_folder_at(e->folder, i), &text);
+    }
+    const struct sw_safetensors *adapter = e->lora ? e->lora->from.file : NULL;
+    for (int64_t i = 0; adapter && i < sw_safetensors_count(adapter); i++) {
+        write_tensor(sw_safetensors_at(adapter, i), &text);
     }
     *out = (struct sw_agreed){.what = "settings or weights in its model",
                               .hint = "the folder must be the same on all hosts (config.json, and "

@@ -24,6 +24,7 @@ struct sw_engine_facts {
     const char *model_folder;          /* where the model came from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
     bool trains, language_model;
+    bool lora; /* what is trained, saved and exported are adapters */
     uint64_t seed;
     sw_comm *comm;           /* NULL = alone */
     int rank, ranks;         /* of the data axis */
@@ -36,9 +37,13 @@ struct engine_param {
     const struct sw_persistent *work;   /* working copy */
     const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
     const char *file_name;              /* in the folder that it was read from; NULL: its own */
+    const char *digest; /* of its values, where adapters are trained on it; NULL = is trained */
 };
 /* Parameter i of sw_engine_n_tensors. */
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);
+
+/* Of those that adapters are trained with; without adapters all. */
+int64_t sw_engine_trained_parameters(const sw_engine *e);
 
 /* Of the last step: sum and count of the losses of each micro-batch of this rank, [local, 2]. */
 const double *sw_engine_losses(const sw_engine *e);
@@ -107,3 +112,31 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
  * is. */
 sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
                                       enum sw_dtype *dtype);
+
+/* ---- merge.c: a model with its adapters added ---- */
+
+struct sw_merge;
+
+/*
+ * sw_merge_open - the adapters of a folder of PEFT's, or of a checkpoint, on their base.
+ *
+ * base  folder of the model; NULL: the one that the adapters name
+ *
+ * SW_E_FORMAT  they are of another base: names the tensor
+ */
+sw_status sw_merge_open(const char *adapter, const char *base, struct sw_merge **out);
+sw_status sw_merge_open_checkpoint(struct sw_ckpt *ckpt, const char *base, struct sw_merge **out);
+void sw_merge_close(struct sw_merge *merge);
+
+int64_t sw_merge_n(const struct sw_merge *merge);
+/* Tensor i under its name in the base's files; its values come as f32. */
+struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *merge, int64_t i);
+/* It is not the base's. */
+bool sw_merge_changes(const struct sw_merge *merge, int64_t i);
+/* Elements [first, first + n). */
+sw_status sw_merge_fetch(struct sw_merge *merge, int64_t i, int64_t first, int64_t n, float *out);
+enum sw_dtype sw_merge_dtype(const struct sw_merge *merge);          /* that the base has */
+const struct sw_json *sw_merge_config(const struct sw_merge *merge); /* config.json */
+const char *sw_merge_base(const struct sw_merge *merge);             /* its folder */
+/* A model with adapters added, and the files beside the weights of its base. */
+sw_status sw_engine_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype);

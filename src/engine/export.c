@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/private.h"
+#include "engine/adapter.h"
 
 enum { PIECE = 1 << 18 }; /* elements */
 
 static const char mark[] = ".spillway-export";
+static const char adapter_file[] = "adapter_model.safetensors";
 
 /* ---- whose folder it is ---- */
 
@@ -81,14 +82,31 @@ sw_status sw_engine_claim_folder(const char *folder, bool owned)
 typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
 
 struct weights {
+    const char *file; /* in the folder, of all of them; NULL: a model's files */
     struct sw_safetensor_spec *specs;
     int64_t n;
     fetch_fn fetch;
     void *ctx;
 };
 
-static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct weights *w,
-                              int64_t i, float *piece, void *narrow)
+/* One of the two. */
+struct writer {
+    struct sw_hf_folder_writer *folder;
+    struct sw_safetensors_writer *file;
+};
+
+static sw_status open_writer(const char *folder, const struct weights *w, struct writer *out)
+{
+    char path[4096];
+    if (!w->file) {
+        return sw_hf_folder_create(folder, w->specs, w->n, 0, &out->folder);
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, w->file);
+    return sw_safetensors_create(path, w->specs, w->n, NULL, &out->file);
+}
+
+static sw_status write_tensor(const struct writer *writer, const struct weights *w, int64_t i,
+                              float *piece, void *narrow)
 {
     const struct sw_safetensor_spec *spec = &w->specs[i];
     const int64_t elems = sw_shape_elems(&spec->shape);
@@ -101,14 +119,16 @@ static sw_status write_tensor(struct sw_hf_folder_writer *writer, const struct w
             sw_convert(spec->dtype, narrow, SW_F32, piece, n);
             src = narrow;
         }
-        SW_TRY(sw_hf_folder_write(writer, i, (size_t)first * bytes, src, (size_t)n * bytes));
+        const size_t at = (size_t)first * bytes, len = (size_t)n * bytes;
+        SW_TRY(writer->file ? sw_safetensors_write(writer->file, i, at, src, len)
+                            : sw_hf_folder_write(writer->folder, i, at, src, len));
     }
     return SW_OK;
 }
 
 static sw_status write_weights(const char *folder, const struct weights *w)
 {
-    struct sw_hf_folder_writer *writer = NULL;
+    struct writer writer = {0};
     sw_status st = SW_OK;
     float *piece = sw_alloc("export", PIECE * sizeof *piece);
     void *narrow = sw_alloc("export", PIECE * sizeof *piece);
@@ -116,13 +136,15 @@ static sw_status write_weights(const char *folder, const struct weights *w)
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
         goto done;
     }
-    SW_TRY_OR(done, sw_hf_folder_create(folder, w->specs, w->n, 0, &writer));
+    SW_TRY_OR(done, open_writer(folder, w, &writer));
     for (int64_t i = 0; i < w->n; i++) {
-        SW_TRY_OR(done, write_tensor(writer, w, i, piece, narrow));
+        SW_TRY_OR(done, write_tensor(&writer, w, i, piece, narrow));
     }
-    SW_TRY_OR(done, sw_hf_folder_commit(writer));
+    SW_TRY_OR(done, writer.file ? sw_safetensors_commit(writer.file)
+                                : sw_hf_folder_commit(writer.folder));
 done:
-    sw_hf_folder_writer_close(writer);
+    sw_hf_folder_writer_close(writer.folder);
+    sw_safetensors_writer_close(writer.file);
     sw_free(piece);
     sw_free(narrow);
     return st;
@@ -160,6 +182,19 @@ static sw_status write_config(const char *folder, const struct sw_json *config, 
     return st;
 }
 
+static sw_status write_adapter_config(const char *folder, const struct sw_json *config)
+{
+    struct sw_str text = {0};
+    char path[4096];
+    sw_json_write(config, 2, &text);
+    sw_str_putc(&text, '\n');
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for an adapter")
+                                     : sw_file_write_atomic(path, sw_str_text(&text), text.len);
+    sw_str_fini(&text);
+    return st;
+}
+
 static sw_status check_dtype(enum sw_dtype dtype)
 {
     if (dtype != SW_F32 && dtype != SW_BF16 && dtype != SW_F16) {
@@ -171,10 +206,53 @@ static sw_status check_dtype(enum sw_dtype dtype)
 
 /* ---- from an engine ---- */
 
+struct masters_of {
+    struct sw_engine *engine;
+    const struct engine_param **params; /* [n] of tensor i */
+};
+
 static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {
-    struct sw_engine *e = ctx;
-    return sw_engine_get_master(e, &e->params[i], first, n, out);
+    const struct masters_of *m = ctx;
+    return sw_engine_get_master(m->engine, m->params[i], first, n, out);
+}
+
+/* adapter_config.json, as a checkpoint would have it. */
+static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
+{
+    struct sw_json_doc *run = NULL;
+    SW_TRY(sw_json_new("adapter_config.json", &run));
+    sw_status st = sw_engine_put_lora(e, run, sw_json_root(run))
+                       ? write_adapter_config(folder, sw_json_get(sw_json_root(run), "adapter"))
+                       : SW_FAIL(SW_E_NOMEM, "out of host memory for an adapter");
+    sw_json_close(run);
+    return st;
+}
+
+/* What a file calls it: PEFT's name for an adapter's, else as it came. */
+static const char *name_of(struct sw_engine *e, const struct engine_param *param)
+{
+    char name[600];
+    if (e->lora) {
+        return sw_arena_strdup(&e->names, sw_adapter_name(param->work->name, name, sizeof name));
+    }
+    return param->file_name ? param->file_name : param->work->name;
+}
+
+static sw_status list_params(struct sw_engine *e, enum sw_dtype dtype, struct weights *w)
+{
+    const struct masters_of *m = w->ctx;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        if (sw_engine_keeps(e, param->work->name)) {
+            m->params[w->n] = param;
+            w->specs[w->n] =
+                (struct sw_safetensor_spec){name_of(e, param), dtype, param->work->layout.whole};
+            SW_TRY_ALLOC(w->specs[w->n].name, "an export");
+            w->n++;
+        }
+    }
+    return SW_OK;
 }
 
 sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype)
@@ -185,25 +263,26 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
     dtype = dtype == SW_DTYPE_COUNT ? e->export_dtype : dtype;
     SW_TRY(check_dtype(dtype));
     SW_TRY(sw_engine_claim_folder(folder, false));
-    struct weights w = {.n = e->n_params, .fetch = fetch_engine, .ctx = e};
-    w.specs = sw_alloc_zero("export", (size_t)w.n + 1, sizeof *w.specs);
-    SW_TRY_ALLOC(w.specs, "an export");
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
-        w.specs[i] =
-            (struct sw_safetensor_spec){param->file_name ? param->file_name : param->work->name,
-                                        dtype, param->work->layout.whole};
-    }
-    sw_status st = write_weights(folder, &w);
+    const size_t most = (size_t)e->n_params + 1;
+    struct masters_of m = {e, sw_alloc_zero("export", most, sizeof *m.params)};
+    struct weights w = {.fetch = fetch_engine,
+                        .ctx = &m,
+                        .file = e->lora ? adapter_file : NULL,
+                        .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
+    sw_status st = m.params && w.specs ? list_params(e, dtype, &w)
+                                       : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    st = st < 0 ? st : write_weights(folder, &w);
+    sw_free(m.params);
     sw_free(w.specs);
     SW_TRY(st);
-    return write_config(folder, sw_json_root(e->model_doc), dtype);
+    return e->lora ? write_adapter_of(e, folder)
+                   : write_config(folder, sw_json_root(e->model_doc), dtype);
 }
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
     SW_TRY(sw_engine_export_weights(e, folder, dtype));
-    return e->model_folder ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
+    return e->model_folder && !e->lora ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
 }
 
 /* ---- from a checkpoint ---- */
@@ -235,44 +314,99 @@ static enum sw_dtype dtype_of(const struct sw_json *as)
                                                                                         : SW_F32;
 }
 
-sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
-                                      enum sw_dtype *dtype)
+/* What is exported, and as what. */
+struct exported {
+    const struct sw_json *model;   /* config.json */
+    const struct sw_json *names;   /* of tensors, where the folder that it came from had others */
+    const struct sw_json *adapter; /* adapter_config.json; NULL: the model itself */
+};
+
+static sw_status look_at(struct sw_ckpt *ckpt, struct exported *out, enum sw_dtype *dtype)
 {
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
-    const struct sw_json *model = run ? sw_json_get(run, "model") : NULL;
     const struct sw_json *as = run ? sw_json_get(run, "export") : NULL;
-    const struct sw_json *names = as ? sw_json_get(as, "names") : NULL;
-    if (model && model->type != SW_JSON_OBJECT) {
+    out->model = run ? sw_json_get(run, "model") : NULL;
+    out->adapter = run ? sw_json_get(run, "adapter") : NULL;
+    out->names = as ? sw_json_get(as, "names") : NULL;
+    if (out->model && out->model->type != SW_JSON_OBJECT) {
         return SW_FAIL(SW_E_FORMAT, "%s: its \"model\" is %s, wanted an object", sw_ckpt_path(ckpt),
-                       sw_json_type_name(model->type));
+                       sw_json_type_name(out->model->type));
     }
-    if (!model) {
+    if (!out->model) {
         return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
                        sw_ckpt_path(ckpt));
     }
     *dtype = *dtype == SW_DTYPE_COUNT ? dtype_of(as) : *dtype;
-    SW_TRY(check_dtype(*dtype));
+    return check_dtype(*dtype);
+}
+
+static sw_status list_masters(const struct exported *x, enum sw_dtype dtype, struct sw_arena *names,
+                              struct weights *w)
+{
+    const struct masters *m = w->ctx;
+    for (int64_t i = 0; i < sw_ckpt_n_tensors(m->ckpt); i++) {
+        const struct sw_ckpt_entry *entry = sw_ckpt_entry(m->ckpt, i);
+        char full[600];
+        if (strcmp(entry->kind, "master") != 0) {
+            continue;
+        }
+        const char *name =
+            x->adapter ? sw_arena_strdup(names, sw_adapter_name(entry->param, full, sizeof full))
+                       : name_in_file(x->names, entry->param);
+        SW_TRY_ALLOC(name, "an export");
+        m->index[w->n] = i;
+        w->specs[w->n++] = (struct sw_safetensor_spec){name, dtype, entry->shape};
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
+                                      enum sw_dtype *dtype)
+{
+    struct exported x;
+    struct sw_arena names;
+    SW_TRY(look_at(ckpt, &x, dtype));
     SW_TRY(sw_engine_claim_folder(folder, false));
     const size_t most = (size_t)sw_ckpt_n_tensors(ckpt) + 1;
     struct masters m = {.ckpt = ckpt, .index = sw_alloc_zero("export", most, sizeof *m.index)};
     struct weights w = {.fetch = fetch_checkpoint,
                         .ctx = &m,
+                        .file = x.adapter ? adapter_file : NULL,
                         .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
-    sw_status st = SW_OK;
-    if (!m.index || !w.specs) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
-    }
-    for (int64_t i = 0; st >= 0 && i < sw_ckpt_n_tensors(ckpt); i++) {
-        const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
-        if (strcmp(entry->kind, "master") == 0) {
-            m.index[w.n] = i;
-            w.specs[w.n++] = (struct sw_safetensor_spec){name_in_file(names, entry->param), *dtype,
-                                                         entry->shape};
-        }
-    }
+    sw_arena_init(&names, "export");
+    sw_status st = m.index && w.specs ? list_masters(&x, *dtype, &names, &w)
+                                      : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
     st = st < 0 ? st : write_weights(folder, &w);
-    st = st < 0 ? st : write_config(folder, model, *dtype);
+    st = st < 0      ? st
+         : x.adapter ? write_adapter_config(folder, x.adapter)
+                     : write_config(folder, x.model, *dtype);
+    sw_arena_fini(&names);
     sw_free(m.index);
     sw_free(w.specs);
     return st;
+}
+
+/* ---- with adapters added ---- */
+
+static sw_status fetch_merged(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
+{
+    return sw_merge_fetch(ctx, i, first, n, out);
+}
+
+sw_status sw_engine_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype)
+{
+    *dtype = *dtype == SW_DTYPE_COUNT ? sw_merge_dtype(merge) : *dtype;
+    SW_TRY(check_dtype(*dtype));
+    SW_TRY(sw_engine_claim_folder(folder, false));
+    struct weights w = {.n = sw_merge_n(merge), .fetch = fetch_merged, .ctx = merge};
+    w.specs = sw_alloc_zero("export", (size_t)w.n + 1, sizeof *w.specs);
+    SW_TRY_ALLOC(w.specs, "an export");
+    for (int64_t i = 0; i < w.n; i++) {
+        w.specs[i] = sw_merge_spec(merge, i);
+        w.specs[i].dtype = *dtype;
+    }
+    sw_status st = write_weights(folder, &w);
+    sw_free(w.specs);
+    st = st < 0 ? st : write_config(folder, sw_merge_config(merge), *dtype);
+    return st < 0 ? st : sw_hf_copy_sidecars(sw_merge_base(merge), folder);
 }

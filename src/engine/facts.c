@@ -15,6 +15,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .dtype = e->dtype,
         .export_dtype = e->export_dtype,
         .trains = e->trains,
+        .lora = e->lora != NULL,
         .language_model = e->model && e->model->head == SW_HEAD_LM,
         .seed = e->seed,
         .comm = e->options.comm,

@@ -3,7 +3,7 @@
 // budgets and slots, handed to the search (plan/search.c).
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/adapter.h"
 
 enum { MOST_PROGRAMS = 5 };
 /* Of all programs, while a plan is looked for. */
@@ -32,6 +32,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         .loss_chunk = c->spillway.loss_chunk,
         .frozen = c->spillway.frozen.items,
         .n_frozen = c->spillway.frozen.n,
+        .adapter = e->lora ? &e->lora->spec.super : NULL,
     };
     struct sw_graph *g = NULL;
     SW_TRY(sw_graph_open(&options, &g));
@@ -68,6 +69,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         }
     }
     st = st < 0 ? st : sw_engine_learn_inputs(e, g);
+    st = st < 0 ? st : sw_engine_learn_adapted(e, g);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }

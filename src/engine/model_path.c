@@ -56,6 +56,15 @@ sw_status sw_model_check_path(const char *path)
     if (is_there(path, "model/config.json")) {
         return SW_FAIL(SW_E_ARG, "%s is a run, its model is %.*s/model", path, (int)len, path);
     }
+    if (is_there(path, "adapter/adapter_config.json")) {
+        return SW_FAIL(SW_E_ARG,
+                       "%s is a run of adapters, which are %.*s/adapter: their base is wanted, and "
+                       "them as --adapter",
+                       path, (int)len, path);
+    }
+    if (is_there(path, "adapter_config.json")) {
+        return SW_FAIL(SW_E_ARG, "%s is an adapter: its base is wanted, and it as --adapter", path);
+    }
     if (has_checkpoints(path)) {
         return SW_FAIL(
             SW_E_ARG,

@@ -4,23 +4,59 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/adapter.h"
 #include "engine/agree.h"
 #include "engine/private.h"
 
 /* ---- configuration ---- */
+
+static sw_status read_config(struct sw_engine *e, const char *const *sets, int n_sets)
+{
+    const struct sw_engine_options *o = &e->options;
+    const char *text = o->config_text ? o->config_text : "{}";
+    return o->config_path
+               ? sw_config_load(o->config_path, sets, n_sets, &e->config)
+               : sw_config_parse("configuration", text, strlen(text), sets, n_sets, &e->config);
+}
+
+/* What an adapter's own configuration says is one more edit of ours. */
+static sw_status read_config_of_adapter(struct sw_engine *e)
+{
+    const struct sw_engine_options *o = &e->options;
+    struct sw_str edit = {0};
+    SW_TRY(read_config(e, o->sets, o->n_sets));
+    if (e->config->spillway.lora.r > 0) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "an adapter (%s) and spillway.lora are both given: the adapter says itself "
+                       "what it is",
+                       o->adapter);
+    }
+    sw_config_close(e->config);
+    e->config = NULL;
+    sw_status st = sw_engine_open_adapter(e, &edit);
+    const char **sets = sw_alloc("engine", ((size_t)o->n_sets + 1) * sizeof *sets);
+    if (st >= 0 && !sets) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
+    }
+    if (st >= 0) {
+        for (int i = 0; i < o->n_sets; i++) {
+            sets[i] = o->sets[i];
+        }
+        sets[o->n_sets] = sw_str_text(&edit);
+        st = read_config(e, sets, o->n_sets + 1);
+    }
+    sw_free(sets);
+    sw_str_fini(&edit);
+    return st;
+}
 
 static sw_status load_config(struct sw_engine *e, const struct sw_engine_options *o)
 {
     if (o->config_path && o->config_text) {
         return SW_FAIL(SW_E_ARG, "config_path and config_text are both given");
     }
-    if (o->config_path) {
-        SW_TRY(sw_config_load(o->config_path, o->sets, o->n_sets, &e->config));
-    } else {
-        const char *text = o->config_text ? o->config_text : "{}";
-        SW_TRY(
-            sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &e->config));
-    }
+    SW_TRY(o->adapter ? read_config_of_adapter(e) : read_config(e, o->sets, o->n_sets));
+    SW_TRY(sw_engine_open_lora(e));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
     return st < 0 ? sw_engine_blame_choices(e, st) : sw_config_check_built(e->config);
@@ -127,6 +163,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     }
     SW_TRY(sw_model_open(e->model_doc, &e->model));
     SW_TRY(sw_engine_resolve_tie(e));
+    SW_TRY(sw_engine_fit_lora(e));
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     if (e->tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
@@ -285,7 +322,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_hf_folder_close(e->folder);
     e->folder = NULL;
-    return SW_OK;
+    return sw_engine_load_adapter(e);
 }
 
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
@@ -320,6 +357,7 @@ void sw_close(sw_engine *e)
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);
+    sw_engine_close_lora(e);
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);

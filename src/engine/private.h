@@ -31,6 +31,8 @@ struct engine_trace {
     bool made; /* the file was not there before */
 };
 
+struct engine_lora; /* adapter.h */
+
 struct sw_engine {
     struct sw_engine_options options; /* strings borrowed only while opening */
     struct sw_config *config;
@@ -38,6 +40,7 @@ struct sw_engine {
     struct sw_model *model;        /* likewise */
     struct sw_hf_folder *folder;   /* weights, while they are read */
     char *model_folder;            /* where the model came from; NULL for presets */
+    struct engine_lora *lora;      /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
@@ -188,3 +191,6 @@ sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item,
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
+/* The one that it begins with: of a tied pair that is two parameters here, the file may have
+ * one. */
+const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);

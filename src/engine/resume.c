@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/adapter.h"
+
 /* Of a value in a message, and of all changes in one. */
 enum { VALUE_CAP = 64, CHANGES_CAP = 1200 };
 
@@ -270,6 +272,7 @@ sw_status sw_engine_check_resume(struct sw_engine *e, const struct sw_ckpt *ckpt
     struct sw_str refusal = {0};
     sw_status st = check_math(e, ckpt, &refusal);
     if (st >= 0) {
+        sw_engine_check_base(e, ckpt, &refusal);
         check_data(e, ckpt, &refusal);
     }
     if (st >= 0 && refusal.failed) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/adapter.h"
 #include "engine/resume.h"
 
 /* One tensor of a checkpoint in this engine. */
@@ -93,7 +94,9 @@ static void list_items(const struct sw_engine *e, struct tensors *t)
 {
     for (int32_t i = 0; i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
-        t->items[t->n_items++] = (struct item){param, param->work, param->work->name, "master"};
+        if (sw_engine_keeps(e, param->work->name)) {
+            t->items[t->n_items++] = (struct item){param, param->work, param->work->name, "master"};
+        }
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         const struct sw_persistent *state = &e->plan->persistent[i];
@@ -219,7 +222,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
             (model && !sw_json_put_i64(doc, root, "seq_len", e->tokens)) ||
-            (model && !put_export(e, doc, root))) {
+            (model && !put_export(e, doc, root)) || !sw_engine_put_lora(e, doc, root)) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
         } else {
@@ -265,7 +268,8 @@ int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
 {
     int64_t elems = 0;
     for (int32_t i = 0; i < e->n_params; i++) {
-        elems += sw_shape_elems(&e->params[i].work->layout.whole);
+        const struct sw_persistent *work = e->params[i].work;
+        elems += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         char buf[64];

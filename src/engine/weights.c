@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/adapter.h"
 
 static size_t elem_bytes(const struct sw_persistent *item)
 {
@@ -220,6 +220,22 @@ struct fill {
     float *dst;
 };
 
+static float initial(const struct fill *f, uint64_t i)
+{
+    switch (f->init->kind) {
+    case SW_INIT_NORMAL:
+        return (float)(f->init->std * sw_philox_normal(f->seed, f->stream, i));
+    case SW_INIT_UNIFORM: /* 53 bits of [0, 1), spread over [-std, std) */
+        return (float)(f->init->std *
+                       (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
+    case SW_INIT_ONE:
+        return 1;
+    case SW_INIT_ZERO:
+        break;
+    }
+    return 0;
+}
+
 static void fill_item(void *ctx, int64_t item, int worker)
 {
     (void)worker;
@@ -227,25 +243,55 @@ static void fill_item(void *ctx, int64_t item, int worker)
     const int64_t begin = item * 1024;
     const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
     for (int64_t i = begin; i < end; i++) {
-        f->dst[i] = f->init->kind == SW_INIT_NORMAL
-                        ? (float)(f->init->std *
-                                  sw_philox_normal(f->seed, f->stream, (uint64_t)(f->first + i)))
-                        : f->init->kind == SW_INIT_ONE;
+        f->dst[i] = initial(f, (uint64_t)(f->first + i));
     }
 }
 
-static sw_status init_param(struct sw_engine *e, const struct engine_param *param,
-                            struct sw_pool *pool, float *piece)
+/* ---- the base of adapters ---- */
+
+/* *out NULL: the parameter is trained. */
+static sw_status begin_digest(const struct sw_engine *e, const struct engine_param *param,
+                              struct sw_digest **out)
 {
+    return sw_engine_keeps(e, param->work->name) ? SW_OK : sw_digest_open(out);
+}
+
+static void add_to_digest(struct sw_digest *digest, const float *piece, int64_t n)
+{
+    if (digest) {
+        sw_digest_update(digest, piece, (size_t)n * sizeof *piece);
+    }
+}
+
+static sw_status end_digest(struct sw_engine *e, struct engine_param *param,
+                            struct sw_digest *digest, sw_status st)
+{
+    char text[33];
+    if (digest && st >= 0) {
+        sw_digest_hex(digest, text);
+        param->digest = sw_arena_strdup(&e->names, text);
+        st = param->digest ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a digest");
+    }
+    sw_digest_close(digest);
+    return st;
+}
+
+static sw_status init_param(struct sw_engine *e, struct engine_param *param, struct sw_pool *pool,
+                            float *piece)
+{
+    struct sw_digest *digest = NULL;
+    sw_status st = begin_digest(e, param, &digest);
     const int64_t elems = sw_shape_elems(&param->work->layout.whole);
     struct fill f = {&param->work->init, e->seed, sw_hash_str(SW_HASH_INIT, param->work->name), 0,
                      piece};
-    for (int64_t at = 0; at < elems; at += SW_PIECE) {
+    for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
         f.first = at;
         sw_pool_run(pool, SW_PIECE / 1024, fill_item, &f);
-        SW_TRY(sw_engine_set_master(e, param, at, sw_min_i64(elems - at, SW_PIECE), piece));
+        add_to_digest(digest, piece, n);
+        st = sw_engine_set_master(e, param, at, n, piece);
     }
-    return SW_OK;
+    return end_digest(e, param, digest, st);
 }
 
 sw_status sw_engine_init_weights(struct sw_engine *e)
@@ -304,7 +350,24 @@ sw_status sw_engine_resolve_tie(struct sw_engine *e)
     return sw_model_open(e->model_doc, &e->model);
 }
 
-static sw_status load_param(struct sw_engine *e, const struct engine_param *param,
+static sw_status load_values(struct sw_engine *e, const struct engine_param *param,
+                             const struct sw_safetensor *tensor, struct sw_digest *digest,
+                             float *piece)
+{
+    const int64_t elems = sw_shape_elems(&tensor->shape);
+    const size_t bytes = sw_dtype_bytes(tensor->dtype);
+    for (int64_t at = 0; at < elems; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
+        SW_TRY(sw_safetensor_check(tensor));
+        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
+                   n);
+        add_to_digest(digest, piece, n);
+        SW_TRY(sw_engine_set_master(e, param, at, n, piece));
+    }
+    return SW_OK;
+}
+
+static sw_status load_param(struct sw_engine *e, struct engine_param *param,
                             const struct sw_safetensor *tensor, float *piece)
 {
     const struct sw_shape *shape = &param->work->layout.whole;
@@ -318,16 +381,10 @@ static sw_status load_param(struct sw_engine *e, const struct engine_param *para
                        tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
                        sw_shape_format(shape, want, sizeof want));
     }
-    const int64_t elems = sw_shape_elems(shape);
-    const size_t bytes = sw_dtype_bytes(tensor->dtype);
-    for (int64_t at = 0; at < elems; at += SW_PIECE) {
-        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
-        SW_TRY(sw_safetensor_check(tensor));
-        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
-                   n);
-        SW_TRY(sw_engine_set_master(e, param, at, n, piece));
-    }
-    return SW_OK;
+    struct sw_digest *digest = NULL;
+    sw_status st = begin_digest(e, param, &digest);
+    st = st < 0 ? st : load_values(e, param, tensor, digest, piece);
+    return end_digest(e, param, digest, st);
 }
 
 /* Every float tensor of the folder must have found its parameter, or be one the family ignores. */
@@ -346,6 +403,14 @@ static void warn_unused(const struct sw_engine *e)
     }
 }
 
+const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name)
+{
+    const struct sw_safetensor *tensor = sw_engine_find_in_folder(e, name);
+    const bool other = !tensor && e->lora && e->lora->untied && e->model->head_name &&
+                       strcmp(name, e->model->head_name) == 0;
+    return other ? sw_engine_find_in_folder(e, e->model->embedding_name) : tensor;
+}
+
 sw_status sw_engine_load_folder(struct sw_engine *e)
 {
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
@@ -353,11 +418,13 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
     sw_status st = SW_OK;
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
         struct engine_param *param = &e->params[i];
-        const struct sw_safetensor *tensor = sw_engine_find_in_folder(e, param->work->name);
-        if (tensor) {
+        const struct sw_safetensor *tensor = sw_engine_find_values(e, param->work->name);
+        if (sw_lora_is_adapter(param->work->name)) {
+            st = init_param(e, param, NULL, piece);
+        } else if (tensor) {
             st = load_param(e, param, tensor, piece);
             param->file_name = sw_arena_strdup(&e->names, tensor->name);
-            if (i == 0) {
+            if (i == 0 && !e->lora) { /* adapters are f32, as their masters are */
                 e->export_dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
         } else if (e->model->head == SW_HEAD_CLASSIFY &&

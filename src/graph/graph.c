@@ -35,6 +35,7 @@ sw_status sw_graph_open(const struct sw_graph_options *options, struct sw_graph 
     g->loss_chunk = options->loss_chunk > 0 ? options->loss_chunk : SW_LOSS_CHUNK;
     g->frozen = options->frozen;
     g->n_frozen = options->n_frozen;
+    g->adapted.by = options->adapter;
     g->scope = -1;
     sw_scope_push(g, "");
     if (g->status < 0) {
@@ -67,6 +68,7 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->streams = copied(g->streams, g->n_streams, sizeof *g->streams);
     copy->outputs = copied(g->outputs, g->n_outputs, sizeof *g->outputs);
     copy->params = copied(g->params, g->n_params, sizeof *g->params);
+    copy->adapted.items = copied(g->adapted.items, g->adapted.n, sizeof *g->adapted.items);
     const bool named = sw_names_copy(&g->leaves, &copy->leaves);
     copy->cap_values = g->n_values;
     copy->cap_ops = g->n_ops;
@@ -74,8 +76,9 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->cap_streams = g->n_streams;
     copy->cap_outputs = g->n_outputs;
     copy->cap_params = g->n_params;
+    copy->adapted.cap = g->adapted.n;
     if (!copy->values || !copy->ops || !copy->scopes || !copy->streams || !copy->outputs ||
-        !copy->params || !named) {
+        !copy->params || !copy->adapted.items || !named) {
         sw_graph_close(copy);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a copy of the graph");
     }
@@ -94,6 +97,7 @@ void sw_graph_close(struct sw_graph *g)
     sw_free(g->streams);
     sw_free(g->outputs);
     sw_free(g->params);
+    sw_free(g->adapted.items);
     sw_names_close(&g->leaves);
     sw_arena_fini(&g->arena);
     sw_free(g);
@@ -248,7 +252,7 @@ static bool is_frozen(const struct sw_graph *g, const char *name)
             return true;
         }
     }
-    return false;
+    return g->adapted.by && !g->adapted.by->trains(g->adapted.by, name);
 }
 
 sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
@@ -276,6 +280,22 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     g->values[v].init = init;
     g->values[v].needs_grad = !is_frozen(g, name);
     return v;
+}
+
+void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer)
+{
+    if (g->status < 0 || !grow(g, (void **)&g->adapted.items, &g->adapted.cap, g->adapted.n + 1,
+                               sizeof *g->adapted.items)) {
+        return;
+    }
+    struct sw_adapted *copy = &g->adapted.items[g->adapted.n];
+    *copy = *layer;
+    copy->module = sw_arena_strdup(&g->arena, layer->module);
+    if (!copy->module) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
+        return;
+    }
+    g->adapted.n++;
 }
 
 void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split)

@@ -102,6 +102,26 @@ struct sw_named {
     sw_value value;
 };
 
+/* Small matrices that are trained beside frozen weights. Who makes them (nn/lora.h) also decides
+ * what else is trained, by name. */
+struct sw_adapter {
+    bool (*trains)(const struct sw_adapter *adapter, const char *param);
+};
+
+/* A linear layer that has some: y = x W^T + bias + scaling (x A^T) B^T. */
+struct sw_adapted {
+    const char *module; /* "model.layers.0.self_attn.q_proj"; arena of the graph */
+    sw_value weight, a, b;
+    double scaling;
+    bool in_out; /* the weight is [in, out] */
+};
+
+struct sw_adapted_layers {
+    const struct sw_adapter *by; /* NULL = none; borrowed */
+    struct sw_adapted *items;    /* [n] in order of the forward */
+    int32_t n, cap;
+};
+
 struct sw_graph {
     struct sw_arena arena; /* names */
     sw_status status;
@@ -124,6 +144,7 @@ struct sw_graph {
     int32_t scope;             /* current */
     const char *const *frozen; /* name patterns of parameters without gradient, borrowed */
     int n_frozen;
+    struct sw_adapted_layers adapted;
 };
 
 struct sw_graph_options {
@@ -132,6 +153,7 @@ struct sw_graph_options {
     int64_t loss_chunk;        /* 0 = SW_LOSS_CHUNK */
     const char *const *frozen; /* glob patterns ("*" any run) over parameter names; borrowed */
     int n_frozen;
+    const struct sw_adapter *adapter; /* trains what it says, and nothing else; borrowed */
 };
 enum { SW_LOSS_CHUNK = 4096 };
 
@@ -161,6 +183,8 @@ sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of
 void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op);
 /* x itself when row-major, else one copy of it (op CONTIGUOUS). */
 sw_value sw_graph_dense(struct sw_graph *g, sw_value x);
+/* Notes a layer with adapters; its name is copied. */
+void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer);
 /* A persistent tensor, by name; param may be SW_NO_VALUE. The same name again is the same value. */
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,
                         struct sw_shape shape, sw_value param);

@@ -46,6 +46,19 @@ sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtyp
     return st;
 }
 
+static sw_status put_tokenizer(const char *path, const char *folder)
+{
+    sw_tokenizer *tokenizer = NULL;
+    if (!path) {
+        return SW_OK;
+    }
+    SW_TRY(sw_tokenizer_open(path, NULL, &tokenizer));
+    sw_tokenizer_remove(folder);
+    const sw_status st = sw_tokenizer_save(tokenizer, folder);
+    sw_tokenizer_close(tokenizer);
+    return st;
+}
+
 /* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the
  * place of its own. */
 static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, const char *folder)
@@ -56,14 +69,19 @@ static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, 
         sw_tokenizer_remove(folder); /* of an export before */
         SW_TRY(sw_hf_copy_sidecars(path, folder));
     }
-    if (!tokenizer_path) {
-        return SW_OK;
+    return put_tokenizer(tokenizer_path, folder);
+}
+
+static sw_status write_one(const struct sw_checkpoint_export_options *o, struct sw_ckpt *ckpt,
+                           enum sw_dtype *dtype)
+{
+    struct sw_merge *merge = NULL;
+    if (!o->merge) {
+        return sw_engine_export_checkpoint(ckpt, o->folder, dtype);
     }
-    sw_tokenizer *tokenizer = NULL;
-    SW_TRY(sw_tokenizer_open(tokenizer_path, NULL, &tokenizer));
-    sw_tokenizer_remove(folder);
-    const sw_status st = sw_tokenizer_save(tokenizer, folder);
-    sw_tokenizer_close(tokenizer);
+    SW_TRY(sw_merge_open_checkpoint(ckpt, o->model, &merge));
+    const sw_status st = sw_engine_export_merged(merge, o->folder, dtype);
+    sw_merge_close(merge);
     return st;
 }
 
@@ -72,7 +90,7 @@ static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
 {
     char note[4096];
     enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
-    SW_TRY(sw_engine_export_checkpoint(ckpt, o->folder, &dtype));
+    SW_TRY(write_one(o, ckpt, &dtype));
     SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
     describe(ckpt, note, sizeof note);
     fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), note);
@@ -87,11 +105,44 @@ static bool is_one(const char *path)
     return n > 0 && (size_t)n < sizeof manifest && access(manifest, F_OK) == 0;
 }
 
+static bool is_adapter(const char *path)
+{
+    char config[4096];
+    const int n = snprintf(config, sizeof config, "%s/adapter_config.json", path);
+    return n > 0 && (size_t)n < sizeof config && access(config, F_OK) == 0;
+}
+
+/* A folder of an adapter, added to its base. */
+static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FILE *out)
+{
+    struct sw_merge *merge = NULL;
+    enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
+    if (!o->merge || o->best) {
+        return SW_FAIL(SW_E_ARG,
+                       "%s is an adapter already: --merge --model BASE makes a model of it",
+                       o->path);
+    }
+    SW_TRY(sw_merge_open(o->path, o->model, &merge));
+    sw_status st = sw_engine_export_merged(merge, o->folder, &dtype);
+    if (st >= 0) {
+        fprintf(out, "%s: %s weights of %s with %s added\n", o->folder, sw_dtype_name(dtype),
+                sw_merge_base(merge), o->path);
+    }
+    sw_merge_close(merge);
+    return st < 0 ? st : put_tokenizer(o->tokenizer, o->folder);
+}
+
 sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options, FILE *out)
 {
     struct sw_ckpt *ckpt = NULL;
     struct sw_str best = {0};
     SW_TRY_OPTIONS(options);
+    if (options->model && !options->merge) {
+        return SW_FAIL(SW_E_ARG, "--model is the base of adapters: it wants --merge");
+    }
+    if (is_adapter(options->path)) {
+        return merge_adapter(options, out);
+    }
     if (options->best && is_one(options->path)) {
         return SW_FAIL(SW_E_ARG,
                        "--best chooses among the checkpoints of a folder, and %s is one of them",

@@ -114,6 +114,7 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .sets = o->sets,
         .n_sets = o->n_sets,
         .model = o->model,
+        .adapter = o->adapter,
         .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
         .seq_len = o->seq_len,
         .seed = o->has_seed ? o->seed : 42,
@@ -529,11 +530,18 @@ static sw_status save_beside(const struct job *job)
     return sw_tokenizer_save(job->tokenizer, path);
 }
 
+/* OUTPUT/model, or OUTPUT/adapter where adapters are trained. */
+static const char *export_path(const struct job *job, char *path, size_t cap)
+{
+    snprintf(path, cap, "%s/%s", job->options->output, job->facts.lora ? "adapter" : "model");
+    return path;
+}
+
 /* OUTPUT/model is this run's from the first step on, whenever it ends. */
 static sw_status claim_model(const struct job *job)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/model", job->options->output);
+    export_path(job, path, sizeof path);
     return job->options->no_export || !job->leads
                ? SW_OK
                : sw_engine_claim_folder(path, job->first_step > 0);
@@ -545,7 +553,7 @@ static sw_status export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     char path[4096], from[4096], beside[4096], note[256] = "";
-    snprintf(path, sizeof path, "%s/model", o->output);
+    export_path(job, path, sizeof path);
     const enum sw_dtype dtype =
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
     if (job->facts.ranks == 1 && !o->export_best) {
@@ -554,15 +562,16 @@ static sw_status export_model(struct job *job)
         snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
         SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));
     }
+    const char *what = job->facts.lora ? "adapter" : "model";
     SW_TRY(beside_path(job, beside, sizeof beside));
     if (access(beside, R_OK) == 0) {
         sw_tokenizer_remove(path); /* of an export before */
         SW_TRY(sw_hf_copy_sidecars(beside, path));
     }
     if (o->export_best) {
-        fprintf(job->out, "model: %s, of the best checkpoint: %s\n", path, note);
+        fprintf(job->out, "%s: %s, of the best checkpoint: %s\n", what, path, note);
     } else {
-        fprintf(job->out, "model: %s\n", path);
+        fprintf(job->out, "%s: %s\n", what, path);
     }
     return SW_OK;
 }
@@ -637,8 +646,7 @@ static sw_status set_up(struct job *job)
     }
     if (!job->options->no_export && job->leads) {
         char path[4096];
-        snprintf(path, sizeof path, "%s/model", job->options->output);
-        SW_TRY(sw_engine_check_folder(path, job->first_step > 0));
+        SW_TRY(sw_engine_check_folder(export_path(job, path, sizeof path), job->first_step > 0));
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
     SW_TRY(go_on(job));
@@ -691,6 +699,12 @@ static void print_head(const struct job *job)
     fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
             (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->facts.dtype));
     print_origins(job);
+    if (job->facts.lora) {
+        fprintf(job->out, "lora: %lld parameters are trained, the others frozen%s%s\n",
+                (long long)sw_engine_trained_parameters(job->engine),
+                job->options->adapter ? "; goes on with " : "",
+                job->options->adapter ? job->options->adapter : "");
+    }
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));

@@ -37,8 +37,10 @@ sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
                                         : leaf(g, prefix, "bias", SW_SHAPE(spec->out),
                                                (struct sw_init){SW_INIT_ZERO, 0});
     const sw_value y = sw_linear(g, x, weight, bias, spec->in_out);
+    const struct sw_nn_layer layer = {prefix, x, y, weight, spec};
+    const sw_value adapted = sw_nn_lora(g, &layer);
     sw_scope_pop(g);
-    return y;
+    return adapted;
 }
 
 sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps)

@@ -34,3 +34,5 @@ sw_value sw_nn_cached_packed(sw_graph *g, sw_value qkv, const struct sw_attentio
 sw_value sw_nn_cached_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                                 const struct sw_attention_spec *spec,
                                 const struct sw_nn_cache *cache);
+
+#include "nn/lora.h"

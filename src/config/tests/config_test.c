@@ -616,6 +616,49 @@ static void keys_are_explained(void **state)
     sw_str_fini(&text);
 }
 
+/* The block of adapters: absent is none, what is wrong and what is not built is named. */
+static void lora_is_a_block_of_its_own(void **state)
+{
+    static const char *const bad[][2] = {
+        {"{\"r\": 4}", "spillway.lora.target_modules: is required"},
+        {"{\"r\": 0, \"target_modules\": [\"q\"]}", "spillway.lora.r: 0 is too small"},
+        {"{\"lora_alpha\": 0, \"target_modules\": [\"q\"]}", "spillway.lora.lora_alpha: 0"},
+        {"{\"rank\": 4, \"target_modules\": [\"q\"]}", "unknown key \"rank\""},
+    };
+    static const char *const unbuilt[] = {
+        "\"bias\": \"all\"",
+        "\"use_dora\": true",
+        "\"init_lora_weights\": \"pissa\"",
+        "\"target_parameters\": [\"a.weight\"]",
+        "\"trainable_token_indices\": [1]",
+        "\"loftq_config\": {\"loftq_bits\": 4}",
+        "\"eva_config\": {\"rho\": 2}",
+    };
+    (void)state;
+    char text[256];
+    struct sw_config *c = must("{}", NULL, 0);
+    assert_int_equal(c->spillway.lora.r, 0);
+    sw_config_close(c);
+    c = must("{\"spillway\": {\"lora\": {\"target_modules\": \"all-linear\"}}}", NULL, 0);
+    assert_int_equal(c->spillway.lora.r, 8);
+    assert_int_equal(c->spillway.lora.target_modules.n, 1);
+    assert_int_equal(sw_config_check_built(c), SW_OK);
+    sw_config_close(c);
+    for (size_t i = 0; i < SW_LEN(bad); i++) {
+        snprintf(text, sizeof text, "{\"spillway\": {\"lora\": %s}}", bad[i][0]);
+        assert_int_equal(sw_config_parse("t", text, strlen(text), NULL, 0, &c), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), bad[i][1]));
+    }
+    for (size_t i = 0; i < SW_LEN(unbuilt); i++) {
+        snprintf(text, sizeof text, "{\"spillway\": {\"lora\": {%s, \"target_modules\": [\"q\"]}}}",
+                 unbuilt[i]);
+        c = must(text, NULL, 0);
+        assert_int_equal(sw_config_check_built(c), SW_E_UNSUP);
+        assert_non_null(strstr(sw_error_message(), "spillway.lora."));
+        sw_config_close(c);
+    }
+}
+
 /* docs/config.md is what the tables say today. */
 static void manual_is_up_to_date(void **state)
 {
@@ -737,6 +780,7 @@ int main(void)
         cmocka_unit_test(types_and_ranges),
         cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
         cmocka_unit_test(our_own_block),
+        cmocka_unit_test(lora_is_a_block_of_its_own),
         cmocka_unit_test(values_remember_their_source),
         cmocka_unit_test(train_is_micro_times_steps_times_ranks),
         cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),

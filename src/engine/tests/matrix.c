@@ -36,7 +36,7 @@ static const struct {
     [DROPOUT]       = {"dropout", 2, {"0.1", "0"}},
     [CLIPPING]      = {"clipping", 2, {"0.5", "0"}},
     [TABLE]         = {"table", 2, {"tied", "untied"}},
-    [FROZEN]        = {"frozen", 2, {"none", "some"}},
+    [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
     [OPTIMIZER]     = {"optimizer", 2, {"AdamW", "Lamb"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
@@ -201,10 +201,27 @@ static bool may_tile(const struct row *row)
     return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0;
 }
 
+/* Adapters of all layers, and a table that is trained whole, which unties a tied one. */
+static void write_lora(const struct row *row, char *text, size_t size)
+{
+    static const char *const tables[MAX_CHOICES] = {
+        [0] = "wte", [6] = "embed_in", [9] = "word_embeddings"};
+    const char *table = tables[row->at[FAMILY]];
+    snprintf(text, size,
+             ", \"lora\": {\"r\": 3, \"lora_alpha\": 12, \"lora_dropout\": %s, "
+             "\"target_modules\": \"all-linear\", \"rank_pattern\": {\".*[.]1[.].*\": 5}, "
+             "\"modules_to_save\": [\"%s\"]}",
+             choice(row, DROPOUT), table ? table : "embed_tokens");
+    if (row->at[FROZEN] != 2) {
+        *text = 0;
+    }
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
-    char offload[384];
+    char offload[384], lora[384];
     write_offload(row, offload, sizeof offload);
+    write_lora(row, lora, sizeof lora);
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
@@ -219,7 +236,7 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
         "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"tile_bytes\": %s, "
-        "\"frozen\": [%s]}}",
+        "\"frozen\": [%s]%s}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
         choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
@@ -227,7 +244,8 @@ static void write_config(const struct row *row, char *text, size_t size)
         may_tile(row) ? choice(row, TILES) : "null",
         is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                                  "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                               : "");
+                               : "",
+        lora);
 }
 
 /* Every second step by its parts, where it has them. */

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine that trains low-rank adapters: what its configuration says of them, which parameters
+// are theirs, what they begin with, and what a checkpoint and PEFT are told. The model below is
+// frozen; a checkpoint holds a digest of each of its tensors, so that another one is found.
+#include <math.h>
+#include <string.h>
+
+#include "engine/adapter.h"
+
+enum { PIECE = 1 << 15 }; /* elements */
+
+/* ---- opening ---- */
+
+sw_status sw_engine_open_adapter(struct sw_engine *e, struct sw_str *edit)
+{
+    e->lora = sw_alloc_zero("engine", 1, sizeof *e->lora);
+    SW_TRY_ALLOC(e->lora, "adapters");
+    sw_arena_init(&e->lora->arena, "engine");
+    SW_TRY(sw_adapter_open(e->options.adapter, &e->lora->from));
+    e->lora->continues = true;
+    sw_adapter_edit(e->lora->from.config, edit);
+    return edit->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for adapters") : SW_OK;
+}
+
+static sw_status read_exceptions(struct sw_engine *e, const char *key, double least,
+                                 const struct sw_lora_exception **out, int *out_n)
+{
+    const struct sw_json *object = sw_config_value(e->config, key);
+    const int64_t n = object ? object->n_children : 0;
+    struct sw_lora_exception *items = sw_arena_array(&e->lora->arena, (size_t)n + 1, sizeof *items);
+    SW_TRY_ALLOC(items, "adapters");
+    if (object && object->type != SW_JSON_OBJECT && object->type != SW_JSON_NULL) {
+        return SW_FAIL(SW_E_CONFIG, "%s is %s, wanted an object of numbers by pattern", key,
+                       sw_json_type_name(object->type));
+    }
+    *out_n = 0;
+    for (const struct sw_json *m = object ? object->first : NULL; m; m = m->next) {
+        const bool number = m->type == SW_JSON_INT || m->type == SW_JSON_FLOAT;
+        const double value = number ? m->number : 0;
+        if (!(value >= least) || (least == 1 && (value != floor(value) || value > 65536))) {
+            return SW_FAIL(SW_E_CONFIG, "%s: \"%s\" wants %s", key, m->key,
+                           least == 1 ? "a whole number of 1 or more" : "a number above 0");
+        }
+        items[(*out_n)++] = (struct sw_lora_exception){m->key, value};
+    }
+    *out = items;
+    return SW_OK;
+}
+
+static struct sw_lora_names names_of(const struct sw_config *config, const char *key,
+                                     const struct sw_config_strings *strings)
+{
+    const struct sw_json *value = sw_config_value(config, key);
+    return (struct sw_lora_names){strings->items, strings->n,
+                                  value && value->type == SW_JSON_STRING};
+}
+
+static sw_status read_lora(struct sw_engine *e)
+{
+    const struct sw_lora_config *c = &e->config->spillway.lora;
+    struct sw_lora *spec = &e->lora->spec;
+    sw_lora_init(spec);
+    spec->r = (double)c->r;
+    spec->alpha = c->alpha;
+    spec->dropout = c->dropout;
+    spec->rslora = c->rslora;
+    spec->target = names_of(e->config, "spillway.lora.target_modules", &c->target_modules);
+    spec->exclude = names_of(e->config, "spillway.lora.exclude_modules", &c->exclude_modules);
+    spec->all_linear = spec->target.is_pattern && strcmp(spec->target.items[0], "all-linear") == 0;
+    spec->layers = c->layers_to_transform.items;
+    spec->n_layers = c->layers_to_transform.n;
+    spec->saved = c->modules_to_save.items;
+    spec->n_saved = c->modules_to_save.n;
+    if (spec->target.n == 0) {
+        return SW_FAIL(SW_E_CONFIG, "spillway.lora.target_modules is empty: names of layers, a "
+                                    "pattern or \"all-linear\" are wanted");
+    }
+    SW_TRY(read_exceptions(e, "spillway.lora.rank_pattern", 1, &spec->ranks, &spec->n_ranks));
+    return read_exceptions(e, "spillway.lora.alpha_pattern", 0x1p-149, &spec->alphas,
+                           &spec->n_alphas);
+}
+
+sw_status sw_engine_open_lora(struct sw_engine *e)
+{
+    if (e->config->spillway.lora.r == 0) {
+        return SW_OK;
+    }
+    if (!e->options.model) {
+        return SW_FAIL(SW_E_CONFIG, "spillway.lora: a forward of your own has no layers by name");
+    }
+    if (!e->lora) {
+        e->lora = sw_alloc_zero("engine", 1, sizeof *e->lora);
+        SW_TRY_ALLOC(e->lora, "adapters");
+        sw_arena_init(&e->lora->arena, "engine");
+    }
+    return read_lora(e);
+}
+
+void sw_engine_close_lora(struct sw_engine *e)
+{
+    if (e->lora) {
+        sw_adapter_close(&e->lora->from);
+        sw_arena_fini(&e->lora->arena);
+        sw_free(e->lora);
+        e->lora = NULL;
+    }
+}
+
+/* Opens the model again with two parameters for a tied pair. */
+static sw_status untie(struct sw_engine *e)
+{
+    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    sw_model_close(e->model);
+    e->model = NULL;
+    e->lora->untied = true;
+    return sw_model_open(e->model_doc, &e->model);
+}
+
+sw_status sw_engine_fit_lora(struct sw_engine *e)
+{
+    if (!e->lora) {
+        return SW_OK;
+    }
+    struct sw_lora *spec = &e->lora->spec;
+    if (e->model->tied && e->model->head == SW_HEAD_LM &&
+        (sw_lora_saves(spec, e->model->embedding_name) ||
+         sw_lora_saves(spec, e->model->lm_head_name))) {
+        SW_TRY(untie(e));
+    }
+    spec->head = e->model->head_name;
+    spec->saves_head = e->model->head == SW_HEAD_CLASSIFY;
+    return SW_OK;
+}
+
+sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
+{
+    struct engine_lora *lora = e->lora;
+    if (!lora || lora->layers) {
+        return SW_OK;
+    }
+    SW_TRY(sw_lora_check(&lora->spec, g));
+    struct engine_adapted *layers =
+        sw_arena_array(&lora->arena, (size_t)g->adapted.n + 1, sizeof *layers);
+    SW_TRY_ALLOC(layers, "adapters");
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        const struct sw_adapted *a = &g->adapted.items[i];
+        layers[i] = (struct engine_adapted){sw_arena_strdup(&lora->arena, a->module), a->scaling,
+                                            a->in_out};
+        SW_TRY_ALLOC(layers[i].module, "adapters");
+    }
+    lora->layers = layers;
+    lora->n_layers = g->adapted.n;
+    return SW_OK;
+}
+
+bool sw_engine_keeps(const struct sw_engine *e, const char *param)
+{
+    return !e->lora || e->lora->spec.super.trains(&e->lora->spec.super, param);
+}
+
+int64_t sw_engine_trained_parameters(const sw_engine *e)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct sw_persistent *work = e->params[i].work;
+        sum += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+    }
+    return sum;
+}
+
+/* ---- weights ---- */
+
+static sw_status load_one(struct sw_engine *e, const struct engine_param *param, float *piece)
+{
+    const struct sw_adapter_source *from = &e->lora->from;
+    const char *name = param->work->name;
+    const int64_t elems = sw_shape_elems(&param->work->layout.whole);
+    SW_TRY(sw_adapter_check(from, name, &param->work->layout.whole));
+    for (int64_t at = 0; at < elems; at += PIECE) {
+        const int64_t n = sw_min_i64(elems - at, PIECE);
+        SW_TRY(sw_adapter_read(from, name, at, n, piece));
+        SW_TRY(sw_engine_set_master(e, param, at, n, piece));
+    }
+    return SW_OK;
+}
+
+/* A tensor that no parameter asked for would be left out silently. */
+static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
+{
+    const struct sw_adapter_source *from = &e->lora->from;
+    for (int64_t i = 0;
+         i < sw_safetensors_count(from->file) && n_used < sw_safetensors_count(from->file); i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(from->file, i);
+        bool found = false;
+        for (int32_t p = 0; p < e->n_params && !found; p++) {
+            char full[600];
+            const char *name = e->params[p].work->name;
+            found = sw_engine_keeps(e, name) &&
+                    strcmp(sw_adapter_name(name, full, sizeof full), tensor->name) == 0;
+        }
+        if (!found) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "%s: tensor %s has no place in this model: it is an adapter of another "
+                           "base",
+                           tensor->file, tensor->name);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_load_adapter(struct sw_engine *e)
+{
+    if (!e->lora || !e->lora->continues) {
+        return SW_OK;
+    }
+    float *piece = sw_alloc("engine", PIECE * sizeof *piece);
+    SW_TRY_ALLOC(piece, "reading an adapter");
+    sw_status st = SW_OK;
+    int64_t n_used = 0;
+    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
+        if (sw_engine_keeps(e, e->params[i].work->name)) {
+            st = load_one(e, &e->params[i], piece);
+            n_used++;
+        }
+    }
+    sw_free(piece);
+    st = st < 0 ? st : check_all_used(e, n_used);
+    sw_adapter_close(&e->lora->from);
+    return st;
+}
+
+/* ---- what others are told ---- */
+
+static bool put_copy_of(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object,
+                        const char *key)
+{
+    char path[64];
+    snprintf(path, sizeof path, "spillway.lora.%s", key);
+    const struct sw_json *value = sw_config_value(e->config, path);
+    return value ? sw_json_put_copy(doc, object, key, value) != NULL
+                 : sw_json_put(doc, object, key, SW_JSON_NULL) != NULL;
+}
+
+/* "all-linear" is written out, as PEFT does. */
+static bool put_targets(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+{
+    if (!e->lora->spec.all_linear) {
+        return put_copy_of(e, doc, object, "target_modules");
+    }
+    struct sw_json *list = sw_json_put(doc, object, "target_modules", SW_JSON_ARRAY);
+    bool good = list != NULL;
+    for (int32_t i = 0; good && i < e->lora->n_layers; i++) {
+        good = sw_json_put_str(doc, list, NULL, e->lora->layers[i].module) != NULL;
+    }
+    return good;
+}
+
+static bool put_alpha(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+{
+    const double alpha = e->lora->spec.alpha;
+    return alpha == floor(alpha) && alpha < 0x1p53
+               ? sw_json_put_i64(doc, object, "lora_alpha", (int64_t)alpha) != NULL
+               : sw_json_put_f64(doc, object, "lora_alpha", alpha) != NULL;
+}
+
+/* adapter_config.json */
+static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+{
+    static const char *const copied[] = {"r",
+                                         "lora_dropout",
+                                         "use_rslora",
+                                         "exclude_modules",
+                                         "layers_to_transform",
+                                         "rank_pattern",
+                                         "alpha_pattern",
+                                         "modules_to_save"};
+    const bool in_out = e->lora->n_layers > 0 && e->lora->layers[0].in_out;
+    bool good =
+        sw_json_put_str(doc, object, "peft_type", "LORA") &&
+        sw_json_put_str(doc, object, "task_type",
+                        e->model->head == SW_HEAD_LM ? "CAUSAL_LM" : "SEQ_CLS") &&
+        (e->model_folder ? sw_json_put_str(doc, object, "base_model_name_or_path", e->model_folder)
+                         : sw_json_put(doc, object, "base_model_name_or_path", SW_JSON_NULL)) &&
+        sw_json_put_bool(doc, object, "inference_mode", true) &&
+        sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) && put_alpha(e, doc, object) &&
+        put_targets(e, doc, object) && sw_json_put_str(doc, object, "bias", "none");
+    for (size_t i = 0; good && i < SW_LEN(copied); i++) {
+        good = put_copy_of(e, doc, object, copied[i]);
+    }
+    return good;
+}
+
+static bool put_base(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+{
+    struct sw_json *tensors = sw_json_put(doc, object, "tensors", SW_JSON_OBJECT);
+    bool good = tensors && sw_json_put_str(doc, object, "digest", sw_digest_name());
+    for (int32_t i = 0; good && i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        good = !param->digest ||
+               sw_json_put_str(doc, tensors, param->work->name, param->digest) != NULL;
+    }
+    return good;
+}
+
+bool sw_engine_put_lora(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
+{
+    if (!e->lora) {
+        return true;
+    }
+    struct sw_json *adapter = sw_json_put(doc, root, "adapter", SW_JSON_OBJECT);
+    struct sw_json *base = sw_json_put(doc, root, "base", SW_JSON_OBJECT);
+    return adapter && base && put_adapter(e, doc, adapter) && put_base(e, doc, base);
+}
+
+static const char *text_of(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *value = object ? sw_json_get(object, key) : NULL;
+    return value && value->type == SW_JSON_STRING ? value->string : "none";
+}
+
+void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
+                          struct sw_str *refusal)
+{
+    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
+    const struct sw_json *base = run ? sw_json_get(run, "base") : NULL;
+    const struct sw_json *tensors = base ? sw_json_get(base, "tensors") : NULL;
+    const struct engine_param *first = NULL;
+    int n = 0, n_base = 0;
+    if (!e->lora || !base) {
+        return; /* another arithmetic, which is said already */
+    }
+    if (strcmp(text_of(base, "digest"), sw_digest_name()) != 0) {
+        sw_log(SW_LOG_WARN,
+               "%s: its digests of the base are %s and this build makes %s: the base is not "
+               "compared",
+               sw_ckpt_path(ckpt), text_of(base, "digest"), sw_digest_name());
+        return;
+    }
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        n_base += param->digest != NULL;
+        if (param->digest && strcmp(param->digest, text_of(tensors, param->work->name)) != 0) {
+            first = first ? first : param;
+            n++;
+        }
+    }
+    if (n > 0) {
+        sw_str_printf(refusal,
+                      "%sits adapters were trained on another base: %d of %d tensors differ, first "
+                      "%s (digest %s, here %s)",
+                      refusal->len ? "; and " : "", n, n_base, first->work->name,
+                      text_of(tensors, first->work->name), first->digest);
+    }
+}

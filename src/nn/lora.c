@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which module is adapted, and the two products.
+#include "nn/nn.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/pattern.h"
+
+enum { NAME_CAP = 256 };
+
+static const struct sw_lora *lora_of(const struct sw_graph *g)
+{
+    return SW_CONTAINER(g->adapted.by, struct sw_lora, super);
+}
+
+static bool ends_with(const char *text, size_t len, const char *end)
+{
+    const size_t n = strlen(end);
+    return n <= len && memcmp(text + len - n, end, n) == 0;
+}
+
+/* ---- what is trained ---- */
+
+bool sw_lora_is_adapter(const char *param)
+{
+    const size_t len = strlen(param);
+    return ends_with(param, len, ".lora_A.weight") || ends_with(param, len, ".lora_B.weight");
+}
+
+/* The first n characters are a module that an entry finds. */
+static bool saves_module(const struct sw_lora *lora, const char *name, size_t n)
+{
+    for (int i = 0; i < lora->n_saved; i++) {
+        if (ends_with(name, n, lora->saved[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sw_lora_saves(const struct sw_lora *lora, const char *param)
+{
+    bool saves = lora->saves_head && lora->head && strcmp(lora->head, param) == 0;
+    for (const char *dot = strchr(param, '.'); dot && !saves; dot = strchr(dot + 1, '.')) {
+        saves = saves_module(lora, param, (size_t)(dot - param));
+    }
+    return saves;
+}
+
+static bool trains(const struct sw_adapter *adapter, const char *param)
+{
+    const struct sw_lora *lora = SW_CONTAINER(adapter, struct sw_lora, super);
+    return sw_lora_is_adapter(param) || sw_lora_saves(lora, param);
+}
+
+void sw_lora_init(struct sw_lora *lora)
+{
+    *lora = (struct sw_lora){.super.trains = trains};
+}
+
+/* ---- which modules ---- */
+
+static bool is_entry(const char *entry, const char *module)
+{
+    const size_t len = strlen(module), n = strlen(entry);
+    return strcmp(entry, module) == 0 ||
+           (n < len && module[len - n - 1] == '.' && ends_with(module, len, entry));
+}
+
+/* The entry that matches; -1 = none. */
+static sw_status find_entry(const struct sw_lora_names *names, const char *module, int *out)
+{
+    *out = -1;
+    for (int i = 0; i < names->n && *out < 0; i++) {
+        bool matches = is_entry(names->items[i], module);
+        if (names->is_pattern) {
+            SW_TRY(sw_nn_pattern_match(names->items[i], module, &matches));
+        }
+        *out = matches ? i : -1;
+    }
+    return SW_OK;
+}
+
+/* The number of its block: the last that is between dots, with two names before it. */
+static bool block_of(const char *module, double *out)
+{
+    const char *dot = strchr(module, '.');
+    bool found = false;
+    for (dot = dot ? strchr(dot + 1, '.') : NULL; dot; dot = strchr(dot + 1, '.')) {
+        const size_t n = strspn(dot + 1, "0123456789");
+        if (n > 0 && dot[1 + n] == '.') {
+            *out = strtod(dot + 1, NULL);
+            found = true;
+        }
+    }
+    return found;
+}
+
+static bool is_in_layers(const struct sw_lora *lora, const char *module)
+{
+    double block = 0;
+    bool found = lora->n_layers == 0;
+    for (int i = 0; i < lora->n_layers && !found; i++) {
+        found = block_of(module, &block) && lora->layers[i] == block;
+    }
+    return found;
+}
+
+static bool is_head(const struct sw_lora *lora, const char *module)
+{
+    const size_t n = strlen(module);
+    return lora->head && strncmp(lora->head, module, n) == 0 && lora->head[n] == '.';
+}
+
+/* Whole names are meant whatever the block, as in PEFT. */
+static sw_status is_target(const struct sw_lora *lora, const char *module, bool *out)
+{
+    int i = -1;
+    *out = false;
+    SW_TRY(find_entry(&lora->exclude, module, &i));
+    if (i >= 0) {
+        return SW_OK;
+    }
+    if (lora->all_linear) {
+        *out = !is_head(lora, module) && !sw_lora_saves(lora, module) &&
+               !saves_module(lora, module, strlen(module)) && is_in_layers(lora, module);
+        return SW_OK;
+    }
+    SW_TRY(find_entry(&lora->target, module, &i));
+    const bool whole =
+        i >= 0 && (lora->target.is_pattern || strcmp(lora->target.items[i], module) == 0);
+    *out = i >= 0 && (whole || is_in_layers(lora, module));
+    return SW_OK;
+}
+
+static sw_status value_of(const struct sw_lora_exception *exceptions, int n, const char *module,
+                          double *value)
+{
+    struct sw_str pattern = {0};
+    bool matches = false;
+    sw_status st = SW_OK;
+    for (int i = 0; i < n && !matches && st >= 0; i++) {
+        sw_str_clear(&pattern);
+        sw_str_printf(&pattern, "(.*\\.)?(%s)", exceptions[i].pattern);
+        st = pattern.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a pattern")
+                            : sw_nn_pattern_match(sw_str_text(&pattern), module, &matches);
+        if (matches) {
+            *value = exceptions[i].value;
+        }
+    }
+    sw_str_fini(&pattern);
+    return st;
+}
+
+/* ---- the two products ---- */
+
+static sw_value matrix(sw_graph *g, const char *prefix, const char *name, struct sw_shape shape,
+                       struct sw_init init)
+{
+    char full[NAME_CAP + 32];
+    snprintf(full, sizeof full, "%s.%s.weight", prefix, name);
+    return sw_param(g, full, shape, init);
+}
+
+/* Scaled where it is smallest, between the two. */
+static sw_value adapt(sw_graph *g, const struct sw_nn_layer *layer, int64_t r, double scaling)
+{
+    const struct sw_linear_spec *spec = layer->spec;
+    const struct sw_init kaiming = {SW_INIT_UNIFORM, 1 / sqrt((double)spec->in)}; /* a = sqrt 5 */
+    const sw_value a = matrix(g, layer->prefix, "lora_A", SW_SHAPE(r, spec->in), kaiming);
+    const sw_value b = matrix(g, layer->prefix, "lora_B", SW_SHAPE(spec->out, r),
+                              (struct sw_init){SW_INIT_ZERO, 0});
+    sw_scope_push(g, "lora");
+    const sw_value x = sw_dropout(g, layer->x, lora_of(g)->dropout);
+    const sw_value low = sw_scale(g, sw_linear(g, x, a, SW_NO_VALUE, false), scaling);
+    const sw_value y = sw_add(g, layer->y, sw_linear(g, low, b, SW_NO_VALUE, false));
+    sw_scope_pop(g);
+    const struct sw_adapted noted = {layer->prefix, layer->weight, a, b, scaling, spec->in_out};
+    sw_graph_note_adapted(g, &noted);
+    return y;
+}
+
+static sw_status plan_layer(const struct sw_lora *lora, const char *module, double *r,
+                            double *scaling, bool *target)
+{
+    double alpha = lora->alpha;
+    *r = lora->r;
+    SW_TRY(is_target(lora, module, target));
+    SW_TRY(value_of(lora->ranks, lora->n_ranks, module, r));
+    SW_TRY(value_of(lora->alphas, lora->n_alphas, module, &alpha));
+    *scaling = lora->rslora ? alpha / sqrt(*r) : alpha / *r;
+    return SW_OK;
+}
+
+sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer)
+{
+    double r = 0, scaling = 0;
+    bool target = false;
+    if (!g->adapted.by || g->status < 0) {
+        return layer->y;
+    }
+    const sw_status st = plan_layer(lora_of(g), layer->prefix, &r, &scaling, &target);
+    if (st < 0) {
+        sw_graph_fail(g, st, "%s", sw_error_message());
+    } else if (target && sw_lora_saves(lora_of(g), g->values[layer->weight].name)) {
+        sw_graph_fail(g, SW_E_CONFIG,
+                      "lora: %s is in target_modules and in modules_to_save: one of them",
+                      layer->prefix);
+    }
+    return target && st >= 0 ? adapt(g, layer, (int64_t)r, scaling) : layer->y;
+}
+
+/* ---- what found nothing ---- */
+
+static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *g,
+                             const char *entry)
+{
+    const struct sw_lora_names one = {&entry, 1, lora->target.is_pattern};
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        int found = -1;
+        SW_TRY(find_entry(&one, g->adapted.items[i].module, &found));
+        if (found >= 0) {
+            return SW_OK;
+        }
+    }
+    for (int32_t i = 0; i < g->n_params; i++) {
+        char module[NAME_CAP];
+        int found = -1;
+        snprintf(module, sizeof module, "%s", g->values[g->params[i]].name);
+        char *dot = strrchr(module, '.');
+        *(dot ? dot : module) = '\0';
+        SW_TRY(find_entry(&one, module, &found));
+        if (found >= 0) {
+            return SW_FAIL(SW_E_CONFIG,
+                           "lora: target_modules \"%s\" finds %s, which takes no adapter: linear "
+                           "layers do that are in a block, not excluded and in layers_to_transform "
+                           "(modules_to_save trains others whole)",
+                           entry, module);
+        }
+    }
+    return SW_FAIL(SW_E_CONFIG, "lora: target_modules \"%s\" finds no layer of this model", entry);
+}
+
+/* PEFT itself adds "score" and "classifier" where it classifies, and one of them finds nothing. */
+static sw_status check_saved(const struct sw_lora *lora, const struct sw_graph *g,
+                             const char *entry)
+{
+    const struct sw_lora one = {.saved = &entry, .n_saved = 1};
+    const bool added =
+        lora->saves_head && (strcmp(entry, "score") == 0 || strcmp(entry, "classifier") == 0);
+    bool found = added;
+    for (int32_t i = 0; i < g->n_params && !found; i++) {
+        found = sw_lora_saves(&one, g->values[g->params[i]].name);
+    }
+    return found ? SW_OK
+                 : SW_FAIL(SW_E_CONFIG,
+                           "lora: modules_to_save \"%s\" finds no module of this model", entry);
+}
+
+static sw_status check_exception(const struct sw_graph *g, const char *key,
+                                 const struct sw_lora_exception *exception)
+{
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        double value = NAN;
+        SW_TRY(value_of(exception, 1, g->adapted.items[i].module, &value));
+        if (!isnan(value)) {
+            return SW_OK;
+        }
+    }
+    return SW_FAIL(SW_E_CONFIG, "lora: %s \"%s\" finds no layer that is adapted", key,
+                   exception->pattern);
+}
+
+sw_status sw_lora_check(const struct sw_lora *lora, const struct sw_graph *g)
+{
+    for (int i = 0; i < lora->target.n && !lora->all_linear; i++) {
+        SW_TRY(check_entry(lora, g, lora->target.items[i]));
+    }
+    for (int i = 0; i < lora->n_saved; i++) {
+        SW_TRY(check_saved(lora, g, lora->saved[i]));
+    }
+    for (int i = 0; i < lora->n_ranks; i++) {
+        SW_TRY(check_exception(g, "rank_pattern", &lora->ranks[i]));
+    }
+    for (int i = 0; i < lora->n_alphas; i++) {
+        SW_TRY(check_exception(g, "alpha_pattern", &lora->alphas[i]));
+    }
+    return g->adapted.n > 0
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "lora: no linear layer of this model is adapted");
+}
