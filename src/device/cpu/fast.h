@@ -76,7 +76,7 @@ struct cpu_attention {
 
 enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
 
-/* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), SCALE. */
+/* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */
 struct cpu_elementwise {
     enum sw_op_kind kind;
     enum sw_dtype dtype;
@@ -87,14 +87,39 @@ struct cpu_elementwise {
     void *out;
 };
 
+/* act(gate) up; or its gradient, where dy is not NULL. */
+struct cpu_gate {
+    enum sw_dtype dtype;
+    enum sw_act act;
+    const void *gate, *up, *dy;
+    void *y;
+    void *dgate, *dup; /* NULL: not wanted */
+};
+
+enum { CPU_ROTARY_MOST = 512 }; /* elements of a head that are turned */
+
+/* The heads of one token. */
+struct cpu_rotary {
+    enum sw_dtype dtype;
+    int64_t heads, width, turned; /* of `width` elements of a head the first ones are turned */
+    int64_t ld_x;                 /* from one head of x to the next; those of y are dense */
+    bool interleaved;
+    const void *x;
+    void *y;
+    /* [turned] of each element: what it is multiplied with, and its partner in the pair, which is
+     * negative for the first of them */
+    const float *own, *other;
+};
+
 struct cpu_norm {
     enum sw_dtype dtype;
     int64_t width;
     float eps;
-    const void *x, *w, *bias;
-    const void *added; /* ADD_LAYER_NORM: s = x + added; else NULL */
+    const void *x, *w, *bias; /* bias NULL: RMS norm */
+    const void *added;        /* ADD_LAYER_NORM: s = x + added; else NULL */
     void *s, *y;
-    float *mean, *rstd;
+    float *mean, *rstd; /* RMS norm: no mean; rstd may be NULL */
+    bool one_plus;      /* RMS norm: the factor is 1 + w */
 };
 
 struct cpu_norm_grad {
@@ -102,7 +127,8 @@ struct cpu_norm_grad {
     int64_t width;
     const void *dy, *x, *w;
     const float *mean, *rstd;
-    void *dx; /* or NULL */
+    void *dx;      /* or NULL */
+    bool one_plus; /* RMS norm */
 };
 
 /* Kernels of one instruction set. All work on what they are given, in one thread. */
@@ -122,11 +148,14 @@ struct cpu_vector {
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)); label_i -100: the row is
-     * 0 */
+    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)), of capped x times 1 - (x /
+     * cap)^2; label_i -100: the row is 0. cap 0: none */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label, float dsum,
-                         void *out, int64_t ld_out);
+                         float cap, void *out, int64_t ld_out);
+    /* x = cap tanh((x + bias_j) / cap) of [m,n]; bias NULL, cap 0: none */
+    void (*finish_logits)(enum sw_dtype dtype, float *logits, int64_t m, int64_t n,
+                          const void *bias, float cap);
     /* Queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
     void (*attention)(const struct cpu_attention *a, int64_t i, void *scratch);
     size_t (*attention_scratch_bytes)(int64_t d);
@@ -151,10 +180,15 @@ struct cpu_vector {
     /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is
      * added, where an element is no number or above limit in size */
     bool (*add_squares)(const float *g, double limit, int64_t *stats);
+    void (*gate)(const struct cpu_gate *g, int64_t first, int64_t n);
+    void (*rotary)(const struct cpu_rotary *r);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw, db [width]: sums over these rows alone */
     void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw,
                       float *db);
+    void (*rms_norm)(const struct cpu_norm *c, int64_t first, int64_t n);
+    /* dw NULL: not wanted */
+    void (*rms_norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw);
     /* sums [n] over `rows` rows, ld elements apart */
     void (*sum_rows)(enum sw_dtype dtype, const void *x, int64_t rows, int64_t ld, int64_t n,
                      float *sums);
@@ -252,6 +286,8 @@ extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
+extern const struct cpu_kernel sw_cpu_rms_norm, sw_cpu_rms_norm_grad;
+extern const struct cpu_kernel sw_cpu_gate, sw_cpu_rotary;
 extern const struct cpu_kernel sw_cpu_cross_entropy, sw_cpu_cross_entropy_grad;
 extern const struct cpu_kernel sw_cpu_embedding, sw_cpu_embedding_grad;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;

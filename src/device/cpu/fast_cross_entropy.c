@@ -119,7 +119,7 @@ static void backward_item(void *ctx, int64_t row, int i_worker)
         job->vector->cast(SW_F32, call->desc->in[1].dtype, piece, logits_at(job, 1, row, v), 0, n);
         job->vector->softmax_grad(dtype, piece, n, 1, n, (const float *)call->in[3] + row,
                                   (const int32_t *)call->in[2] + row, v,
-                                  *(const float *)call->in[0], out, n);
+                                  *(const float *)call->in[0], 0, out, n);
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, SCALE, CAST, DROPOUT. The items are
-// runs of elements.
+// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, MUL, SCALE, CAST, DROPOUT. The items
+// are runs of elements.
 #include "device/cpu/fast.h"
 
 enum { RUN_ELEMS = 16384 };
@@ -32,7 +32,7 @@ static void query_alike(const struct cpu_device *dev, const struct sw_op_desc *d
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-/* ---- ACT, ACT_GRAD, ADD, SCALE ---- */
+/* ---- ACT, ACT_GRAD, ADD, MUL, SCALE ---- */
 
 static void elementwise_item(void *ctx, int64_t i_item, int i_worker)
 {

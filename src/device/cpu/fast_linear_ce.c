@@ -6,9 +6,11 @@
 // label's logit. A row's pieces are joined in the order of the vocabulary afterwards (two-term
 // online softmax).
 //
+// A bias and a cap are applied to a block of products in cache.
+//
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
-// h's dtype; then dh += d w_chunk in fp32 and dw_chunk = d^T h, both as items of one run. A library
-// may choose how it multiplies by the stride of an operand, and so the bits: d has the same one in
+// h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
+// items of one run. A library may choose how it multiplies by the stride of an operand, and so the bits: d has the same one in
 // every tile of a table.
 #include <math.h>
 #include <string.h>
@@ -23,14 +25,23 @@ struct loss_shape {
     int64_t stride; /* of the slope d: the chunk of the whole table, whatever rows a tile has */
     int64_t first;  /* row of the whole table that is row 0 of this tile */
     bool continues, partial;
+    int bias; /* 1: there is one, of the whole table; inputs behind it are one farther */
+    float cap;
 };
+
+/* The bias, where there is one, is behind the labels or the lse. */
+static int bias_input(int i_h)
+{
+    return i_h == 0 ? 3 : 5;
+}
 
 static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const enum sw_dtype dtype = desc->in[i_h].dtype;
     return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
-           desc->op->attrs.linear_ce.chunk > 0 && desc->op->attrs.linear_ce.cap == 0 &&
-           !desc->op->attrs.linear_ce.has_bias && desc->in[i_h + 1].shape.dims[0] > 0;
+           desc->op->attrs.linear_ce.chunk > 0 &&
+           (!desc->op->attrs.linear_ce.has_bias || desc->in[bias_input(i_h)].dtype == dtype) &&
+           desc->in[i_h + 1].shape.dims[0] > 0;
 }
 
 static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
@@ -48,6 +59,8 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .first = desc->op->attrs.linear_ce.tile.first,
         .continues = desc->op->attrs.linear_ce.tile.continues,
         .partial = desc->op->attrs.linear_ce.tile.partial,
+        .bias = desc->op->attrs.linear_ce.has_bias,
+        .cap = (float)desc->op->attrs.linear_ce.cap,
     };
 }
 
@@ -80,6 +93,18 @@ static const char *path_of(const struct cpu_grid *grid)
 static void *vocab_row(const struct loss_shape *s, const void *w, enum sw_dtype dtype, int64_t v)
 {
     return (char *)(uintptr_t)w + (size_t)(v * s->width) * sw_dtype_bytes(dtype);
+}
+
+/* Rows of a block of products become logits; column: of the tile, of its first one. */
+static void finish_logits(const struct cpu_vector *vector, const struct loss_shape *s,
+                          const void *bias, const struct cpu_block *block, int64_t column,
+                          float *logits)
+{
+    if (s->bias || s->cap > 0) {
+        const size_t at = (size_t)(s->first + column) * sw_dtype_bytes(s->dtype);
+        vector->finish_logits(s->dtype, logits, block->m, block->n,
+                              s->bias ? (const char *)bias + at : NULL, s->cap);
+    }
 }
 
 /* ---- forward ---- */
@@ -187,6 +212,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[0],
                     vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
                     (char *)logits + cpu_grid_block_bytes(grid));
+    finish_logits(f->vector, s, job->call->in[3], &block, c * s->chunk + block.j, logits);
     const int64_t at = (column + block.j / grid->nb) * s->rows + block.i;
     f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
     const int32_t *labels = job->call->in[2];
@@ -206,7 +232,7 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
     const struct forward_job *job = ctx;
     const struct forward *f = job->f;
     const int64_t rows = f->s.rows;
-    const float *before = f->s.continues ? job->call->in[3] : NULL;
+    const float *before = f->s.continues ? job->call->in[3 + f->s.bias] : NULL;
     float *after = f->s.partial ? job->call->out[0] : NULL;
     float *lse = job->call->out[2];
     (void)i_worker;
@@ -242,7 +268,7 @@ static void forward_run(const struct cpu_call *call)
                               max, sum,  (char *)call->workspace + stats_bytes(f)};
     for (int64_t i = 0; i < s->rows; i++) {
         /* stays so where the label is not in the vocabulary */
-        label_logit[i] = s->continues ? ((const float *)call->in[3])[i] : NAN;
+        label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[i] : NAN;
     }
     sw_pool_run(call->pool,
                 (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
@@ -280,8 +306,8 @@ struct backward_chunk {
 struct backward {
     const struct cpu_vector *vector;
     struct loss_shape s;
-    bool has_dh, has_dw;
-    enum sw_dtype dh_dtype, dw_dtype;
+    bool has_dh, has_dw, has_db;
+    enum sw_dtype dh_dtype, dw_dtype, db_dtype;
     struct backward_chunk chunk[2]; /* the last chunk; the others */
     size_t worker_bytes;
 };
@@ -349,9 +375,11 @@ static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_
     *b = (struct backward){.vector = sw_cpu_vector_for(dev->isa),
                            .s = shape_of(desc, 1),
                            .has_dh = has_output(desc, 0),
-                           .has_dw = has_output(desc, 1)};
+                           .has_dw = has_output(desc, 1),
+                           .has_db = has_output(desc, 2)};
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
+    b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
     sw_status st = SW_OK;
     for (int other = 0; other < 2; other++) {
         if (other == 0 || b->s.n_chunks > 1) {
@@ -382,9 +410,11 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
                            struct sw_kernel_info *out)
 {
     struct backward b;
-    if (!takes(desc, 1) || (has_output(desc, 0) && !cpu_is_fast_float(desc->out[0].dtype)) ||
-        (has_output(desc, 1) && !cpu_is_fast_float(desc->out[1].dtype)) ||
-        backward_open(dev, desc, &b) < 0) {
+    bool good = takes(desc, 1);
+    for (int i = 0; i < 3; i++) {
+        good = good && (!has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
+    }
+    if (!good || backward_open(dev, desc, &b) < 0) {
         return;
     }
     out->supported = true;
@@ -434,10 +464,11 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[1],
                     vocab_row(s, job->call->in[2], s->dtype, first), logits,
                     (char *)logits + cpu_grid_block_bytes(grid));
+    finish_logits(b->vector, s, job->call->in[5], &block, first + block.j, logits);
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
         (const int32_t *)job->call->in[3] + block.i, s->first + first + block.j,
-        *(const float *)job->call->in[0],
+        *(const float *)job->call->in[0], s->cap,
         job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype), s->stride);
 }
 
@@ -457,7 +488,7 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
     if (job->c == 0 && s->continues && !s->partial) { /* a partial sum goes on where it lies */
         for (int64_t i = 0; i < block.m; i++) {
             const int64_t row = at + i * s->width;
-            memcpy(job->dh + row, (const float *)job->call->in[5] + row,
+            memcpy(job->dh + row, (const float *)job->call->in[5 + s->bias] + row,
                    (size_t)block.n * sizeof(float));
         }
     }
@@ -493,14 +524,39 @@ static void dw_item(const struct backward_job *job, int64_t i_item, int i_worker
     b->vector->epilogue(&round, part, block.m, block.n, block.n);
 }
 
+/* Columns of d are added for the gradient of the bias, as SUM_ROWS does. */
+enum { BIAS_COLUMNS = 256 };
+
+static void db_item(const struct backward_job *job, int64_t i_item)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const int64_t first = i_item * BIAS_COLUMNS;
+    const int64_t n = sw_min_i64(BIAS_COLUMNS, chunk_rows(s, job->c) - first);
+    float total[BIAS_COLUMNS] = {0}, sums[BIAS_COLUMNS];
+    for (int64_t row = 0; row < s->rows; row += SW_SUM_BLOCK) {
+        const size_t at = (size_t)(row * s->stride + first) * sw_dtype_bytes(s->dtype);
+        b->vector->sum_rows(s->dtype, job->d + at, sw_min_i64(SW_SUM_BLOCK, s->rows - row),
+                            s->stride, n, sums);
+        b->vector->accumulate_block(total, n, sums, n, 1, n);
+    }
+    const int64_t column = s->first + job->c * s->chunk + first;
+    b->vector->cast(b->db_dtype, SW_F32,
+                    (char *)job->call->out[2] + (size_t)column * sw_dtype_bytes(b->db_dtype), total,
+                    0, n);
+}
+
 static void product_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct backward_job *job = ctx;
-    const int64_t n_dh = cpu_grid_items(&backward_chunk(job->b, job->c)->dh);
+    const struct backward_chunk *chunk = backward_chunk(job->b, job->c);
+    const int64_t n_dh = cpu_grid_items(&chunk->dh), n_dw = cpu_grid_items(&chunk->dw);
     if (i_item < n_dh) {
         dh_item(job, i_item, i_worker);
-    } else {
+    } else if (i_item < n_dh + n_dw) {
         dw_item(job, i_item - n_dh, i_worker);
+    } else {
+        db_item(job, i_item - n_dh - n_dw);
     }
 }
 
@@ -516,7 +572,8 @@ static void backward_run(const struct cpu_call *call)
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);
         sw_pool_run(call->pool, cpu_grid_items(&chunk->logits), d_item, &job);
-        sw_pool_run(call->pool, cpu_grid_items(&chunk->dh) + cpu_grid_items(&chunk->dw),
+        const int64_t n_db = b->has_db ? sw_ceil_div(chunk_rows(&b->s, job.c), BIAS_COLUMNS) : 0;
+        sw_pool_run(call->pool, cpu_grid_items(&chunk->dh) + cpu_grid_items(&chunk->dw) + n_db,
                     product_item, &job);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAYER_NORM, ADD_LAYER_NORM: items are runs of rows. LAYER_NORM_GRAD and SUM_ROWS: items are
-// blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are added in
+// LAYER_NORM, RMS_NORM, and those of sums: items are runs of rows. Their gradients and SUM_ROWS:
+// items are blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are added in
 // order at the end.
 #include "device/cpu/fast.h"
 
@@ -68,6 +68,57 @@ const struct cpu_kernel sw_cpu_layer_norm = {.name = "fast",
                                              .release = sw_cpu_release_nothing,
                                              .run = norm_run};
 
+/* ---- RMS_NORM, ADD_RMS_NORM ---- */
+
+static void rms_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                      struct sw_kernel_info *out)
+{
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    const int i_y = desc->op->kind == SW_OP_ADD_RMS_NORM;
+    bool ok = cpu_is_fast_float(dtype);
+    for (int i = 1; i < desc->op->n_in; i++) {
+        ok = ok && desc->in[i].dtype == dtype;
+    }
+    for (int i = 0; i <= i_y; i++) {
+        ok = ok && has_output(desc, i) && desc->out[i].dtype == dtype;
+    }
+    out->supported = ok;
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+static void rms_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct norm_job *job = ctx;
+    const int64_t first = i_item * RUN_ROWS;
+    (void)i_worker;
+    job->vector->rms_norm(&job->norm, first, sw_min_i64(RUN_ROWS, job->rows - first));
+}
+
+static void rms_run(const struct cpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const int added = desc->op->kind == SW_OP_ADD_RMS_NORM; /* one input and one output more */
+    struct norm_job job = {.vector = call->prepared,
+                           .rows = sw_shape_rows(&desc->in[0].shape),
+                           .norm = {.dtype = desc->in[0].dtype,
+                                    .width = sw_shape_last(&desc->in[0].shape),
+                                    .eps = (float)desc->op->attrs.norm.eps,
+                                    .one_plus = desc->op->attrs.norm.one_plus,
+                                    .x = call->in[0],
+                                    .added = added ? call->in[1] : NULL,
+                                    .w = call->in[1 + added],
+                                    .s = added ? call->out[0] : NULL,
+                                    .y = call->out[added]}};
+    job.norm.rstd = has_output(desc, 1 + added) ? call->out[1 + added] : NULL;
+    sw_pool_run(call->pool, sw_ceil_div(job.rows, RUN_ROWS), rms_item, &job);
+}
+
+const struct cpu_kernel sw_cpu_rms_norm = {.name = "fast",
+                                           .query = rms_query,
+                                           .prepare = sw_cpu_prepare_vector,
+                                           .release = sw_cpu_release_nothing,
+                                           .run = rms_run};
+
 /* ---- sums over blocks of rows ---- */
 
 /* out[c] = the sum of the blocks' partial sums of column c, in order. */
@@ -121,7 +172,7 @@ struct norm_grad_job {
     const struct cpu_vector *vector;
     struct cpu_norm_grad grad;
     int64_t rows;
-    float *partial; /* [n_blocks][2][width]: dw, db */
+    float *partial; /* [n_blocks][2][width]: dw, db; of RMS norm [n_blocks][width], or NULL */
 };
 
 static void norm_grad_item(void *ctx, int64_t i_item, int i_worker)
@@ -163,6 +214,62 @@ const struct cpu_kernel sw_cpu_layer_norm_grad = {.name = "fast",
                                                   .prepare = sw_cpu_prepare_vector,
                                                   .release = sw_cpu_release_nothing,
                                                   .run = norm_grad_run};
+
+/* ---- RMS_NORM_GRAD ---- */
+
+static void rms_grad_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                           struct sw_kernel_info *out)
+{
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    const bool has_dw = has_output(desc, 1);
+    if (!cpu_is_fast_float(dtype) || desc->in[1].dtype != dtype || desc->in[2].dtype != dtype ||
+        (has_output(desc, 0) && desc->out[0].dtype != dtype) ||
+        (has_dw && !cpu_is_fast_float(desc->out[1].dtype))) {
+        return;
+    }
+    const int64_t n_blocks = sw_ceil_div(sw_shape_rows(&desc->in[0].shape), SW_SUM_BLOCK);
+    out->supported = true;
+    out->workspace_bytes =
+        has_dw ? (size_t)(n_blocks * sw_shape_last(&desc->in[0].shape)) * sizeof(float) : 0;
+    out->path = sw_cpu_vector_for(dev->isa)->name;
+}
+
+static void rms_grad_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct norm_grad_job *job = ctx;
+    const int64_t first = i_item * SW_SUM_BLOCK;
+    (void)i_worker;
+    job->vector->rms_norm_grad(&job->grad, first, sw_min_i64(SW_SUM_BLOCK, job->rows - first),
+                               job->partial ? job->partial + i_item * job->grad.width : NULL);
+}
+
+static void rms_grad_run(const struct cpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct norm_grad_job job = {.vector = call->prepared,
+                                .rows = sw_shape_rows(&desc->in[0].shape),
+                                .partial = has_output(desc, 1) ? call->workspace : NULL,
+                                .grad = {.dtype = desc->in[0].dtype,
+                                         .width = sw_shape_last(&desc->in[0].shape),
+                                         .one_plus = desc->op->attrs.norm.one_plus,
+                                         .dy = call->in[0],
+                                         .x = call->in[1],
+                                         .w = call->in[2],
+                                         .rstd = call->in[3],
+                                         .dx = has_output(desc, 0) ? call->out[0] : NULL}};
+    const int64_t width = job.grad.width, n_blocks = sw_ceil_div(job.rows, SW_SUM_BLOCK);
+    sw_pool_run(call->pool, n_blocks, rms_grad_item, &job);
+    if (job.partial) {
+        fold(call->pool, (struct fold){job.vector, job.partial, n_blocks, width, width,
+                                       desc->out[1].dtype, call->out[1]});
+    }
+}
+
+const struct cpu_kernel sw_cpu_rms_norm_grad = {.name = "fast",
+                                                .query = rms_grad_query,
+                                                .prepare = sw_cpu_prepare_vector,
+                                                .release = sw_cpu_release_nothing,
+                                                .run = rms_grad_run};
 
 /* ---- SUM_ROWS ---- */
 
