@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT-2 (124M) training step, one by one: each is compared with the plain C
-// reference on a few tokens, then timed at full size, as JSON lines with the share of what this
-// machine can do.
+// The kernels of a GPT-2 (124M) training step, and attention with few key heads, one by one: each
+// is compared with the plain C reference on a few tokens, then timed at full size, as JSON lines
+// with the share of what this machine can do.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
 #include <math.h>
@@ -180,6 +180,51 @@ static void build_attention_grad(struct bench_case *c, const struct size *s)
     c->flops *= 2.5; /* five products instead of two */
 }
 
+/* Eight query heads to a key head, as LLaMA-like models have them: at a batch of one, few items. */
+static void grouped(struct bench_case *c, const struct size *s, enum sw_op_kind kind)
+{
+    enum { GROUPED = 32, KEYS = 4, D = 64 };
+    const struct sw_shape q = SW_SHAPE(s->batch, s->tokens, GROUPED, D);
+    const struct sw_shape o = SW_SHAPE(s->batch, s->tokens, GROUPED * D);
+    const struct sw_shape k = SW_SHAPE(s->batch, s->tokens, KEYS, D);
+    const bool grad = kind == SW_OP_ATTENTION_GRAD;
+    c->op.kind = kind;
+    c->op.attrs.attention.causal = true;
+    c->op.attrs.attention.heads = GROUPED;
+    c->op.attrs.attention.kv_heads = KEYS;
+    c->op.attrs.attention.scale = 1 / sqrt(D);
+    c->roof = ROOF_COMPUTE;
+    if (grad) {
+        in(c, s->dtype, o);
+        in(c, s->dtype, o);
+        in(c, SW_F32, SW_SHAPE(s->batch, GROUPED, s->tokens));
+    }
+    in(c, s->dtype, q);
+    in(c, s->dtype, k);
+    in(c, s->dtype, k);
+    out(c, s->dtype, grad ? q : o);
+    if (grad) {
+        out(c, s->dtype, k);
+        out(c, s->dtype, k);
+    } else {
+        out(c, SW_F32, SW_SHAPE(s->batch, GROUPED, s->tokens));
+    }
+    /* half of the keys are visible; two products forward, five backward */
+    c->flops = (grad ? 5.0 : 2.0) * (double)s->tokens * (double)sw_shape_elems(&o);
+}
+
+static void build_grouped(struct bench_case *c, const struct size *s)
+{
+    c->name = "grouped attention";
+    grouped(c, s, SW_OP_ATTENTION);
+}
+
+static void build_grouped_grad(struct bench_case *c, const struct size *s)
+{
+    c->name = "grouped attention gradient";
+    grouped(c, s, SW_OP_ATTENTION_GRAD);
+}
+
 static void build_norm(struct bench_case *c, const struct size *s)
 {
     const int64_t rows = s->batch * s->tokens;
@@ -294,7 +339,7 @@ static void (*const builders[])(struct bench_case *c, const struct size *s) = {
     build_qkv,        build_fc,        build_proj,      build_fc_dx,          build_fc_dw,
     build_loss,       build_loss_grad, build_attention, build_attention_grad, build_norm,
     build_norm_grad,  build_gelu_grad, build_add,       build_dropout,        build_bias_grad,
-    build_accumulate, build_stats,     build_update,
+    build_accumulate, build_stats,     build_update,    build_grouped,        build_grouped_grad,
 };
 
 static void build(struct bench_case *c, int i, const struct size *s)

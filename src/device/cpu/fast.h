@@ -76,6 +76,13 @@ struct cpu_attention {
 
 enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
 
+/* What is computed at a time of the gradients of the heads that share a key head: of whole blocks
+ * of queries and keys, dq (then all keys are there), or dk and dv (then all queries), or both. */
+struct cpu_attention_part {
+    int64_t first_query, end_query, first_key, end_key;
+    bool dq, dkv;
+};
+
 /* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */
 struct cpu_elementwise {
     enum sw_op_kind kind;
@@ -159,9 +166,11 @@ struct cpu_vector {
     /* Queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
     void (*attention)(const struct cpu_attention *a, int64_t i, void *scratch);
     size_t (*attention_scratch_bytes)(int64_t d);
-    /* The heads that share one key head, in order -> each dq; the common dk, dv. */
-    void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads, void *scratch);
-    size_t (*attention_grad_scratch_bytes)(int64_t s, int64_t d);
+    /* The heads that share one key head, in order -> each dq; the common dk, dv. However it is cut
+     * into parts, every sum is added in the same order. */
+    void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads,
+                           const struct cpu_attention_part *part, void *scratch);
+    size_t (*attention_grad_scratch_bytes)(int64_t n_keys, int64_t d); /* keys of a part with dkv */
     /* The following: elements (or rows) first .. first + n - 1. */
     void (*elementwise)(const struct cpu_elementwise *e, int64_t first, int64_t n);
     void (*cast)(enum sw_dtype to, enum sw_dtype from, void *out, const void *x, int64_t first,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a
 // block of queries of one (sample, head). Backward: one (sample, key head) with all its query heads
-// in order, so that no two items add to the same gradient.
+// in order, or a part of that; no two items add to the same gradient.
 #include "device/cpu/fast.h"
 
 struct operands {
@@ -105,13 +105,30 @@ static bool takes(const struct sw_op_desc *desc, int first)
     return true;
 }
 
+/* The items of backward. A pair is a sample and a key head; its gradients are one item, in which
+ * scores are computed once: five products. The last pairs, where they are too few to keep all
+ * workers busy, are cut into an item for each block of keys (dk, dv: four products) and one for
+ * each block of queries of a head (dq: three), which compute the scores again. Sums keep their
+ * order: how many pairs are cut, and so the number of workers, changes no bit. */
+struct cuts {
+    int64_t pairs, whole;  /* so many pairs, the first ones of them uncut */
+    int64_t keys, queries; /* items of a pair that is cut */
+    bool dq, dkv;          /* wanted */
+};
+
+static bool is_there(const struct sw_op_desc *desc, int i_out)
+{
+    return i_out < desc->op->n_out && desc->out[i_out].shape.rank >= 0;
+}
+
 /* ---- forward ---- */
 
 struct job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     struct operands o;
-    int64_t blocks; /* of queries, in a head */
+    int64_t blocks;   /* forward: of queries, in a head */
+    struct cuts cuts; /* backward */
     size_t worker_bytes;
 };
 
@@ -167,15 +184,30 @@ const struct cpu_kernel sw_cpu_attention = {.name = "fast",
 
 /* ---- backward: inputs do, o, lse, then those of the forward ---- */
 
+static struct cuts cuts_of(const struct operands *o, int workers)
+{
+    const bool packed = o->desc->op->attrs.attention.packed;
+    struct cuts c = {.pairs = o->batch * o->kv_heads,
+                     .dq = is_there(o->desc, 0),
+                     .dkv = packed || is_there(o->desc, 1) || is_there(o->desc, 2)};
+    c.keys = c.dkv ? sw_ceil_div(o->s, CPU_KEY_BLOCK) : 0;
+    c.queries = c.dq ? o->heads / o->kv_heads * sw_ceil_div(o->t, CPU_QUERY_BLOCK) : 0;
+    const int64_t last = c.pairs % workers;
+    c.whole = c.pairs - (7 * last < 5 * workers ? last : 0);
+    return c;
+}
+
 /* A worker has the descriptions of the heads of one item, then the kernel's scratch. */
 static size_t heads_bytes(const struct operands *o)
 {
     return sw_round_up((size_t)(o->heads / o->kv_heads) * sizeof(struct cpu_attention), CPU_LINE);
 }
 
-static size_t backward_bytes(const struct cpu_vector *vector, const struct operands *o)
+static size_t backward_bytes(const struct cpu_vector *vector, const struct operands *o, int workers)
 {
-    return heads_bytes(o) + sw_round_up(vector->attention_grad_scratch_bytes(o->s, o->d), CPU_LINE);
+    const int64_t n_keys = cuts_of(o, workers).whole > 0 ? o->s : sw_min_i64(o->s, CPU_KEY_BLOCK);
+    return heads_bytes(o) +
+           sw_round_up(vector->attention_grad_scratch_bytes(n_keys, o->d), CPU_LINE);
 }
 
 static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -192,42 +224,84 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
     const struct operands o = operands_of(desc, NULL, NULL, 3);
     out->supported = true;
-    out->workspace_bytes = backward_bytes(vector, &o) * (size_t)cpu_workers(dev->pool);
+    const int workers = cpu_workers(dev->pool);
+    out->workspace_bytes = backward_bytes(vector, &o, workers) * (size_t)workers;
     out->path = vector->name;
+}
+
+/* Query head h of sample b, with all that backward reads and writes of it. */
+static struct cpu_attention backward_head(const struct job *job, int64_t b, int64_t h)
+{
+    const struct operands *o = &job->o;
+    const struct cpu_call *call = job->call;
+    const int64_t kv = h / (o->heads / o->kv_heads);
+    struct cpu_attention a = head_of(o, call->scalars, b, h);
+    a.d_o = head_at(&call->desc->in[0], call->in[0], b, h, o->d);
+    a.ld_do = call->desc->in[0].strides[1];
+    a.o = head_at(&call->desc->in[1], call->in[1], b, h, o->d);
+    a.ld_o = call->desc->in[1].strides[1];
+    a.lse = (float *)call->in[2] + (b * o->heads + h) * o->t;
+    a.dq = place(o, call->desc->out, call->out, 0, b, h, &a.ld_dq);
+    a.dk = place(o, call->desc->out, call->out, 1, b, kv, &a.ld_dk);
+    a.dv = place(o, call->desc->out, call->out, 2, b, kv, &a.ld_dv);
+    return a;
+}
+
+/* Which pair and part an item is, and which of the pair's query heads it has. */
+static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, int64_t *pair,
+                                         int64_t *first_head, int64_t *n_heads)
+{
+    const struct operands *o = &job->o;
+    const struct cuts *c = &job->cuts;
+    struct cpu_attention_part part = {0, o->t, 0, o->s, c->dq, c->dkv};
+    *first_head = 0;
+    *n_heads = o->heads / o->kv_heads;
+    *pair = i_item;
+    if (i_item < c->whole) {
+        return part;
+    }
+    *pair = c->whole + (i_item - c->whole) / (c->keys + c->queries);
+    const int64_t i = (i_item - c->whole) % (c->keys + c->queries), j = i - c->keys;
+    if (i < c->keys) { /* earlier keys are seen by more queries: they come first */
+        part.dq = false;
+        part.first_key = i * CPU_KEY_BLOCK;
+        part.end_key = sw_min_i64(o->s, part.first_key + CPU_KEY_BLOCK);
+    } else { /* later queries see more keys */
+        part.dkv = false;
+        part.first_query = (c->queries - 1 - j) / *n_heads * CPU_QUERY_BLOCK;
+        part.end_query = sw_min_i64(o->t, part.first_query + CPU_QUERY_BLOCK);
+        *first_head = j % *n_heads;
+        *n_heads = 1;
+    }
+    return part;
 }
 
 static void backward_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
     const struct operands *o = &job->o;
-    const struct cpu_call *call = job->call;
-    const int64_t b = i_item / o->kv_heads, kv = i_item % o->kv_heads;
-    const int64_t n_heads = o->heads / o->kv_heads;
-    char *scratch = (char *)call->workspace + (size_t)i_worker * job->worker_bytes;
+    int64_t pair, first, n_heads;
+    const struct cpu_attention_part part = part_of(job, i_item, &pair, &first, &n_heads);
+    char *scratch = (char *)job->call->workspace + (size_t)i_worker * job->worker_bytes;
     struct cpu_attention *heads = (struct cpu_attention *)scratch;
+    const int64_t h = pair % o->kv_heads * (o->heads / o->kv_heads) + first;
     for (int64_t i = 0; i < n_heads; i++) {
-        const int64_t h = kv * n_heads + i;
-        struct cpu_attention *a = &heads[i];
-        *a = head_of(o, call->scalars, b, h);
-        a->d_o = head_at(&call->desc->in[0], call->in[0], b, h, o->d);
-        a->ld_do = call->desc->in[0].strides[1];
-        a->o = head_at(&call->desc->in[1], call->in[1], b, h, o->d);
-        a->ld_o = call->desc->in[1].strides[1];
-        a->lse = (float *)call->in[2] + (b * o->heads + h) * o->t;
-        a->dq = place(o, call->desc->out, call->out, 0, b, h, &a->ld_dq);
-        a->dk = place(o, call->desc->out, call->out, 1, b, kv, &a->ld_dk);
-        a->dv = place(o, call->desc->out, call->out, 2, b, kv, &a->ld_dv);
+        heads[i] = backward_head(job, pair / o->kv_heads, h + i);
     }
-    job->vector->attention_grad(heads, n_heads, scratch + heads_bytes(o));
+    job->vector->attention_grad(heads, n_heads, &part, scratch + heads_bytes(o));
 }
 
 static void backward_run(const struct cpu_call *call)
 {
+    const int workers = cpu_workers(call->pool);
     struct job job = {.vector = call->prepared,
                       .call = call,
                       .o = operands_of(call->desc, call->in, call->out, 3)};
-    job.worker_bytes = backward_bytes(job.vector, &job.o);
-    sw_pool_run(call->pool, job.o.batch * job.o.kv_heads, backward_item, &job);
+    job.cuts = cuts_of(&job.o, workers);
+    job.worker_bytes = backward_bytes(job.vector, &job.o, workers);
+    const int64_t n_cut = job.cuts.pairs - job.cuts.whole;
+    sw_pool_run(call->pool, job.cuts.whole + n_cut * (job.cuts.keys + job.cuts.queries),
+                backward_item, &job);
 }
 
 const struct cpu_kernel sw_cpu_attention_grad = {.name = "fast",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fast kernels of attention do not do: leave a case to the reference, or look at blocks of
-// keys that no query of a block sees.
+// What the fast kernels of attention do not do: leave a case to the reference, look at blocks of
+// keys that no query of a block sees, or leave workers idle where key heads are few.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -17,7 +17,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const char *path_of(struct sw_device *dev, const struct op_case *c)
+static struct sw_kernel_info info_of(struct sw_device *dev, const struct op_case *c)
 {
     struct sw_op_desc desc = {.op = &c->op};
     struct sw_kernel_info info;
@@ -29,7 +29,7 @@ static const char *path_of(struct sw_device *dev, const struct op_case *c)
     }
     sw_device_query(dev, &desc, &info);
     assert_true(info.supported);
-    return info.path;
+    return info;
 }
 
 /* The reference is right, and a thousand times too slow for a model. */
@@ -42,7 +42,7 @@ static void test_every_attention_has_a_fast_kernel(void **state)
             struct op_case c;
             int n = 0;
             for (; op_cases[kinds[k]](&c, dtypes[d], n); n++) {
-                if (strcmp(path_of(*state, &c), "reference") == 0) {
+                if (strcmp(info_of(*state, &c).path, "reference") == 0) {
                     fail_msg("%s ends in the reference", c.name);
                 }
                 case_fini(&c);
@@ -113,11 +113,46 @@ static void test_hidden_blocks_are_not_looked_at(void **state)
     }
 }
 
+/* Bytes of workspace of a gradient: one sample, four heads with one key head, so many tokens. */
+static size_t workspace_of(int n_threads, int64_t tokens)
+{
+    const struct sw_cpu_options options = {.n_threads = n_threads};
+    const struct sw_shape q = SW_SHAPE(1, tokens, 32), k = SW_SHAPE(1, tokens, 8);
+    struct sw_device *dev;
+    struct op_case c;
+    case_init(&c, SW_OP_ATTENTION_GRAD, "workspace");
+    c.op.attrs.attention =
+        (struct sw_attention_attrs){.heads = 4, .kv_heads = 1, .causal = true, .scale = 0.5};
+    const struct sw_shape in[] = {q, q, SW_SHAPE(1, 4, tokens), q, k, k};
+    for (size_t i = 0; i < SW_LEN(in); i++) {
+        case_in_zero(&c, SW_F32, in[i]);
+    }
+    for (int i = 3; i < 6; i++) {
+        case_out(&c, SW_F32, in[i]);
+    }
+    assert_int_equal(sw_device_open_cpu(&options, &dev), SW_OK);
+    const size_t bytes = info_of(dev, &c).workspace_bytes;
+    sw_device_close(dev);
+    case_fini(&c);
+    return bytes;
+}
+
+/* A key head is one item, with sums for all keys, where there are enough of them for the workers;
+ * else each block of keys is one, however many there are. */
+static void test_few_key_heads_are_cut(void **state)
+{
+    (void)state;
+    assert_true(workspace_of(1, 1000) > workspace_of(1, 500));
+    assert_int_equal(workspace_of(2, 1000), workspace_of(2, 500));
+    assert_int_equal(workspace_of(7, 1000), workspace_of(7, 500));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_attention_has_a_fast_kernel),
         cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
+        cmocka_unit_test(test_few_key_heads_are_cut),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
