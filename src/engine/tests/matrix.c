@@ -15,7 +15,8 @@ enum { B = 2, MAX_ELEMS = 1 << 16, TEXT = 9 /* tokens */ };
 
 // clang-format off
 enum axis {
-    FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, FROZEN, OPTIMIZER, /* math */
+    FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, PACKING, FROZEN, OPTIMIZER,
+    /* that was the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
     STATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
@@ -36,6 +37,7 @@ static const struct {
     [DROPOUT]       = {"dropout", 2, {"0.1", "0"}},
     [CLIPPING]      = {"clipping", 2, {"0.5", "0"}},
     [TABLE]         = {"table", 2, {"tied", "untied"}},
+    [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
     [OPTIMIZER]     = {"optimizer", 2, {"AdamW", "Lamb"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
@@ -205,7 +207,7 @@ static bool may_tile(const struct row *row)
 static void write_lora(const struct row *row, char *text, size_t size)
 {
     static const char *const tables[MAX_CHOICES] = {
-        [0] = "wte", [6] = "embed_in", [9] = "word_embeddings"};
+        [0] = "wte", [6] = "embed_in", [9] = "word_embeddings", [10] = "wte"};
     const char *table = tables[row->at[FAMILY]];
     snprintf(text, size,
              ", \"lora\": {\"r\": 3, \"lora_alpha\": 12, \"lora_dropout\": %s, "
@@ -235,12 +237,13 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"tile_bytes\": %s, "
+        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
+        "\"tile_bytes\": %s, "
         "\"frozen\": [%s]%s}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
         choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
-        choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE),
+        choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE), choice(row, PACKING),
         may_tile(row) ? choice(row, TILES) : "null",
         is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                                  "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
@@ -253,13 +256,18 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
                           struct sw_step_report *report)
 {
     enum { MOST = 8, ELEMS = B * 8 };
-    int32_t ids[MOST][ELEMS], labels[MOST][ELEMS];
-    struct sw_tensor tensors[MOST][2];
+    int32_t ids[MOST][ELEMS], labels[MOST][ELEMS], segments[ELEMS], positions[ELEMS];
+    struct sw_tensor tensors[MOST][4];
     struct sw_batch batches[MOST];
     const bool parts = !is_second(row, SCHEDULE) && step % 2 == 0;
     const int n = B * seq_len(row);
     const struct sw_shape shape = {2, {B, seq_len(row)}};
     int64_t j = 0;
+    for (int i = 0; i < n; i++) {
+        const int t = i % seq_len(row);
+        segments[i] = t == seq_len(row) - 1 ? 0 : t / 3 + 1;
+        positions[i] = t % 3;
+    }
     for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, j++) {
         for (int i = 0; i < n; i++) {
             const uint64_t at = (uint64_t)((step * e->micro_batches + k) * n + i);
@@ -271,7 +279,11 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
             (struct sw_tensor){"input_ids", {.data = ids[j], .dtype = SW_I32, .shape = shape}};
         tensors[j][1] =
             (struct sw_tensor){"labels", {.data = labels[j], .dtype = SW_I32, .shape = shape}};
-        batches[j] = (struct sw_batch){tensors[j], 2};
+        tensors[j][2] =
+            (struct sw_tensor){"segments", {.data = segments, .dtype = SW_I32, .shape = shape}};
+        tensors[j][3] =
+            (struct sw_tensor){"positions", {.data = positions, .dtype = SW_I32, .shape = shape}};
+        batches[j] = (struct sw_batch){tensors[j], is_second(row, PACKING) ? 4 : 2};
         if (parts) {
             SW_TRY(sw_forward(e, &batches[j], NULL));
             SW_TRY(sw_backward(e));
