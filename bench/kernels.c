@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT-2 (124M) training step, and attention with few key heads, one by one: each
-// is compared with the plain C reference on a few tokens, then timed at full size, as JSON lines
-// with the share of what this machine can do.
+// The kernels of a GPT-2 (124M) training step, what a LLaMA of that width has beside them, and
+// attention with few key heads, one by one: each is compared with the plain C reference on a few
+// tokens, then timed at full size, as JSON lines with the share of what this machine can do.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
 #include <math.h>
@@ -335,11 +335,78 @@ static void build_update(struct bench_case *c, const struct size *s)
     in(c, s->dtype, shape);
 }
 
+static void build_rms_norm(struct bench_case *c, const struct size *s)
+{
+    const int64_t rows = s->batch * s->tokens;
+    c->name = "add + RMS norm";
+    c->op.kind = SW_OP_ADD_RMS_NORM;
+    c->op.attrs.norm.eps = 1e-5;
+    in(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    in(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    in(c, s->dtype, SW_SHAPE(WIDTH));
+    out(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    out(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    out(c, SW_F32, SW_SHAPE(rows));
+}
+
+static void build_rms_norm_grad(struct bench_case *c, const struct size *s)
+{
+    const int64_t rows = s->batch * s->tokens;
+    c->name = "RMS norm gradient";
+    c->op.kind = SW_OP_RMS_NORM_GRAD;
+    in(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    in(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    in(c, s->dtype, SW_SHAPE(WIDTH));
+    in(c, SW_F32, SW_SHAPE(rows));
+    out(c, s->dtype, SW_SHAPE(rows, WIDTH));
+    out(c, s->dtype, SW_SHAPE(WIDTH));
+}
+
+static void build_gate(struct bench_case *c, const struct size *s)
+{
+    const struct sw_shape shape = SW_SHAPE(s->batch * s->tokens, 4 * WIDTH);
+    c->name = "silu gate";
+    c->op.kind = SW_OP_GATED_ACT;
+    c->op.attrs.act.act = SW_ACT_SILU;
+    in(c, s->dtype, shape);
+    in(c, s->dtype, shape);
+    out(c, s->dtype, shape);
+}
+
+static void build_gate_grad(struct bench_case *c, const struct size *s)
+{
+    const struct sw_shape shape = SW_SHAPE(s->batch * s->tokens, 4 * WIDTH);
+    c->name = "silu gate gradient";
+    c->op.kind = SW_OP_GATED_ACT_GRAD;
+    c->op.attrs.act.act = SW_ACT_SILU;
+    in(c, s->dtype, shape);
+    in(c, s->dtype, shape);
+    in(c, s->dtype, shape);
+    out(c, s->dtype, shape);
+    out(c, s->dtype, shape);
+}
+
+static void build_rotary(struct bench_case *c, const struct size *s)
+{
+    const struct sw_shape shape = SW_SHAPE(s->batch, s->tokens, HEADS, WIDTH / HEADS);
+    c->name = "rotary";
+    c->op.kind = SW_OP_ROTARY;
+    in(c, s->dtype, shape);
+    in(c, SW_F32, SW_SHAPE(s->tokens, WIDTH / HEADS));
+    in(c, SW_I32, SW_SHAPE(s->tokens));
+    out(c, s->dtype, shape);
+}
+
 static void (*const builders[])(struct bench_case *c, const struct size *s) = {
-    build_qkv,        build_fc,        build_proj,      build_fc_dx,          build_fc_dw,
-    build_loss,       build_loss_grad, build_attention, build_attention_grad, build_norm,
-    build_norm_grad,  build_gelu_grad, build_add,       build_dropout,        build_bias_grad,
-    build_accumulate, build_stats,     build_update,    build_grouped,        build_grouped_grad,
+    build_qkv,           build_fc,           build_proj,
+    build_fc_dx,         build_fc_dw,        build_loss,
+    build_loss_grad,     build_attention,    build_attention_grad,
+    build_norm,          build_norm_grad,    build_gelu_grad,
+    build_add,           build_dropout,      build_bias_grad,
+    build_accumulate,    build_stats,        build_update,
+    build_grouped,       build_grouped_grad, build_rms_norm,
+    build_rms_norm_grad, build_gate,         build_gate_grad,
+    build_rotary,
 };
 
 static void build(struct bench_case *c, int i, const struct size *s)
@@ -363,9 +430,11 @@ struct run {
     double scalars[SW_SCALAR_COUNT];
 };
 
-/* Small numbers, positive where a root is taken of them; ids within the vocabulary. */
+/* Small numbers, positive where a root is taken of them; ids within the vocabulary, or the table. */
 static void fill(const struct bench_case *c, int i_in, void *data)
 {
+    const struct sw_op_info *info = sw_op_info(c->op.kind);
+    const int64_t n_ids = info->n_indexed ? info->n_indexed(&c->desc) : VOCAB;
     const struct sw_view *view = &c->desc.in[i_in];
     const int64_t n = sw_shape_elems(&view->shape);
     const bool is_second_moment =
@@ -374,7 +443,7 @@ static void fill(const struct bench_case *c, int i_in, void *data)
         const uint32_t random = (uint32_t)i * UINT32_C(2654435761) + (uint32_t)i_in * 97;
         const double x = (double)(random >> 8) * 0x1p-24 - (is_second_moment ? 0.0 : 0.5);
         if (view->dtype == SW_I32) {
-            ((int32_t *)data)[i] = (int32_t)(random % VOCAB);
+            ((int32_t *)data)[i] = (int32_t)(random % (uint32_t)n_ids);
         } else if (view->dtype == SW_I16) {
             ((int16_t *)data)[i] = (int16_t)(random >> 16);
         } else {

@@ -314,6 +314,29 @@ static void other_values_are_another_fingerprint(void **state)
     assert_true(fingerprints[0] != fingerprints[2]);
 }
 
+/* Each program has another factor on its table. */
+static sw_value changing_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    *(float *)ctx += 1;
+    return forward(g, ctx, batch);
+}
+
+static void programs_share_their_constants(void **state)
+{
+    float factor = 0;
+    sw_engine *e = NULL;
+    (void)state;
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": "
+                       "\"AdamW\", \"params\": {\"lr\": 0.01}}}",
+        .forward = changing_forward,
+        .forward_ctx = &factor,
+        .want_eval = true};
+    assert_true(sw_initialize(&options, &e) < 0);
+    assert_string_equal(sw_error_message(),
+                        "angles: two programs of one plan disagree about its values");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_device_that_the_host_does_not_reach_has_constants),
         cmocka_unit_test(checkpoints_have_no_constants),
         cmocka_unit_test(other_values_are_another_fingerprint),
+        cmocka_unit_test(programs_share_their_constants),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

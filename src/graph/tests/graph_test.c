@@ -166,6 +166,83 @@ static void attention_is_in_the_fingerprint(void **state)
     }
 }
 
+static sw_value rotary(sw_graph *g, struct sw_shape x, struct sw_shape table,
+                       struct sw_shape positions)
+{
+    static const float angles[64];
+    return sw_rotary(g, param(g, "x", x), sw_constant(g, "angles", SW_F32, table, angles),
+                     sw_input(g, "positions", SW_I32, positions), false);
+}
+
+static void operands_of_decoders_are_checked(void **state)
+{
+    (void)state;
+    struct sw_graph *g = fresh();
+    sw_rms_norm(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(2)), 1e-5, false);
+    refused(g, "RMS norm: weight must be as long as x's rows; got [2, 3] and [2]");
+    g = fresh();
+    sw_rms_norm(g, param(g, "a", SW_SHAPE(0)), param(g, "w", SW_SHAPE(2)), 1e-5, false);
+    refused(g, "RMS norm");
+    g = fresh();
+    sw_mul(g, param(g, "a", SW_SHAPE(2, 3)), param(g, "b", SW_SHAPE(3)));
+    refused(g, "multiply: wants equal shapes");
+    g = fresh();
+    sw_gated_act(g, param(g, "a", SW_SHAPE(2)), sw_input(g, "b", SW_I32, SW_SHAPE(2)), SW_ACT_SILU);
+    refused(g, "gated activation: wants floats of one dtype, got i32");
+    g = fresh();
+    rotary(g, SW_SHAPE(2, 3, 2, 8), SW_SHAPE(4, 10), SW_SHAPE(3));
+    refused(g, "an even R of at most D; got [2, 3, 2, 8] and [4, 10]");
+    g = fresh();
+    rotary(g, SW_SHAPE(2, 3, 2, 8), SW_SHAPE(4, 3), SW_SHAPE(3));
+    refused(g, "an even R");
+    g = fresh();
+    rotary(g, SW_SHAPE(2, 3, 2, 8), SW_SHAPE(4, 8), SW_SHAPE(3, 2));
+    refused(g, "positions [T] or [B, T]");
+    g = fresh();
+    sw_rotary(g, param(g, "x", SW_SHAPE(2, 3, 2, 8)), param(g, "trained", SW_SHAPE(4, 8)),
+              sw_input(g, "positions", SW_I32, SW_SHAPE(3)), false);
+    refused(g, "not trained");
+    g = fresh();
+    sw_positions(g, sw_input(g, "mask", SW_I32, SW_SHAPE(3)), 2);
+    refused(g, "a mask [B, T]");
+    g = fresh();
+    sw_linear_cross_entropy(g, param(g, "h", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(5, 3)),
+                            param(g, "b", SW_SHAPE(3)), sw_input(g, "l", SW_I32, SW_SHAPE(2)), 0);
+    refused(g, "a bias as long as the weight has rows; got [5, 3] and [3]");
+    g = fresh();
+    sw_linear_cross_entropy(g, param(g, "h", SW_SHAPE(2, 3)), param(g, "w", SW_SHAPE(5, 3)),
+                            SW_NO_VALUE, sw_input(g, "l", SW_I32, SW_SHAPE(2)), -1);
+    refused(g, "a cap of -1");
+}
+
+/* The same name is the same tensor, by its bytes; values are copied, and part of the math. */
+static void a_constant_is_its_values(void **state)
+{
+    float values[6] = {1, 2, 3, 4, 5, 6};
+    uint64_t fingerprints[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct sw_graph *g = fresh();
+        values[5] = i == 2 ? 7 : 6;
+        const sw_value v = sw_constant(g, "table", SW_F32, SW_SHAPE(2, 3), values);
+        assert_int_equal(sw_constant(g, "table", SW_F32, SW_SHAPE(2, 3), values), v);
+        assert_ptr_not_equal(g->values[v].data, values);
+        assert_false(g->values[v].needs_grad);
+        fingerprints[i] = sw_graph_fingerprint(g, SW_HASH_INIT);
+        sw_graph_close(g);
+    }
+    assert_true(fingerprints[0] == fingerprints[1] && fingerprints[1] != fingerprints[2]);
+    for (int i = 0; i < 3; i++) {
+        struct sw_graph *g = fresh();
+        sw_constant(g, "table", SW_F32, SW_SHAPE(2, 3), values);
+        values[0] = i == 0 ? -1.0f : 1.0f;
+        sw_constant(g, "table", i == 1 ? SW_I32 : SW_F32, i == 2 ? SW_SHAPE(3, 2) : SW_SHAPE(2, 3),
+                    values);
+        values[0] = 1;
+        refused(g, "constant table asked for twice with different values");
+    }
+}
+
 static void the_first_message_stays(void **state)
 {
     (void)state;
@@ -274,6 +351,8 @@ int main(void)
         cmocka_unit_test(wrong_shapes_are_named),
         cmocka_unit_test(attention_names_what_does_not_fit),
         cmocka_unit_test(attention_is_in_the_fingerprint),
+        cmocka_unit_test(operands_of_decoders_are_checked),
+        cmocka_unit_test(a_constant_is_its_values),
         cmocka_unit_test(the_first_message_stays),
         cmocka_unit_test(transposes_fold_into_products),
         cmocka_unit_test(frozen_parameters_get_no_gradient),
