@@ -110,6 +110,22 @@ static void recorded_models_pass(void **state)
     }
 }
 
+/* PEFT's, on models that are built. */
+static void recorded_adapters_pass(void **state)
+{
+    static const char *const names[] = {"gpt2_conv1d", "llama_gqa", "qwen2_rslora", "llama_lm_head",
+                                        "llama_embed_tied"};
+    char folder[TEST_PATH_CAP], path[TEST_PATH_CAP];
+    (void)state;
+    if (!test_fixture_folder("lora", folder)) {
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        test_join(path, folder, names[i]);
+        assert_true(passes(path));
+    }
+}
+
 /* Recorded on two ranks with four micro-batches each; on three, one is idle at last. */
 static void recorded_ranks_pass_vertically(void **state)
 {
@@ -414,6 +430,7 @@ int main(void)
         cmocka_unit_test(own_cases_pass),
         cmocka_unit_test(no_options_mean_as_recorded),
         cmocka_unit_test(recorded_models_pass),
+        cmocka_unit_test(recorded_adapters_pass),
         cmocka_unit_test(recorded_ranks_pass_vertically),
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
         cmocka_unit_test(a_spoiled_recording_fails),
