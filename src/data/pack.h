@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // pack - documents into rows of T tokens, several to a row: best-fit decreasing over the whole set.
-// The longest document goes first, each into the fullest row that has room for it; of equal documents
-// the earlier one first, of rows alike the one that came to that length first. So what a row holds
-// depends on the lengths and T alone. Johnson (1974) bounds the rows by 11/9 of the fewest.
+// The longest document goes first, each into the fullest row that has room for it; of equal
+// documents the earlier one first, of rows alike the one that came to that length first. So what a
+// row holds depends on the lengths and T alone. Johnson (1974) bounds the rows by 11/9 of the
+// fewest.
 #pragma once
 
 #include "base/base.h"

@@ -10,8 +10,8 @@
 //
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
 // h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
-// items of one run. A library may choose how it multiplies by the stride of an operand, and so the bits: d has the same one in
-// every tile of a table.
+// items of one run. A library may choose how it multiplies by the stride of an operand, and so the
+// bits: d has the same one in every tile of a table.
 #include <math.h>
 #include <string.h>
 

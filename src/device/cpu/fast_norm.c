@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LAYER_NORM, RMS_NORM, and those of sums: items are runs of rows. Their gradients and SUM_ROWS:
-// items are blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are added in
-// order at the end.
+// items are blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are
+// added in order at the end.
 #include "device/cpu/fast.h"
 
 static bool has_output(const struct sw_op_desc *desc, int i)
