@@ -143,14 +143,7 @@ static const struct engine_param *param_of(const sw_engine *e, const char *name)
     static const char adapted[] = "base_model.model.";
     const size_t n = sizeof adapted - 1;
     name += sw_engine_facts(e).lora && strncmp(name, adapted, n) == 0 ? n : 0;
-    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const struct engine_param *param = sw_engine_param(e, i);
-        if ((param->file_name && strcmp(param->file_name, name) == 0) ||
-            strcmp(param->work->name, name) == 0) {
-            return param;
-        }
-    }
-    return NULL;
+    return sw_engine_param_of_file(e, name);
 }
 
 static bool listed(const struct check *c, const char *list, const char *name)

@@ -51,8 +51,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
     struct sw_train_options *o = &flags->o;
     const struct flag table[] = {
         {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
-         "Hugging Face folder, config.json, or a preset (\"spillway models\")",
-         0},
+         "Hugging Face folder, config.json, or a preset (\"spillway models\")", 0},
         {"--data", FLAG_LIST, &flags->data, "FILE",
          "text, JSONL or .bin token shards; globs are fine", true},
         {"--val-data", FLAG_LIST, &flags->val_data, "FILE",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the rooms above know of an open engine, and tell it. The engine's fields are the room's own.
+#include <string.h>
+
 #include "engine/private.h"
 
 struct sw_engine_facts sw_engine_facts(const sw_engine *e)
@@ -28,6 +30,30 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i)
 {
     return &e->params[i];
+}
+
+static bool has_alias(const sw_engine *e, const struct engine_param *param, const char *name)
+{
+    char buf[512];
+    const char *alias = "";
+    bool found = false;
+    for (int i = 0; e->model && alias && !found; i++) {
+        alias = e->model->ops->alias(e->model, param->work->name, i, buf, sizeof buf);
+        found = alias && strcmp(alias, name) == 0;
+    }
+    return found;
+}
+
+const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name)
+{
+    for (int32_t i = 0; i < e->n_params; i++) {
+        const struct engine_param *param = &e->params[i];
+        if ((param->file_name && strcmp(param->file_name, name) == 0) ||
+            strcmp(param->work->name, name) == 0 || has_alias(e, param, name)) {
+            return param;
+        }
+    }
+    return NULL;
 }
 
 const double *sw_engine_losses(const sw_engine *e)
