@@ -381,7 +381,7 @@ struct run {
     double scalars[SW_SCALAR_COUNT];
 };
 
-/* Small numbers, positive where a root is taken of them; ids within the vocabulary, or the table. */
+/* Small numbers, positive where a root is taken of them; ids within the vocabulary or the table. */
 static void fill(const struct bench_case *c, int i_in, void *data)
 {
     const struct sw_op_info *info = sw_op_info(c->op.kind);
