@@ -226,7 +226,7 @@ static void print_held(const struct stages *s, struct sw_str *out)
         "optimizer states",
         "  parameters kept whole",
         "  sums of further uses",
-        "  statistics, caches",
+        "  statistics, caches, constants",
         "  at the peak: gathered",
         "  loaded from other tiers",
         "  gradients that leave",

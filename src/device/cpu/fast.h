@@ -287,6 +287,14 @@ static inline bool cpu_is_fast_float(enum sw_dtype dtype)
     return dtype == SW_F32 || dtype == SW_BF16 || dtype == SW_F16;
 }
 
+static inline bool cpu_has_output(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
+}
+
+/* All inputs, and of the first n_out outputs those that are there, are of one fast dtype. */
+bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out);
+
 /* ---- the rows, by file ---- */
 
 extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;

@@ -23,12 +23,7 @@ static int64_t run_length(const struct job *job, int64_t first)
 static void query_alike(const struct cpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
 {
-    const enum sw_dtype dtype = desc->in[0].dtype;
-    bool ok = cpu_is_fast_float(dtype) && desc->out[0].dtype == dtype;
-    for (int i = 1; i < desc->op->n_in; i++) {
-        ok = ok && desc->in[i].dtype == dtype;
-    }
-    out->supported = ok;
+    out->supported = sw_cpu_are_alike(desc, 1);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 

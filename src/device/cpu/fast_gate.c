@@ -10,23 +10,10 @@ struct gate_job {
     int64_t n;
 };
 
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
 static void gate_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)
 {
-    const enum sw_dtype dtype = desc->in[0].dtype;
-    bool ok = cpu_is_fast_float(dtype);
-    for (int i = 1; i < desc->op->n_in; i++) {
-        ok = ok && desc->in[i].dtype == dtype;
-    }
-    for (int i = 0; i < desc->op->n_out; i++) {
-        ok = ok && (!has_output(desc, i) || desc->out[i].dtype == dtype);
-    }
-    out->supported = ok;
+    out->supported = sw_cpu_are_alike(desc, desc->op->n_out);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
@@ -52,8 +39,8 @@ static void gate_run(const struct cpu_call *call)
         job.gate.dy = call->in[0];
         job.gate.gate = call->in[1];
         job.gate.up = call->in[2];
-        job.gate.dgate = has_output(desc, 0) ? call->out[0] : NULL;
-        job.gate.dup = has_output(desc, 1) ? call->out[1] : NULL;
+        job.gate.dgate = cpu_has_output(desc, 0) ? call->out[0] : NULL;
+        job.gate.dup = cpu_has_output(desc, 1) ? call->out[1] : NULL;
     }
     sw_pool_run(call->pool, sw_ceil_div(job.n, RUN_ELEMS), gate_item, &job);
 }

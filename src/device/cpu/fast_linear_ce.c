@@ -312,11 +312,6 @@ struct backward {
     size_t worker_bytes;
 };
 
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
 static const struct backward_chunk *backward_chunk(const struct backward *b, int64_t c)
 {
     return &b->chunk[c < b->s.n_chunks - 1];
@@ -374,9 +369,9 @@ static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_
 {
     *b = (struct backward){.vector = sw_cpu_vector_for(dev->isa),
                            .s = shape_of(desc, 1),
-                           .has_dh = has_output(desc, 0),
-                           .has_dw = has_output(desc, 1),
-                           .has_db = has_output(desc, 2)};
+                           .has_dh = cpu_has_output(desc, 0),
+                           .has_dw = cpu_has_output(desc, 1),
+                           .has_db = cpu_has_output(desc, 2)};
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
     b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
@@ -412,7 +407,7 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     struct backward b;
     bool good = takes(desc, 1);
     for (int i = 0; i < 3; i++) {
-        good = good && (!has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
+        good = good && (!cpu_has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
     }
     if (!good || backward_open(dev, desc, &b) < 0) {
         return;

@@ -4,11 +4,6 @@
 // added in order at the end.
 #include "device/cpu/fast.h"
 
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
 /* ---- LAYER_NORM, ADD_LAYER_NORM ---- */
 
 enum { RUN_ROWS = 16 };
@@ -22,7 +17,7 @@ static void norm_query(const struct cpu_device *dev, const struct sw_op_desc *de
         ok = ok && desc->in[i].dtype == dtype;
     }
     for (int i = 0; i < desc->op->n_out; i++) {
-        ok = ok && has_output(desc, i);
+        ok = ok && cpu_has_output(desc, i);
     }
     out->supported = ok;
     out->path = sw_cpu_vector_for(dev->isa)->name;
@@ -73,16 +68,7 @@ const struct cpu_kernel sw_cpu_layer_norm = {.name = "fast",
 static void rms_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                       struct sw_kernel_info *out)
 {
-    const enum sw_dtype dtype = desc->in[0].dtype;
-    const int i_y = desc->op->kind == SW_OP_ADD_RMS_NORM;
-    bool ok = cpu_is_fast_float(dtype);
-    for (int i = 1; i < desc->op->n_in; i++) {
-        ok = ok && desc->in[i].dtype == dtype;
-    }
-    for (int i = 0; i <= i_y; i++) {
-        ok = ok && has_output(desc, i) && desc->out[i].dtype == dtype;
-    }
-    out->supported = ok;
+    out->supported = sw_cpu_are_alike(desc, 1 + (desc->op->kind == SW_OP_ADD_RMS_NORM));
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
@@ -109,7 +95,7 @@ static void rms_run(const struct cpu_call *call)
                                     .w = call->in[1 + added],
                                     .s = added ? call->out[0] : NULL,
                                     .y = call->out[added]}};
-    job.norm.rstd = has_output(desc, 1 + added) ? call->out[1 + added] : NULL;
+    job.norm.rstd = cpu_has_output(desc, 1 + added) ? call->out[1 + added] : NULL;
     sw_pool_run(call->pool, sw_ceil_div(job.rows, RUN_ROWS), rms_item, &job);
 }
 
@@ -156,9 +142,9 @@ static void norm_grad_query(const struct cpu_device *dev, const struct sw_op_des
     const enum sw_dtype dtype = desc->in[0].dtype;
     bool ok = cpu_is_fast_float(dtype) && desc->in[1].dtype == dtype && desc->in[2].dtype == dtype;
     for (int i = 0; i < 3; i++) {
-        ok = ok && (!has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
+        ok = ok && (!cpu_has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
     }
-    if (!ok || (has_output(desc, 0) && desc->out[0].dtype != dtype)) {
+    if (!ok || (cpu_has_output(desc, 0) && desc->out[0].dtype != dtype)) {
         return;
     }
     const int64_t n_blocks = sw_ceil_div(sw_shape_rows(&desc->in[0].shape), SW_SUM_BLOCK);
@@ -198,11 +184,11 @@ static void norm_grad_run(const struct cpu_call *call)
                                          .w = call->in[2],
                                          .mean = call->in[3],
                                          .rstd = call->in[4],
-                                         .dx = has_output(desc, 0) ? call->out[0] : NULL}};
+                                         .dx = cpu_has_output(desc, 0) ? call->out[0] : NULL}};
     const int64_t width = job.grad.width, n_blocks = sw_ceil_div(job.rows, SW_SUM_BLOCK);
     sw_pool_run(call->pool, n_blocks, norm_grad_item, &job);
     for (int i = 0; i < 2; i++) {
-        if (has_output(desc, 1 + i)) {
+        if (cpu_has_output(desc, 1 + i)) {
             fold(call->pool, (struct fold){job.vector, job.partial + i * width, n_blocks, 2 * width,
                                            width, desc->out[1 + i].dtype, call->out[1 + i]});
         }
@@ -220,10 +206,10 @@ const struct cpu_kernel sw_cpu_layer_norm_grad = {.name = "fast",
 static void rms_grad_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                            struct sw_kernel_info *out)
 {
+    const bool has_dw = cpu_has_output(desc, 1);
     const enum sw_dtype dtype = desc->in[0].dtype;
-    const bool has_dw = has_output(desc, 1);
     if (!cpu_is_fast_float(dtype) || desc->in[1].dtype != dtype || desc->in[2].dtype != dtype ||
-        (has_output(desc, 0) && desc->out[0].dtype != dtype) ||
+        (cpu_has_output(desc, 0) && desc->out[0].dtype != dtype) ||
         (has_dw && !cpu_is_fast_float(desc->out[1].dtype))) {
         return;
     }
@@ -248,7 +234,7 @@ static void rms_grad_run(const struct cpu_call *call)
     const struct sw_op_desc *desc = call->desc;
     struct norm_grad_job job = {.vector = call->prepared,
                                 .rows = sw_shape_rows(&desc->in[0].shape),
-                                .partial = has_output(desc, 1) ? call->workspace : NULL,
+                                .partial = cpu_has_output(desc, 1) ? call->workspace : NULL,
                                 .grad = {.dtype = desc->in[0].dtype,
                                          .width = sw_shape_last(&desc->in[0].shape),
                                          .one_plus = desc->op->attrs.norm.one_plus,
@@ -256,7 +242,7 @@ static void rms_grad_run(const struct cpu_call *call)
                                          .x = call->in[1],
                                          .w = call->in[2],
                                          .rstd = call->in[3],
-                                         .dx = has_output(desc, 0) ? call->out[0] : NULL}};
+                                         .dx = cpu_has_output(desc, 0) ? call->out[0] : NULL}};
     const int64_t width = job.grad.width, n_blocks = sw_ceil_div(job.rows, SW_SUM_BLOCK);
     sw_pool_run(call->pool, n_blocks, rms_grad_item, &job);
     if (job.partial) {

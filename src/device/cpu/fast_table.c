@@ -50,6 +50,19 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
     return &sw_cpu_vector_portable;
 }
 
+bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out)
+{
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    bool alike = cpu_is_fast_float(dtype);
+    for (int i = 1; i < desc->op->n_in; i++) {
+        alike = alike && desc->in[i].dtype == dtype;
+    }
+    for (int i = 0; i < n_out; i++) {
+        alike = alike && (!cpu_has_output(desc, i) || desc->out[i].dtype == dtype);
+    }
+    return alike;
+}
+
 sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
                                 void **prepared)
 {

@@ -89,9 +89,12 @@ static const struct shape losses[] = {
     {130, 16, 64, 1031, 64},
 };
 
+/* An odd width stands for a bias and a cap, too. */
 static void put_loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct shape *s)
 {
-    c->op.attrs.linear_ce.chunk = s->unit;
+    const bool has_bias = s->width % 2;
+    c->op.attrs.linear_ce = (struct sw_linear_ce_attrs){
+        .chunk = s->unit, .cap = has_bias ? 3 : 0, .has_bias = has_bias};
     if (c->op.kind == SW_OP_LINEAR_CE_GRAD) {
         case_in(c, SW_F32, SW_SHAPE(1), 0.1, 2);
     }
@@ -101,18 +104,21 @@ static void put_loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct
     if (c->op.kind == SW_OP_LINEAR_CE_GRAD) {
         case_in(c, SW_F32, SW_SHAPE(s->n_tokens), 4.5, 6);
     }
+    if (has_bias) {
+        case_in(c, dtype, SW_SHAPE(s->rows), -1, 1);
+    }
 }
 
-/* Tile t of it; sum: what the tiles before have made, or NULL. */
+/* Tile t of it; before: the one before, NULL = it is the first. */
 static void put_loss_tile(struct op_case *c, const struct op_case *whole, const struct shape *s,
-                          int64_t t, const struct case_tensor *sum)
+                          int64_t t, const struct op_case *before)
 {
     const bool is_grad = whole->op.kind == SW_OP_LINEAR_CE_GRAD, last = t == n_tiles(s) - 1;
     const enum sw_dtype dtype = whole->in[is_grad].view.dtype;
     case_init(c, whole->op.kind, "%s, tile %d", whole->name, (int)t);
     c->shift = t;
-    c->op.attrs.linear_ce =
-        (struct sw_linear_ce_attrs){.chunk = s->unit, .tile = {t * s->tile, t > 0, !last}};
+    c->op.attrs.linear_ce = whole->op.attrs.linear_ce;
+    c->op.attrs.linear_ce.tile = (struct sw_tile_attrs){t * s->tile, t > 0, !last};
     for (int i = 0; i < whole->op.n_in; i++) {
         const bool is_param = i == 1 + is_grad;
         copy_in(c, &whole->in[i], is_param ? t * s->tile : 0,
@@ -120,10 +126,10 @@ static void put_loss_tile(struct op_case *c, const struct op_case *whole, const 
     }
     const struct sw_shape sums =
         is_grad ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(3, s->n_tokens);
-    if (sum) {
-        copy_in(c, sum, 0, sums);
+    if (before) {
+        copy_in(c, &before->out[0], 0, sums);
     }
-    if (sum && !last) {
+    if (before && !last) {
         case_out_in_place(c, c->op.n_in - 1);
     } else if (!last) {
         case_out(c, SW_F32, sums);
@@ -136,6 +142,12 @@ static void put_loss_tile(struct op_case *c, const struct op_case *whole, const 
     }
     if (is_grad) {
         case_out(c, dtype, SW_SHAPE(rows_of(s, t), s->width));
+    }
+    if (is_grad && whole->op.n_out > 2 && before) { /* of the bias: each tile writes its rows */
+        copy_in(c, &before->out[2], 0, SW_SHAPE(s->rows));
+        case_out_in_place(c, c->op.n_in - 1);
+    } else if (is_grad && whole->op.n_out > 2) {
+        case_out(c, dtype, SW_SHAPE(s->rows));
     }
 }
 
@@ -152,17 +164,19 @@ static void check_loss(struct sw_device *dev, enum sw_op_kind kind, enum sw_dtyp
     case_out(&c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->rows, s->width) : SW_SHAPE(1));
     if (!is_grad) {
         case_out(&c, SW_F32, SW_SHAPE(s->n_tokens));
+    } else if (c.op.attrs.linear_ce.has_bias) {
+        case_out(&c, dtype, SW_SHAPE(s->rows));
     }
     run(dev, &c, &whole);
     const int64_t n = n_tiles(s);
     assert_true(n > 1 && n <= MOST_TILES);
     for (int64_t t = 0; t < n; t++) {
-        put_loss_tile(&tile, &c, s, t, t > 0 ? &results[t - 1].out[0] : NULL);
+        put_loss_tile(&tile, &c, s, t, t > 0 ? &results[t - 1] : NULL);
         run(dev, &tile, &results[t]);
         if (is_grad) {
             assert_same(&tile, set, &results[t].out[1], &whole.out[1], t * s->tile);
         }
-        for (int i = 0; t == n - 1 && i < (is_grad ? 1 : 3); i++) {
+        for (int i = 0; t == n - 1 && i < c.op.n_out; i += is_grad ? 2 : 1) {
             assert_same(&tile, set, &results[t].out[i], &whole.out[i], 0);
         }
         case_fini(&tile);

@@ -110,16 +110,16 @@ struct job {
 
 static sw_status step(sw_engine *e, int i_step, struct result *result)
 {
-    enum { MICRO_BATCHES = 3 };
-    int32_t data[MICRO_BATCHES][3][B * T];
-    struct sw_tensor tensors[MICRO_BATCHES][3];
-    struct sw_batch batches[MICRO_BATCHES];
+    enum { MOST = 3 };
+    int32_t data[MOST][3][B * T];
+    struct sw_tensor tensors[MOST][3];
+    struct sw_batch batches[MOST];
     static const char *const names[] = {"input_ids", "attention_mask", "labels"};
-    const int64_t first = e->rank < MICRO_BATCHES ? e->rank : 0;
+    const int64_t micro_batches = sw_engine_micro_batches(e);
     int64_t n = 0;
-    for (int64_t m = first; m < MICRO_BATCHES; m += e->ranks, n++) {
+    for (int64_t m = e->rank; m < micro_batches || n == 0; m += e->ranks, n++) {
         for (int i = 0; i < B * T; i++) {
-            const uint64_t at = (uint64_t)((i_step * MICRO_BATCHES + m) * B * T + i);
+            const uint64_t at = (uint64_t)(i_step * micro_batches + m) * B * T + (uint64_t)i;
             data[n][0][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
             data[n][1][i] = i % T >= i / T; /* padding in front of the second sample */
             data[n][2][i] = i % 5 == 3 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % VOCAB);
@@ -206,6 +206,7 @@ static void assert_same(const char *what, const struct result *a, const struct r
 }
 
 #define MICRO_BATCHES "\"micro_batches\": 3, \"loss_chunk\": 8"
+#define ONE_MICRO_BATCH "\"micro_batches\": 1, \"loss_chunk\": 8"
 #define OFFLOADED(device)                                                                          \
     "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 20, "           \
     "\"sub_group_size\": 100, "                                                                    \
@@ -247,6 +248,27 @@ static void every_way_gives_the_same_bits(void **state)
         }
         free(one);
     }
+}
+
+/* The update reads gradients as they are made: of the bias, what the last tile has written. */
+static void so_does_every_way_of_one_micro_batch(void **state)
+{
+    static const struct way plain = {"stage 0", "\"spillway\": {" ONE_MICRO_BATCH "}, ", NULL, 1};
+    static const struct way ways[] = {
+        {"tiles of disk", OFFLOADED("nvme") "\"spillway\": {" TILES ", " ONE_MICRO_BATCH "}, ",
+         NULL, 1},
+        {"tiles on two", OFFLOADED("cpu") "\"spillway\": {" TILES ", " ONE_MICRO_BATCH "}, ", NULL,
+         2},
+    };
+    (void)state;
+    struct result *one = run(&plain, precisions[1]);
+    for (size_t w = 0; w < SW_LEN(ways); w++) {
+        struct result *other = run(&ways[w], precisions[1]);
+        assert_same(ways[w].what, one, other);
+        assert_int_equal(other->n_tiled, 2);
+        free(other);
+    }
+    free(one);
 }
 
 /* Nobody but the plan brings a constant there. */
@@ -341,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_gives_the_same_bits),
+        cmocka_unit_test(so_does_every_way_of_one_micro_batch),
         cmocka_unit_test(a_device_that_the_host_does_not_reach_has_constants),
         cmocka_unit_test(checkpoints_have_no_constants),
         cmocka_unit_test(other_values_are_another_fingerprint),
