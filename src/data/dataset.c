@@ -4,7 +4,7 @@
 // but the first is a label exactly once an epoch.
 #include "data/data.h"
 
-#include "data/examples.h"
+#include "data/rows.h"
 #include "data/shuffle.h"
 #include "data/source.h"
 #include "data/stream.h"
@@ -12,12 +12,12 @@
 #include <math.h>
 #include <string.h>
 
-enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_EXAMPLES };
+enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS };
 
 struct corpus {
     enum corpus_shape shape; /* by the first document; all others must agree */
     struct sw_stream stream;
-    struct sw_examples examples;
+    struct sw_rows rows;
 };
 
 /* The samples of a split: n of them from `first` on, in one corpus. */
@@ -37,7 +37,7 @@ struct sw_dataset {
 static void corpus_fini(struct corpus *corpus)
 {
     sw_stream_fini(&corpus->stream);
-    sw_examples_fini(&corpus->examples);
+    sw_rows_fini(&corpus->rows);
 }
 
 void sw_dataset_close(struct sw_dataset *dataset)
@@ -108,16 +108,32 @@ static sw_status add_text(struct reading *in, const struct sw_document *document
     return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
 }
 
+/* The prompt in `first` and its completion in `second`, whose tokens are wanted. */
+static sw_status add_row(struct reading *in)
+{
+    const int64_t n_prompt = in->first.len, n = n_prompt + in->second.len;
+    for (int64_t i = 0; i < in->second.len; ++i) {
+        SW_TRY(sw_ids_push(&in->first, in->second.ptr[i]));
+    }
+    bool *wanted = sw_alloc("rows", (size_t)n + 1);
+    SW_TRY_ALLOC(wanted, "the rows");
+    for (int64_t i = 0; i < n; ++i) {
+        wanted[i] = i >= n_prompt;
+    }
+    const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, wanted, n, in->seq_len + 1);
+    sw_free(wanted);
+    return st;
+}
+
 static sw_status add_example(struct reading *in, const struct sw_document *document)
 {
-    SW_TRY(set_shape(in, SHAPE_EXAMPLES, document->name));
+    SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
     SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
     SW_TRY(encode(in, document->name, document->completion, document->completion_len, true,
                   &in->second));
     SW_TRY(check_ids(in, document->name, &in->first));
     SW_TRY(check_ids(in, document->name, &in->second));
-    return sw_examples_add(&in->corpus->examples, in->first.ptr, in->first.len, in->second.ptr,
-                           in->second.len, in->seq_len);
+    return add_row(in);
 }
 
 static sw_status add_document(void *ctx, const struct sw_document *document)
@@ -139,26 +155,26 @@ static sw_status add_file(struct reading *in, const char *path)
 
 static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
 {
-    return corpus->shape == SHAPE_EXAMPLES ? corpus->examples.n
-                                           : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
+    return corpus->shape == SHAPE_ROWS ? corpus->rows.n
+                                       : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
 }
 
 /* What the files hold must make at least one sample. */
 static sw_status check_size(const struct reading *in, const char *path, int n_files)
 {
     const struct corpus *corpus = in->corpus;
-    const struct sw_examples *examples = &corpus->examples;
-    if (examples->n_cut + examples->n_dropped > 0) {
+    const struct sw_rows *rows = &corpus->rows;
+    if (rows->n_cut + rows->n_dropped > 0) {
         sw_log(SW_LOG_WARN,
                "%s: of %lld examples %lld are cut at %lld tokens and %lld left out, with no token "
                "of the completion left",
-               path, (long long)(examples->n + examples->n_dropped), (long long)examples->n_cut,
-               (long long)in->seq_len, (long long)examples->n_dropped);
+               path, (long long)(rows->n + rows->n_dropped), (long long)rows->n_cut,
+               (long long)in->seq_len, (long long)rows->n_dropped);
     }
     if (n_samples_of(corpus, in->seq_len) > 0) {
         return SW_OK;
     }
-    if (corpus->shape == SHAPE_EXAMPLES) {
+    if (corpus->shape == SHAPE_ROWS) {
         return SW_FAIL(SW_E_CONFIG, "%s: no example has a completion within %lld tokens", path,
                        (long long)in->seq_len);
     }
@@ -269,7 +285,7 @@ int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split spl
 
 static int64_t corpus_tokens(const struct corpus *corpus)
 {
-    return corpus->stream.n + corpus->examples.tokens.len;
+    return corpus->stream.n + corpus->rows.tokens.len;
 }
 
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
@@ -329,9 +345,9 @@ sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split
         int32_t *row_mask = mask ? mask + offset : NULL;
         if (at < 0) {
             blank_row(dataset, ids + offset, labels + offset, row_mask);
-        } else if (corpus->shape == SHAPE_EXAMPLES) {
-            sw_examples_read(&corpus->examples, at, dataset->seq_len, dataset->pad, ids + offset,
-                             labels + offset, row_mask);
+        } else if (corpus->shape == SHAPE_ROWS) {
+            sw_rows_read(&corpus->rows, at, dataset->seq_len, dataset->pad, ids + offset,
+                         labels + offset, row_mask);
         } else {
             SW_TRY(read_window(dataset, corpus, at, ids + offset, labels + offset, row_mask));
         }
