@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: files -> a corpus (a stream cut in windows, or rows of prompt and completion) ->
-// numbered samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
+// Datasets: files -> a corpus (a stream cut in windows, or documents that are rows) -> numbered
+// samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
 // but the first is a label exactly once an epoch.
 #include "data/data.h"
 
@@ -54,17 +54,28 @@ void sw_dataset_close(struct sw_dataset *dataset)
 struct reading {
     struct corpus *corpus;
     struct sw_tokenizer *tokenizer;
+    struct sw_chat *chat;   /* NULL: prompts and completions are joined as they are */
+    enum sw_chat_form form; /* of the file's first line that is a chat */
+    struct sw_chat_row row; /* scratch */
     int64_t vocab_size, seq_len;
     bool as_text;
     struct sw_ids first, second; /* scratch */
 };
 
+static const char *rows_name(const struct reading *in, bool many)
+{
+    if (in->chat) {
+        return many ? "chats" : "a chat";
+    }
+    return many ? "prompts and completions" : "prompt and completion";
+}
+
 static sw_status set_shape(struct reading *in, enum corpus_shape shape, const char *name)
 {
     if (in->corpus->shape != SHAPE_UNKNOWN && in->corpus->shape != shape) {
         return SW_FAIL(SW_E_CONFIG, "%s: %s among %s; give them to two runs", name,
-                       shape == SHAPE_STREAM ? "running text" : "prompt and completion",
-                       shape == SHAPE_STREAM ? "prompts and completions" : "running text");
+                       shape == SHAPE_STREAM ? "running text" : rows_name(in, false),
+                       shape == SHAPE_STREAM ? rows_name(in, true) : "running text");
     }
     in->corpus->shape = shape;
     return SW_OK;
@@ -136,8 +147,39 @@ static sw_status add_example(struct reading *in, const struct sw_document *docum
     return add_row(in);
 }
 
+/* One file is of one kind. */
+static sw_status check_form(struct reading *in, const struct sw_document *document)
+{
+    in->form = in->form == SW_CHAT_NONE ? document->form : in->form;
+    if (document->form == in->form) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT, "%s: it has %s, and the lines before it %s", document->name,
+                   sw_chat_form_keys(document->form), sw_chat_form_keys(in->form));
+}
+
+static sw_status add_chat(struct reading *in, const struct sw_document *document)
+{
+    if (!in->chat) {
+        return SW_FAIL(SW_E_CONFIG, "%s: a chat (%s), and no chat template was given",
+                       document->name, sw_chat_form_keys(document->form));
+    }
+    SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
+    SW_TRY(sw_chat_encode(in->chat, document->doc, document->line, &in->row));
+    SW_TRY(check_ids(in, document->name, &in->row.ids));
+    return sw_rows_add(&in->corpus->rows, in->row.ids.ptr, in->row.wanted, in->row.ids.len,
+                       in->seq_len + 1);
+}
+
 static sw_status add_document(void *ctx, const struct sw_document *document)
 {
+    struct reading *in = ctx;
+    if (document->form != SW_CHAT_NONE) {
+        SW_TRY(check_form(in, document));
+        if (in->chat || document->form != SW_CHAT_PAIR) {
+            return add_chat(in, document);
+        }
+    }
     return document->has_completion ? add_example(ctx, document) : add_text(ctx, document);
 }
 
@@ -150,6 +192,7 @@ static sw_status add_file(struct reading *in, const char *path)
     if (!in->tokenizer) {
         return SW_FAIL(SW_E_CONFIG, "%s: text needs a tokenizer", path);
     }
+    in->form = SW_CHAT_NONE;
     return sw_source_read(path, in->as_text, add_document, in);
 }
 
@@ -164,7 +207,7 @@ static sw_status check_size(const struct reading *in, const char *path, int n_fi
 {
     const struct corpus *corpus = in->corpus;
     const struct sw_rows *rows = &corpus->rows;
-    if (rows->n_cut + rows->n_dropped > 0) {
+    if (!in->chat && rows->n_cut + rows->n_dropped > 0) { /* of chats the caller tells */
         sw_log(SW_LOG_WARN,
                "%s: of %lld examples %lld are cut at %lld tokens and %lld left out, with no token "
                "of the completion left",
@@ -175,7 +218,9 @@ static sw_status check_size(const struct reading *in, const char *path, int n_fi
         return SW_OK;
     }
     if (corpus->shape == SHAPE_ROWS) {
-        return SW_FAIL(SW_E_CONFIG, "%s: no example has a completion within %lld tokens", path,
+        return SW_FAIL(SW_E_CONFIG, "%s: no %s within %lld tokens", path,
+                       in->chat ? "chat has a token that the loss counts"
+                                : "example has a completion",
                        (long long)in->seq_len);
     }
     return SW_FAIL(SW_E_CONFIG,
@@ -192,6 +237,7 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
     struct sw_file_list list = {0};
     struct reading in = {.corpus = corpus,
                          .tokenizer = options->tokenizer,
+                         .chat = options->chat,
                          .vocab_size = vocab_size,
                          .seq_len = options->seq_len,
                          .as_text = options->as_text};
@@ -205,6 +251,7 @@ done:
     sw_file_list_fini(&list);
     sw_ids_fini(&in.first);
     sw_ids_fini(&in.second);
+    sw_chat_row_fini(&in.row);
     return st;
 }
 
@@ -291,6 +338,54 @@ static int64_t corpus_tokens(const struct corpus *corpus)
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 {
     return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+}
+
+int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].corpus->rows.n_cut;
+}
+
+int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].corpus->rows.n_dropped;
+}
+
+/* ---- what files are ---- */
+
+struct glance {
+    enum sw_data_kind kind;
+    bool found;
+};
+
+/* The first document, and no other. */
+static sw_status glance_at(void *ctx, const struct sw_document *document)
+{
+    struct glance *glance = ctx;
+    glance->found = true;
+    glance->kind = document->form == SW_CHAT_NONE   ? SW_DATA_TEXT
+                   : document->form == SW_CHAT_PAIR ? SW_DATA_PAIRS
+                                                    : SW_DATA_CHATS;
+    return SW_E_STOP;
+}
+
+sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
+                          enum sw_data_kind *out)
+{
+    struct sw_file_list list;
+    struct glance glance = {.kind = SW_DATA_TEXT};
+    sw_status st = SW_OK;
+    SW_TRY(sw_file_list_init(&list, files, n_files));
+    for (int i = 0; i < list.n && !as_text && !glance.found && st >= 0; ++i) {
+        if (sw_source_kind_of(list.paths[i]) == SW_SOURCE_JSONL) {
+            st = sw_source_read(list.paths[i], false, glance_at, &glance);
+        }
+    }
+    sw_file_list_fini(&list);
+    if (st < 0 && !glance.found) {
+        return st;
+    }
+    *out = glance.kind;
+    return SW_OK;
 }
 
 /* ---- fetching ---- */
