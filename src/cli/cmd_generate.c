@@ -99,6 +99,7 @@ static sw_status open_talk(struct talk *t)
         .sets = run->sets.items,
         .n_sets = run->sets.n,
         .model = run->model,
+        .adapter = run->adapter,
         .most_tokens = CHAT_CONTEXT,
         .no_train = true,
         .generate_tokens = -1,
