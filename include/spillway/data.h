@@ -119,11 +119,84 @@ SW_API const char *sw_tokenizer_kind(const struct sw_tokenizer *tokenizer);
  * again; chars.json for characters. */
 SW_API sw_status sw_tokenizer_save(const struct sw_tokenizer *tokenizer, const char *folder);
 
+/* ---- chats ---- */
+
+/* What the loss of a conversation is on. */
+enum sw_loss_on {
+    SW_LOSS_ON_ANSWERS, /* all of them */
+    SW_LOSS_ON_LAST,    /* the last one */
+    SW_LOSS_ON_ALL      /* every token */
+};
+SW_API const char *sw_loss_on_name(enum sw_loss_on loss_on);
+/* false: no such name. */
+SW_API bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out);
+/* "2026-11-22" as seconds since 1970, and back; false: that is no day. */
+SW_API bool sw_day_of_text(const char *text, int64_t *out);
+SW_API void sw_day_text(int64_t day, char out[11]);
+
+/* How conversations become tokens: a template of a folder, and which tokens the loss counts. For
+ * one thread at a time, as its tokenizer. */
+typedef struct sw_chat sw_chat;
+
+struct sw_chat_options {
+    const char *folder;        /* of the tokenizer, or a file in it: chat_template.jinja, else
+                           chat_template of tokenizer_config.json, a text or a list of named ones */
+    const char *template_path; /* a file in place of those; NULL = none */
+    sw_tokenizer *tokenizer;   /* borrowed while the chat is open */
+    int64_t date;              /* what strftime_now tells, seconds since 1970 in UTC */
+    enum sw_loss_on loss_on;
+    bool asked_for; /* sw_chat_open_for refuses data that wants no chat: the caller said something
+                       about one */
+};
+/*
+ * sw_chat_open - reads the template.
+ *
+ * SW_E_CONFIG  there is none
+ * SW_E_FORMAT  the template breaks the language's rules: line and column
+ * SW_E_UNSUP   it asks for something that is not built, or the tokenizer knows no special tokens
+ */
+SW_API sw_status sw_chat_open(const struct sw_chat_options *options, sw_chat **out);
+SW_API void sw_chat_close(sw_chat *chat);
+
+enum sw_data_kind {
+    SW_DATA_TEXT,  /* running text, or token shards */
+    SW_DATA_PAIRS, /* JSON lines of prompt and completion */
+    SW_DATA_CHATS  /* JSON lines of messages, conversations, or instruction and output */
+};
+/* By the first line of the first JSONL file among them. */
+SW_API sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
+                                 enum sw_data_kind *out);
+/* Opens a chat for data that wants one: chats, and prompts and completions where there is a
+ * template. *out NULL: it wants none. folder NULL: there is no tokenizer of a folder, and chats are
+ * refused; template_path "none": likewise, and prompts and completions are joined as they are. */
+SW_API sw_status sw_chat_open_for(const struct sw_chat_options *options, enum sw_data_kind kind,
+                                  sw_chat **out);
+
+/* Where the template came from, lent; the digest of its text; whether it is no template of the
+ * tokenizer's folder; and what it was opened with. */
+SW_API const char *sw_chat_source(const sw_chat *chat);
+SW_API const char *sw_chat_digest(const sw_chat *chat);
+SW_API bool sw_chat_is_given(const sw_chat *chat);
+SW_API int64_t sw_chat_date(const sw_chat *chat);
+SW_API enum sw_loss_on sw_chat_loss_on(const sw_chat *chat);
+/* Writes FOLDER/chat_template.jinja. */
+SW_API sw_status sw_chat_save_template(const sw_chat *chat, const char *folder);
+
+/* A conversation that goes on: what was said, and the ids (appended) that an answer begins with. */
+SW_API sw_status sw_chat_say(sw_chat *chat, const char *role, const char *content);
+SW_API sw_status sw_chat_prompt(sw_chat *chat, struct sw_ids *ids);
+/* The ids of one question by itself. */
+SW_API sw_status sw_chat_ask(sw_chat *chat, const char *content, struct sw_ids *ids);
+/* Appends the ids that end an answer: eos_token_id, one or a list, of generation_config.json in a
+ * folder; none where there is no such file or key. */
+SW_API sw_status sw_chat_stops(const char *folder, struct sw_ids *ids);
+
 /* What `spillway tokenize` does with a stream. All zero: one line of ids for each line of text. */
 struct sw_tokenize_options {
-    bool decode;  /* lines of ids to lines of text */
-    bool json;    /* JSON lines: {"text": ..} or {"pair": [.., ..]} to {"ids": [..]}, and back */
-    bool special; /* template tokens when encoding; special tokens kept when decoding */
+    sw_chat *chat; /* JSON lines, each a conversation, to {"text", "ids", "mask"}; NULL = none */
+    bool decode;   /* lines of ids to lines of text */
+    bool json;     /* JSON lines: {"text": ..} or {"pair": [.., ..]} to {"ids": [..]}, and back */
+    bool special;  /* template tokens when encoding; special tokens kept when decoding */
     const char *name; /* of the input, for messages; NULL: "standard input" */
 };
 /* options      NULL: all zero */
@@ -141,14 +214,16 @@ enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
 
 /*
  * What to read. Files are paths or globs; by content and ending they are
- *   *.jsonl      one JSON object a line: {"text"}, or {"prompt", "completion"} in every line
+ *   *.jsonl      one JSON object a line: {"text"}; or in every line {"prompt", "completion"}, or,
+ *                with a chat, {"messages"}, {"conversations"} or {"instruction", "input", "output"}
  *   *.bin        token shards: llm.c's (by its magic numbers), else nanoGPT's headerless u16
  *   all other    plain text, one document a file; what is structured by its name (.json, .csv, .gz
  *                ..) or begins and ends as JSON does is refused: as_text takes every file as one
  *                plain text
  * Documents are joined by the end-of-text token, if the tokenizer has one, and cut in windows of
  * seq_len inputs and as many labels, each label the token after its input. Prompt and completion
- * make one row each, padded on the right, with labels on the completion only.
+ * make one row each, padded on the right, with labels on the completion only; so does a chat, with
+ * labels where its options say.
  */
 struct sw_dataset_options {
     const char *const *files;
@@ -161,6 +236,7 @@ struct sw_dataset_options {
     int64_t seq_len;    /* T */
     uint64_t seed;      /* of the order of the training samples */
     bool as_text;
+    sw_chat *chat; /* makes rows of conversations; borrowed for the call; NULL: they are refused */
 };
 
 /* options      required: NULL is SW_E_ARG */
@@ -171,6 +247,11 @@ SW_API void sw_dataset_close(struct sw_dataset *dataset);
 SW_API int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split split);
 /* Tokens of both splits together; for prompts and completions without padding. */
 SW_API int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset);
+
+/* Of the rows in the files that a split is from: cut at seq_len; left out because nothing with a
+ * label was left. */
+SW_API int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split);
+SW_API int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split);
 
 /*
  * sw_dataset_fetch - the rows of samples first .. first + n_rows - 1.

@@ -51,7 +51,8 @@ struct sw_engine_options {
     const char *model;
     const char *adapter; /* of the model: a folder that PEFT wrote, or a training; NULL = none */
     int64_t vocab_size;  /* of a preset: replaces its own, 0 keeps it */
-    int64_t seq_len;     /* T of a micro-batch; 0 = the model's context */
+    int64_t seq_len;     /* T of a micro-batch; 0 = the model's context .. */
+    int64_t most_tokens; /* .. or this, if it is less; 0 = no bound */
     /* .. or your own. */
     sw_forward_fn forward;
     void *forward_ctx;
@@ -204,7 +205,9 @@ struct sw_sampling {
     int64_t top_k;      /* 0 = all */
     double top_p;       /* 0 or 1 = all */
     uint64_t seed;
-    int32_t stop_id; /* ends the text; -1 = none */
+    int32_t stop_id;         /* ends the text; -1 = none */
+    const int32_t *stop_ids; /* [n_stop_ids] end it, too */
+    int64_t n_stop_ids;
 };
 /* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when
  * not NULL, [n_new, V]: what each was chosen from. sampling NULL: greedy, up to n_new. Needs

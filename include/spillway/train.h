@@ -24,7 +24,11 @@ struct sw_train_options {
     int n_data;
     const char *const *val_data; /* [n_val_data]; none: the last tenth of the data */
     int n_val_data;
-    const char *tokenizer;   /* folder or file; NULL: the model folder's, else characters */
+    const char *tokenizer; /* folder or file; NULL: the model folder's, else characters */
+    /* Of chats: a template in place of that beside the tokenizer ("none": prompts and completions
+     * are joined as they are); the day that it is told, "2026-11-22" (NULL: that on which the run
+     * began); what the loss is on, "answers", "last" or "all" (NULL: answers). */
+    const char *chat_template, *chat_date, *loss_on;
     const char *config_path; /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
     const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
@@ -32,7 +36,7 @@ struct sw_train_options {
     int n_rates;
     const char *output; /* folder of checkpoints, metrics.jsonl and the model */
     int64_t steps;      /* optimizer steps in all, those before a resume included */
-    int64_t seq_len;    /* 0 = the model's context, at most 1024 */
+    int64_t seq_len;    /* 0 = the model's context; for chats at most 1024 */
     uint64_t seed;
     bool has_seed;
     bool resume;           /* from the newest complete checkpoint of the output folder, if any */

@@ -11,7 +11,11 @@ struct run {
     struct words data, sets;
     int64_t seq_len, batch, batches;
     bool json, as_text;
+    struct chat_flags chats;
+    struct sw_chat_options chat; /* of them */
 };
+
+enum { CHAT_TOKENS = 1024 }; /* of a row, where nobody says */
 
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
                             double *sum, double *count)
@@ -42,9 +46,32 @@ static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset
     return st;
 }
 
+/* *out NULL: the data is text. */
+static sw_status open_chat(const struct run *run, sw_tokenizer *tokenizer, sw_chat **out)
+{
+    enum sw_data_kind kind;
+    struct sw_chat_options options = run->chat;
+    options.folder = run->tokenizer ? run->tokenizer : run->model;
+    options.tokenizer = tokenizer;
+    const sw_status st = sw_data_kind_of(run->data.items, run->data.n, run->as_text, &kind);
+    return st < 0 ? st : sw_chat_open_for(&options, kind, out);
+}
+
+static void print_chat(const sw_chat *chat, const sw_dataset *dataset, const sw_engine *engine)
+{
+    printf("data: %lld chats in rows of %lld tokens, template of %s, loss on %s; %lld cut, %lld "
+           "left out\n",
+           (long long)sw_dataset_n_samples(dataset, SW_SPLIT_VAL),
+           (long long)sw_engine_seq_len(engine), sw_chat_source(chat),
+           sw_loss_on_name(sw_chat_loss_on(chat)),
+           (long long)sw_dataset_n_cut(dataset, SW_SPLIT_VAL),
+           (long long)sw_dataset_n_dropped(dataset, SW_SPLIT_VAL));
+}
+
 static sw_status evaluate(const struct run *run, bool *started)
 {
     sw_tokenizer *tokenizer = NULL;
+    sw_chat *chat = NULL;
     sw_engine *engine = NULL;
     sw_dataset *dataset = NULL;
     char batch[64];
@@ -52,6 +79,7 @@ static sw_status evaluate(const struct run *run, bool *started)
     snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
              (long long)run->batch);
     sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &tokenizer);
+    st = st < 0 ? st : open_chat(run, tokenizer, &chat);
     const struct sw_engine_options options = {
         .config_path = run->config,
         .config_text = run->config ? NULL : batch,
@@ -61,6 +89,7 @@ static sw_status evaluate(const struct run *run, bool *started)
         .adapter = run->adapter,
         .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0,
         .seq_len = run->seq_len,
+        .most_tokens = chat ? CHAT_TOKENS : 0,
         .no_train = true,
         .want_eval = true,
     };
@@ -75,8 +104,12 @@ static sw_status evaluate(const struct run *run, bool *started)
             .vocab_size = sw_engine_vocab(engine),
             .seq_len = sw_engine_seq_len(engine),
             .as_text = run->as_text,
+            .chat = chat,
         };
         st = sw_dataset_open(&data, &dataset);
+    }
+    if (st >= 0 && chat && !run->json) {
+        print_chat(chat, dataset, engine);
     }
     if (st >= 0) {
         *started = true;
@@ -90,6 +123,7 @@ static sw_status evaluate(const struct run *run, bool *started)
     }
     sw_dataset_close(dataset);
     sw_close(engine);
+    sw_chat_close(chat);
     sw_tokenizer_close(tokenizer);
     return st;
 }
@@ -100,13 +134,17 @@ int sw_cmd_eval(int argc, char **argv)
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
-        {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL or .bin token shards", true},
+        {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL (text or chats) or .bin token shards",
+         true},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
+        CLI_CHAT_FLAGS(run.chats),
+        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
-        {"--seq-len", FLAG_INT, &run.seq_len, "T", "tokens of a window (the model's context)", 0},
+        {"--seq-len", FLAG_INT, &run.seq_len, "T",
+         "tokens of a window (the model's context; of a chat at most 1024)", 0},
         {"--batch", FLAG_INT, &run.batch, "B", "windows at a time, without --deepspeed (8)", 0},
         {"--batches", FLAG_INT, &run.batches, "N", "stop after N batches (all)", 0},
         {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
@@ -118,6 +156,7 @@ int sw_cmd_eval(int argc, char **argv)
     if (status < 0 && (!run.model || run.data.n == 0 || run.batch < 1)) {
         status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");
     }
+    status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat) : status;
     if (status < 0) {
         bool started = false;
         status = evaluate(&run, &started) >= 0

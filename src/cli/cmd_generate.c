@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway generate - continues a prompt; the text goes to standard output.
+// spillway generate - continues a prompt, or answers in a chat; the text goes to standard output.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/model_flags.h"
 
 enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
+enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for more */
 
 struct run {
     const char *model, *adapter, *tokenizer, *prompt;
     int64_t tokens, seed;
-    bool ignore_eos;
+    bool ignore_eos, chat;
     struct sw_sampling sampling;
     struct words sets;
+    struct chat_flags chats;
+    struct sw_chat_options chat_options; /* of them */
 };
 
 static sw_status generate(const struct run *run, bool *started)
@@ -75,6 +79,120 @@ static sw_status generate(const struct run *run, bool *started)
     return st;
 }
 
+/* ---- chats ---- */
+
+struct talk {
+    const struct run *run;
+    sw_tokenizer *tokenizer;
+    sw_chat *chat;
+    sw_engine *engine;
+    struct sw_ids prompt, stops;
+    int32_t *out; /* [the context] */
+};
+
+static sw_status open_talk(struct talk *t)
+{
+    const struct run *run = t->run;
+    struct sw_chat_options chat = run->chat_options;
+    struct sw_engine_options options = {
+        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
+        .sets = run->sets.items,
+        .n_sets = run->sets.n,
+        .model = run->model,
+        .adapter = run->adapter,
+        .most_tokens = CHAT_CONTEXT,
+        .no_train = true,
+        .generate_tokens = -1,
+    };
+    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &t->tokenizer);
+    chat.folder = run->tokenizer ? run->tokenizer : run->model;
+    chat.tokenizer = t->tokenizer;
+    st = st < 0 ? st : sw_chat_open(&chat, &t->chat);
+    st = st < 0 || run->ignore_eos ? st : sw_chat_stops(run->model, &t->stops);
+    if (st >= 0 && !run->ignore_eos && t->stops.len == 0) { /* the file does not say it */
+        st = sw_ids_push(&t->stops, sw_tokenizer_eos(t->tokenizer));
+    }
+    if (st >= 0) {
+        options.vocab_size = sw_tokenizer_vocab_size(t->tokenizer);
+        st = sw_initialize(&options, &t->engine);
+    }
+    if (st >= 0) {
+        t->out = malloc((size_t)sw_engine_seq_len(t->engine) * sizeof *t->out);
+        st = t->out ? SW_OK : SW_E_NOMEM;
+    }
+    return st;
+}
+
+static sw_status answer(struct talk *t, const char *question)
+{
+    const struct run *run = t->run;
+    char *text = NULL;
+    int64_t n = 0;
+    struct sw_sampling sampling = run->sampling;
+    sampling.stop_id = -1;
+    sampling.stop_ids = t->stops.ptr;
+    sampling.n_stop_ids = t->stops.len;
+    sw_ids_clear(&t->prompt);
+    sw_status st = sw_chat_say(t->chat, "user", question);
+    st = st < 0 ? st : sw_chat_prompt(t->chat, &t->prompt);
+    if (st >= 0) {
+        const int64_t room = sw_engine_seq_len(t->engine) - t->prompt.len;
+        int64_t n_new = run->tokens > 0 && run->tokens < room ? run->tokens : room;
+        n_new = n_new < 1 ? 1 : n_new; /* and generation says that there is no room */
+        st = sw_generate(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling, t->out, &n,
+                         NULL);
+    }
+    st = st < 0 ? st : sw_tokenizer_decode(t->tokenizer, t->out, n, true, &text, NULL);
+    st = st < 0 ? st : sw_chat_say(t->chat, "assistant", text);
+    if (st >= 0) {
+        printf("%s\n", text);
+        fflush(stdout);
+    }
+    sw_text_free(text);
+    return st;
+}
+
+static sw_status answer_lines(struct talk *t)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len;
+    sw_status st = SW_OK;
+    const bool asks = isatty(STDIN_FILENO) == 1;
+    for (;;) {
+        if (asks) {
+            fputs("> ", stdout);
+            fflush(stdout);
+        }
+        len = st < 0 ? -1 : getline(&line, &cap, stdin);
+        if (len < 0) {
+            break;
+        }
+        line[strcspn(line, "\r\n")] = '\0';
+        st = *line ? answer(t, line) : SW_OK;
+    }
+    fputs(asks ? "\n" : "", stdout);
+    free(line);
+    return st;
+}
+
+static sw_status talk(const struct run *run, bool *started)
+{
+    struct talk t = {.run = run};
+    sw_status st = open_talk(&t);
+    if (st >= 0) {
+        *started = true;
+        st = *run->prompt ? answer(&t, run->prompt) : answer_lines(&t);
+    }
+    free(t.out);
+    sw_ids_fini(&t.prompt);
+    sw_ids_fini(&t.stops);
+    sw_close(t.engine);
+    sw_chat_close(t.chat);
+    sw_tokenizer_close(t.tokenizer);
+    return st;
+}
+
 int sw_cmd_generate(int argc, char **argv)
 {
     struct run run = {
@@ -85,7 +203,7 @@ int sw_cmd_generate(int argc, char **argv)
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
         {"--tokens", FLAG_INT, &run.tokens, "N",
-         "new tokens at most (100, or what the context has room for)", 0},
+         "new tokens at most (100, or what the context has room for; of an answer only that)", 0},
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
          "0 = greedy (0; 1 with --top-k or --top-p)", 0},
         {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
@@ -93,10 +211,13 @@ int sw_cmd_generate(int argc, char **argv)
          0},
         {"--seed", FLAG_INT, &run.seed, "S", "of the draws (42)", 0},
         {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end of text", 0},
+        {"--chat", FLAG_BOOL, &run.chat, NULL,
+         "answer --prompt, or each line of standard input in turn, by the chat template", 0},
+        CLI_CHAT_FLAGS(run.chats),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
     };
     const struct command command = {"generate", "--model DIR --prompt TEXT [..]",
-                                    "Continues a prompt.", flags,
+                                    "Continues a prompt, or talks (--chat).", flags,
                                     (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !run.model) {
@@ -106,6 +227,10 @@ int sw_cmd_generate(int argc, char **argv)
         status =
             cli_fail(&command, CLI_REFUSED, "wanted 1 <= --tokens <= %d, --top-p <= 1", INT32_MAX);
     }
+    if (status < 0 && !run.chat && (run.chats.template || run.chats.date)) {
+        status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date want --chat");
+    }
+    status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat_options) : status;
     if (isnan(run.sampling.temperature)) {
         const bool draws = run.sampling.top_k > 0 || run.sampling.top_p > 0;
         run.sampling.temperature = draws ? 1 : 0;
@@ -113,7 +238,7 @@ int sw_cmd_generate(int argc, char **argv)
     if (status < 0) {
         bool started = false;
         run.sampling.seed = (uint64_t)run.seed;
-        status = generate(&run, &started) >= 0
+        status = (run.chat ? talk : generate)(&run, &started) >= 0
                      ? CLI_DONE
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
     }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway tokenize - lines of text to lines of token ids and back, standard input to standard
 // output.
-#include "cli/cli.h"
-
-#include "spillway/data.h"
+#include "cli/model_flags.h"
 
 struct run {
     const char *tokenizer;
-    bool decode, json, special, no_special, prefix_space, no_prefix_space;
+    bool decode, json, special, no_special, prefix_space, no_prefix_space, chat;
+    struct chat_flags chats;
 };
 
 /* The exit status. */
@@ -17,16 +16,27 @@ static int tokenize(const struct command *command, const struct run *run)
                                                                  : run->no_prefix_space
                                                                      ? SW_PREFIX_OFF
                                                                      : SW_PREFIX_AS_FILE};
-    const struct sw_tokenize_options stream = {
+    struct sw_tokenize_options stream = {
         .decode = run->decode, .json = run->json, .special = !run->no_special};
+    struct sw_chat_options chat;
     sw_tokenizer *tokenizer = NULL;
+    int status = cli_chat_options(command, &run->chats, &chat);
+    if (status >= 0) {
+        return status;
+    }
     if (sw_tokenizer_open(run->tokenizer, &options, &tokenizer) < 0) {
         return cli_error(command, CLI_REFUSED);
     }
-    int status = CLI_DONE;
-    if (sw_tokenize_stream(tokenizer, &stream, stdin, stdout) < 0) {
+    chat.folder = run->tokenizer;
+    chat.tokenizer = tokenizer;
+    if (run->chat && sw_chat_open(&chat, &stream.chat) < 0) {
+        status = cli_error(command, CLI_REFUSED);
+    } else if (sw_tokenize_stream(tokenizer, &stream, stdin, stdout) < 0) {
         status = cli_error(command, CLI_FAILED);
+    } else {
+        status = CLI_DONE;
     }
+    sw_chat_close(stream.chat);
     sw_tokenizer_close(tokenizer);
     return status;
 }
@@ -46,8 +56,14 @@ int sw_cmd_tokenize(int argc, char **argv)
         {"--prefix-space", FLAG_BOOL, &run.prefix_space, NULL,
          "a space before every text, whatever the files say", 0},
         {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL, "none", 0},
+        {"--chat", FLAG_BOOL, &run.chat, NULL,
+         "JSON lines of conversations to {\"text\", \"ids\", \"mask\"}; 1 where the loss counts",
+         0},
+        CLI_CHAT_FLAGS(run.chats),
+        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of --chat (answers)", 0},
     };
-    const struct command command = {"tokenize", "--tokenizer PATH [--decode] [--json] < IN > OUT",
+    const struct command command = {"tokenize",
+                                    "--tokenizer PATH [--decode] [--json] [--chat] < IN > OUT",
                                     "Writes one line of token ids for each line of text.", flags,
                                     (int)(sizeof flags / sizeof flags[0])};
     const int status = cli_parse(&command, argc, argv, NULL);
@@ -59,6 +75,14 @@ int sw_cmd_tokenize(int argc, char **argv)
     }
     if ((run.special && run.no_special) || (run.prefix_space && run.no_prefix_space)) {
         return cli_fail(&command, CLI_REFUSED, "a flag and its --no- form exclude each other");
+    }
+    if (run.chat && (run.decode || run.json || run.special || run.no_special)) {
+        return cli_fail(&command, CLI_REFUSED,
+                        "--chat excludes --decode, --json, --special and --no-special");
+    }
+    if (!run.chat && (run.chats.template || run.chats.date || run.chats.loss_on)) {
+        return cli_fail(&command, CLI_REFUSED,
+                        "--chat-template, --chat-date and --loss-on want --chat");
     }
     return tokenize(&command, &run);
 }

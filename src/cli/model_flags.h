@@ -8,3 +8,22 @@
 
 /* The tokenizer given, else the one in the model's folder. */
 sw_status cli_open_tokenizer(const char *tokenizer, const char *model, sw_tokenizer **out);
+
+/* How conversations become tokens. */
+struct chat_flags {
+    const char *template, *date, *loss_on; /* NULL: not given */
+};
+#define CLI_CHAT_FLAGS(to)                                                                         \
+    {"--chat-template",                                                                            \
+     FLAG_TEXT,                                                                                    \
+     &(to).template,                                                                               \
+     "FILE",                                                                                       \
+     "of chats; default: chat_template.jinja or tokenizer_config.json beside the tokenizer",       \
+     0},                                                                                           \
+    {                                                                                              \
+        "--chat-date", FLAG_TEXT, &(to).date, "DAY",                                               \
+            "that chat templates are told, as 2026-11-22 (today)", 0                               \
+    }
+/* Into options what the flags say; -1 to go on, else the exit status. */
+int cli_chat_options(const struct command *command, const struct chat_flags *flags,
+                     struct sw_chat_options *out);

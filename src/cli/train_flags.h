@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "spillway/train.h"
 
-enum { CLI_TRAIN_FLAGS = 40, CLI_PATH_CAP = 4096 };
+enum { CLI_TRAIN_FLAGS = 48, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;

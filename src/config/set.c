@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --set a.b=1: an edit of the JSON tree before it is read, so that there is one reader and one set
-// of messages. Blocks on the way are made; another name of the same key gives way.
+// of messages. Blocks on the way are made; another name of the same key gives way. Two more forms
+// are the program's: "a.b?=1" of a flag that means the same as the key, "a.b:=1" of a default that
+// depends on what is trained.
 #include "config/private.h"
 
 #include <stdio.h>
@@ -83,7 +85,8 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
     SW_TRY_ALLOC(path, "--set");
     const size_t path_len = strlen(path);
     const bool must_agree = path_len > 1 && path[path_len - 1] == '?';
-    if (must_agree) {
+    const bool gives_way = path_len > 1 && path[path_len - 1] == ':';
+    if (must_agree || gives_way) {
         path[path_len - 1] = '\0';
     }
     char *block = sw_arena_strdup(&impl->arena, path);
@@ -99,6 +102,9 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
             mark(next, line_of_set(i_set));
         }
         parent = next;
+    }
+    if (gives_way && sw_json_get(parent, key)) {
+        return SW_OK;
     }
     if (must_agree) {
         SW_TRY(check_agrees(impl, parent, block, key, equals + 1));

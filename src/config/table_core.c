@@ -461,7 +461,9 @@ static const struct config_field spillway_fields[] = {
                   "many there are",
            BUILT),
     CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
-           "the step's loss: mean of the micro-batches' means, or mean over all targets", BUILT),
+           "the step's loss: mean of the micro-batches' means, or mean over all targets; of chats "
+           "the latter unless it is said",
+           BUILT),
     BOOL(
         "packing", AT(spillway.packing), "false",
         "rows hold several documents or conversations, filled once by best-fit decreasing; they do "

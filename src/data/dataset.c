@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: files -> a corpus (a stream cut in windows, or rows of prompt and completion) ->
-// numbered samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
+// Datasets: files -> a corpus (a stream cut in windows, or documents that are rows) -> numbered
+// samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
 // but the first is a label exactly once an epoch.
 #include "data/data.h"
 
-#include "data/examples.h"
+#include "data/rows.h"
 #include "data/shuffle.h"
 #include "data/source.h"
 #include "data/stream.h"
@@ -12,12 +12,12 @@
 #include <math.h>
 #include <string.h>
 
-enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_EXAMPLES };
+enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS };
 
 struct corpus {
     enum corpus_shape shape; /* by the first document; all others must agree */
     struct sw_stream stream;
-    struct sw_examples examples;
+    struct sw_rows rows;
 };
 
 /* The samples of a split: n of them from `first` on, in one corpus. */
@@ -37,7 +37,7 @@ struct sw_dataset {
 static void corpus_fini(struct corpus *corpus)
 {
     sw_stream_fini(&corpus->stream);
-    sw_examples_fini(&corpus->examples);
+    sw_rows_fini(&corpus->rows);
 }
 
 void sw_dataset_close(struct sw_dataset *dataset)
@@ -54,17 +54,28 @@ void sw_dataset_close(struct sw_dataset *dataset)
 struct reading {
     struct corpus *corpus;
     struct sw_tokenizer *tokenizer;
+    struct sw_chat *chat;   /* NULL: prompts and completions are joined as they are */
+    enum sw_chat_form form; /* of the file's first line that is a chat */
+    struct sw_chat_row row; /* scratch */
     int64_t vocab_size, seq_len;
     bool as_text;
     struct sw_ids first, second; /* scratch */
 };
 
+static const char *rows_name(const struct reading *in, bool many)
+{
+    if (in->chat) {
+        return many ? "chats" : "a chat";
+    }
+    return many ? "prompts and completions" : "prompt and completion";
+}
+
 static sw_status set_shape(struct reading *in, enum corpus_shape shape, const char *name)
 {
     if (in->corpus->shape != SHAPE_UNKNOWN && in->corpus->shape != shape) {
         return SW_FAIL(SW_E_CONFIG, "%s: %s among %s; give them to two runs", name,
-                       shape == SHAPE_STREAM ? "running text" : "prompt and completion",
-                       shape == SHAPE_STREAM ? "prompts and completions" : "running text");
+                       shape == SHAPE_STREAM ? "running text" : rows_name(in, false),
+                       shape == SHAPE_STREAM ? rows_name(in, true) : "running text");
     }
     in->corpus->shape = shape;
     return SW_OK;
@@ -108,20 +119,67 @@ static sw_status add_text(struct reading *in, const struct sw_document *document
     return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
 }
 
+/* The prompt in `first` and its completion in `second`, whose tokens are wanted. */
+static sw_status add_row(struct reading *in)
+{
+    const int64_t n_prompt = in->first.len, n = n_prompt + in->second.len;
+    for (int64_t i = 0; i < in->second.len; ++i) {
+        SW_TRY(sw_ids_push(&in->first, in->second.ptr[i]));
+    }
+    bool *wanted = sw_alloc("rows", (size_t)n + 1);
+    SW_TRY_ALLOC(wanted, "the rows");
+    for (int64_t i = 0; i < n; ++i) {
+        wanted[i] = i >= n_prompt;
+    }
+    const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, wanted, n, in->seq_len + 1);
+    sw_free(wanted);
+    return st;
+}
+
 static sw_status add_example(struct reading *in, const struct sw_document *document)
 {
-    SW_TRY(set_shape(in, SHAPE_EXAMPLES, document->name));
+    SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
     SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
     SW_TRY(encode(in, document->name, document->completion, document->completion_len, true,
                   &in->second));
     SW_TRY(check_ids(in, document->name, &in->first));
     SW_TRY(check_ids(in, document->name, &in->second));
-    return sw_examples_add(&in->corpus->examples, in->first.ptr, in->first.len, in->second.ptr,
-                           in->second.len, in->seq_len);
+    return add_row(in);
+}
+
+/* One file is of one kind. */
+static sw_status check_form(struct reading *in, const struct sw_document *document)
+{
+    in->form = in->form == SW_CHAT_NONE ? document->form : in->form;
+    if (document->form == in->form) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT, "%s: it has %s, and the lines before it %s", document->name,
+                   sw_chat_form_keys(document->form), sw_chat_form_keys(in->form));
+}
+
+static sw_status add_chat(struct reading *in, const struct sw_document *document)
+{
+    if (!in->chat) {
+        return SW_FAIL(SW_E_CONFIG, "%s: a chat (%s), and no chat template was given",
+                       document->name, sw_chat_form_keys(document->form));
+    }
+    SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
+    SW_TRY(sw_chat_encode(in->chat, document->doc, document->line, &in->row));
+    SW_TRY(check_ids(in, document->name, &in->row.ids));
+    return sw_rows_add(&in->corpus->rows, in->row.ids.ptr, in->row.wanted, in->row.ids.len,
+                       in->seq_len + 1);
 }
 
 static sw_status add_document(void *ctx, const struct sw_document *document)
 {
+    struct reading *in = ctx;
+    if (document->form != SW_CHAT_NONE) {
+        SW_TRY(check_form(in, document));
+        if (in->chat || document->form != SW_CHAT_PAIR) {
+            return add_chat(in, document);
+        }
+    }
     return document->has_completion ? add_example(ctx, document) : add_text(ctx, document);
 }
 
@@ -134,32 +192,35 @@ static sw_status add_file(struct reading *in, const char *path)
     if (!in->tokenizer) {
         return SW_FAIL(SW_E_CONFIG, "%s: text needs a tokenizer", path);
     }
+    in->form = SW_CHAT_NONE;
     return sw_source_read(path, in->as_text, add_document, in);
 }
 
 static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
 {
-    return corpus->shape == SHAPE_EXAMPLES ? corpus->examples.n
-                                           : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
+    return corpus->shape == SHAPE_ROWS ? corpus->rows.n
+                                       : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
 }
 
 /* What the files hold must make at least one sample. */
 static sw_status check_size(const struct reading *in, const char *path, int n_files)
 {
     const struct corpus *corpus = in->corpus;
-    const struct sw_examples *examples = &corpus->examples;
-    if (examples->n_cut + examples->n_dropped > 0) {
+    const struct sw_rows *rows = &corpus->rows;
+    if (!in->chat && rows->n_cut + rows->n_dropped > 0) { /* of chats the caller tells */
         sw_log(SW_LOG_WARN,
                "%s: of %lld examples %lld are cut at %lld tokens and %lld left out, with no token "
                "of the completion left",
-               path, (long long)(examples->n + examples->n_dropped), (long long)examples->n_cut,
-               (long long)in->seq_len, (long long)examples->n_dropped);
+               path, (long long)(rows->n + rows->n_dropped), (long long)rows->n_cut,
+               (long long)in->seq_len, (long long)rows->n_dropped);
     }
     if (n_samples_of(corpus, in->seq_len) > 0) {
         return SW_OK;
     }
-    if (corpus->shape == SHAPE_EXAMPLES) {
-        return SW_FAIL(SW_E_CONFIG, "%s: no example has a completion within %lld tokens", path,
+    if (corpus->shape == SHAPE_ROWS) {
+        return SW_FAIL(SW_E_CONFIG, "%s: no %s within %lld tokens", path,
+                       in->chat ? "chat has a token that the loss counts"
+                                : "example has a completion",
                        (long long)in->seq_len);
     }
     return SW_FAIL(SW_E_CONFIG,
@@ -176,6 +237,7 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
     struct sw_file_list list = {0};
     struct reading in = {.corpus = corpus,
                          .tokenizer = options->tokenizer,
+                         .chat = options->chat,
                          .vocab_size = vocab_size,
                          .seq_len = options->seq_len,
                          .as_text = options->as_text};
@@ -189,6 +251,7 @@ done:
     sw_file_list_fini(&list);
     sw_ids_fini(&in.first);
     sw_ids_fini(&in.second);
+    sw_chat_row_fini(&in.row);
     return st;
 }
 
@@ -269,12 +332,60 @@ int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split spl
 
 static int64_t corpus_tokens(const struct corpus *corpus)
 {
-    return corpus->stream.n + corpus->examples.tokens.len;
+    return corpus->stream.n + corpus->rows.tokens.len;
 }
 
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 {
     return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+}
+
+int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].corpus->rows.n_cut;
+}
+
+int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].corpus->rows.n_dropped;
+}
+
+/* ---- what files are ---- */
+
+struct glance {
+    enum sw_data_kind kind;
+    bool found;
+};
+
+/* The first document, and no other. */
+static sw_status glance_at(void *ctx, const struct sw_document *document)
+{
+    struct glance *glance = ctx;
+    glance->found = true;
+    glance->kind = document->form == SW_CHAT_NONE   ? SW_DATA_TEXT
+                   : document->form == SW_CHAT_PAIR ? SW_DATA_PAIRS
+                                                    : SW_DATA_CHATS;
+    return SW_E_STOP;
+}
+
+sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
+                          enum sw_data_kind *out)
+{
+    struct sw_file_list list;
+    struct glance glance = {.kind = SW_DATA_TEXT};
+    sw_status st = SW_OK;
+    SW_TRY(sw_file_list_init(&list, files, n_files));
+    for (int i = 0; i < list.n && !as_text && !glance.found && st >= 0; ++i) {
+        if (sw_source_kind_of(list.paths[i]) == SW_SOURCE_JSONL) {
+            st = sw_source_read(list.paths[i], false, glance_at, &glance);
+        }
+    }
+    sw_file_list_fini(&list);
+    if (st < 0 && !glance.found) {
+        return st;
+    }
+    *out = glance.kind;
+    return SW_OK;
 }
 
 /* ---- fetching ---- */
@@ -329,9 +440,9 @@ sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split
         int32_t *row_mask = mask ? mask + offset : NULL;
         if (at < 0) {
             blank_row(dataset, ids + offset, labels + offset, row_mask);
-        } else if (corpus->shape == SHAPE_EXAMPLES) {
-            sw_examples_read(&corpus->examples, at, dataset->seq_len, dataset->pad, ids + offset,
-                             labels + offset, row_mask);
+        } else if (corpus->shape == SHAPE_ROWS) {
+            sw_rows_read(&corpus->rows, at, dataset->seq_len, dataset->pad, ids + offset,
+                         labels + offset, row_mask);
         } else {
             SW_TRY(read_window(dataset, corpus, at, ids + offset, labels + offset, row_mask));
         }

@@ -100,6 +100,21 @@ static sw_status look_for(size_t i, const char *folder, struct paths *paths, boo
     return SW_OK;
 }
 
+/* One of a pair is enough: that the other is missing is for opening to say. */
+bool sw_tokenizer_is_there(const char *folder)
+{
+    struct sw_str path = {0};
+    bool there = false;
+    for (size_t i = 0; i < 2 * SW_LEN(layouts) && !there; ++i) {
+        const char *name = i % 2 ? layouts[i / 2].second : layouts[i / 2].name;
+        sw_str_clear(&path);
+        sw_str_printf(&path, "%s/%s", folder, name ? name : layouts[i / 2].name);
+        there = path.failed || access(path.ptr, F_OK) == 0; /* opening fails, too */
+    }
+    sw_str_fini(&path);
+    return there;
+}
+
 static sw_status open_folder(const char *folder, struct paths *paths,
                              const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {

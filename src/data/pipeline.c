@@ -37,13 +37,15 @@ static void close(struct sw_tokenizer *tokenizer)
 
 struct encoding {
     struct sw_pipeline *self;
-    struct sw_ids *ids;
+    struct sw_ids *ids;     /* NULL: only the surface is wanted */
+    struct sw_str *surface; /* what words and tokens spell, one behind the other; NULL: not kept */
+    struct sw_ids *starts;  /* of each id in it */
+    const char *word;       /* that is being cut */
 };
 
-/* A piece of the best way: its token, or what an unknown one becomes. */
-static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
+/* The ids of a piece: its token, or what an unknown one becomes. */
+static sw_status push_piece(const struct encoding *to, const char *text, size_t len, int32_t id)
 {
-    const struct encoding *to = ctx;
     const struct sw_pipeline *self = to->self;
     id = id < 0 ? sw_vocab_find(&self->vocab, text, len) : id;
     if (id >= 0) {
@@ -66,18 +68,105 @@ static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
     return sw_ids_push(to->ids, self->unigram.unknown);
 }
 
-static sw_status encode_word(void *ctx, const char *word, size_t len)
+/* A piece of the best way. As in the reference, what an unknown one becomes all begins with it. */
+static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
 {
     const struct encoding *to = ctx;
+    const int64_t from = to->ids->len;
+    SW_TRY(push_piece(to, text, len, id));
+    for (int64_t i = from; i < to->ids->len && to->starts; ++i) {
+        SW_TRY(sw_ids_push(to->starts, (int32_t)(to->surface->len + (size_t)(text - to->word))));
+    }
+    return SW_OK;
+}
+
+static sw_status cut_word(const struct encoding *to, const char *word, size_t len)
+{
     struct sw_pipeline *self = to->self;
     switch (self->kind) {
     case SW_MODEL_UNIGRAM:
-        return sw_unigram_cut(&self->unigram, word, len, take_piece, ctx);
+        return sw_unigram_cut(&self->unigram, word, len, take_piece, (void *)to);
     case SW_MODEL_WORDPIECE:
         return sw_wordpiece_encode(&self->wordpiece, word, len, to->ids);
     default:
         return sw_bpe_encode(&self->bpe, word, len, to->ids);
     }
+}
+
+/* Bytes of the word from `at` on that a token spells; 0 = it is another text's. */
+static size_t spelled(const struct sw_pipeline *self, const char *word, size_t len, size_t at,
+                      int32_t id, struct sw_str *bytes)
+{
+    const struct sw_vocab_token *token = sw_vocab_token(&self->vocab, id);
+    const char *text = token ? token->text : "";
+    size_t n = token ? token->len : 0;
+    const struct sw_str *before = &self->wordpiece.prefix;
+    if (self->kind == SW_MODEL_BYTE_BPE) {
+        sw_str_clear(bytes);
+        sw_byte_alphabet_read(&self->bpe.alphabet, text, n, bytes);
+        text = sw_str_text(bytes);
+        n = bytes->len;
+    } else if (self->kind == SW_MODEL_WORDPIECE && at > 0 && n > before->len) {
+        text += before->len;
+        n -= before->len;
+    } else if (at < len && self->bpe.byte_fallback &&
+               self->bpe.byte_id[(unsigned char)word[at]] == id) {
+        return 1; /* the token of a byte */
+    }
+    return n > 0 && n <= len - at && memcmp(word + at, text, n) == 0 ? n : 0;
+}
+
+/* Where the tokens of a word begin in it. What is unknown reaches to the next one that is not. */
+static sw_status find_starts(const struct encoding *to, const char *word, size_t len, int64_t from)
+{
+    sw_status st = SW_OK;
+    struct sw_str bytes = {0};
+    size_t at = 0;
+    for (int64_t i = from; i < to->ids->len && st >= 0; ++i) {
+        size_t n = spelled(to->self, word, len, at, to->ids->ptr[i], &bytes);
+        st = sw_ids_push(to->starts, (int32_t)(to->surface->len + at));
+        if (n == 0 && i + 1 < to->ids->len) {
+            do {
+                n += at + n < len;
+            } while (at + n < len &&
+                     spelled(to->self, word, len, at + n, to->ids->ptr[i + 1], &bytes) == 0);
+        }
+        at += n;
+    }
+    sw_str_fini(&bytes);
+    return st;
+}
+
+static sw_status encode_word(void *ctx, const char *word, size_t len)
+{
+    struct encoding *to = ctx;
+    if (to->ids) {
+        const int64_t from = to->ids->len;
+        to->word = word;
+        SW_TRY(cut_word(to, word, len));
+        if (to->starts && to->self->kind != SW_MODEL_UNIGRAM) { /* which tells it itself */
+            SW_TRY(find_starts(to, word, len, from));
+        }
+    }
+    if (to->surface) {
+        sw_str_append(to->surface, word, len);
+    }
+    return SW_OK;
+}
+
+/* An added token, as the text has it. */
+static sw_status take_token(const struct encoding *to, int32_t id, const char *text, size_t len)
+{
+    if (to->ids) {
+        SW_TRY(sw_ids_push(to->ids, id));
+        if (to->starts) {
+            SW_TRY(sw_ids_push(to->starts, (int32_t)to->surface->len));
+        }
+    }
+    if (to->surface) {
+        sw_str_append(to->surface, text, len);
+    }
+    return SW_OK;
 }
 
 /* first: nothing of the text comes before it. */
@@ -97,7 +186,7 @@ static sw_status cut_tokens(struct encoding *to, const struct sw_added_set *set,
             return SW_OK;
         }
         if (piece.token) {
-            SW_TRY(sw_ids_push(to->ids, piece.token->id));
+            SW_TRY(take_token(to, piece.token->id, text + piece.first, piece.len));
         } else {
             SW_TRY(plain(to, text + piece.first, piece.len, first && piece.first == 0));
         }
@@ -123,9 +212,130 @@ static sw_status encode_raw(struct encoding *to, const char *text, size_t len, b
 static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids)
 {
-    struct encoding to = {self_of(tokenizer), ids};
+    struct encoding to = {.self = self_of(tokenizer), .ids = ids};
     SW_TRY(sw_utf8_check("text", text, len));
     return cut_tokens(&to, &to.self->raw, text, len, true, encode_raw);
+}
+
+/* ---- where tokens stand ---- */
+
+/* Normalizers keep no account of what became of which character. So an edge is looked for in what
+ * the words spell: what comes before it is worked on by itself, and spells the same up to there.
+ * Where the two part before its end, the character there was made of those on both sides. Where
+ * white space at the edge is taken out or joined to one, which only tokenizers for other than chats
+ * do, the token there may go to the other side. */
+
+struct marking {
+    struct encoding whole; /* of a piece of plain text: ids, where they start in `surface` */
+    struct sw_str surface, before; /* of the piece; of what comes before an edge in it */
+    struct sw_ids starts;
+    struct sw_ids places; /* of the edges within the piece, in its surface */
+    const struct sw_edges *edges;
+    struct sw_ids *passed;
+};
+
+static sw_status find_place(struct marking *m, const char *text, size_t len, bool first,
+                            int32_t *out)
+{
+    struct encoding to = {.self = m->whole.self, .surface = &m->before};
+    const char *a = sw_str_text(&m->surface);
+    size_t same = 0;
+    sw_str_clear(&m->before);
+    if (len > 0) {
+        SW_TRY(encode_raw(&to, text, len, first));
+    }
+    const char *b = sw_str_text(&m->before);
+    while (same < m->surface.len && same < m->before.len && a[same] == b[same]) {
+        same++;
+    }
+    if (same < m->before.len) {
+        while (same > 0 && !sw_utf8_begins(a[same])) {
+            same--;
+        }
+        sw_utf8_step(a, m->surface.len, &same);
+    }
+    *out = (int32_t)same;
+    return SW_OK;
+}
+
+/* Of edges that rise, those that are not behind a place. */
+static int32_t n_passed(const struct sw_edges *edges, size_t at)
+{
+    size_t n = 0;
+    while (n < edges->n && edges->at[n] <= at) {
+        n++;
+    }
+    return (int32_t)n;
+}
+
+/* The plain text between two added tokens that begins at `at` of the whole text. */
+static sw_status mark_plain(struct marking *m, const char *text, size_t len, size_t at, bool first)
+{
+    const int32_t before = n_passed(m->edges, at);
+    sw_str_clear(&m->surface);
+    sw_ids_clear(&m->starts);
+    sw_ids_clear(&m->places);
+    SW_TRY(encode_raw(&m->whole, text, len, first));
+    for (size_t e = (size_t)before; e < m->edges->n && m->edges->at[e] < at + len; ++e) {
+        int32_t place;
+        SW_TRY(find_place(m, text, m->edges->at[e] - at, first, &place));
+        SW_TRY(sw_ids_push(&m->places, place));
+    }
+    for (int64_t i = 0; i < m->starts.len; ++i) {
+        int32_t n = 0;
+        while (n < m->places.len && m->places.ptr[n] <= m->starts.ptr[i]) {
+            n++;
+        }
+        SW_TRY(sw_ids_push(m->passed, before + n));
+    }
+    return m->surface.failed || m->before.failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text of %zu bytes", len)
+               : SW_OK;
+}
+
+static sw_status mark_pieces(struct marking *m, const char *text, size_t len)
+{
+    struct sw_added_scan scan;
+    struct sw_added_piece piece;
+    bool more;
+    sw_added_scan_init(&scan, &m->whole.self->raw, text, len);
+    for (;;) {
+        SW_TRY(sw_added_scan_next(&scan, &piece, &more));
+        if (!more) {
+            return SW_OK;
+        }
+        if (piece.token) {
+            SW_TRY(sw_ids_push(m->whole.ids, piece.token->id));
+            SW_TRY(sw_ids_push(m->passed, n_passed(m->edges, piece.first)));
+        } else {
+            SW_TRY(mark_plain(m, text + piece.first, piece.len, piece.first, piece.first == 0));
+        }
+    }
+}
+
+static sw_status encode_edges(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                              const struct sw_edges *edges, struct sw_ids *ids,
+                              struct sw_ids *passed)
+{
+    struct marking m = {
+        .whole = {.self = self_of(tokenizer), .ids = ids}, .edges = edges, .passed = passed};
+    m.whole.surface = &m.surface;
+    m.whole.starts = &m.starts;
+    SW_TRY(sw_utf8_check("text", text, len));
+    if (len > INT32_MAX / 4) {
+        return SW_FAIL(SW_E_UNSUP, "a text of %zu bytes: longer than %d", len, INT32_MAX / 4);
+    }
+    const sw_status st = mark_pieces(&m, text, len);
+    sw_str_fini(&m.surface);
+    sw_str_fini(&m.before);
+    sw_ids_fini(&m.starts);
+    sw_ids_fini(&m.places);
+    return st;
+}
+
+static bool is_special(const struct sw_tokenizer *tokenizer, int32_t id)
+{
+    return id >= 0 && id < tokenizer->vocab_size && self_of(tokenizer)->special[id];
 }
 
 /* ---- decoding ---- */
@@ -205,8 +415,8 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
 
 #define OPS(name)                                                                                  \
     {                                                                                              \
-        .kind = name, .close = close, .encode = encode, .decode = decode, .token = token,          \
-        .find = find                                                                               \
+        .kind = name, .close = close, .encode = encode, .encode_edges = encode_edges,              \
+        .is_special = is_special, .decode = decode, .token = token, .find = find                   \
     }
 
 static const struct sw_tokenizer_ops ops_of[] = {

@@ -180,22 +180,29 @@ static sw_status get_text(const struct sw_json_doc *doc, const struct sw_json *o
     return SW_OK;
 }
 
-/* {"text"} or {"prompt", "completion"}; other keys are the user's own. */
+/* {"text"}, {"prompt", "completion"}, or a chat; other keys are the user's own. */
 static sw_status read_object(const struct sw_json_doc *doc, const struct sw_json *object,
                              sw_document_fn fn, void *ctx)
 {
     const struct sw_json *text, *prompt, *completion;
-    struct sw_document document = {.name = sw_json_name(doc), .completion = ""};
+    struct sw_document document = {
+        .name = sw_json_name(doc), .text = "", .completion = "", .doc = doc, .line = object};
     if (object->type != SW_JSON_OBJECT) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
                        sw_json_type_name(object->type));
+    }
+    const bool running = sw_json_get(object, "text") != NULL;
+    document.form = running ? SW_CHAT_NONE : sw_chat_form_of(object);
+    if (document.form != SW_CHAT_NONE && document.form != SW_CHAT_PAIR) {
+        return fn(ctx, &document);
     }
     SW_TRY(get_text(doc, object, "text", &text));
     SW_TRY(get_text(doc, object, "prompt", &prompt));
     SW_TRY(get_text(doc, object, "completion", &completion));
     if (!text == !(prompt && completion) || (text && (prompt || completion))) {
         return SW_FAIL(SW_E_FORMAT,
-                       "%s: wanted \"text\", or \"prompt\" and \"completion\"; found%s%s%s%s",
+                       "%s: wanted \"text\", \"messages\", \"conversations\", \"instruction\" and "
+                       "\"output\", or \"prompt\" and \"completion\"; found%s%s%s%s",
                        sw_json_name(doc), text ? " \"text\"" : "", prompt ? " \"prompt\"" : "",
                        completion ? " \"completion\"" : "",
                        text || prompt || completion ? "" : " none of them");

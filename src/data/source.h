@@ -2,7 +2,7 @@
 // Data files as documents: which files, of which kind, and the texts in them.
 #pragma once
 
-#include "base/base.h"
+#include "data/chat.h"
 
 /* Paths after globs were expanded, each pattern's in sorted order. All zero is empty. */
 struct sw_file_list {
@@ -25,6 +25,11 @@ struct sw_document {
     const char *completion; /* [completion_len], "" where there is none */
     size_t completion_len;
     bool has_completion;
+    /* Of JSON lines: the line, and which kind of chat it could be; text is "" where it can be
+     * nothing else. */
+    enum sw_chat_form form;
+    const struct sw_json_doc *doc;
+    const struct sw_json *line;
 };
 typedef sw_status (*sw_document_fn)(void *ctx, const struct sw_document *document);
 

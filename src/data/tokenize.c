@@ -3,6 +3,7 @@
 // is cut at \n; a carriage return stays in its text.
 #include "data/data.h"
 
+#include "data/chat.h"
 #include "json/json.h"
 
 #include <errno.h>
@@ -121,13 +122,40 @@ static sw_status json_line(struct stream_job *job, const char *line, size_t len)
     return st;
 }
 
+/* ---- conversations ---- */
+
+static sw_status chat_line(struct stream_job *job, const char *line, size_t len)
+{
+    struct sw_json_doc *doc;
+    struct sw_chat_row row = {0};
+    SW_TRY(sw_json_parse("JSON", line, len, SW_JSON_STRICT, &doc));
+    const sw_status st = sw_chat_encode(job->options->chat, doc, sw_json_root(doc), &row);
+    if (st >= 0) {
+        sw_str_puts(&job->out, "{\"text\":");
+        sw_json_write_string(sw_str_text(&row.text.text), row.text.text.len, &job->out);
+        sw_str_puts(&job->out, ",\"ids\":[");
+        put_ids(&row.ids, ",", &job->out);
+        sw_str_puts(&job->out, "],\"mask\":[");
+        for (int64_t i = 0; i < row.ids.len; ++i) {
+            sw_str_puts(&job->out, i == 0 ? "" : ",");
+            sw_str_putc(&job->out, row.wanted[i] ? '1' : '0');
+        }
+        sw_str_puts(&job->out, "]}");
+    }
+    sw_chat_row_fini(&row);
+    sw_json_close(doc);
+    return st;
+}
+
 /* ---- the loop ---- */
 
 static sw_status do_line(struct stream_job *job, const char *line, size_t len)
 {
     sw_ids_clear(&job->ids);
     sw_str_clear(&job->out);
-    if (job->options->json) {
+    if (job->options->chat) {
+        SW_TRY(chat_line(job, line, len));
+    } else if (job->options->json) {
         SW_TRY(json_line(job, line, len));
     } else if (job->options->decode) {
         SW_TRY(decode_line(job, line, len));
@@ -140,7 +168,7 @@ static sw_status do_line(struct stream_job *job, const char *line, size_t len)
 
 static bool skipped(const struct stream_job *job, const char *line, size_t len)
 {
-    return job->options->json && strspn(line, " \t\r") == len;
+    return (job->options->json || job->options->chat) && strspn(line, " \t\r") == len;
 }
 
 /* The next line without its \n; false at the end of the input. */

@@ -5,12 +5,24 @@
 
 #include "data/data.h"
 
+/* Places in a text, between its characters. */
+struct sw_edges {
+    const size_t *at; /* [n] rising */
+    size_t n;
+};
+
 struct sw_tokenizer_ops {
     const char *kind; /* for people */
     void (*close)(struct sw_tokenizer *tokenizer);
     /* Appends the ids of the text itself. */
     sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids);
+    /* The same, and for each id how many of the edges, places of the text in rising order, are not
+     * behind its first character. NULL: it cannot tell, or knows no special tokens. */
+    sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                              const struct sw_edges *edges, struct sw_ids *ids,
+                              struct sw_ids *passed);
+    bool (*is_special)(const struct sw_tokenizer *tokenizer, int32_t id); /* goes with it */
     /* Appends the text; every id has a token. */
     sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
                         bool skip_special, struct sw_str *out);

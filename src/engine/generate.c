@@ -126,6 +126,15 @@ static sw_status read_prompt(sw_engine *e, const int32_t *prompt, int64_t n_prom
     return SW_OK;
 }
 
+static bool ends(const struct sw_sampling *sampling, int32_t id)
+{
+    bool any = id == sampling->stop_id;
+    for (int64_t i = 0; i < sampling->n_stop_ids; i++) {
+        any = any || id == sampling->stop_ids[i];
+    }
+    return any;
+}
+
 sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int64_t n_new,
                       const struct sw_sampling *sampling, int32_t *out, int64_t *out_n,
                       float *out_logits)
@@ -153,7 +162,7 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
         const int32_t id = sampling->temperature > 0 ? sample(logits, vocab, sampling, at, work)
                                                      : greedy(logits, vocab);
         out[n++] = id;
-        if (id == sampling->stop_id || n == n_new) {
+        if (ends(sampling, id) || n == n_new) {
             break;
         }
         last_program = e->programs.decode;

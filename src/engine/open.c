@@ -165,6 +165,9 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
+    if (o->seq_len == 0 && o->most_tokens > 0) {
+        e->tokens = sw_min_i64(e->tokens, o->most_tokens);
+    }
     if (e->tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
                        (long long)e->tokens, (long long)e->model->max_tokens);

@@ -206,6 +206,21 @@ static void compare_files(struct changes *c, const char *key, const struct sw_js
     }
 }
 
+/* Template, day and loss of chats; without chats each is none. */
+static void compare_chats(struct changes *c, const struct sw_json *was, const struct sw_json *is,
+                          bool digests)
+{
+    static const char *const keys[][2] = {
+        {"template", "chat template"}, {"date", "--chat-date"}, {"loss_on", "--loss-on"}};
+    for (size_t i = 0; (was || is) && i < SW_LEN(keys); i++) {
+        const char *old_text = was ? string_of(was, keys[i][0]) : "none";
+        const char *new_text = is ? string_of(is, keys[i][0]) : "none";
+        if ((digests || i > 0) && strcmp(old_text, new_text) != 0) {
+            add_change(c, keys[i][1], old_text, new_text);
+        }
+    }
+}
+
 static void compare_data(struct changes *c, const struct sw_json *was, const struct sw_json *is)
 {
     const bool digests = strcmp(string_of(was, "digest"), string_of(is, "digest")) == 0;
@@ -226,6 +241,7 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
                  (long long)count_of(new_words, "tokens"));
         add_change(c, "tokenizer", old_text, new_text);
     }
+    compare_chats(c, sw_json_get(was, "chat"), sw_json_get(is, "chat"), digests);
     if (c->n == 0 && count_of(was, "samples") != count_of(is, "samples")) {
         snprintf(old_text, sizeof old_text, "%lld", (long long)count_of(was, "samples"));
         snprintf(new_text, sizeof new_text, "%lld (--eval-every holds back a part)",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training was fed with, as its checkpoints keep it: name, size and digest of each file in
-// the order in which they are read, the tokenizer, and how many samples an epoch has.
+// the order in which they are read, the tokenizer, what makes rows of chats, and how many samples
+// an epoch has.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -119,6 +120,19 @@ static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
     return SW_OK;
 }
 
+static sw_status add_chat(struct record *r, const sw_chat *chat)
+{
+    char day[11];
+    struct sw_json *object = sw_json_put(r->doc, sw_json_root(r->doc), "chat", SW_JSON_OBJECT);
+    sw_day_text(sw_chat_date(chat), day);
+    if (!object || !sw_json_put_str(r->doc, object, "template", sw_chat_digest(chat)) ||
+        !sw_json_put_str(r->doc, object, "date", day) ||
+        !sw_json_put_str(r->doc, object, "loss_on", sw_loss_on_name(sw_chat_loss_on(chat)))) {
+        return fail_memory();
+    }
+    return SW_OK;
+}
+
 static sw_status fill(struct record *r, const struct sw_data_record_options *o)
 {
     struct sw_json *root = sw_json_root(r->doc);
@@ -129,6 +143,9 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     SW_TRY(add_files(r, "files", o->files, o->n_files));
     if (o->n_val_files > 0) {
         SW_TRY(add_files(r, "val_files", o->val_files, o->n_val_files));
+    }
+    if (o->chat) {
+        SW_TRY(add_chat(r, o->chat));
     }
     return o->tokenizer ? add_tokenizer(r, o->tokenizer) : SW_OK;
 }

@@ -32,7 +32,7 @@ struct job {
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
-    bool characters; /* it is made of the data */
+    struct sw_job_chat chat;
     sw_dataset *dataset;
     struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
@@ -73,33 +73,27 @@ static bool is_shard(const char *path)
     return len > 4 && strcmp(path + len - 4, ".bin") == 0;
 }
 
-static bool folder_has_tokenizer(const char *folder)
+/* Where the tokenizer is; NULL: it is made of the data. */
+static const char *tokenizer_path(const struct sw_train_options *o)
 {
-    static const char *const files[] = {"tokenizer.json", "vocab.json", "encoder.json",
-                                        "chars.json"};
-    for (size_t i = 0; i < SW_LEN(files); i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        if (access(path, R_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return o->tokenizer ? o->tokenizer : sw_tokenizer_is_there(o->model) ? o->model : NULL;
 }
 
 static sw_status open_tokenizer(struct job *job)
 {
     const struct sw_train_options *o = job->options;
-    if (o->tokenizer) {
-        return sw_tokenizer_open(o->tokenizer, NULL, &job->tokenizer);
+    const char *folder = tokenizer_path(o);
+    SW_TRY(sw_job_chat_settle(o, job->comm, &job->chat));
+    if (folder) {
+        SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
     }
-    if (folder_has_tokenizer(o->model)) {
-        return sw_tokenizer_open(o->model, NULL, &job->tokenizer);
+    SW_TRY(sw_job_chat_open(o, folder, job->tokenizer, &job->chat));
+    if (folder) {
+        return SW_OK;
     }
     if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
         return SW_OK; /* tokens already */
     }
-    job->characters = true;
     return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
 }
 
@@ -111,12 +105,13 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     return (struct sw_engine_options){
         .config_path = o->config_path,
         .config_text = o->config_path ? NULL : text,
-        .sets = o->sets,
-        .n_sets = o->n_sets,
+        .sets = job->chat.chat ? job->chat.sets : o->sets,
+        .n_sets = job->chat.chat ? job->chat.n_sets : o->n_sets,
         .model = o->model,
         .adapter = o->adapter,
         .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
         .seq_len = o->seq_len,
+        .most_tokens = job->chat.chat ? SW_CHAT_MOST_TOKENS : 0,
         .seed = o->has_seed ? o->seed : 42,
         .want_eval = o->eval_every > 0,
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
@@ -163,6 +158,7 @@ static sw_status open_data(struct job *job)
         .seq_len = job->tokens,
         .seed = job->facts.seed,
         .as_text = o->as_text,
+        .chat = job->chat.chat,
     };
     SW_TRY(sw_dataset_open(&options, &job->dataset));
     const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
@@ -235,6 +231,7 @@ static sw_status check_options(const struct sw_train_options *o)
                        o->no_export ? "and --no-export exclude each other"
                                     : "wants --eval-every: without validations there is no best");
     }
+    SW_TRY(sw_job_chat_check(o));
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
     }
@@ -275,6 +272,10 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
 {
     const char *text = job->options->sample_prompt;
     const int32_t eos = sw_tokenizer_eos(job->tokenizer);
+    if (text && *text && job->chat.chat) { /* a question, and then the answer */
+        SW_TRY(sw_chat_ask(job->chat.chat, text, prompt));
+        return SW_OK;
+    }
     if (text && *text) {
         return sw_tokenizer_encode(job->tokenizer, text, strlen(text), false, prompt);
     }
@@ -308,6 +309,7 @@ static sw_status check_sample(const struct job *job)
 static sw_status print_sample(struct job *job)
 {
     const struct sw_train_options *o = job->options;
+    const bool chat = job->chat.chat && o->sample_prompt && *o->sample_prompt;
     const int64_t most = job->facts.generate_tokens;
     struct sw_ids prompt = {0};
     int32_t *out = NULL;
@@ -326,13 +328,14 @@ static sw_status print_sample(struct job *job)
                                          .top_k = 40,
                                          .seed = job->facts.seed +
                                                  (uint64_t)sw_engine_step(job->engine),
-                                         .stop_id = -1};
+                                         .stop_id = chat ? sw_tokenizer_eos(job->tokenizer) : -1};
     SW_TRY_OR(done,
               sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
     SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
     sw_progress_end(&job->progress);
-    fprintf(job->out, "--- sample at step %lld ---\n%s%s\n---\n",
-            (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "", text);
+    fprintf(job->out, "--- sample at step %lld ---\n%s%s%s\n---\n",
+            (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "",
+            chat ? "\n" : "", text);
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
@@ -449,6 +452,11 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
     if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
         json_number(&line, "val_loss", job->val_loss);
     }
+    if (job->chat.chat) {
+        sw_str_printf(&line, ",\"rows_cut\":%lld,\"rows_dropped\":%lld",
+                      (long long)sw_dataset_n_cut(job->dataset, SW_SPLIT_TRAIN),
+                      (long long)sw_dataset_n_dropped(job->dataset, SW_SPLIT_TRAIN));
+    }
     sw_str_puts(&line, "}\n");
     const bool good = !line.failed && fwrite(line.ptr, 1, line.len, job->metrics) == line.len &&
                       fflush(job->metrics) == 0;
@@ -524,6 +532,7 @@ static sw_status save_beside(const struct job *job)
     if (!job->tokenizer) {
         return SW_OK;
     }
+    SW_TRY(sw_job_chat_save(&job->chat, path));
     if (model && job->options->tokenizer && !sw_hf_is_same_folder(model, job->options->tokenizer)) {
         sw_tokenizer_remove(path); /* the model's: two would be there */
     }
@@ -589,6 +598,7 @@ static sw_status tell_engine(struct job *job)
         .val_files = o->val_data,
         .n_val_files = o->n_val_data,
         .tokenizer = job->tokenizer,
+        .chat = job->chat.chat,
         .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     SW_TRY(sw_data_record(&options, &job->data));
@@ -670,7 +680,7 @@ static void print_origins(const struct job *job)
     }
     if (!job->tokenizer) {
         fputs("tokens: those of the shards (no tokenizer)\n", job->out);
-    } else if (job->characters) {
+    } else if (!tokenizer_path(o)) {
         fputs("tokens: characters of the text (no tokenizer)\n", job->out);
     } else {
         fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
@@ -708,6 +718,9 @@ static void print_head(const struct job *job)
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    if (job->chat.chat) {
+        sw_job_chat_print(&job->chat, job->options, job->dataset, job->tokens, job->out);
+    }
     sw_config_print_chosen(job->facts.config, false, &chosen);
     if (chosen.len > 0) {
         fprintf(job->out, "chosen: %s\n", sw_str_text(&chosen));
@@ -817,6 +830,7 @@ static void tear_down(struct job *job)
     }
     sw_close(job->engine);
     sw_dataset_close(job->dataset);
+    sw_job_chat_close(&job->chat);
     sw_tokenizer_close(job->tokenizer);
     sw_free(job->ids);
     sw_free(job->labels);
@@ -997,7 +1011,8 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
     struct sw_train_setup *setup = sw_alloc_zero("train", 1, sizeof *setup);
     SW_TRY_ALLOC(setup, "a plan");
     setup->job.options = options;
-    const sw_status st = open_tokenizer(&setup->job);
+    sw_status st = sw_job_chat_check(options);
+    st = st < 0 ? st : open_tokenizer(&setup->job);
     if (st < 0) {
         sw_train_setup_close(setup);
         return st;
@@ -1015,6 +1030,7 @@ const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setu
 void sw_train_setup_close(struct sw_train_setup *setup)
 {
     if (setup) {
+        sw_job_chat_close(&setup->job.chat);
         sw_tokenizer_close(setup->job.tokenizer);
         sw_free(setup);
     }

@@ -177,6 +177,29 @@ static void sizes_are_bytes_or_have_a_unit(void **state)
                 "spillway.device_memory", "512MB");
 }
 
+/* What the program would have for what is trained, where nobody says anything else. */
+static void a_default_gives_way_to_what_is_said(void **state)
+{
+    (void)state;
+    static const char *const fallback[] = {"spillway.loss:=tokens"};
+    static const char *const both[] = {"spillway.loss=microbatch", "spillway.loss:=tokens"};
+    static const struct {
+        const char *text;
+        const char *const *sets;
+        int n_sets, wanted;
+    } cases[] = {
+        {"{}", fallback, 1, SW_LOSS_TOKENS},
+        {"{\"spillway\": {\"seed\": 7}}", fallback, 1, SW_LOSS_TOKENS},
+        {"{\"spillway\": {\"loss\": \"microbatch\"}}", fallback, 1, SW_LOSS_MICROBATCH},
+        {"{}", both, 2, SW_LOSS_MICROBATCH},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_config *c = must(cases[i].text, cases[i].sets, cases[i].n_sets);
+        assert_int_equal(c->spillway.loss, cases[i].wanted);
+        sw_config_close(c);
+    }
+}
+
 static void our_own_block(void **state)
 {
     (void)state;
@@ -779,6 +802,7 @@ int main(void)
         cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
         cmocka_unit_test(types_and_ranges),
         cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
+        cmocka_unit_test(a_default_gives_way_to_what_is_said),
         cmocka_unit_test(our_own_block),
         cmocka_unit_test(lora_is_a_block_of_its_own),
         cmocka_unit_test(values_remember_their_source),

@@ -645,6 +645,45 @@ static void generation_does_not_depend_on_the_cache(void **state)
     sw_close(engine);
 }
 
+static void several_ids_end_a_text(void **state)
+{
+    (void)state;
+    sw_engine *engine = open_with((struct sw_engine_options){.config_text = config_of("", 1),
+                                                             .no_train = true,
+                                                             .generate_tokens = 16},
+                                  NULL, 0);
+    const int32_t prompt[] = {3, 1};
+    int32_t all[10], out[10];
+    int64_t n = 0;
+    assert_int_equal(sw_generate(engine, prompt, 2, 10, NULL, all, &n, NULL), SW_OK);
+    assert_int_equal(n, 10);
+    const int32_t stops[] = {V, all[4]};
+    const struct sw_sampling sampling = {.stop_id = -1, .stop_ids = stops, .n_stop_ids = 2};
+    assert_int_equal(sw_generate(engine, prompt, 2, 10, &sampling, out, &n, NULL), SW_OK);
+    assert_true(n >= 1 && n <= 5); /* at the first place where the text has it */
+    assert_int_equal(out[n - 1], all[4]);
+    assert_memory_equal(out, all, (size_t)n * sizeof *out);
+    sw_close(engine);
+}
+
+static void a_bound_makes_rows_shorter_and_never_longer(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t seq_len, most, wanted;
+    } cases[] = {{0, 0, 16}, {0, 7, 7}, {0, 1024, 16}, {9, 7, 9}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        sw_engine *engine = NULL;
+        const struct sw_engine_options options = {.config_text = config_of("", 1),
+                                                  .model = path_of("config.json"),
+                                                  .seq_len = cases[i].seq_len,
+                                                  .most_tokens = cases[i].most};
+        assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+        assert_int_equal(sw_engine_seq_len(engine), cases[i].wanted);
+        sw_close(engine);
+    }
+}
+
 /* As a family without a table of places would have it. */
 static void generation_gives_no_input_that_a_program_lacks(void **state)
 {
@@ -712,6 +751,8 @@ int main(void)
         cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
         cmocka_unit_test(options_may_be_left_out),
         cmocka_unit_test(generation_does_not_depend_on_the_cache),
+        cmocka_unit_test(several_ids_end_a_text),
+        cmocka_unit_test(a_bound_makes_rows_shorter_and_never_longer),
         cmocka_unit_test(generation_gives_no_input_that_a_program_lacks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+// A conversation as the model reads it: the text that the template makes of it, its ids, and which
+// of them the loss counts.
+//
+// Where the template marks what the model says ({% generation %}), that counts. Where it does not,
+// answers are found by rendering what comes before: an answer begins where the messages before it,
+// with the prompt for an answer, end, and it ends behind its first special token; or, without one,
+// where the messages up to it stop agreeing with the whole. Control tokens that somebody typed into
+// an answer end it too early, then.
+#include "data/chat.h"
+
+#include "data/tokenizer.h"
+#include "data/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sw_chat {
+    struct sw_tokenizer *tokenizer; /* borrowed */
+    struct sw_chat_templates templates;
+    int64_t date;
+    enum sw_loss_on loss_on;
+    bool from_file; /* the template is not the folder's */
+    char digest[33];
+    struct sw_json_doc *said; /* the conversation of sw_chat_say; NULL: nothing yet */
+};
+
+void sw_chat_row_fini(struct sw_chat_row *row)
+{
+    sw_jinja_text_fini(&row->text);
+    sw_ids_fini(&row->ids);
+    sw_free(row->wanted);
+    *row = (struct sw_chat_row){0};
+}
+
+/* ---- rendering ---- */
+
+/* What a template is given besides messages and tools, as transformers gives it. */
+static sw_status put_variables(const struct sw_chat *chat, struct sw_json_doc *doc)
+{
+    struct sw_json *root = sw_json_root(doc);
+    const struct sw_json *token = sw_json_root(chat->templates.tokens)->first;
+    bool good = sw_json_put(doc, root, "documents", SW_JSON_NULL);
+    for (; token && good; token = token->next) {
+        good = sw_json_put_copy(doc, root, token->key, token);
+    }
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+}
+
+static struct sw_chat_template *template_for(struct sw_chat *chat, const struct sw_json *root)
+{
+    const struct sw_json *tools = sw_json_get(root, "tools");
+    const bool with_tools = tools && tools->type == SW_JSON_ARRAY;
+    return with_tools && chat->templates.with_tools.text ? &chat->templates.with_tools
+                                                         : &chat->templates.plain;
+}
+
+static sw_status render(struct sw_chat *chat, struct sw_json_doc *doc, bool prompt,
+                        struct sw_jinja_text *out)
+{
+    struct sw_json *root = sw_json_root(doc);
+    if (!sw_json_put_bool(doc, root, "add_generation_prompt", prompt)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+    }
+    struct sw_chat_template *template = template_for(chat, root);
+    SW_TRY(sw_chat_template_read(template));
+    return sw_jinja_render(template->jinja, root, chat->date, out);
+}
+
+/* ---- what counts ---- */
+
+struct span { /* bytes of the text */
+    size_t first, end;
+};
+
+struct spans {
+    struct span *items; /* [n] owned */
+    size_t n;
+    bool by_prefix; /* found without marks */
+};
+
+static sw_status add_span(struct spans *spans, size_t first, size_t end)
+{
+    struct span *items = sw_realloc("conversation", spans->items, (spans->n + 1) * sizeof(*items));
+    SW_TRY_ALLOC(items, "a conversation");
+    spans->items = items;
+    items[spans->n++] = (struct span){first, end};
+    return SW_OK;
+}
+
+static bool begins_with(const struct sw_str *text, const struct sw_str *with)
+{
+    return text->len >= with->len && memcmp(sw_str_text(text), sw_str_text(with), with->len) == 0;
+}
+
+/* Bytes of whole characters that two texts begin with. */
+static size_t common(const struct sw_str *a, const struct sw_str *b)
+{
+    const char *x = sw_str_text(a), *y = sw_str_text(b);
+    size_t n = 0;
+    while (n < a->len && n < b->len && x[n] == y[n]) {
+        n++;
+    }
+    while (n > 0 && n < a->len && !sw_utf8_begins(x[n])) {
+        n--;
+    }
+    return n;
+}
+
+static bool is_answer(const struct sw_json *message)
+{
+    const struct sw_json *role = sw_json_get(message, "role");
+    return role && role->type == SW_JSON_STRING && strcmp(role->string, "assistant") == 0;
+}
+
+static sw_status fail_prefix(int64_t i, const char *why)
+{
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", why);
+    return SW_FAIL(SW_E_UNSUP,
+                   "where the answer of message %lld begins cannot be told from this template: %s; "
+                   "--chat-template FILE gives one with {%% generation %%} blocks",
+                   (long long)i, reason);
+}
+
+/* Of the messages up to message i. */
+static sw_status render_part(struct sw_chat *chat, struct sw_json_doc *doc, int64_t i, bool prompt,
+                             struct sw_jinja_text *out)
+{
+    const sw_status st = render(chat, doc, prompt, out);
+    return st < 0 && out->error != SW_JINJA_NONE ? fail_prefix(i, sw_error_message()) : st;
+}
+
+/* The conversation up to and with a message, being put together. */
+struct beginning {
+    struct sw_json_doc *doc;
+    struct sw_json *messages;
+    struct sw_jinja_text before, until;
+};
+
+static sw_status find_answer(struct sw_chat *chat, struct beginning *b,
+                             const struct sw_json *message, int64_t i, const struct sw_str *text,
+                             struct spans *spans)
+{
+    if (i == 0) {
+        return fail_prefix(i, "nothing comes before it");
+    }
+    SW_TRY(render_part(chat, b->doc, i, true, &b->before));
+    SW_TRY_ALLOC(sw_json_put_copy(b->doc, b->messages, NULL, message), "a conversation");
+    SW_TRY(render_part(chat, b->doc, i, false, &b->until));
+    if (!begins_with(text, &b->before.text) || !begins_with(&b->until.text, &b->before.text)) {
+        return fail_prefix(i, "it writes the messages before the answer in another way once the "
+                              "answer is there");
+    }
+    return add_span(spans, b->before.text.len, common(&b->until.text, text));
+}
+
+static sw_status find_answers(struct sw_chat *chat, const struct sw_json *root,
+                              const struct sw_str *text, struct spans *spans)
+{
+    sw_status st;
+    struct beginning b = {0};
+    const struct sw_json *messages = sw_json_get(root, "messages"), *last = NULL;
+    int64_t i = 0;
+    for (const struct sw_json *m = messages->first; m; m = m->next) {
+        last = is_answer(m) ? m : last;
+    }
+    SW_TRY_OR(done, sw_json_new("conversation", &b.doc));
+    for (const struct sw_json *v = root->first; v; v = v->next) {
+        if (v != messages && !sw_json_put_copy(b.doc, sw_json_root(b.doc), v->key, v)) {
+            st = SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+            goto done;
+        }
+    }
+    b.messages = sw_json_put(b.doc, sw_json_root(b.doc), "messages", SW_JSON_ARRAY);
+    for (const struct sw_json *m = messages->first; m && b.messages && st >= 0; m = m->next, ++i) {
+        const bool wanted = is_answer(m) && (chat->loss_on == SW_LOSS_ON_ANSWERS || m == last);
+        if (wanted) {
+            st = find_answer(chat, &b, m, i, text, spans);
+        } else if (!sw_json_put_copy(b.doc, b.messages, NULL, m)) {
+            b.messages = NULL;
+        }
+    }
+    if (st >= 0 && !b.messages) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+    }
+    spans->by_prefix = true;
+done:
+    sw_jinja_text_fini(&b.before);
+    sw_jinja_text_fini(&b.until);
+    sw_json_close(b.doc);
+    return st;
+}
+
+static sw_status find_spans(struct sw_chat *chat, const struct sw_json *root,
+                            const struct sw_jinja_text *text, struct spans *spans)
+{
+    if (chat->loss_on == SW_LOSS_ON_ALL) {
+        return SW_OK;
+    }
+    if (!sw_jinja_marks(template_for(chat, root)->jinja)) {
+        return find_answers(chat, root, &text->text, spans);
+    }
+    const size_t n = text->n_spans;
+    for (size_t i = chat->loss_on == SW_LOSS_ON_LAST && n > 0 ? n - 1 : 0; i < n; ++i) {
+        SW_TRY(add_span(spans, text->spans[i].first, text->spans[i].end));
+    }
+    return SW_OK;
+}
+
+/* ---- tokens ---- */
+
+static int compare_places(const void *a, const void *b)
+{
+    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* passed: of each token how many edges are not behind it. */
+static void mark_span(const struct sw_chat *chat, const struct spans *spans, size_t i_span,
+                      const struct sw_edges *edges, const struct sw_ids *passed,
+                      struct sw_chat_row *out)
+{
+    int32_t first = 0, end = 0;
+    for (size_t e = 0; e < edges->n; ++e) {
+        first += edges->at[e] <= spans->items[i_span].first;
+        end += edges->at[e] <= spans->items[i_span].end;
+    }
+    for (int64_t t = 0; t < out->ids.len; ++t) {
+        if (passed->ptr[t] >= first && passed->ptr[t] < end) {
+            out->wanted[t] = true;
+            if (spans->by_prefix &&
+                chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
+                return;
+            }
+        }
+    }
+}
+
+static sw_status reserve_wanted(struct sw_chat_row *row)
+{
+    if (row->ids.len > row->wanted_cap) {
+        bool *wanted = sw_realloc("conversation", row->wanted, (size_t)row->ids.len);
+        SW_TRY_ALLOC(wanted, "a conversation");
+        row->wanted = wanted;
+        row->wanted_cap = row->ids.len;
+    }
+    return SW_OK;
+}
+
+static sw_status encode_text(const struct sw_chat *chat, const struct spans *spans,
+                             struct sw_chat_row *out)
+{
+    sw_status st;
+    struct sw_ids passed = {0};
+    struct sw_edges edges = {0};
+    const struct sw_str *text = &out->text.text;
+    size_t *at = sw_alloc("conversation", (2 * spans->n + 1) * sizeof(*at));
+    SW_TRY_ALLOC(at, "a conversation");
+    for (size_t i = 0; i < spans->n; ++i) {
+        at[edges.n++] = spans->items[i].first;
+        at[edges.n++] = spans->items[i].end;
+    }
+    qsort(at, edges.n, sizeof(*at), compare_places);
+    edges.at = at;
+    SW_TRY_OR(done, chat->tokenizer->ops->encode_edges(chat->tokenizer, sw_str_text(text),
+                                                       text->len, &edges, &out->ids, &passed));
+    SW_TRY_OR(done, reserve_wanted(out));
+    for (int64_t t = 0; t < out->ids.len; ++t) {
+        out->wanted[t] = chat->loss_on == SW_LOSS_ON_ALL;
+    }
+    for (size_t i = 0; i < spans->n; ++i) {
+        mark_span(chat, spans, i, &edges, &passed, out);
+    }
+done:
+    sw_ids_fini(&passed);
+    sw_free(at);
+    return st;
+}
+
+sw_status sw_chat_encode(struct sw_chat *chat, const struct sw_json_doc *line_doc,
+                         const struct sw_json *line, struct sw_chat_row *out)
+{
+    sw_status st;
+    struct sw_json_doc *doc = NULL;
+    struct spans spans = {0};
+    sw_ids_clear(&out->ids);
+    SW_TRY(sw_json_new("conversation", &doc));
+    SW_TRY_OR(done, sw_chat_read_line(line_doc, line, doc, sw_json_root(doc)));
+    st = put_variables(chat, doc);
+    st = st < 0 ? st : render(chat, doc, false, &out->text);
+    st = st < 0 ? st : find_spans(chat, sw_json_root(doc), &out->text, &spans);
+    st = st < 0 ? st : encode_text(chat, &spans, out);
+    if (st < 0) {
+        sw_fail_prefix(st, "%s", sw_json_name(line_doc));
+    }
+done:
+    sw_free(spans.items);
+    sw_json_close(doc);
+    return st;
+}
+
+/* ---- talking ---- */
+
+sw_status sw_chat_say(struct sw_chat *chat, const char *role, const char *content)
+{
+    if (!chat->said) {
+        SW_TRY(sw_json_new("conversation", &chat->said));
+        SW_TRY(put_variables(chat, chat->said));
+        SW_TRY_ALLOC(sw_json_put(chat->said, sw_json_root(chat->said), "tools", SW_JSON_NULL),
+                     "a conversation");
+        SW_TRY_ALLOC(sw_json_put(chat->said, sw_json_root(chat->said), "messages", SW_JSON_ARRAY),
+                     "a conversation");
+    }
+    struct sw_json *message = sw_json_put(
+        chat->said, sw_json_get(sw_json_root(chat->said), "messages"), NULL, SW_JSON_OBJECT);
+    if (!message || !sw_json_put_str(chat->said, message, "role", role) ||
+        !sw_json_put_str(chat->said, message, "content", content)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+    }
+    return SW_OK;
+}
+
+sw_status sw_chat_prompt(struct sw_chat *chat, struct sw_ids *ids)
+{
+    struct sw_jinja_text text = {0};
+    if (!chat->said) {
+        return SW_FAIL(SW_E_ARG, "chat: nothing was said yet");
+    }
+    sw_status st = render(chat, chat->said, true, &text);
+    if (st >= 0) {
+        st = sw_tokenizer_encode(chat->tokenizer, sw_str_text(&text.text), text.text.len, false,
+                                 ids);
+    }
+    sw_jinja_text_fini(&text);
+    return st;
+}
+
+sw_status sw_chat_ask(struct sw_chat *chat, const char *content, struct sw_ids *ids)
+{
+    struct sw_json_doc *said = chat->said;
+    chat->said = NULL;
+    sw_status st = sw_chat_say(chat, "user", content);
+    st = st < 0 ? st : sw_chat_prompt(chat, ids);
+    sw_json_close(chat->said);
+    chat->said = said;
+    return st;
+}
+
+/* ---- words ---- */
+
+static const char *const loss_names[] = {
+    [SW_LOSS_ON_ANSWERS] = "answers", [SW_LOSS_ON_LAST] = "last", [SW_LOSS_ON_ALL] = "all"};
+
+const char *sw_loss_on_name(enum sw_loss_on loss_on)
+{
+    return loss_names[loss_on];
+}
+
+bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out)
+{
+    for (size_t i = 0; i < SW_LEN(loss_names); ++i) {
+        if (strcmp(name, loss_names[i]) == 0) {
+            *out = (enum sw_loss_on)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sw_day_of_text(const char *text, int64_t *out)
+{
+    struct tm day = {0}, back;
+    int year, month, end = 0;
+    if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day.tm_mday, &end) != 3 || end != 10 ||
+        text[end] != '\0') {
+        return false;
+    }
+    day.tm_year = year - 1900;
+    day.tm_mon = month - 1;
+    const time_t at = timegm(&day);
+    *out = (int64_t)at;
+    return gmtime_r(&at, &back) && back.tm_mday == day.tm_mday && back.tm_mon == month - 1 &&
+           back.tm_year == year - 1900;
+}
+
+void sw_day_text(int64_t day, char out[11])
+{
+    const time_t at = (time_t)day;
+    struct tm parts;
+    if (!gmtime_r(&at, &parts) || strftime(out, 11, "%Y-%m-%d", &parts) == 0) {
+        out[0] = '\0';
+    }
+}
+
+/* ---- opening ---- */
+
+static sw_status take_digest(struct sw_chat *chat)
+{
+    const struct sw_chat_template *const both[] = {&chat->templates.plain,
+                                                   &chat->templates.with_tools};
+    struct sw_digest *digest;
+    SW_TRY(sw_digest_open(&digest));
+    for (size_t i = 0; i < SW_LEN(both); ++i) {
+        const uint64_t len = both[i]->len;
+        sw_digest_update(digest, &len, sizeof len);
+        sw_digest_update(digest, both[i]->text ? both[i]->text : "", both[i]->len);
+    }
+    sw_digest_hex(digest, chat->digest);
+    sw_digest_close(digest);
+    return SW_OK;
+}
+
+static sw_status check_opened(const struct sw_chat *chat, const char *folder)
+{
+    if (!chat->templates.plain.text) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: no chat template: wanted chat_template.jinja, or \"chat_template\" in "
+                       "tokenizer_config.json; --chat-template FILE gives one",
+                       folder);
+    }
+    if (!chat->tokenizer->ops->encode_edges) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "chats want a tokenizer that knows its special tokens: tokenizer.json, or "
+                       "vocab.json and merges.txt; %s has %s",
+                       folder, sw_tokenizer_kind(chat->tokenizer));
+    }
+    return SW_OK;
+}
+
+sw_status sw_chat_open(const struct sw_chat_options *options, struct sw_chat **out)
+{
+    sw_status st;
+    SW_TRY_OPTIONS(options);
+    struct sw_chat *chat = sw_alloc_zero("chat", 1, sizeof(*chat));
+    SW_TRY_ALLOC(chat, "a chat");
+    chat->tokenizer = options->tokenizer;
+    chat->date = options->date;
+    chat->loss_on = options->loss_on;
+    chat->from_file = options->template_path != NULL;
+    SW_TRY_OR(fail,
+              sw_chat_templates_open(&chat->templates, options->folder, options->template_path));
+    SW_TRY_OR(fail, check_opened(chat, options->folder));
+    SW_TRY_OR(fail, sw_chat_template_read(&chat->templates.plain));
+    SW_TRY_OR(fail, take_digest(chat));
+    *out = chat;
+    return SW_OK;
+fail:
+    sw_chat_close(chat);
+    return st;
+}
+
+/* *out false: prompts and completions without a template. */
+static sw_status pairs_are_chats(const struct sw_chat_options *options, bool *out)
+{
+    struct sw_chat_templates templates;
+    *out = options->folder && options->template_path;
+    if (options->folder && !options->template_path) {
+        SW_TRY(sw_chat_templates_open(&templates, options->folder, NULL));
+        *out = templates.plain.text != NULL;
+        sw_chat_templates_close(&templates);
+    }
+    return SW_OK;
+}
+
+sw_status sw_chat_open_for(const struct sw_chat_options *options, enum sw_data_kind kind,
+                           struct sw_chat **out)
+{
+    SW_TRY_OPTIONS(options);
+    const bool off = options->template_path && strcmp(options->template_path, "none") == 0;
+    bool wanted = kind == SW_DATA_CHATS;
+    if (kind == SW_DATA_PAIRS && !off) {
+        SW_TRY(pairs_are_chats(options, &wanted));
+    }
+    if (!wanted && options->asked_for) {
+        return SW_FAIL(
+            SW_E_CONFIG, "the data is %s: --chat-template, --chat-date and --loss-on are of chats",
+            kind == SW_DATA_PAIRS ? "prompts and completions, without a chat template" : "text");
+    }
+    if (wanted && off) {
+        return SW_FAIL(SW_E_CONFIG, "--chat-template none: the data is chats, which want one");
+    }
+    if (wanted && !options->folder) {
+        return SW_FAIL(SW_E_CONFIG, "chats want a tokenizer with a chat template: --tokenizer, or "
+                                    "a model folder that has one");
+    }
+    *out = NULL;
+    return wanted ? sw_chat_open(options, out) : SW_OK;
+}
+
+void sw_chat_close(struct sw_chat *chat)
+{
+    if (chat) {
+        sw_chat_templates_close(&chat->templates);
+        sw_json_close(chat->said);
+        sw_free(chat);
+    }
+}
+
+/* ---- what ends an answer ---- */
+
+static sw_status take_stops(struct sw_json_doc *doc, struct sw_ids *ids)
+{
+    const struct sw_json *eos = sw_json_get(sw_json_root(doc), "eos_token_id");
+    if (!eos || eos->type == SW_JSON_NULL) {
+        return SW_OK;
+    }
+    const struct sw_json *id = eos->type == SW_JSON_ARRAY ? eos->first : eos;
+    for (; id; id = eos->type == SW_JSON_ARRAY ? id->next : NULL) {
+        if (id->type != SW_JSON_INT || id->integer < 0 || id->integer > INT32_MAX) {
+            return SW_FAIL(SW_E_FORMAT, "%s: eos_token_id: wanted an id, or an array of ids",
+                           sw_json_name(doc));
+        }
+        SW_TRY(sw_ids_push(ids, (int32_t)id->integer));
+    }
+    return SW_OK;
+}
+
+sw_status sw_chat_stops(const char *folder, struct sw_ids *ids)
+{
+    sw_status st = SW_OK;
+    struct sw_str path = {0};
+    struct sw_json_doc *doc = NULL;
+    sw_str_printf(&path, "%s/generation_config.json", folder);
+    if (path.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
+    } else if (access(path.ptr, F_OK) == 0) {
+        st = sw_json_read(path.ptr, SW_JSON_STRICT, &doc);
+        st = st < 0 ? st : take_stops(doc, ids);
+    }
+    sw_json_close(doc);
+    sw_str_fini(&path);
+    return st;
+}
+
+/* ---- what it is ---- */
+
+const char *sw_chat_source(const struct sw_chat *chat)
+{
+    return chat->templates.plain.source;
+}
+
+const char *sw_chat_digest(const struct sw_chat *chat)
+{
+    return chat->digest;
+}
+
+bool sw_chat_is_given(const struct sw_chat *chat)
+{
+    return chat->from_file;
+}
+
+enum sw_loss_on sw_chat_loss_on(const struct sw_chat *chat)
+{
+    return chat->loss_on;
+}
+
+int64_t sw_chat_date(const struct sw_chat *chat)
+{
+    return chat->date;
+}
+
+sw_status sw_chat_save_template(const struct sw_chat *chat, const char *folder)
+{
+    struct sw_str path = {0};
+    sw_str_printf(&path, "%s/chat_template.jinja", folder);
+    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                                     : sw_file_write_atomic(path.ptr, chat->templates.plain.text,
+                                                            chat->templates.plain.len);
+    sw_str_fini(&path);
+    return st;
+}

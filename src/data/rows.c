@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Documents as rows. One that has nothing to learn (all of it was cut off, say) would make a batch
+// without a target possible: it is left out, and counted.
+#include "data/rows.h"
+
+#include <string.h>
+
+void sw_rows_fini(struct sw_rows *rows)
+{
+    sw_ids_fini(&rows->tokens);
+    sw_free(rows->wanted);
+    sw_free(rows->places);
+    *rows = (struct sw_rows){0};
+}
+
+static sw_status reserve(struct sw_rows *rows, int64_t n_tokens)
+{
+    const int64_t n_wanted = rows->tokens.len + n_tokens;
+    if (rows->n == rows->cap) {
+        const int64_t cap = rows->cap ? 2 * rows->cap : 64;
+        struct sw_row_place *places =
+            sw_realloc("rows", rows->places, (size_t)cap * sizeof(*places));
+        SW_TRY_ALLOC(places, "the rows");
+        rows->places = places;
+        rows->cap = cap;
+    }
+    if (n_wanted > rows->wanted_cap) {
+        const int64_t cap = sw_max_i64(n_wanted, rows->wanted_cap + rows->wanted_cap / 2);
+        bool *wanted = sw_realloc("rows", rows->wanted, (size_t)cap);
+        SW_TRY_ALLOC(wanted, "the rows");
+        rows->wanted = wanted;
+        rows->wanted_cap = cap;
+    }
+    return SW_OK;
+}
+
+sw_status sw_rows_add(struct sw_rows *rows, const int32_t *ids, const bool *wanted, int64_t n,
+                      int64_t most)
+{
+    const int64_t kept = sw_min_i64(n, most);
+    bool any = false;
+    for (int64_t i = 1; i < kept; ++i) {
+        any = any || wanted[i];
+    }
+    if (!any) {
+        rows->n_dropped++;
+        return SW_OK;
+    }
+    SW_TRY(reserve(rows, kept));
+    const struct sw_row_place place = {rows->tokens.len, kept};
+    for (int64_t i = 0; i < kept; ++i) {
+        rows->wanted[place.first + i] = i > 0 && wanted[i];
+        SW_TRY(sw_ids_push(&rows->tokens, ids[i]));
+    }
+    rows->places[rows->n++] = place;
+    rows->n_cut += kept < n;
+    return SW_OK;
+}
+
+struct sw_row sw_rows_at(const struct sw_rows *rows, int64_t i)
+{
+    const struct sw_row_place place = rows->places[i];
+    return (struct sw_row){rows->tokens.ptr + place.first, rows->wanted + place.first, place.n};
+}
+
+void sw_rows_read(const struct sw_rows *rows, int64_t i, int64_t seq_len, int32_t pad, int32_t *ids,
+                  int32_t *labels, int32_t *mask)
+{
+    const struct sw_row row = sw_rows_at(rows, i);
+    for (int64_t t = 0; t < seq_len; ++t) {
+        const bool real = t + 1 < row.n; /* has a next token */
+        ids[t] = real ? row.ids[t] : pad;
+        labels[t] = real && row.wanted[t + 1] ? row.ids[t + 1] : SW_IGNORED_LABEL;
+        if (mask) {
+            mask[t] = real;
+        }
+    }
+}

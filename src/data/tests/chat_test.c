@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chats: recorded conversations with their text, ids and masks; and, without recordings, the kinds
+// of lines, what is refused, and what the loss is on.
+#include "data/chat.h"
+
+#include "data/tests/helpers.h"
+#include "support/chats.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+/* ---- recorded ---- */
+
+/* A folder of the recordings as it is opened: with its own template, or with the marked one. */
+struct recorded {
+    struct sw_json_doc *doc;
+    const struct sw_json *root;
+    sw_tokenizer *tokenizer;
+    sw_chat *own, *marked;
+    const char *name;
+    int n, n_wrong;
+};
+
+static void wrong(struct recorded *r, const struct sw_json *row, const char *what)
+{
+    if (r->n_wrong++ < 8) {
+        print_error("%s, %s: %s: %s\n", r->name, sw_json_get(row, "name")->string, what,
+                    sw_error_message());
+    }
+}
+
+static bool same_ids(const struct sw_chat_row *row, const struct sw_json *ids)
+{
+    const struct sw_json *id = ids->first;
+    int64_t i = 0;
+    for (; id && i < row->ids.len && row->ids.ptr[i] == id->integer; id = id->next) {
+        i++;
+    }
+    return !id && i == row->ids.len;
+}
+
+static bool same_mask(const struct sw_chat_row *row, const struct sw_json *mask)
+{
+    const struct sw_json *one = mask->first;
+    int64_t i = 0;
+    for (; one && i < row->ids.len && row->wanted[i] == (one->integer == 1); one = one->next) {
+        i++;
+    }
+    return !one && i == row->ids.len;
+}
+
+static void check_marked(struct recorded *r, const struct sw_json *row, struct sw_chat *chat)
+{
+    struct sw_chat_row found = {0};
+    if (sw_chat_encode(chat, r->doc, row, &found) < 0) {
+        wrong(r, row, "refused");
+    } else if (strcmp(sw_str_text(&found.text.text), sw_json_get(row, "text")->string) != 0) {
+        wrong(r, row, "text");
+    } else if (!same_ids(&found, sw_json_get(row, "ids"))) {
+        wrong(r, row, "ids");
+    } else if (!same_mask(&found, sw_json_get(row, "mask"))) {
+        wrong(r, row, "mask");
+    }
+    sw_chat_row_fini(&found);
+}
+
+/* A template without marks: the rule of prefixes gives the recorded mask, another one, or none. */
+static void check_by_prefix(struct recorded *r, const struct sw_json *row, const char *rule)
+{
+    struct sw_chat_row found = {0};
+    const sw_status st = sw_chat_encode(r->own, r->doc, row, &found);
+    if (strcmp(rule, "fails") == 0) {
+        if (st >= 0 || !strstr(sw_error_message(), "--chat-template FILE")) {
+            wrong(r, row, "not refused");
+        }
+    } else if (st < 0 || !same_ids(&found, sw_json_get(row, "ids"))) {
+        wrong(r, row, "ids");
+    } else if (same_mask(&found, sw_json_get(row, "mask")) != (strcmp(rule, "same") == 0)) {
+        wrong(r, row, rule);
+    }
+    sw_chat_row_fini(&found);
+}
+
+static void check_error(struct recorded *r, const struct sw_json *row)
+{
+    const struct sw_json *message = sw_json_get(sw_json_get(row, "error"), "message");
+    struct sw_chat_row found = {0};
+    if (sw_chat_encode(r->own, r->doc, row, &found) >= 0 ||
+        (message && !strstr(sw_error_message(), message->string))) {
+        wrong(r, row, "error");
+    }
+    sw_chat_row_fini(&found);
+}
+
+/* false: this build lacks a library that the tokenizer needs. */
+static bool open_recorded(struct recorded *r, const char *folder)
+{
+    struct sw_str path = {0};
+    const struct sw_json *marked = sw_json_get(r->root, "template_marked");
+    sw_str_printf(&path, "%s/%s", folder, sw_json_get(r->root, "tokenizer")->string);
+    const sw_status st = sw_tokenizer_open(path.ptr, NULL, &r->tokenizer);
+    sw_str_fini(&path);
+    if (st == SW_E_UNSUP) {
+        return false;
+    }
+    assert_int_equal(st, SW_OK);
+    struct sw_chat_options options = {.folder = folder, .tokenizer = r->tokenizer};
+    assert_int_equal(sw_chat_open(&options, &r->own), SW_OK);
+    options.template_path = sw_test_write(0, "marked.jinja", marked->string, marked->string_len);
+    assert_int_equal(sw_chat_open(&options, &r->marked), SW_OK);
+    return true;
+}
+
+static void check_folder(struct recorded *r, const char *folder)
+{
+    if (!open_recorded(r, folder)) {
+        return;
+    }
+    const bool has_marks = strcmp(sw_json_get(r->root, "template")->string,
+                                  sw_json_get(r->root, "template_marked")->string) == 0;
+    for (const struct sw_json *row = sw_json_get(r->root, "rows")->first; row; row = row->next) {
+        const struct sw_json *rule = sw_json_get(row, "prefix_rule");
+        r->n++;
+        if (!rule) {
+            check_error(r, row);
+            continue;
+        }
+        check_marked(r, row, r->marked);
+        if (has_marks) {
+            check_marked(r, row, r->own);
+        } else {
+            check_by_prefix(r, row, rule->string);
+        }
+    }
+    sw_chat_close(r->own);
+    sw_chat_close(r->marked);
+    sw_tokenizer_close(r->tokenizer);
+}
+
+static void recorded_text_ids_and_masks(void **state)
+{
+    (void)state;
+    struct sw_str path = {0}, folder = {0};
+    int n_folders = 0, n_wrong = 0;
+    sw_str_printf(&path, "%s/chat", sw_test_fixtures());
+    DIR *dir = opendir(path.ptr);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        struct recorded r = {.name = entry->d_name};
+        sw_str_clear(&path);
+        sw_str_clear(&folder);
+        sw_str_printf(&folder, "%s/chat/%s", sw_test_fixtures(), entry->d_name);
+        sw_str_printf(&path, "%s/reference.json", folder.ptr);
+        if (entry->d_name[0] == '.' || sw_json_read(path.ptr, SW_JSON_STRICT, &r.doc) < 0) {
+            continue;
+        }
+        r.root = sw_json_root(r.doc);
+        if (sw_json_get(r.root, "template")) {
+            check_folder(&r, folder.ptr);
+            print_message("  %s: %d conversations, %d wrong\n", r.name, r.n, r.n_wrong);
+            n_folders++;
+            n_wrong += r.n_wrong;
+        }
+        sw_json_close(r.doc);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    sw_str_fini(&path);
+    sw_str_fini(&folder);
+    if (n_folders == 0) {
+        print_message("skipped: no recorded chats\n");
+        skip();
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+/* ---- by the rules ---- */
+
+static sw_tokenizer *tokenizer;
+
+/* A chat over the tokenizer of characters; template NULL: that of its folder. */
+static sw_chat *open_chat(const char *template, enum sw_loss_on loss_on)
+{
+    sw_chat *chat = NULL;
+    const struct sw_chat_options options = {
+        .folder = sw_test_folder(),
+        .template_path = template ? sw_test_write_text(1, "own.jinja", template) : NULL,
+        .tokenizer = tokenizer,
+        .date = 20000 * INT64_C(86400),
+        .loss_on = loss_on};
+    if (sw_chat_open(&options, &chat) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return chat;
+}
+
+static sw_status encode(sw_chat *chat, const char *line, struct sw_chat_row *out)
+{
+    struct sw_json_doc *doc;
+    assert_int_equal(sw_json_parse("line", line, strlen(line), SW_JSON_STRICT, &doc), SW_OK);
+    const sw_status st = sw_chat_encode(chat, doc, sw_json_root(doc), out);
+    sw_json_close(doc);
+    return st;
+}
+
+/* The text of a line, with what the loss counts in [ ]. */
+static void check_line(sw_chat *chat, const char *line, const char *wanted)
+{
+    struct sw_chat_row row = {0};
+    struct sw_str marked = {0};
+    if (encode(chat, line, &row) < 0) {
+        fail_msg("%s: %s", line, sw_error_message());
+    }
+    for (int64_t i = 0; i <= row.ids.len; ++i) {
+        const bool before = i > 0 && row.wanted[i - 1], here = i < row.ids.len && row.wanted[i];
+        if (before != here) {
+            sw_str_putc(&marked, here ? '[' : ']');
+        }
+        if (i < row.ids.len) {
+            const char *token = sw_tokenizer_token(tokenizer, row.ids.ptr[i], NULL);
+            sw_str_puts(&marked, strncmp(token, "<|im_", 5) != 0 ? token
+                                 : token[5] == 's'               ? "<"
+                                                                 : ">");
+        }
+    }
+    assert_string_equal(sw_str_text(&marked), wanted);
+    sw_str_fini(&marked);
+    sw_chat_row_fini(&row);
+}
+
+#define Q "{\"role\":\"user\",\"content\":\"q\"}"
+#define A "{\"role\":\"assistant\",\"content\":\"a\"}"
+
+static void four_kinds_of_lines_are_one_conversation(void **state)
+{
+    (void)state;
+    static const char wanted[] = "<user\nq\n\nmore>\n<assistant\n[a>]\n";
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ANSWERS);
+    check_line(chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"q\\n\\nmore\"}," A "]}",
+               wanted);
+    check_line(chat,
+               "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\\n\\nmore\"},"
+               "{\"from\":\"gpt\",\"value\":\"a\"}],\"id\":7}",
+               wanted);
+    check_line(chat, "{\"instruction\":\"q\",\"input\":\"more\",\"output\":\"a\"}", wanted);
+    check_line(chat, "{\"prompt\":\"q\\n\\nmore\",\"completion\":\"a\"}", wanted);
+    check_line(chat, "{\"instruction\":\"q\",\"input\":\"\",\"output\":\"a\"}",
+               "<user\nq>\n<assistant\n[a>]\n");
+    check_line(chat, "{\"instruction\":\"q\",\"output\":\"a\"}", "<user\nq>\n<assistant\n[a>]\n");
+    check_line(chat,
+               "{\"system\":\"s\",\"conversations\":[{\"from\":\"user\",\"value\":\"q\"},"
+               "{\"from\":\"observation\",\"value\":\"o\"}]}",
+               "<system\ns>\n<user\nq>\n<tool\no>\n");
+    sw_chat_close(chat);
+}
+
+static void the_loss_is_on_answers_or_the_last_or_all(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"messages\":[" Q "," A "," Q "," A "," Q "]}";
+    static const char *const wanted[] = {
+        [SW_LOSS_ON_ANSWERS] =
+            "<user\nq>\n<assistant\n[a>]\n<user\nq>\n<assistant\n[a>]\n<user\nq>\n",
+        [SW_LOSS_ON_LAST] = "<user\nq>\n<assistant\na>\n<user\nq>\n<assistant\n[a>]\n<user\nq>\n",
+        [SW_LOSS_ON_ALL] = "[<user\nq>\n<assistant\na>\n<user\nq>\n<assistant\na>\n<user\nq>\n]",
+    };
+    for (enum sw_loss_on on = SW_LOSS_ON_ANSWERS; on <= SW_LOSS_ON_ALL; ++on) {
+        enum sw_loss_on named;
+        sw_chat *chat = open_chat(NULL, on);
+        check_line(chat, line, wanted[on]);
+        sw_chat_close(chat);
+        assert_true(sw_loss_on_by_name(sw_loss_on_name(on), &named) && named == on);
+    }
+}
+
+#define LOOP "{% for m in messages %}"
+
+static void generation_blocks_decide(void **state)
+{
+    (void)state;
+    static const char template[] =
+        LOOP "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %}"
+             "{% else %}{{ m.content }}?{% endif %}{% endfor %}";
+    sw_chat *chat = open_chat(template, SW_LOSS_ON_ANSWERS);
+    check_line(chat, "{\"messages\":[" A "," Q "," A "]}", "[a!]q?[a!]");
+    sw_chat_close(chat);
+    chat = open_chat(template, SW_LOSS_ON_LAST);
+    check_line(chat, "{\"messages\":[" A "," Q "," A "]}", "a!q?[a!]");
+    sw_chat_close(chat);
+}
+
+/* Without a special token an answer ends where texts with and without what follows it part. */
+static void an_answer_without_an_end_token_ends_where_texts_part(void **state)
+{
+    (void)state;
+    sw_chat *chat = open_chat(LOOP "{{ m.role[:1] ~ ':' ~ m.content }}{% if not loop.last %}, "
+                                   "{% endif %}{% endfor %}{% if add_generation_prompt %}, a:"
+                                   "{% endif %}",
+                              SW_LOSS_ON_ANSWERS);
+    check_line(chat, "{\"messages\":[" Q "," A "," Q "," A "]}", "u:q, a:[a], u:q, a:[a]");
+    sw_chat_close(chat);
+}
+
+static void expect_refusal(const char *template, const char *line, const char *wanted)
+{
+    struct sw_chat_row row = {0};
+    sw_chat *chat = open_chat(template, SW_LOSS_ON_ANSWERS);
+    if (encode(chat, line, &row) >= 0 || !strstr(sw_error_message(), wanted)) {
+        fail_msg("%s: wanted \"%s\", got \"%s\"", line, wanted, sw_error_message());
+    }
+    assert_non_null(strstr(sw_error_message(), "line: "));
+    sw_chat_row_fini(&row);
+    sw_chat_close(chat);
+}
+
+static void what_is_wrong_with_a_line_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *template, *line, *wanted;
+    } cases[] = {
+        {NULL, "{\"messages\":[]}", "an empty conversation"},
+        {NULL, "{\"conversations\":[]}", "an empty conversation"},
+        {NULL, "{\"messages\":{}}", "\"messages\" is an object, wanted an array"},
+        {NULL, "{\"messages\":[\"q\"]}", "message 0 is a string"},
+        {NULL, "{\"conversations\":[{\"from\":\"bing\",\"value\":\"q\"}]}", "is from \"bing\""},
+        {NULL, "{\"conversations\":[{\"from\":\"gpt\"}]}", "\"value\" is absent"},
+        {NULL, "{\"instruction\":1,\"output\":\"a\"}", "\"instruction\" is an integer"},
+        {NULL, "{\"prompt\":\"q\",\"completion\":[]}", "\"completion\" is an array"},
+        {NULL, "{\"messages\":[" Q "],\"tools\":\"f\"}", "\"tools\" is a string"},
+        {NULL, "{\"question\":\"q\"}", "no chat: wanted \"messages\""},
+        {NULL, "{\"messages\":[" A "]}", "message 0 begins cannot be told"},
+        {LOOP "{{ m.content }}{% endfor %}{{ messages | length }}", "{\"messages\":[" Q "," A "]}",
+         "--chat-template FILE"},
+        {LOOP "{% if m.role == 'tool' %}{{ raise_exception('roles: user and assistant') }}"
+              "{% endif %}{% endfor %}",
+         "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "roles: user and assistant"},
+        {LOOP "{{ m.content.nothing.there }}{% endfor %}", "{\"messages\":[" Q "]}",
+         "own.jinja:1:"},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        expect_refusal(cases[i].template, cases[i].line, cases[i].wanted);
+    }
+}
+
+/* ---- which template, and what it is given ---- */
+
+static void check_source(const char *line, const char *wanted_text)
+{
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ALL);
+    struct sw_chat_row row = {0};
+    assert_int_equal(encode(chat, line, &row), SW_OK);
+    assert_string_equal(sw_str_text(&row.text.text), wanted_text);
+    sw_chat_row_fini(&row);
+    sw_chat_close(chat);
+}
+
+static void templates_in_their_order(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"messages\":[" Q "]}";
+    static const char with_tools[] = "{\"messages\":[" Q "],\"tools\":[{\"name\":\"f\"}]}";
+    sw_chat *chat = NULL;
+    const struct sw_chat_options options = {.folder = sw_test_folder(), .tokenizer = tokenizer};
+    sw_test_write_text(2, "tokenizer_config.json",
+                       "{\"eos_token\":{\"content\":\"<|im_end|>\"},\"chat_template\":["
+                       "{\"name\":\"tool_use\",\"template\":\"t{{ tools[0].name }}\"},"
+                       "{\"name\":\"default\",\"template\":\"d{{ eos_token }}{{ bos_token }}"
+                       "{{ tools is none }}{{ documents is none }}{{ strftime_now('%d.%m.%Y') }}\"}"
+                       "]}");
+    check_source(line, "d<|im_end|>TrueTrue04.10.2024");
+    check_source(with_tools, "tf");
+    sw_test_write_text(2, "special_tokens_map.json",
+                       "{\"eos_token\":\"no\",\"bos_token\":\"<|im_start|>\"}");
+    check_source(line, "d<|im_end|><|im_start|>TrueTrue04.10.2024");
+    const char *file = sw_test_write_text(3, "chat_template.jinja", "f{{ eos_token }}");
+    check_source(line, "f<|im_end|>");
+    check_source(with_tools, "f<|im_end|>");
+    chat = open_chat("o", SW_LOSS_ON_ALL);
+    assert_true(sw_chat_is_given(chat) && strstr(sw_chat_source(chat), "own.jinja"));
+    sw_chat_close(chat);
+    unlink(file);
+    sw_test_write_text(2, "tokenizer_config.json",
+                       "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"\"}]}");
+    assert_int_equal(sw_chat_open(&options, &chat), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "none is named \"default\""));
+    sw_test_write_text(2, "tokenizer_config.json", "{\"chat_template\":\"{% if %}\"}");
+    assert_int_equal(sw_chat_open(&options, &chat), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "tokenizer_config.json: chat_template:1:"));
+    unlink(sw_test_write_text(2, "special_tokens_map.json", "{}"));
+    test_write_chat_tokenizer(sw_test_folder(), NULL);
+    assert_int_equal(sw_chat_open(&options, &chat), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "--chat-template FILE gives one"));
+    test_write_chat_tokenizer(sw_test_folder(), test_chatml);
+}
+
+static void days_are_days(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"2026-02-29",  "2026-13-01", "26-01-01", "2026-1-1",
+                                      "2026-01-01x", "",           "today"};
+    int64_t day;
+    char text[11];
+    assert_true(sw_day_of_text("1970-01-02", &day) && day == 86400);
+    assert_true(sw_day_of_text("2024-02-29", &day));
+    sw_day_text(day, text);
+    assert_string_equal(text, "2024-02-29");
+    for (size_t i = 0; i < SW_LEN(bad); ++i) {
+        assert_false(sw_day_of_text(bad[i], &day));
+    }
+}
+
+/* ---- conversations that go on ---- */
+
+static void a_conversation_grows_turn_by_turn(void **state)
+{
+    (void)state;
+    struct sw_ids ids = {0};
+    struct sw_str text = {0};
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ANSWERS);
+    assert_int_equal(sw_chat_prompt(chat, &ids), SW_E_ARG);
+    assert_int_equal(sw_chat_say(chat, "user", "q"), SW_OK);
+    assert_int_equal(sw_chat_say(chat, "assistant", "a"), SW_OK);
+    assert_int_equal(sw_chat_ask(chat, "other", &ids), SW_OK);
+    assert_int_equal(sw_chat_say(chat, "user", "r"), SW_OK);
+    assert_int_equal(sw_chat_prompt(chat, &ids), SW_OK);
+    assert_int_equal(sw_tokenizer_decode_str(tokenizer, ids.ptr, ids.len, true, &text), SW_OK);
+    assert_string_equal(text.ptr, "user\nother\nassistant\nuser\nq\nassistant\na\nuser\nr\n"
+                                  "assistant\n");
+    sw_str_fini(&text);
+    sw_ids_fini(&ids);
+    sw_chat_close(chat);
+}
+
+static void answers_end_at_one_id_or_at_several(void **state)
+{
+    (void)state;
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    assert_int_equal(ids.len, 0);
+    sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":97}");
+    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":[98,97]}");
+    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    assert_true(ids.len == 3 && ids.ptr[0] == 97 && ids.ptr[1] == 98 && ids.ptr[2] == 97);
+    const char *path =
+        sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":\"<eos>\"}");
+    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "generation_config.json: eos_token_id"));
+    unlink(path);
+    sw_ids_fini(&ids);
+}
+
+/* ---- as data ---- */
+
+static void rows_are_cut_at_the_end_or_left_out(void **state)
+{
+    (void)state;
+    sw_dataset *dataset = NULL;
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ANSWERS);
+    const char *file = sw_test_write_text(
+        2, "chats.jsonl",
+        "{\"messages\":[" Q "," A "]}\n"
+        "{\"messages\":[" Q ",{\"role\":\"assistant\",\"content\":\"a long answer\"}]}\n"
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a question that is long\"}," A "]}\n"
+        "{\"messages\":[" Q "]}\n");
+    const struct sw_dataset_options options = {
+        .files = &file, .n_files = 1, .tokenizer = tokenizer, .seq_len = 24, .chat = chat};
+    enum { T = 24 };
+    int32_t ids[2 * T], labels[2 * T];
+    assert_int_equal(sw_dataset_open(&options, &dataset), SW_OK);
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN), 2);
+    assert_int_equal(sw_dataset_n_cut(dataset, SW_SPLIT_TRAIN), 1);
+    assert_int_equal(sw_dataset_n_dropped(dataset, SW_SPLIT_TRAIN), 2);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 2, ids, labels, NULL), SW_OK);
+    for (int row = 0; row < 2; ++row) { /* shuffled; "<user\nq>\n<assistant\n" has 20 tokens */
+        const bool is_short = ids[row * T + 23] == sw_tokenizer_pad(tokenizer);
+        for (int t = 0; t < T; ++t) {
+            const bool wanted = t >= 19 && t < (is_short ? 21 : T);
+            assert_int_equal(labels[row * T + t] != SW_IGNORED_LABEL, wanted);
+        }
+    }
+    sw_dataset_close(dataset);
+    sw_chat_close(chat);
+}
+
+static void expect_data(const char *text, sw_chat *chat, enum sw_data_kind kind, const char *wanted)
+{
+    sw_dataset *dataset = NULL;
+    enum sw_data_kind found;
+    const char *file = sw_test_write_text(2, "data.jsonl", text);
+    const struct sw_dataset_options options = {
+        .files = &file, .n_files = 1, .tokenizer = tokenizer, .seq_len = 32, .chat = chat};
+    assert_int_equal(sw_data_kind_of(&file, 1, false, &found), SW_OK);
+    assert_int_equal(found, kind);
+    const sw_status st = sw_dataset_open(&options, &dataset);
+    if (wanted ? st >= 0 || !strstr(sw_error_message(), wanted) : st < 0) {
+        fail_msg("%s: wanted %s, got %s", text, wanted ? wanted : "no error", sw_error_message());
+    }
+    sw_dataset_close(st >= 0 ? dataset : NULL);
+}
+
+static void a_file_is_of_one_kind(void **state)
+{
+    (void)state;
+    static const char chat_line[] = "{\"messages\":[" Q "," A "]}\n";
+    static const char pair[] = "{\"prompt\":\"q\",\"completion\":\"a\"}\n";
+    char two[256];
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ANSWERS);
+    expect_data(chat_line, chat, SW_DATA_CHATS, NULL);
+    expect_data(chat_line, NULL, SW_DATA_CHATS, "data.jsonl line 1: a chat (\"messages\"), and no");
+    expect_data(pair, chat, SW_DATA_PAIRS, NULL);
+    expect_data(pair, NULL, SW_DATA_PAIRS, NULL);
+    snprintf(two, sizeof two, "%s%s", chat_line, pair);
+    expect_data(two, chat, SW_DATA_CHATS,
+                "line 2: it has \"prompt\" and \"completion\", and the lines before it "
+                "\"messages\"");
+    snprintf(two, sizeof two, "%s{\"text\":\"t\"}\n", chat_line);
+    expect_data(two, chat, SW_DATA_CHATS, "line 2: running text among chats");
+    snprintf(two, sizeof two, "%s{\"messages\":\n", chat_line);
+    expect_data(two, chat, SW_DATA_CHATS, "data.jsonl line 2:1:");
+    expect_data("{\"messages\":[" Q "]}\n", chat, SW_DATA_CHATS,
+                "no chat has a token that the loss counts within 32 tokens");
+    expect_data("{\"text\":\"text with enough characters for a row of T\",\"messages\":[]}\n", chat,
+                SW_DATA_TEXT, NULL);
+    sw_chat_close(chat);
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"messages\":[" Q "," A "," Q "," A "]}";
+    struct sw_json_doc *doc;
+    const struct sw_chat_options options = {.folder = sw_test_folder(), .tokenizer = tokenizer};
+    struct sw_alloc_stats before, after;
+    assert_int_equal(sw_json_parse("line", line, strlen(line), SW_JSON_STRICT, &doc), SW_OK);
+    sw_alloc_get_stats(&before);
+    for (int64_t n = 1;; ++n) {
+        sw_chat *chat = NULL;
+        struct sw_chat_row row = {0};
+        struct sw_ids ids = {0};
+        sw_alloc_fail_nth(n);
+        sw_status st = sw_chat_open(&options, &chat);
+        st = st < 0 ? st : sw_chat_encode(chat, doc, sw_json_root(doc), &row);
+        st = st < 0 ? st : sw_chat_ask(chat, "q", &ids);
+        sw_alloc_fail_nth(0);
+        sw_chat_row_fini(&row);
+        sw_ids_fini(&ids);
+        sw_chat_close(chat);
+        sw_alloc_get_stats(&after);
+        assert_int_equal(after.live_blocks, before.live_blocks);
+        if (st >= 0) {
+            assert_true(n > 20);
+            break;
+        }
+        if (st != SW_E_NOMEM) {
+            fail_msg("allocation %lld: %s\n%s", (long long)n, sw_error_message(), sw_error_trace());
+        }
+    }
+    sw_json_close(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recorded_text_ids_and_masks),
+        cmocka_unit_test(four_kinds_of_lines_are_one_conversation),
+        cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
+        cmocka_unit_test(generation_blocks_decide),
+        cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
+        cmocka_unit_test(what_is_wrong_with_a_line_is_named),
+        cmocka_unit_test(templates_in_their_order),
+        cmocka_unit_test(days_are_days),
+        cmocka_unit_test(a_conversation_grows_turn_by_turn),
+        cmocka_unit_test(answers_end_at_one_id_or_at_several),
+        cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
+        cmocka_unit_test(a_file_is_of_one_kind),
+        cmocka_unit_test(survives_lack_of_memory),
+    };
+    test_write_chat_tokenizer(sw_test_folder(), test_chatml);
+    if (sw_tokenizer_open(sw_test_folder(), NULL, &tokenizer) < 0) {
+        print_error("%s\n", sw_error_message());
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sw_tokenizer_close(tokenizer);
+    sw_test_cleanup();
+    return failed;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training on chats has beside one on text: a template, the day that it is told, and what
+// the loss is on. All ranks have the same, and a run that goes on has what it had.
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ckpt/ckpt.h"
+#include "job/private.h"
+#include "spillway/comm.h"
+
+enum { DAY_SECONDS = 86400 };
+
+sw_status sw_job_chat_check(const struct sw_train_options *o)
+{
+    int64_t day;
+    enum sw_loss_on loss_on;
+    if (o->chat_date && !sw_day_of_text(o->chat_date, &day)) {
+        return SW_FAIL(SW_E_ARG, "--chat-date: wanted a day such as 2026-11-22, got \"%s\"",
+                       o->chat_date);
+    }
+    if (o->loss_on && !sw_loss_on_by_name(o->loss_on, &loss_on)) {
+        return SW_FAIL(SW_E_ARG, "--loss-on: wanted answers, last or all, got \"%s\"", o->loss_on);
+    }
+    return SW_OK;
+}
+
+/* The day that the checkpoint says which a run goes on from. */
+static bool day_of_checkpoint(const char *folder, int64_t *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    if (sw_ckpt_open(folder, &ckpt) != SW_OK) {
+        return false; /* there is none, or loading it says what is wrong */
+    }
+    const struct sw_json *data = sw_ckpt_meta(ckpt)->data;
+    const struct sw_json *day = data ? sw_json_path(data, "chat.date") : NULL;
+    const bool good = day && day->type == SW_JSON_STRING && sw_day_of_text(day->string, out);
+    sw_ckpt_close(ckpt);
+    return good;
+}
+
+static int64_t choose_day(const struct sw_train_options *o)
+{
+    int64_t day;
+    if ((o->chat_date && sw_day_of_text(o->chat_date, &day)) ||
+        (o->resume && o->output && day_of_checkpoint(o->output, &day))) {
+        return day;
+    }
+    day = (int64_t)time(NULL);
+    return day - day % DAY_SECONDS;
+}
+
+/* What is said to the others: ranks that began on two sides of midnight tell one day. */
+struct word {
+    int64_t kind, day;
+};
+
+static sw_status share(sw_comm *comm, struct word *word)
+{
+    const int n = sw_comm_size(comm);
+    struct word *all = sw_alloc_zero("train", (size_t)n, sizeof *all);
+    SW_TRY_ALLOC(all, "what the data is");
+    sw_status st = sw_comm_all_gather(comm, word, all, sizeof *word, "what the data is");
+    for (int r = 0; r < n && st >= 0; r++) {
+        if (all[r].kind != all[0].kind) {
+            static const char *const kinds[] = {"text", "prompts and completions", "chats"};
+            st = SW_FAIL(SW_E_CONFIG, "data: %s on rank %d, %s on rank 0", kinds[all[r].kind], r,
+                         kinds[all[0].kind]);
+        }
+    }
+    word->day = st >= 0 ? all[0].day : 0;
+    sw_free(all);
+    return st;
+}
+
+sw_status sw_job_chat_settle(const struct sw_train_options *o, sw_comm *comm,
+                             struct sw_job_chat *out)
+{
+    struct word word = {SW_DATA_TEXT, 0};
+    if (o->n_data > 0) {
+        SW_TRY(sw_data_kind_of(o->data, o->n_data, o->as_text, &out->kind));
+    }
+    if (out->kind != SW_DATA_TEXT && (!comm || sw_comm_rank(comm) == 0)) {
+        word.day = choose_day(o);
+    }
+    word.kind = out->kind;
+    if (comm) {
+        SW_TRY(share(comm, &word));
+    }
+    out->day = word.day;
+    return SW_OK;
+}
+
+/* The edits of the configuration, and the default that chats have. */
+static sw_status add_default(const struct sw_train_options *o, struct sw_job_chat *out)
+{
+    out->sets = sw_alloc("train", (size_t)(o->n_sets + 1) * sizeof *out->sets);
+    SW_TRY_ALLOC(out->sets, "the configuration");
+    for (int i = 0; i < o->n_sets; i++) {
+        out->sets[i] = o->sets[i];
+    }
+    out->sets[o->n_sets] = "spillway.loss:=tokens";
+    out->n_sets = o->n_sets + 1;
+    return SW_OK;
+}
+
+/* "none" asks for nothing. */
+static bool is_asked_for(const struct sw_train_options *o)
+{
+    const bool template = o->chat_template && strcmp(o->chat_template, "none") != 0;
+    return template || o->chat_date || o->loss_on;
+}
+
+sw_status sw_job_chat_open(const struct sw_train_options *o, const char *folder,
+                           sw_tokenizer *tokenizer, struct sw_job_chat *out)
+{
+    struct sw_chat_options options = {.folder = folder,
+                                      .template_path = o->chat_template,
+                                      .tokenizer = tokenizer,
+                                      .date = out->day,
+                                      .asked_for = o->n_data > 0 && is_asked_for(o)};
+    if (o->loss_on) {
+        sw_loss_on_by_name(o->loss_on, &options.loss_on);
+    }
+    SW_TRY(sw_chat_open_for(&options, out->kind, &out->chat));
+    return out->chat ? add_default(o, out) : SW_OK;
+}
+
+void sw_job_chat_close(struct sw_job_chat *chat)
+{
+    sw_chat_close(chat->chat);
+    sw_free(chat->sets);
+    *chat = (struct sw_job_chat){0};
+}
+
+void sw_job_chat_print(const struct sw_job_chat *chat, const struct sw_train_options *o,
+                       const sw_dataset *dataset, int64_t tokens, FILE *out)
+{
+    char day[11];
+    const int64_t n_held = o->n_val_data > 0 ? 0 : sw_dataset_n_samples(dataset, SW_SPLIT_VAL);
+    const int64_t n_dropped = sw_dataset_n_dropped(dataset, SW_SPLIT_TRAIN);
+    const int64_t n_cut = sw_dataset_n_cut(dataset, SW_SPLIT_TRAIN);
+    sw_day_text(chat->day, day);
+    fprintf(out, "data: chats, template of %s, told the day %s; loss on %s\n",
+            sw_chat_source(chat->chat), day, sw_loss_on_name(sw_chat_loss_on(chat->chat)));
+    if (o->seq_len == 0) {
+        fprintf(out,
+                "rows: %lld tokens, the lesser of %d and the model's context; --seq-len sets "
+                "it\n",
+                (long long)tokens, SW_CHAT_MOST_TOKENS);
+    }
+    if (n_cut + n_dropped > 0) {
+        fprintf(out,
+                "chats: of %lld %lld cut at %lld tokens, %lld left out without a token that the "
+                "loss counts\n",
+                (long long)(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN) + n_held + n_dropped),
+                (long long)n_cut, (long long)tokens, (long long)n_dropped);
+    }
+}
+
+sw_status sw_job_chat_save(const struct sw_job_chat *chat, const char *folder)
+{
+    char path[4096];
+    const char *source = chat->chat ? sw_chat_source(chat->chat) : "";
+    const size_t len = strlen(source);
+    const char ending[] = ".jinja";
+    const size_t n = sizeof ending - 1;
+    if (!chat->chat) {
+        return SW_OK;
+    }
+    if (sw_chat_is_given(chat->chat) || (len > n && strcmp(source + len - n, ending) == 0)) {
+        return sw_chat_save_template(chat->chat, folder);
+    }
+    /* It is in tokenizer_config.json, and a file of another folder would go before it. */
+    snprintf(path, sizeof path, "%s/chat_template.jinja", folder);
+    unlink(path);
+    return SW_OK;
+}

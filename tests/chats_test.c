@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 300
+// COST 6
+// Conversations through the program: a training sees by itself that its data is chats; it has the
+// same bits on one rank, on two, and killed and resumed on another number; the day that its
+// template is told stays; what is wrong is named; the model that it leaves answers.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/chats.h"
+#include "support/test.h"
+
+static char folder[64], program[512];
+static char said[16384]; /* standard error and output of the last run */
+
+static const char *at(const char *name)
+{
+    static char paths[4][256];
+    static int i;
+    char *path = paths[i++ % 4];
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
+static void expect(const char *arguments, int status, const char *wanted)
+{
+    char command[2048];
+    char *text = NULL;
+    size_t len;
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    const int got = system(command);
+    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    snprintf(said, sizeof said, "%s", text);
+    sw_free(text);
+    if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
+        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments,
+                 WEXITSTATUS(got), status, said, wanted);
+    }
+}
+
+static void expect_same_files(const char *a, const char *b)
+{
+    char *texts[2];
+    size_t lens[2];
+    assert_int_equal(sw_file_read(at(a), &texts[0], &lens[0]), SW_OK);
+    assert_int_equal(sw_file_read(at(b), &texts[1], &lens[1]), SW_OK);
+    assert_int_equal(lens[0], lens[1]);
+    assert_memory_equal(texts[0], texts[1], lens[0]);
+    sw_free(texts[0]);
+    sw_free(texts[1]);
+}
+
+#define MODEL "--model gpt2.json --deepspeed ds.json --tokenizer words "
+#define TRAIN "train " MODEL "--data chats.jsonl "
+#define STEPS "--steps 24 --save-every 2 --keep-last 2 "
+
+/* ---- training ---- */
+
+static void a_training_sees_that_its_data_is_chats(void **state)
+{
+    (void)state;
+    expect(TRAIN STEPS "--output one --chat-date 2026-02-03", 0,
+           "data: chats, template of words/tokenizer_config.json: chat_template, told the day "
+           "2026-02-03; loss on answers\n");
+    assert_non_null(strstr(said, "rows: 48 tokens, the lesser of 1024 and the model's context"));
+    assert_non_null(strstr(said, "chats: of 30 "));
+    char *text = NULL;
+    size_t len;
+    assert_int_equal(sw_file_read(at("one/metrics.jsonl"), &text, &len), SW_OK);
+    assert_non_null(strstr(text, ",\"rows_cut\":19,\"rows_dropped\":1}"));
+    sw_free(text);
+    assert_int_equal(sw_file_read(at("one/checkpoint-24/manifest.json"), &text, &len), SW_OK);
+    assert_non_null(strstr(text, "\"loss\":\"tokens\""));
+    assert_non_null(strstr(text, "\"date\":\"2026-02-03\",\"loss_on\":\"answers\""));
+    sw_free(text);
+}
+
+static void two_ranks_train_to_the_same_bits(void **state)
+{
+    (void)state;
+    expect(TRAIN STEPS "--output two --ranks 2 --chat-date 2026-02-03", 0, "model: two/model");
+    expect_same_files("one/model/model.safetensors", "two/model/model.safetensors");
+}
+
+/* The position is a number of samples, the rows are those of the files, and the day is that of the
+ * checkpoint, not of today. */
+static void killed_and_resumed_on_two_ranks_it_is_the_same(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        const int sink = open("/dev/null", O_WRONLY);
+        dup2(sink, 1);
+        dup2(sink, 2);
+        if (chdir(folder) == 0) {
+            execl(program, program, "train", "--model", "gpt2.json", "--deepspeed", "ds.json",
+                  "--tokenizer", "words", "--data", "chats.jsonl", "--steps", "100000",
+                  "--save-every", "2", "--keep-last", "2", "--output", "killed", "--chat-date",
+                  "2026-02-03", (char *)NULL);
+        }
+        _exit(127);
+    }
+    int status;
+    while (access(at("killed/checkpoint-4"), F_OK) != 0 && waitpid(child, &status, WNOHANG) == 0) {
+        usleep(1000);
+    }
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    expect(TRAIN STEPS "--output killed --ranks 2 --resume", 0, "told the day 2026-02-03");
+    assert_non_null(strstr(said, "resumed at step "));
+    expect_same_files("one/model/model.safetensors", "killed/model/model.safetensors");
+}
+
+static void what_makes_the_rows_must_be_the_same_on_resume(void **state)
+{
+    (void)state;
+#define AGAIN TRAIN "--steps 25 --output one --resume --no-export "
+    expect(AGAIN "--chat-date 2026-02-04", 2,
+           "other data: --chat-date 2026-02-03 -> 2026-02-04; --allow-other-data");
+    expect(AGAIN "--loss-on last", 2, "--loss-on answers -> last");
+    expect(AGAIN "--chat-template other.jinja", 2, "chat template ");
+    expect(AGAIN "--set spillway.loss=microbatch", 2, "spillway.loss ");
+    expect(AGAIN, 0, "resumed at step 24");
+}
+
+/* ---- the day, the loss, the template that is left ---- */
+
+static void the_template_that_was_given_goes_with_the_model(void **state)
+{
+    (void)state;
+    expect(TRAIN "--steps 1 --output given --chat-template other.jinja --loss-on all "
+                 "--set spillway.loss=microbatch --seq-len 20",
+           0, "template of other.jinja");
+    assert_null(strstr(said, "the lesser of"));
+    expect_same_files("other.jinja", "given/model/chat_template.jinja");
+    expect("eval --model given/model --data chats.jsonl --loss-on last", 0,
+           "data: 29 chats in rows of 48 tokens, template of given/model/chat_template.jinja, "
+           "loss on last");
+    char *text = NULL;
+    size_t len;
+    assert_int_equal(sw_file_read(at("given/checkpoint-1/manifest.json"), &text, &len), SW_OK);
+    assert_non_null(strstr(text, "\"loss\":\"microbatch\""));
+    sw_free(text);
+}
+
+static void prompts_and_completions_are_chats_where_there_is_a_template(void **state)
+{
+    (void)state;
+#define PAIRS "train " MODEL "--data pairs.jsonl --steps 1 --no-export "
+    expect(PAIRS "--output pairs", 0, "data: chats, template of words/");
+    expect(PAIRS "--output plain --chat-template none", 0, "checkpoints: ");
+    assert_null(strstr(said, "data: chats"));
+    expect("train --model gpt2.json --deepspeed ds.json --tokenizer bare --data pairs.jsonl "
+           "--steps 1 --no-export --output bare-pairs",
+           0, "checkpoints: ");
+    assert_null(strstr(said, "data: chats"));
+    expect("plan " MODEL "--data chats.jsonl --summary", 0, "");
+}
+
+/* ---- talking ---- */
+
+static void tokenize_shows_text_ids_and_mask(void **state)
+{
+    (void)state;
+    expect("tokenize --chat --tokenizer words <line.jsonl", 0,
+           "{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\","
+           "\"ids\":[96,85,83,69,82,95,81,97,95,96,65,83,83,73,83,84,65,78,84,95,65,97,95],"
+           "\"mask\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,0]}\n");
+    expect("tokenize --chat --tokenizer words <bad.jsonl", 1, "standard input line 2: ");
+    expect("tokenize --chat --json --tokenizer words <line.jsonl", 2, "--chat excludes");
+    expect("tokenize --loss-on all --tokenizer words <line.jsonl", 2, "want --chat");
+}
+
+/* A model that says one thing whatever it is asked: trained on that, until it does. */
+static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void **state)
+{
+    (void)state;
+    expect("train --model gpt2-64.json --deepspeed ds.json --tokenizer words --data parrot.jsonl "
+           "--steps 100 --output parrot",
+           0, "model: parrot/model");
+    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "ok");
+    assert_string_equal(said, "ok\n");
+    expect("generate --chat --model parrot/model <questions.txt", 0, "ok");
+    assert_string_equal(said, "ok\nok\n");
+    put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
+    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
+    assert_string_equal(said, "o\n");
+    put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
+    expect("generate --chat --model parrot/model --prompt 'q?'", 2,
+           "generation_config.json: eos_token_id: wanted");
+    expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
+}
+
+/* ---- what is refused ---- */
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *wanted;
+    } cases[] = {
+        {"train " MODEL "--data bad.jsonl ", "bad.jsonl line 2: an empty conversation"},
+        {"train " MODEL "--data raises.jsonl --chat-template strict.jinja ",
+         "raises.jsonl line 1: strict.jinja:1:"},
+        {"train " MODEL "--data lines.jsonl ", "lines.jsonl line 2:1:"},
+        {"train " MODEL "--data mixed.jsonl ", "mixed.jsonl line 2: it has \"prompt\""},
+        {"train --model gpt2.json --deepspeed ds.json --data chats.jsonl ",
+         "chats want a tokenizer with a chat template: --tokenizer, or"},
+        {"train --model gpt2.json --deepspeed ds.json --tokenizer bare --data chats.jsonl ",
+         "bare: no chat template"},
+        {TRAIN "--chat-template none ", "--chat-template none: the data is chats"},
+        {TRAIN "--chat-template missing.jinja ", "missing.jinja"},
+        {TRAIN "--chat-template bad.jinja ", "bad.jinja:1:"},
+        {TRAIN "--chat-template moves.jinja ", "--chat-template FILE gives one"},
+        {TRAIN "--chat-date tomorrow ", "--chat-date: wanted a day such as 2026-11-22"},
+        {TRAIN "--loss-on questions ", "--loss-on: wanted answers, last or all"},
+        {TRAIN "--seq-len 4 ", "no chat has a token that the loss counts within 4 tokens"},
+        {"train " MODEL "--data text.txt --loss-on all ", "the data is text: --chat-template, "},
+        {"train " MODEL "--data text.txt --chat-date 2026-01-01 ", "the data is text: "},
+        {"train --model gpt2.json --deepspeed ds.json --tokenizer bare --data pairs.jsonl "
+         "--loss-on last ",
+         "the data is prompts and completions, without a chat template: "},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments, "%s--steps 1 --output refused", cases[i].arguments);
+        expect(arguments, 2, cases[i].wanted);
+    }
+    expect("eval --model one/model --data bad.jsonl", 2, "bad.jsonl line 2: an empty conv");
+    expect("eval --model one/model --data text.txt --loss-on last", 2, "the data is text: ");
+    expect("eval --model one/model --data chats.jsonl --loss-on some", 2, "--loss-on: wanted");
+}
+
+static void put_files(void)
+{
+    struct sw_str parrot = {0};
+    put("gpt2.json", "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":48,\"n_embd\":24,"
+                     "\"n_layer\":1,\"n_head\":3}");
+    put("gpt2-64.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":64,\"n_embd\":24,"
+        "\"n_layer\":1,\"n_head\":3}");
+    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+                   "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
+                   "\"micro_batches\": 2}}");
+    put("text.txt", "some text that is long enough for one row of tokens, and no conversation");
+    put("other.jinja", "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ '<|im_end|>' }}"
+                       "{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+    put("moves.jinja", "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
+    put("bad.jinja", "{% for m in messages %}");
+    put("strict.jinja", "{{ raise_exception('roles must alternate') }}");
+    put("raises.jsonl", "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}\n");
+#define LINE                                                                                       \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"    \
+    "\"a\"}]}\n"
+    put("line.jsonl", LINE);
+    put("bad.jsonl", LINE "{\"messages\":[]}\n");
+    put("lines.jsonl", LINE "messages: none\n");
+    put("mixed.jsonl", LINE "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
+    put("pairs.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
+    put("questions.txt", "one?\n\nand two?\n");
+#define TURN "{\"from\":\"human\",\"value\":\"%.*s?\"},{\"from\":\"gpt\",\"value\":\"ok\"}"
+    for (int i = 0; i < 8; i++) {
+        sw_str_printf(&parrot, "{\"conversations\":[" TURN "," TURN "]}\n", i, "and two", 8 - i,
+                      "one for two");
+    }
+    put("parrot.jsonl", sw_str_text(&parrot));
+    sw_str_fini(&parrot);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char here[256];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
+             build && *build == '/' ? "" : "/", build ? build : "build");
+    snprintf(folder, sizeof folder, "/tmp/spillway-chats-XXXXXX");
+    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+        fprintf(stderr, "no program %s\n", program);
+        return -1;
+    }
+    put_files();
+    assert_int_equal(mkdir(at("words"), 0700), 0);
+    assert_int_equal(mkdir(at("bare"), 0700), 0);
+    test_write_chat_tokenizer(at("words"), test_chatml);
+    test_write_chat_tokenizer(at("bare"), NULL);
+    test_write_chats(at("chats.jsonl"), 29);
+    FILE *more = fopen(at("chats.jsonl"), "a");
+    fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"no answer\"}]}\n", more);
+    return fclose(more);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_training_sees_that_its_data_is_chats),
+        cmocka_unit_test(two_ranks_train_to_the_same_bits),
+        cmocka_unit_test(killed_and_resumed_on_two_ranks_it_is_the_same),
+        cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
+        cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
+        cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
+        cmocka_unit_test(tokenize_shows_text_ids_and_mask),
+        cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
+        cmocka_unit_test(what_is_wrong_is_named),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
