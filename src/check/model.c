@@ -367,9 +367,16 @@ static sw_status before_open(const struct check *c, struct before *out)
                          : sw_hf_folder_open(c->path, &out->folder);
 }
 
-static const struct sw_safetensor *before_find(const struct before *b, const char *name)
+/* By its name in the recording, or by that of the folder. */
+static const struct sw_safetensor *before_find(const struct before *b, const char *name,
+                                               const struct engine_param *param)
 {
-    return b->adapter ? sw_safetensors_find(b->adapter, name) : sw_hf_folder_find(b->folder, name);
+    if (b->adapter) {
+        return sw_safetensors_find(b->adapter, name);
+    }
+    const struct sw_safetensor *found = sw_hf_folder_find(b->folder, name);
+    const char *other = param ? param->file_name : NULL;
+    return found || !other ? found : sw_hf_folder_find(b->folder, other);
 }
 
 static void before_close(struct before *b)
@@ -393,7 +400,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         }
         const char *name = ref->name + strlen(prefix);
         const struct engine_param *param = param_of(e, name);
-        const struct sw_safetensor *start = before_find(&before, name);
+        const struct sw_safetensor *start = before_find(&before, name, param);
         const struct sw_safetensor *mask =
             sw_check_tensor_of(c, sw_check_elems(ref), "%s%s", mask_prefix, name);
         sw_check_tensor(c, "%s", ref->name);

@@ -39,6 +39,9 @@ for config_path in sorted(root.glob("**/config.json")):
         else:
             print(f"{case}: {train.stderr.strip()}")
         if same:
+            exported = json.loads((out / "config.json").read_text())
+            exported.pop("reorder_and_upcast_attn", None)  # the same formula, which transformers cannot compute in float64
+            (out / "config.json").write_text(json.dumps(exported))
             made = subprocess.run([sys.executable, record, out, os.path.join(folder, "case"), "2", "2", "11"], capture_output=True, text=True)
             check = subprocess.run([program, "check", "case"], cwd=folder, capture_output=True, text=True)
             same = made.returncode == 0 and check.returncode == 0
