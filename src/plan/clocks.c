@@ -66,7 +66,7 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
     memcpy(out, clocks->now[on], sizeof clocks->now[on]);
     join(out, clocks->now[SW_QUEUE_COMPUTE]);
     out[SW_QUEUE_COMPUTE] = i - 1;
-    if (instr->blocking) {
+    if (instr->blocking && !may_be_left_out(clocks, i)) { /* left out, it waits for nobody */
         learn(clocks, out, SW_QUEUE_COMM, clocks->issued[SW_QUEUE_COMM]);
     }
     for (int r = 0; r < SW_QUEUE_COUNT; r++) {

@@ -233,11 +233,61 @@ static int tear_down(void **state)
     return system(command);
 }
 
+/* LAMB's sums over ranks are exchanges that computation waits for, in the last micro-step alone:
+ * before, nobody knows by them that what every micro-step sends has arrived. BLOOM has gradients
+ * behind the last block of backward, and operations behind their updates. */
+static sw_status look_at_exchanges(void *ctx, sw_comm *comm)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/bloom.json", folder);
+    const struct sw_engine_options options = {
+        .config_text =
+            "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 0, "
+            "\"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, "
+            "\"reduce_bucket_size\": 1000, \"offload_optimizer\": {\"device\": \"cpu\"}}, "
+            "\"optimizer\": {\"type\": \"Lamb\"}, "
+            "\"spillway\": {\"micro_batches\": 6, \"threads\": 1}}",
+        .model = path,
+        .seq_len = T,
+        .comm = comm,
+    };
+    int *n_wrong = ctx, n_seen = 0;
+    sw_engine *e = NULL;
+    SW_TRY(sw_initialize(&options, &e));
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    for (int32_t i = 0; i < program->n_instrs && sw_comm_rank(comm) == 0; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        if (instr->queue == SW_QUEUE_COMM && !instr->blocking && !instr->last_only) {
+            const struct sw_instr *known_by = &program->instrs[instr->retired];
+            *n_wrong += known_by->blocking && known_by->last_only;
+            n_seen++;
+        }
+    }
+    sw_close(e);
+    return n_seen > 0 || sw_comm_rank(comm) > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "nothing is reduced");
+}
+
+static void an_exchange_that_is_left_out_tells_nothing(void **state)
+{
+    static const char model[] = "{\"model_type\":\"bloom\",\"vocab_size\":37,\"hidden_size\":21,"
+                                "\"n_layer\":2,\"n_head\":3,\"seq_length\":11}";
+    char path[96];
+    int n_wrong = 0;
+    (void)state;
+    snprintf(path, sizeof path, "%s/bloom.json", folder);
+    assert_int_equal(sw_file_write_atomic(path, model, strlen(model)), SW_OK);
+    if (sw_threads_run(2, 60, look_at_exchanges, &n_wrong) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_waits_three_times_at_most),
         cmocka_unit_test(layers_and_micro_batches_add_no_wait),
+        cmocka_unit_test(an_exchange_that_is_left_out_tells_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
