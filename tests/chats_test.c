@@ -136,6 +136,43 @@ static void what_makes_the_rows_must_be_the_same_on_resume(void **state)
     expect(AGAIN, 0, "resumed at step 24");
 }
 
+/* The loss and the norm that the first step reports. */
+static void first_step(const char *output, double *loss, double *norm)
+{
+    char path[128], *text = NULL;
+    size_t len;
+    long long step;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    assert_int_equal(sw_file_read(at(path), &text, &len), SW_OK);
+    assert_int_equal(
+        sscanf(text, "{\"step\":%lld,\"loss\":%lf,\"grad_norm\":%lf", &step, loss, norm), 3);
+    sw_free(text);
+}
+
+/* All documents in one step, each a row, or several to a row: the same sum, in another order. */
+static void packed_rows_have_the_loss_of_their_documents(void **state)
+{
+    (void)state;
+    double loss[2], norm[2];
+#define PACK "train --model still.json --deepspeed ds.json --tokenizer words --data parrot.jsonl "
+#define PACKED                                                                                     \
+    PACK "--steps 3 --set spillway.packing=true --set spillway.micro_batches=4 "                   \
+         "--set train_micro_batch_size_per_gpu=1 "
+    expect(PACK "--steps 1 --no-export --output each --set spillway.micro_batches=4", 0, "batch 4");
+    expect(PACKED "--output packed", 0, "packed: rows hold several documents; ");
+    assert_non_null(strstr(said, "batch 4 x 1 of 110 tokens; 4 training samples"));
+    first_step("each", &loss[0], &norm[0]);
+    first_step("packed", &loss[1], &norm[1]);
+    assert_float_equal(loss[0], loss[1], 1e-6 * loss[0]);
+    assert_float_equal(norm[0], norm[1], 1e-5 * norm[0]);
+    expect(PACKED "--output packed-2 --ranks 2", 0, "packed: ");
+    expect_same_files("packed/model/model.safetensors", "packed-2/model/model.safetensors");
+    expect(PACK "--steps 4 --output packed --resume --set spillway.micro_batches=4 "
+                "--set train_micro_batch_size_per_gpu=1",
+           2, "spillway.packing true -> false");
+    expect("eval --model packed/model --data parrot.jsonl --set spillway.packing=true", 0, "loss ");
+}
+
 /* ---- the day, the loss, the template that is left ---- */
 
 static void the_template_that_was_given_goes_with_the_model(void **state)
@@ -252,6 +289,10 @@ static void put_files(void)
     put("gpt2-64.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":64,\"n_embd\":24,"
         "\"n_layer\":1,\"n_head\":3}");
+    put("still.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":110,\"n_embd\":24,"
+        "\"n_layer\":2,\"n_head\":3,\"embd_pdrop\":0,\"attn_pdrop\":0,"
+        "\"resid_pdrop\":0}");
     put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
                    "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
                    "\"micro_batches\": 2}}");
@@ -319,6 +360,7 @@ int main(void)
         cmocka_unit_test(two_ranks_train_to_the_same_bits),
         cmocka_unit_test(killed_and_resumed_on_two_ranks_it_is_the_same),
         cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
+        cmocka_unit_test(packed_rows_have_the_loss_of_their_documents),
         cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
         cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
         cmocka_unit_test(tokenize_shows_text_ids_and_mask),

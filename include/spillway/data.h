@@ -237,6 +237,7 @@ struct sw_dataset_options {
     uint64_t seed;      /* of the order of the training samples */
     bool as_text;
     sw_chat *chat; /* makes rows of conversations; borrowed for the call; NULL: they are refused */
+    bool packing;  /* rows hold several documents, chats or prompts: see sw_dataset_fetch_packed */
 };
 
 /* options      required: NULL is SW_E_ARG */
@@ -248,8 +249,9 @@ SW_API int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_sp
 /* Tokens of both splits together; for prompts and completions without padding. */
 SW_API int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset);
 
-/* Of the rows in the files that a split is from: cut at seq_len; left out because nothing with a
- * label was left. */
+/* Of the documents in the files that a split is from, where they are rows: kept; of them cut at
+ * seq_len; left out because nothing with a label was left. */
+SW_API int64_t sw_dataset_n_documents(const struct sw_dataset *dataset, enum sw_split split);
 SW_API int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split);
 SW_API int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split);
 
@@ -271,6 +273,14 @@ SW_API int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_sp
 SW_API sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split,
                                   int64_t first, int64_t n_rows, int32_t *ids, int32_t *labels,
                                   int32_t *mask);
+
+/* The same rows with the place of each token in its document, from 0, and which document of the row
+ * it belongs to, from 1; padding is 0 in both. Without packing each row is one document. */
+SW_API sw_status sw_dataset_fetch_packed(const struct sw_dataset *dataset, enum sw_split split,
+                                         int64_t first, int64_t n_rows, int32_t *ids,
+                                         int32_t *labels, int32_t *positions, int32_t *segments);
+/* Of the tokens in the rows of a split the share that is padding. */
+SW_API double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split);
 
 #ifdef __cplusplus
 }

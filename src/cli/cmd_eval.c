@@ -131,6 +131,7 @@ static sw_status evaluate(const struct run *run, bool *started)
 int sw_cmd_eval(int argc, char **argv)
 {
     struct run run = {.batch = 8};
+    char *packing = NULL; /* rows are looked at one by one, whatever they were trained in */
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
@@ -157,6 +158,9 @@ int sw_cmd_eval(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat) : status;
+    if (status < 0 && !cli_add_set(&run.sets, &packing, "spillway.packing", "false")) {
+        status = cli_fail(&command, CLI_FAILED, "out of memory");
+    }
     if (status < 0) {
         bool started = false;
         status = evaluate(&run, &started) >= 0
@@ -165,5 +169,6 @@ int sw_cmd_eval(int argc, char **argv)
     }
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
+    free(packing);
     return status;
 }

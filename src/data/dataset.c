@@ -4,6 +4,7 @@
 // but the first is a label exactly once an epoch.
 #include "data/data.h"
 
+#include "data/pack.h"
 #include "data/rows.h"
 #include "data/shuffle.h"
 #include "data/source.h"
@@ -20,10 +21,13 @@ struct corpus {
     struct sw_rows rows;
 };
 
-/* The samples of a split: n of them from `first` on, in one corpus. */
+/* The samples of a split: n of them from `first` on, in one corpus; or, packed, documents from
+ * `first` on in n rows. */
 struct part {
     const struct corpus *corpus;
     int64_t first, n;
+    bool packed;
+    struct sw_packing packing;
 };
 
 struct sw_dataset {
@@ -45,6 +49,8 @@ void sw_dataset_close(struct sw_dataset *dataset)
     if (dataset) {
         corpus_fini(&dataset->corpus);
         corpus_fini(&dataset->val_corpus);
+        sw_packing_fini(&dataset->parts[SW_SPLIT_TRAIN].packing);
+        sw_packing_fini(&dataset->parts[SW_SPLIT_VAL].packing);
         sw_free(dataset);
     }
 }
@@ -58,7 +64,7 @@ struct reading {
     enum sw_chat_form form; /* of the file's first line that is a chat */
     struct sw_chat_row row; /* scratch */
     int64_t vocab_size, seq_len;
-    bool as_text;
+    bool as_text, packing;
     struct sw_ids first, second; /* scratch */
 };
 
@@ -106,19 +112,6 @@ static sw_status check_ids(const struct reading *in, const char *name, const str
     return SW_OK;
 }
 
-static sw_status add_text(struct reading *in, const struct sw_document *document)
-{
-    struct sw_stream *stream = &in->corpus->stream;
-    const int32_t eos = sw_tokenizer_eos(in->tokenizer);
-    SW_TRY(set_shape(in, SHAPE_STREAM, document->name));
-    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
-    SW_TRY(check_ids(in, document->name, &in->first));
-    if (stream->n > 0 && eos >= 0) {
-        SW_TRY(sw_stream_add(stream, document->name, &eos, 1));
-    }
-    return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
-}
-
 /* The prompt in `first` and its completion in `second`, whose tokens are wanted. */
 static sw_status add_row(struct reading *in)
 {
@@ -134,6 +127,32 @@ static sw_status add_row(struct reading *in)
     const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, wanted, n, in->seq_len + 1);
     sw_free(wanted);
     return st;
+}
+
+/* A text as a row of its own. */
+static sw_status add_text_row(struct reading *in, const struct sw_document *document)
+{
+    SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
+    sw_ids_clear(&in->first);
+    SW_TRY(encode(in, document->name, document->text, document->text_len, true, &in->second));
+    SW_TRY(check_ids(in, document->name, &in->second));
+    return add_row(in);
+}
+
+static sw_status add_text(struct reading *in, const struct sw_document *document)
+{
+    struct sw_stream *stream = &in->corpus->stream;
+    const int32_t eos = sw_tokenizer_eos(in->tokenizer);
+    if (in->packing) {
+        return add_text_row(in, document);
+    }
+    SW_TRY(set_shape(in, SHAPE_STREAM, document->name));
+    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
+    SW_TRY(check_ids(in, document->name, &in->first));
+    if (stream->n > 0 && eos >= 0) {
+        SW_TRY(sw_stream_add(stream, document->name, &eos, 1));
+    }
+    return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
 }
 
 static sw_status add_example(struct reading *in, const struct sw_document *document)
@@ -186,6 +205,12 @@ static sw_status add_document(void *ctx, const struct sw_document *document)
 static sw_status add_file(struct reading *in, const char *path)
 {
     if (!in->as_text && sw_source_kind_of(path) == SW_SOURCE_SHARD) {
+        if (in->packing) {
+            return SW_FAIL(SW_E_CONFIG,
+                           "%s: a shard knows no documents, which spillway.packing "
+                           "puts into rows",
+                           path);
+        }
         SW_TRY(set_shape(in, SHAPE_STREAM, path));
         return sw_stream_add_shard(&in->corpus->stream, path);
     }
@@ -209,10 +234,11 @@ static sw_status check_size(const struct reading *in, const char *path, int n_fi
     const struct sw_rows *rows = &corpus->rows;
     if (!in->chat && rows->n_cut + rows->n_dropped > 0) { /* of chats the caller tells */
         sw_log(SW_LOG_WARN,
-               "%s: of %lld examples %lld are cut at %lld tokens and %lld left out, with no token "
-               "of the completion left",
-               path, (long long)(rows->n + rows->n_dropped), (long long)rows->n_cut,
-               (long long)in->seq_len, (long long)rows->n_dropped);
+               "%s: of %lld %s %lld are cut at %lld tokens and %lld left out, with no token "
+               "%s",
+               path, (long long)(rows->n + rows->n_dropped), in->packing ? "documents" : "examples",
+               (long long)rows->n_cut, (long long)in->seq_len, (long long)rows->n_dropped,
+               in->packing ? "to predict" : "of the completion left");
     }
     if (n_samples_of(corpus, in->seq_len) > 0) {
         return SW_OK;
@@ -240,7 +266,8 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
                          .chat = options->chat,
                          .vocab_size = vocab_size,
                          .seq_len = options->seq_len,
-                         .as_text = options->as_text};
+                         .as_text = options->as_text,
+                         .packing = options->packing};
     sw_stream_init(&corpus->stream, vocab_size);
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {
@@ -282,8 +309,25 @@ static void split(struct sw_dataset *dataset, double val_fraction)
     const int64_t n = n_samples_of(&dataset->corpus, dataset->seq_len);
     int64_t n_val = (int64_t)floor((double)n * val_fraction);
     n_val = val_fraction > 0.0 && n_val == 0 && n > 1 ? 1 : n_val;
-    dataset->parts[SW_SPLIT_TRAIN] = (struct part){&dataset->corpus, 0, n - n_val};
-    dataset->parts[SW_SPLIT_VAL] = (struct part){&dataset->corpus, n - n_val, n_val};
+    dataset->parts[SW_SPLIT_TRAIN] = (struct part){.corpus = &dataset->corpus, .n = n - n_val};
+    dataset->parts[SW_SPLIT_VAL] =
+        (struct part){.corpus = &dataset->corpus, .first = n - n_val, .n = n_val};
+}
+
+/* The documents of a part into rows. Those held back were taken away before: a row is of one part,
+ * and what validates is no choice of short documents. */
+static sw_status pack_part(struct part *part, int64_t seq_len)
+{
+    int64_t *lengths = sw_alloc("packing", ((size_t)part->n + 1) * sizeof(*lengths));
+    SW_TRY_ALLOC(lengths, "the rows");
+    for (int64_t i = 0; i < part->n; ++i) { /* the last token is a label only */
+        lengths[i] = sw_rows_at(&part->corpus->rows, part->first + i).n - 1;
+    }
+    const sw_status st = sw_pack(lengths, part->n, seq_len, &part->packing);
+    sw_free(lengths);
+    part->packed = st >= 0;
+    part->n = st >= 0 ? part->packing.n_rows : 0;
+    return st;
 }
 
 static int32_t pad_id(const struct sw_tokenizer *tokenizer)
@@ -315,8 +359,12 @@ sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_da
     if (options->n_val_files > 0) {
         SW_TRY_OR(fail, read_corpus(options, options->val_files, options->n_val_files, vocab_size,
                                     &dataset->val_corpus));
-        dataset->parts[SW_SPLIT_VAL] = (struct part){
-            &dataset->val_corpus, 0, n_samples_of(&dataset->val_corpus, dataset->seq_len)};
+        dataset->parts[SW_SPLIT_VAL] =
+            (struct part){.corpus = &dataset->val_corpus,
+                          .n = n_samples_of(&dataset->val_corpus, dataset->seq_len)};
+    }
+    for (int i = 0; i < 2 && options->packing; ++i) {
+        SW_TRY_OR(fail, pack_part(&dataset->parts[i], dataset->seq_len));
     }
     *out = dataset;
     return SW_OK;
@@ -338,6 +386,11 @@ static int64_t corpus_tokens(const struct corpus *corpus)
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 {
     return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+}
+
+int64_t sw_dataset_n_documents(const struct sw_dataset *dataset, enum sw_split split)
+{
+    return dataset->parts[split].corpus->rows.n;
 }
 
 int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split)
@@ -390,62 +443,144 @@ sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
 
 /* ---- fetching ---- */
 
+/* A row as it goes out, [T] each; but for the first two NULL where nobody asked. */
+struct row_out {
+    int32_t *ids, *labels, *mask, *positions, *segments;
+};
+
+static struct row_out row_of(const struct row_out *all, int64_t offset)
+{
+    return (struct row_out){all->ids + offset, all->labels + offset,
+                            all->mask ? all->mask + offset : NULL,
+                            all->positions ? all->positions + offset : NULL,
+                            all->segments ? all->segments + offset : NULL};
+}
+
 static sw_status read_window(const struct sw_dataset *dataset, const struct corpus *corpus,
-                             int64_t i_window, int32_t *ids, int32_t *labels, int32_t *mask)
+                             int64_t i_window, int32_t *ids, int32_t *labels)
 {
     const int64_t n = dataset->seq_len, first = i_window * n;
     SW_TRY(sw_stream_read(&corpus->stream, first, n, ids));
     memcpy(labels, ids + 1, (size_t)(n - 1) * sizeof(*labels));
-    SW_TRY(sw_stream_read(&corpus->stream, first + n, 1, labels + n - 1));
-    for (int64_t t = 0; mask && t < n; ++t) {
-        mask[t] = 1;
+    return sw_stream_read(&corpus->stream, first + n, 1, labels + n - 1);
+}
+
+static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t label,
+                      int32_t position, int32_t segment)
+{
+    out->ids[t] = id;
+    out->labels[t] = label;
+    if (out->mask) {
+        out->mask[t] = segment > 0;
     }
-    return SW_OK;
+    if (out->positions) {
+        out->positions[t] = position;
+    }
+    if (out->segments) {
+        out->segments[t] = segment;
+    }
 }
 
 /* A row that stands for no sample. Its mask says "tokens": an attention over nothing at all would
  * be a division by zero. */
-static void blank_row(const struct sw_dataset *dataset, int32_t *ids, int32_t *labels,
-                      int32_t *mask)
+static void blank_row(const struct sw_dataset *dataset, const struct row_out *out)
 {
     for (int64_t t = 0; t < dataset->seq_len; ++t) {
-        ids[t] = 0;
-        labels[t] = SW_IGNORED_LABEL;
-        if (mask) {
-            mask[t] = 1;
-        }
+        put_token(out, t, 0, SW_IGNORED_LABEL, 0, 1);
     }
 }
 
-/* The sample's place in its corpus; -1 for a blank row. */
+/* Documents one behind the other, then padding. */
+static void read_rows(const struct sw_dataset *dataset, const struct part *part, int64_t at,
+                      const struct row_out *out)
+{
+    const int64_t first = part->packed ? part->packing.first[at] : at;
+    const int64_t end = part->packed ? part->packing.first[at + 1] : at + 1;
+    int64_t t = 0;
+    for (int64_t d = first; d < end; ++d) {
+        const int64_t document = part->packed ? part->first + part->packing.documents[d] : d;
+        const struct sw_row row = sw_rows_at(&part->corpus->rows, document);
+        for (int64_t i = 0; i + 1 < row.n; ++i, ++t) {
+            put_token(out, t, row.ids[i], row.wanted[i + 1] ? row.ids[i + 1] : SW_IGNORED_LABEL,
+                      (int32_t)i, (int32_t)(d - first + 1));
+        }
+    }
+    for (; t < dataset->seq_len; ++t) {
+        put_token(out, t, dataset->pad, SW_IGNORED_LABEL, 0, 0);
+    }
+}
+
+/* The sample's place in its corpus, or among the rows of its part; -1 for a blank row. */
 static int64_t place_of(const struct sw_dataset *dataset, enum sw_split split, int64_t sample)
 {
     const struct part *part = &dataset->parts[split];
+    const int64_t first = part->packed ? 0 : part->first;
     if (split == SW_SPLIT_VAL) {
-        return sample < part->n ? part->first + sample : -1;
+        return sample < part->n ? first + sample : -1;
     }
-    return part->first + sw_shuffle(dataset->seed, sample / part->n, part->n, sample % part->n);
+    return first + sw_shuffle(dataset->seed, sample / part->n, part->n, sample % part->n);
+}
+
+static sw_status read_row(const struct sw_dataset *dataset, const struct part *part, int64_t at,
+                          const struct row_out *out)
+{
+    if (at < 0) {
+        blank_row(dataset, out);
+    } else if (part->corpus->shape == SHAPE_ROWS) {
+        read_rows(dataset, part, at, out);
+    } else {
+        SW_TRY(read_window(dataset, part->corpus, at, out->ids, out->labels));
+        for (int64_t t = 0; t < dataset->seq_len; ++t) {
+            put_token(out, t, out->ids[t], out->labels[t], (int32_t)t, 1);
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
+                       int64_t n_rows, const struct row_out *out)
+{
+    const struct part *part = &dataset->parts[split];
+    if (first < 0 || n_rows < 0 || (split == SW_SPLIT_TRAIN && part->n == 0)) {
+        return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld of %lld", (long long)first,
+                       (long long)(first + n_rows), (long long)part->n);
+    }
+    for (int64_t row = 0; row < n_rows; ++row) {
+        const struct row_out one = row_of(out, row * dataset->seq_len);
+        SW_TRY(read_row(dataset, part, place_of(dataset, split, first + row), &one));
+    }
+    return SW_OK;
 }
 
 sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
                            int64_t n_rows, int32_t *ids, int32_t *labels, int32_t *mask)
 {
-    const struct corpus *corpus = dataset->parts[split].corpus;
-    if (first < 0 || n_rows < 0 || (split == SW_SPLIT_TRAIN && dataset->parts[split].n == 0)) {
-        return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld of %lld", (long long)first,
-                       (long long)(first + n_rows), (long long)dataset->parts[split].n);
+    const struct row_out out = {.ids = ids, .labels = labels, .mask = mask};
+    return fetch(dataset, split, first, n_rows, &out);
+}
+
+sw_status sw_dataset_fetch_packed(const struct sw_dataset *dataset, enum sw_split split,
+                                  int64_t first, int64_t n_rows, int32_t *ids, int32_t *labels,
+                                  int32_t *positions, int32_t *segments)
+{
+    const struct row_out out = {
+        .ids = ids, .labels = labels, .positions = positions, .segments = segments};
+    return fetch(dataset, split, first, n_rows, &out);
+}
+
+double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split)
+{
+    const struct part *part = &dataset->parts[split];
+    const struct sw_rows *rows = &part->corpus->rows;
+    int64_t n_documents = part->n, n_tokens = 0;
+    if (part->corpus->shape != SHAPE_ROWS || part->n == 0) {
+        return 0;
     }
-    for (int64_t row = 0; row < n_rows; ++row) {
-        const int64_t at = place_of(dataset, split, first + row), offset = row * dataset->seq_len;
-        int32_t *row_mask = mask ? mask + offset : NULL;
-        if (at < 0) {
-            blank_row(dataset, ids + offset, labels + offset, row_mask);
-        } else if (corpus->shape == SHAPE_ROWS) {
-            sw_rows_read(&corpus->rows, at, dataset->seq_len, dataset->pad, ids + offset,
-                         labels + offset, row_mask);
-        } else {
-            SW_TRY(read_window(dataset, corpus, at, ids + offset, labels + offset, row_mask));
-        }
+    if (part->packed) {
+        n_documents = part->packing.first[part->n];
     }
-    return SW_OK;
+    for (int64_t i = 0; i < n_documents; ++i) {
+        n_tokens += sw_rows_at(rows, part->first + i).n - 1;
+    }
+    return 1 - (double)n_tokens / ((double)part->n * (double)dataset->seq_len);
 }

@@ -3,8 +3,6 @@
 // without a target possible: it is left out, and counted.
 #include "data/rows.h"
 
-#include <string.h>
-
 void sw_rows_fini(struct sw_rows *rows)
 {
     sw_ids_fini(&rows->tokens);
@@ -61,18 +59,4 @@ struct sw_row sw_rows_at(const struct sw_rows *rows, int64_t i)
 {
     const struct sw_row_place place = rows->places[i];
     return (struct sw_row){rows->tokens.ptr + place.first, rows->wanted + place.first, place.n};
-}
-
-void sw_rows_read(const struct sw_rows *rows, int64_t i, int64_t seq_len, int32_t pad, int32_t *ids,
-                  int32_t *labels, int32_t *mask)
-{
-    const struct sw_row row = sw_rows_at(rows, i);
-    for (int64_t t = 0; t < seq_len; ++t) {
-        const bool real = t + 1 < row.n; /* has a next token */
-        ids[t] = real ? row.ids[t] : pad;
-        labels[t] = real && row.wanted[t + 1] ? row.ids[t + 1] : SW_IGNORED_LABEL;
-        if (mask) {
-            mask[t] = real;
-        }
-    }
 }

@@ -34,7 +34,3 @@ void sw_rows_fini(struct sw_rows *rows);
 sw_status sw_rows_add(struct sw_rows *rows, const int32_t *ids, const bool *wanted, int64_t n,
                       int64_t most);
 struct sw_row sw_rows_at(const struct sw_rows *rows, int64_t i);
-/* Row i by itself: [seq_len] each, padded on the right with `pad` and ignored labels; mask may be
- * NULL. */
-void sw_rows_read(const struct sw_rows *rows, int64_t i, int64_t seq_len, int32_t pad, int32_t *ids,
-                  int32_t *labels, int32_t *mask);

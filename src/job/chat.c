@@ -133,27 +133,20 @@ void sw_job_chat_close(struct sw_job_chat *chat)
     *chat = (struct sw_job_chat){0};
 }
 
-void sw_job_chat_print(const struct sw_job_chat *chat, const struct sw_train_options *o,
-                       const sw_dataset *dataset, int64_t tokens, FILE *out)
+void sw_job_chat_print(const struct sw_job_chat *chat, const sw_dataset *dataset, int64_t tokens,
+                       FILE *out)
 {
     char day[11];
-    const int64_t n_held = o->n_val_data > 0 ? 0 : sw_dataset_n_samples(dataset, SW_SPLIT_VAL);
     const int64_t n_dropped = sw_dataset_n_dropped(dataset, SW_SPLIT_TRAIN);
     const int64_t n_cut = sw_dataset_n_cut(dataset, SW_SPLIT_TRAIN);
     sw_day_text(chat->day, day);
     fprintf(out, "data: chats, template of %s, told the day %s; loss on %s\n",
             sw_chat_source(chat->chat), day, sw_loss_on_name(sw_chat_loss_on(chat->chat)));
-    if (o->seq_len == 0) {
-        fprintf(out,
-                "rows: %lld tokens, the lesser of %d and the model's context; --seq-len sets "
-                "it\n",
-                (long long)tokens, SW_CHAT_MOST_TOKENS);
-    }
     if (n_cut + n_dropped > 0) {
         fprintf(out,
                 "chats: of %lld %lld cut at %lld tokens, %lld left out without a token that the "
                 "loss counts\n",
-                (long long)(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN) + n_held + n_dropped),
+                (long long)(sw_dataset_n_documents(dataset, SW_SPLIT_TRAIN) + n_dropped),
                 (long long)n_cut, (long long)tokens, (long long)n_dropped);
     }
 }

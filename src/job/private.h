@@ -33,8 +33,8 @@ sw_status sw_job_chat_open(const struct sw_train_options *options, const char *f
                            sw_tokenizer *tokenizer, struct sw_job_chat *out);
 void sw_job_chat_close(struct sw_job_chat *chat);
 /* tokens: of a row. */
-void sw_job_chat_print(const struct sw_job_chat *chat, const struct sw_train_options *options,
-                       const sw_dataset *dataset, int64_t tokens, FILE *out);
+void sw_job_chat_print(const struct sw_job_chat *chat, const sw_dataset *dataset, int64_t tokens,
+                       FILE *out);
 /* What goes beside the weights: the template, where no other file of the folder has it. */
 sw_status sw_job_chat_save(const struct sw_job_chat *chat, const char *folder);
 

@@ -41,8 +41,9 @@ struct job {
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
     int64_t local;             /* micro-batches of this rank */
-    int32_t *ids, *labels;     /* [local, B, T] */
-    struct sw_tensor *tensors; /* [local, 2] */
+    bool packed;               /* rows hold several documents */
+    int32_t *inputs;           /* [INPUTS, local, B, T] ids, labels and, packed, places, segments */
+    struct sw_tensor *tensors; /* [local, INPUTS] */
     struct sw_batch *batches;  /* [local] */
     int64_t first_step;
     double began_s, val_loss, loss;
@@ -50,7 +51,7 @@ struct job {
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
 
-enum { DEFAULT_CONFIG_CAP = 512 };
+enum { DEFAULT_CONFIG_CAP = 512, INPUTS = 4 };
 static const char default_config[] =
     "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
     " \"gradient_clipping\": 1.0,"
@@ -144,6 +145,30 @@ static sw_status open_engine(struct job *job)
     return SW_OK;
 }
 
+static sw_status make_batches(struct job *job)
+{
+    static const char *const names[INPUTS] = {"input_ids", "labels", "positions", "segments"};
+    const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
+    const size_t n_inputs = job->packed ? INPUTS : 2, elems = (size_t)(job->batch * job->tokens);
+    const struct sw_shape shape = SW_SHAPE(job->batch, job->tokens);
+    job->inputs = sw_alloc("train", n_inputs * k * elems * sizeof *job->inputs);
+    job->tensors = sw_alloc_zero("train", INPUTS * k, sizeof *job->tensors);
+    job->batches = sw_alloc_zero("train", k, sizeof *job->batches);
+    job->statuses = sw_alloc_zero("train", (size_t)job->facts.ranks, sizeof *job->statuses);
+    if (!job->inputs || !job->tensors || !job->batches || !job->statuses) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the batch");
+    }
+    for (size_t i = 0; i < k; i++) {
+        for (size_t t = 0; t < n_inputs; t++) {
+            job->tensors[INPUTS * i + t] = (struct sw_tensor){
+                names[t],
+                {.data = job->inputs + (t * k + i) * elems, .dtype = SW_I32, .shape = shape}};
+        }
+        job->batches[i] = (struct sw_batch){&job->tensors[INPUTS * i], (int)n_inputs};
+    }
+    return SW_OK;
+}
+
 static sw_status open_data(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -159,28 +184,22 @@ static sw_status open_data(struct job *job)
         .seed = job->facts.seed,
         .as_text = o->as_text,
         .chat = job->chat.chat,
+        .packing = job->facts.config->spillway.packing,
     };
+    job->packed = options.packing;
     SW_TRY(sw_dataset_open(&options, &job->dataset));
-    const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
-    const size_t elems = k * (size_t)(job->batch * job->tokens);
-    job->ids = sw_alloc("train", elems * sizeof *job->ids);
-    job->labels = sw_alloc("train", elems * sizeof *job->labels);
-    job->tensors = sw_alloc_zero("train", 2 * k, sizeof *job->tensors);
-    job->batches = sw_alloc_zero("train", k, sizeof *job->batches);
-    job->statuses = sw_alloc_zero("train", (size_t)job->facts.ranks, sizeof *job->statuses);
-    if (!job->ids || !job->labels || !job->tensors || !job->batches || !job->statuses) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for the batch");
-    }
-    for (size_t i = 0; i < k; i++) {
-        const size_t at = i * (size_t)(job->batch * job->tokens);
-        const struct sw_shape shape = SW_SHAPE(job->batch, job->tokens);
-        job->tensors[2 * i] = (struct sw_tensor){
-            "input_ids", {.data = job->ids + at, .dtype = SW_I32, .shape = shape}};
-        job->tensors[2 * i + 1] = (struct sw_tensor){
-            "labels", {.data = job->labels + at, .dtype = SW_I32, .shape = shape}};
-        job->batches[i] = (struct sw_batch){&job->tensors[2 * i], 2};
-    }
-    return SW_OK;
+    return make_batches(job);
+}
+
+/* The rows of samples from `first` on into micro-batch i of this rank. */
+static sw_status fetch(const struct job *job, enum sw_split split, int64_t first, int64_t i)
+{
+    const struct sw_tensor *t = job->batches[i].tensors;
+    int32_t *const ids = t[0].view.data, *const labels = t[1].view.data;
+    return job->packed
+               ? sw_dataset_fetch_packed(job->dataset, split, first, job->batch, ids, labels,
+                                         t[2].view.data, t[3].view.data)
+               : sw_dataset_fetch(job->dataset, split, first, job->batch, ids, labels, NULL);
 }
 
 /* Lines of steps after the one resumed from would stand twice. */
@@ -255,8 +274,7 @@ static sw_status validate(struct job *job)
         sw_min_i64(n_batches, job->options->eval_batches > 0 ? job->options->eval_batches : 16);
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n_batches; i++) {
-        SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_VAL, i * job->batch, job->batch, job->ids,
-                                job->labels, NULL));
+        SW_TRY(fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
         double batch_sum = 0, batch_count = 0;
         SW_TRY(sw_evaluate(job->engine, &job->batches[0], &batch_sum, &batch_count));
         sum += batch_sum;
@@ -452,7 +470,8 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
     if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
         json_number(&line, "val_loss", job->val_loss);
     }
-    if (job->chat.chat) {
+    if (job->chat.chat || job->packed) {
+        json_number(&line, "padding", sw_dataset_padding(job->dataset, SW_SPLIT_TRAIN));
         sw_str_printf(&line, ",\"rows_cut\":%lld,\"rows_dropped\":%lld",
                       (long long)sw_dataset_n_cut(job->dataset, SW_SPLIT_TRAIN),
                       (long long)sw_dataset_n_dropped(job->dataset, SW_SPLIT_TRAIN));
@@ -477,10 +496,7 @@ static sw_status one_step(struct job *job)
     const double begin = sw_now_s();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
         const int64_t k = j * job->facts.ranks + job->facts.rank;
-        const int64_t at = j * job->batch * job->tokens;
-        SW_TRY(sw_dataset_fetch(job->dataset, SW_SPLIT_TRAIN,
-                                sw_engine_samples(job->engine) + k * job->batch, job->batch,
-                                job->ids + at, job->labels + at, NULL));
+        SW_TRY(fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }
     SW_TRY(sw_train_batch(job->engine, job->batches, job->local, &report));
     const double seconds = sw_now_s() - begin;
@@ -702,6 +718,23 @@ static void print_origins(const struct job *job)
     }
 }
 
+/* Rows that are documents, not parts of a stream. */
+static void print_rows(const struct job *job)
+{
+    if (job->packed) {
+        fprintf(job->out, "packed: rows hold several documents; %.1f%% of them is padding\n",
+                100 * sw_dataset_padding(job->dataset, SW_SPLIT_TRAIN));
+    }
+    if (job->chat.chat) {
+        sw_job_chat_print(&job->chat, job->dataset, job->tokens, job->out);
+    }
+    if (job->options->seq_len == 0 && (job->chat.chat || job->packed)) {
+        fprintf(job->out,
+                "rows: %lld tokens, the lesser of %d and the model's context; --seq-len sets it\n",
+                (long long)job->tokens, SW_CHAT_MOST_TOKENS);
+    }
+}
+
 static void print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
@@ -718,9 +751,7 @@ static void print_head(const struct job *job)
     fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
             (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
-    if (job->chat.chat) {
-        sw_job_chat_print(&job->chat, job->options, job->dataset, job->tokens, job->out);
-    }
+    print_rows(job);
     sw_config_print_chosen(job->facts.config, false, &chosen);
     if (chosen.len > 0) {
         fprintf(job->out, "chosen: %s\n", sw_str_text(&chosen));
@@ -832,8 +863,7 @@ static void tear_down(struct job *job)
     sw_dataset_close(job->dataset);
     sw_job_chat_close(&job->chat);
     sw_tokenizer_close(job->tokenizer);
-    sw_free(job->ids);
-    sw_free(job->labels);
+    sw_free(job->inputs);
     sw_free(job->tensors);
     sw_free(job->batches);
     sw_free(job->statuses);

@@ -527,6 +527,57 @@ static void a_file_is_of_one_kind(void **state)
     sw_chat_close(chat);
 }
 
+/* Rows of 24 tokens; the three documents have 19, 4 and 5 places. */
+static void packed_rows_hold_documents_that_begin_anew(void **state)
+{
+    (void)state;
+    enum { T = 24 };
+    sw_dataset *dataset = NULL;
+    const char *file =
+        sw_test_write_text(2, "texts.jsonl",
+                           "{\"text\":\"abcd\"}\n{\"text\":\"abcdefghijklmnopqrs\"}\n"
+                           "{\"text\":\"vwxyz\"}\n{\"text\":\"\"}\n");
+    struct sw_dataset_options options = {
+        .files = &file, .n_files = 1, .tokenizer = tokenizer, .seq_len = T, .packing = true};
+    int32_t ids[2 * T], labels[2 * T], positions[2 * T], segments[2 * T];
+    assert_int_equal(sw_dataset_open(&options, &dataset), SW_OK);
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_TRAIN), 2);
+    assert_int_equal(sw_dataset_n_dropped(dataset, SW_SPLIT_TRAIN), 1);
+    assert_float_equal(sw_dataset_padding(dataset, SW_SPLIT_TRAIN), 20.0 / 48, 1e-12);
+    assert_int_equal(
+        sw_dataset_fetch_packed(dataset, SW_SPLIT_TRAIN, 0, 2, ids, labels, positions, segments),
+        SW_OK);
+    int n_documents = 0;
+    for (int i = 0; i < 2 * T; ++i) {
+        const bool begins = segments[i] > 0 && positions[i] == 0;
+        const bool goes_on = i % T > 0 && segments[i] == segments[i - 1];
+        n_documents += begins;
+        if (segments[i] == 0) {
+            assert_true(labels[i] == SW_IGNORED_LABEL && positions[i] == 0);
+        } else if (goes_on) { /* each token is what the one before it leads to */
+            assert_int_equal(positions[i], positions[i - 1] + 1);
+            assert_int_equal(ids[i], labels[i - 1]);
+        } else {
+            assert_true(begins);
+            assert_true(i % T == 0 || labels[i - 1] == sw_tokenizer_eos(tokenizer));
+        }
+    }
+    assert_int_equal(n_documents, 3);
+    sw_dataset_close(dataset);
+    options.val_fraction = 0.5; /* documents are held back, not rows */
+    assert_int_equal(sw_dataset_open(&options, &dataset), SW_OK);
+    assert_int_equal(sw_dataset_n_samples(dataset, SW_SPLIT_VAL), 1);
+    assert_int_equal(
+        sw_dataset_fetch_packed(dataset, SW_SPLIT_VAL, 0, 1, ids, labels, positions, segments),
+        SW_OK);
+    assert_true(ids[0] == 'v' - ' ' && labels[4] == sw_tokenizer_eos(tokenizer));
+    assert_int_equal(segments[5], 0);
+    sw_dataset_close(dataset);
+    file = sw_test_write(2, "tokens.bin", "\1\0\2\0\3\0", 6);
+    assert_int_equal(sw_dataset_open(&options, &dataset), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "tokens.bin: a shard knows no documents"));
+}
+
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
@@ -576,6 +627,7 @@ int main(void)
         cmocka_unit_test(answers_end_at_one_id_or_at_several),
         cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
         cmocka_unit_test(a_file_is_of_one_kind),
+        cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
         cmocka_unit_test(survives_lack_of_memory),
     };
     test_write_chat_tokenizer(sw_test_folder(), test_chatml);
