@@ -40,6 +40,8 @@ typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
 
 /* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are
  * SW_E_ARG. */
+enum { SW_DEFAULT_TOKENS = 1024 }; /* of a row where nobody says; contexts may be far longer */
+
 struct sw_engine_options {
     /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
     const char *config_path;
@@ -52,7 +54,7 @@ struct sw_engine_options {
     const char *adapter; /* of the model: a folder that PEFT wrote, or a training; NULL = none */
     int64_t vocab_size;  /* of a preset: replaces its own, 0 keeps it */
     int64_t seq_len;     /* T of a micro-batch; 0 = the model's context .. */
-    int64_t most_tokens; /* .. or this, if it is less; 0 = no bound */
+    int64_t most_tokens; /* .. or this, if it is less; 0 = SW_DEFAULT_TOKENS */
     /* .. or your own. */
     sw_forward_fn forward;
     void *forward_ctx;

@@ -15,8 +15,6 @@ struct run {
     struct sw_chat_options chat; /* of them */
 };
 
-enum { CHAT_TOKENS = 1024 }; /* of a row, where nobody says */
-
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
                             double *sum, double *count)
 {
@@ -89,7 +87,6 @@ static sw_status evaluate(const struct run *run, bool *started)
         .adapter = run->adapter,
         .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0,
         .seq_len = run->seq_len,
-        .most_tokens = chat ? CHAT_TOKENS : 0,
         .no_train = true,
         .want_eval = true,
     };

@@ -9,7 +9,7 @@
 #include "cli/model_flags.h"
 
 enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
-enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for more */
+enum { CONTEXT = 4096 }; /* of a text or a conversation, where the model has room for more */
 
 struct run {
     const char *model, *adapter, *tokenizer, *prompt;
@@ -46,6 +46,7 @@ static sw_status generate(const struct run *run, bool *started)
             .model = run->model,
             .adapter = run->adapter,
             .vocab_size = sw_tokenizer_vocab_size(tokenizer),
+            .most_tokens = CONTEXT,
             .no_train = true,
             .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
         };
@@ -100,7 +101,7 @@ static sw_status open_talk(struct talk *t)
         .n_sets = run->sets.n,
         .model = run->model,
         .adapter = run->adapter,
-        .most_tokens = CHAT_CONTEXT,
+        .most_tokens = CONTEXT,
         .no_train = true,
         .generate_tokens = -1,
     };

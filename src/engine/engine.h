@@ -28,6 +28,7 @@ struct sw_engine_facts {
     uint64_t seed;
     sw_comm *comm;           /* NULL = alone */
     int rank, ranks;         /* of the data axis */
+    int64_t context;         /* tokens that the model has positions for; 0 = a forward of yours */
     int64_t generate_tokens; /* prompt and continuation together */
 };
 struct sw_engine_facts sw_engine_facts(const sw_engine *e);

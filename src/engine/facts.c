@@ -19,6 +19,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .trains = e->trains,
         .lora = e->lora != NULL,
         .language_model = e->model && e->model->head == SW_HEAD_LM,
+        .context = e->model ? e->model->max_tokens : 0,
         .seed = e->seed,
         .comm = e->options.comm,
         .rank = e->rank,

@@ -126,8 +126,6 @@ static sw_status resolve_config(struct sw_engine *e)
 
 /* ---- model ---- */
 
-enum { MOST_PACKED_TOKENS = 1024 }; /* of a row, where nobody says */
-
 static bool is_folder(const char *path)
 {
     struct stat st;
@@ -167,9 +165,8 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
-    const int64_t most =
-        o->most_tokens == 0 && e->config->spillway.packing ? MOST_PACKED_TOKENS : o->most_tokens;
-    if (o->seq_len == 0 && most > 0) {
+    const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
+    if (o->seq_len == 0) {
         e->tokens = sw_min_i64(e->tokens, most);
     }
     if (e->tokens > e->model->max_tokens) {

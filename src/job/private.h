@@ -14,7 +14,6 @@
 sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, int64_t tokens, const char *flags);
 
 /* ---- chat.c ---- */
-enum { SW_CHAT_MOST_TOKENS = 1024 }; /* of a row, where nobody says */
 /* All zero: the data is text. */
 struct sw_job_chat {
     enum sw_data_kind kind;

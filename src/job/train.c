@@ -112,7 +112,6 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .adapter = o->adapter,
         .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
         .seq_len = o->seq_len,
-        .most_tokens = job->chat.chat ? SW_CHAT_MOST_TOKENS : 0,
         .seed = o->has_seed ? o->seed : 42,
         .want_eval = o->eval_every > 0,
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
@@ -728,10 +727,11 @@ static void print_rows(const struct job *job)
     if (job->chat.chat) {
         sw_job_chat_print(&job->chat, job->dataset, job->tokens, job->out);
     }
-    if (job->options->seq_len == 0 && (job->chat.chat || job->packed)) {
+    if (job->options->seq_len == 0 &&
+        (job->chat.chat || job->packed || job->tokens < job->facts.context)) {
         fprintf(job->out,
                 "rows: %lld tokens, the lesser of %d and the model's context; --seq-len sets it\n",
-                (long long)job->tokens, SW_CHAT_MOST_TOKENS);
+                (long long)job->tokens, SW_DEFAULT_TOKENS);
     }
 }
 
