@@ -45,8 +45,13 @@ static sw_value vector(sw_graph *g, const char *name, int64_t n)
 
 static sw_value block(sw_graph *g, sw_value h, sw_value angles, sw_value places, int64_t batch)
 {
-    const struct sw_attention_spec spec = {
-        .heads = HEADS, .scale = 0.3, .causal = true, .mask = -1, .position = -1};
+    const struct sw_attention_spec spec = {.heads = HEADS,
+                                           .scale = 0.3,
+                                           .causal = true,
+                                           .mask = -1,
+                                           .position = -1,
+                                           .slopes = -1,
+                                           .segments = -1};
     const struct sw_shape heads = SW_SHAPE(batch, T, HEADS, WIDTH / HEADS);
     const struct sw_shape rows = SW_SHAPE(batch, T, WIDTH);
     const sw_value x = sw_rms_norm(g, h, vector(g, "norm", WIDTH), 1e-6, false);
