@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens per second of the same training step as bench/train_gpt2.c, in PyTorch: GPT-2 (124M) of transformers,
-AdamW, gradients clipped to 1, no dropout. bf16: autocast over fp32 weights.
+"""Tokens per second of the same training step as bench/train_gpt2.c, in PyTorch: GPT-2 (124M) of transformers, or the
+model of a config.json, AdamW, gradients clipped to 1, no dropout. bf16: autocast over fp32 weights.
 
-    python bench/train_gpt2_pytorch.py [f32|bf16] [B] [T] [steps] [compile]
+    python bench/train_gpt2_pytorch.py [f32|bf16] [B] [T] [steps] [compile] [FOLDER]
 """
+import os
 import resource
 import statistics
 import sys
 import time
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config
 
 dtype, batch, tokens, steps = (sys.argv[1:5] + ["f32", "4", "64", "5"][len(sys.argv) - 1:])[:4]
 batch, tokens, steps = int(batch), int(tokens), int(steps)
 torch.set_num_threads(2)
 torch.manual_seed(1)
-model = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+folder = sys.argv[-1] if os.path.isdir(sys.argv[-1]) else None
+config = AutoConfig.from_pretrained(folder) if folder else GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+model = AutoModelForCausalLM.from_config(config)
 model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
 forward = torch.compile(model) if "compile" in sys.argv else model
-ids = torch.randint(0, 50257, (batch, tokens))
+ids = torch.randint(0, config.vocab_size, (batch, tokens))
 
 
 def step():

@@ -31,7 +31,6 @@ const struct sw_decoder_family sw_family_bloom = {
     .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", "n_embed", 64},
               [SW_SIZE_LAYERS] = {"n_layer", "num_hidden_layers", 2},
               [SW_SIZE_HEADS] = {"n_head", "num_attention_heads", 8},
-              [SW_SIZE_INNER] = {"n_inner", NULL, 0},
               [SW_SIZE_VOCAB] = {"vocab_size", NULL, 250880},
               [SW_SIZE_TOKENS] = {"seq_length", NULL, 2048}},
     .names = {.trunk = "transformer",

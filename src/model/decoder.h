@@ -91,7 +91,7 @@ enum sw_decoder_size {
     SW_SIZE_WIDTH,
     SW_SIZE_LAYERS,
     SW_SIZE_HEADS,
-    SW_SIZE_INNER, /* fallback 0: four times the width */
+    SW_SIZE_INNER, /* fallback 0: four times the width; without a key it is always that */
     SW_SIZE_VOCAB,
     SW_SIZE_TOKENS,
     SW_SIZE_COUNT

@@ -98,9 +98,9 @@ static sw_status check_parameters(const struct sw_json_doc *doc, const struct sw
                        "%s: %s %lld, %s %lld, %s %lld, %s %lld: %.3g parameters; wanted at most "
                        "%.3g",
                        sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)base->width,
-                       keys[SW_SIZE_INNER].key, (long long)m->spec.inner, keys[SW_SIZE_LAYERS].key,
-                       (long long)base->layers, keys[SW_SIZE_VOCAB].key, (long long)base->vocab,
-                       all, most);
+                       keys[SW_SIZE_INNER].key ? keys[SW_SIZE_INNER].key : "width of the MLP",
+                       (long long)m->spec.inner, keys[SW_SIZE_LAYERS].key, (long long)base->layers,
+                       keys[SW_SIZE_VOCAB].key, (long long)base->vocab, all, most);
     }
     return SW_OK;
 }
@@ -116,6 +116,10 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
     };
     for (int i = 0; i < SW_SIZE_COUNT; i++) {
         const bool by_width = i == SW_SIZE_INNER && keys[i].fallback == 0;
+        if (!keys[i].key) {
+            *out[i] = 4 * m->super.width;
+            continue;
+        }
         SW_TRY(read_size(doc, config, &keys[i], by_width ? 4 * m->super.width : keys[i].fallback,
                          out[i]));
     }
