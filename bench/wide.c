@@ -45,8 +45,8 @@ static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
     sw_value y = sw_act(g, sw_linear(g, x, up, SW_NO_VALUE, true), SW_ACT_GELU_TANH);
     x = sw_add(g, x, sw_linear(g, y, down, SW_NO_VALUE, true));
     sw_scope_pop(g);
-    return sw_linear_cross_entropy(g, x, table,
-                                   sw_input(g, "labels", SW_I32, SW_SHAPE(batch, TOKENS)));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch, TOKENS));
+    return sw_linear_cross_entropy(g, x, table, SW_NO_VALUE, labels, 0);
 }
 
 /* tile_bytes 0: as the budget asks; budget 0: none. Transfers run ahead by no more than a few
