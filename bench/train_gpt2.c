@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens per second of a whole training step of GPT-2 (124M), or of another preset or folder
+// Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
 // (bench/llama-153m), as a fraction of the matrix peak
 // measured in the same run, with the time of each operation.
 //
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
         .batch = 4, .tokens = 64, .steps = 5, .threads = 2, .dtype = "f32", .model = "gpt2"};
     if (!parse(argc, argv, &run)) {
         fprintf(stderr, "usage: bench_train_gpt2 [--batch B] [--seq-len T] [--dtype f32|bf16|f16] "
-                        "[--steps N] [--threads N] [--model PRESET|FOLDER]\n");
+                        "[--steps N] [--threads N] [--model PRESET|CONFIG.JSON]\n");
         return 2;
     }
     if (bench(&run) < 0) {
