@@ -9,7 +9,7 @@
 #ifdef TEST_SANITIZED /* which are slow */
 enum { STEPS = 2 };
 #else
-enum { STEPS = 6 };
+enum { STEPS = 4 };
 #endif
 
 static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **state)

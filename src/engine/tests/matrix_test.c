@@ -7,7 +7,7 @@
 #ifdef TEST_SANITIZED /* which are slow */
 enum { STEPS = 2 };
 #else
-enum { STEPS = 8 };
+enum { STEPS = 5 };
 #endif
 
 static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
