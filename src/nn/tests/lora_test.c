@@ -70,7 +70,8 @@ static void what_is_no_pattern_is_refused(void **state)
                                       "[b-a]",
                                       "a{,",
                                       "(((((((((a)))))))))",
-                                      "((.{1000}){1000})*"};
+                                      "((.{1000}){1000})*",
+                                      "((((((a{1000}){0}){1000}){0}){1000}){0}){1000}"};
     (void)state;
     for (size_t i = 0; i < SW_LEN(bad); i++) {
         bool matches = false;
