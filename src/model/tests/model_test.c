@@ -232,6 +232,30 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
     }
 }
 
+/* Sizes are fine one by one, and what is made of them is too large for fp32. */
+static void a_rotary_table_that_is_no_number_is_refused(void **state)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_rotary_spec spec = {.kind = SW_ROTARY_YARN,
+                                  .width = 4,
+                                  .theta = 10000,
+                                  .factor = 2,
+                                  .original_tokens = 64,
+                                  .beta_fast = 32,
+                                  .beta_slow = 1,
+                                  .attention_factor = 1};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sw_graph *g = NULL;
+        assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+        sw_rotary_table(g, &spec, 8);
+        assert_int_equal(sw_graph_status(g), i == 0 ? SW_OK : SW_E_FORMAT);
+        sw_graph_close(g);
+        spec.attention_factor = 1e300;
+    }
+    assert_non_null(strstr(sw_error_message(), "attention_factor 1e+300"));
+}
+
 static void dynamic_scaling_is_the_default_within_the_context(void **state)
 {
     sw_status st;
@@ -253,6 +277,7 @@ int main(void)
         cmocka_unit_test(llama3_frequencies_are_the_published_ones),
         cmocka_unit_test(linear_scaling_divides_and_yarn_lies_between),
         cmocka_unit_test(what_changes_the_mathematics_is_refused_by_its_key),
+        cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
         cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
         cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
     };
