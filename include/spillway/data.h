@@ -130,7 +130,8 @@ enum sw_loss_on {
 SW_API const char *sw_loss_on_name(enum sw_loss_on loss_on);
 /* false: no such name. */
 SW_API bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out);
-/* "2026-11-22" as seconds since 1970, and back; false: that is no day. */
+/* "2026-11-22" as seconds since 1970 in UTC, and back; false: that is no day of the years 1000 ..
+ * 9999, and *out stays. */
 SW_API bool sw_day_of_text(const char *text, int64_t *out);
 SW_API void sw_day_text(int64_t day, char out[11]);
 
@@ -172,8 +173,8 @@ SW_API sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_
 SW_API sw_status sw_chat_open_for(const struct sw_chat_options *options, enum sw_data_kind kind,
                                   sw_chat **out);
 
-/* Where the template came from, lent; the digest of its text; whether it is no template of the
- * tokenizer's folder; and what it was opened with. */
+/* Where the template came from, lent; the digest of its text and of the special tokens that it may
+ * write; whether it is no template of the tokenizer's folder; and what it was opened with. */
 SW_API const char *sw_chat_source(const sw_chat *chat);
 SW_API const char *sw_chat_digest(const sw_chat *chat);
 SW_API bool sw_chat_is_given(const sw_chat *chat);

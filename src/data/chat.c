@@ -370,20 +370,33 @@ bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out)
     return false;
 }
 
+/* "dddd-dd-dd". A year of fewer digits would not be written the same again. */
+static bool has_form_of_day(const char *text)
+{
+    for (int i = 0; i < 10; ++i) {
+        if (i == 4 || i == 7 ? text[i] != '-' : text[i] < (i == 0 ? '1' : '0') || text[i] > '9') {
+            return false;
+        }
+    }
+    return text[10] == '\0';
+}
+
 bool sw_day_of_text(const char *text, int64_t *out)
 {
     struct tm day = {0}, back;
-    int year, month, end = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day.tm_mday, &end) != 3 || end != 10 ||
-        text[end] != '\0') {
+    int year, month;
+    if (!has_form_of_day(text) || sscanf(text, "%d-%d-%d", &year, &month, &day.tm_mday) != 3) {
         return false;
     }
     day.tm_year = year - 1900;
     day.tm_mon = month - 1;
     const time_t at = timegm(&day);
+    if (!gmtime_r(&at, &back) || back.tm_mday != day.tm_mday || back.tm_mon != month - 1 ||
+        back.tm_year != year - 1900) {
+        return false;
+    }
     *out = (int64_t)at;
-    return gmtime_r(&at, &back) && back.tm_mday == day.tm_mday && back.tm_mon == month - 1 &&
-           back.tm_year == year - 1900;
+    return true;
 }
 
 void sw_day_text(int64_t day, char out[11])
@@ -397,20 +410,31 @@ void sw_day_text(int64_t day, char out[11])
 
 /* ---- opening ---- */
 
+/* Of the templates and the special tokens that they may write. */
 static sw_status take_digest(struct sw_chat *chat)
 {
+    struct sw_str tokens = {0};
     const struct sw_chat_template *const both[] = {&chat->templates.plain,
                                                    &chat->templates.with_tools};
-    struct sw_digest *digest;
-    SW_TRY(sw_digest_open(&digest));
+    struct sw_digest *digest = NULL;
+    sw_status st;
+    sw_json_write(sw_json_root(chat->templates.tokens), 0, &tokens);
+    if (tokens.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the special tokens");
+        goto done;
+    }
+    SW_TRY_OR(done, sw_digest_open(&digest));
     for (size_t i = 0; i < SW_LEN(both); ++i) {
         const uint64_t len = both[i]->len;
         sw_digest_update(digest, &len, sizeof len);
         sw_digest_update(digest, both[i]->text ? both[i]->text : "", both[i]->len);
     }
+    sw_digest_update(digest, sw_str_text(&tokens), tokens.len);
     sw_digest_hex(digest, chat->digest);
+done:
     sw_digest_close(digest);
-    return SW_OK;
+    sw_str_fini(&tokens);
+    return st;
 }
 
 static sw_status check_opened(const struct sw_chat *chat, const char *folder)

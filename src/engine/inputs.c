@@ -34,16 +34,25 @@ static int index_of(const struct sw_graph *g, const struct sw_op *op, struct eng
     return info->index_input;
 }
 
-/* The input that v shows elements of, through views and row-major copies; NULL: it is computed. A
- * part of a copy of a part counts as all of the copy. */
+/* What POSITIONS makes stays below the limit where its input does this: places are that much less,
+ * and a mask that is counted says yes or no. */
+static int64_t limit_before(const struct sw_op *op, int64_t limit)
+{
+    return op->attrs.positions.counted ? 2 : limit - op->attrs.positions.offset;
+}
+
+/* The input that v shows elements of, through views, row-major copies and positions; NULL: it is
+ * computed. A part of a copy of a part counts as all of the copy. */
 static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_bound *out)
 {
     sw_value root = sw_graph_root(g, v);
     while (g->values[root].role != SW_ROLE_INPUT) {
         const int32_t producer = g->values[root].producer;
-        if (producer < 0 || !sw_op_has(&g->ops[producer], SW_TRAIT_COPY)) {
+        const bool places = producer >= 0 && g->ops[producer].kind == SW_OP_POSITIONS;
+        if (producer < 0 || (!places && !sw_op_has(&g->ops[producer], SW_TRAIT_COPY))) {
             return NULL;
         }
+        out->limit = places ? limit_before(&g->ops[producer], out->limit) : out->limit;
         v = g->ops[producer].in[0];
         root = sw_graph_root(g, v);
     }

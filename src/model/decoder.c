@@ -213,14 +213,20 @@ static sw_value layer(struct build *b, sw_value h)
 
 /* ---- the whole ---- */
 
+/* A table with rows in front is told places by counting the mask, as OPT does it; documents that
+ * share a row begin anew, and have theirs given. */
+static bool counts_mask(const struct build *b)
+{
+    return b->m->spec.position_offset > 0 && b->spec->has_mask && !b->spec->is_packed;
+}
+
 static sw_value learned_positions(struct build *b)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_model *m = &b->m->super;
     const sw_value table = sw_nn_table(b->g, in_trunk(b, b->m->names.positions),
                                        m->max_tokens + s->position_offset, m->width, s->init_range);
-    const bool counts = s->position_offset > 0 && b->mask >= 0;
-    const sw_value places = counts ? sw_positions(b->g, b->mask, s->position_offset)
+    const sw_value places = counts_mask(b) ? sw_positions(b->g, b->mask, s->position_offset)
                             : s->position_offset > 0
                                 ? sw_add_offset(b->g, b->positions, s->position_offset)
                                 : b->positions;
@@ -249,9 +255,8 @@ static void open_inputs(struct build *b, sw_value *ids)
     const struct sw_forward_spec *spec = b->spec;
     const struct sw_shape rows = SW_SHAPE(spec->batch, spec->tokens);
     const enum sw_position_kind kind = b->m->spec.positions;
-    const bool counts = b->m->spec.position_offset > 0 && spec->has_mask;
     *ids = sw_input(b->g, "input_ids", SW_I32, rows);
-    b->positions = input(b, "positions", kind != SW_POSITION_ALIBI && !counts,
+    b->positions = input(b, "positions", kind != SW_POSITION_ALIBI && !counts_mask(b),
                          spec->is_packed ? rows : SW_SHAPE(spec->tokens));
     b->mask = input(b, "attention_mask", spec->has_mask, rows);
     b->segments = input(b, "segments", spec->is_packed, rows);

@@ -178,6 +178,9 @@ sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json 
 /* sliding_window into spec.window: null is none, absent is `fallback`. */
 sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *config,
                                  int64_t fallback, struct sw_decoder *decoder);
+/* num_key_value_heads; absent: one of each head's own. */
+sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
+                                   struct sw_decoder *decoder);
 /* num_key_value_heads, head_dim (fallback 0: width over heads), hidden_act, rms_norm_eps,
  * initializer_range, attention_dropout, pad_token_id of the embedding: what LLaMA and its kin
  * share. */

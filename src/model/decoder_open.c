@@ -131,6 +131,13 @@ static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *confi
     return SW_OK;
 }
 
+sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
+                                   struct sw_decoder *m)
+{
+    static const struct sw_decoder_key kv = {"num_key_value_heads", NULL, 0};
+    return read_size(doc, config, &kv, m->spec.heads, &m->spec.kv_heads);
+}
+
 /* Heads share the width where the file does not say how wide they are. */
 static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
@@ -414,10 +421,9 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
                                 int64_t head_width, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
-    static const struct sw_decoder_key kv = {"num_key_value_heads", NULL, 0};
     static const struct sw_decoder_key head = {"head_dim", NULL, 0};
     const struct sw_json *given = sw_json_get(config, "head_dim");
-    SW_TRY(read_size(doc, config, &kv, s->heads, &s->kv_heads));
+    SW_TRY(sw_decoder_read_kv_heads(doc, config, m));
     if (head_width > 0 || (given && given->type != SW_JSON_NULL)) {
         SW_TRY(read_size(doc, config, &head, head_width, &s->head_width));
     }

@@ -10,7 +10,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 {
     struct sw_decoder_spec *s = &decoder->spec;
     SW_TRY(sw_decoder_only(doc, config, "qk_layernorm", false));
-    SW_TRY(sw_json_get_i64(doc, config, "num_key_value_heads", s->heads, &s->kv_heads));
+    SW_TRY(sw_decoder_read_kv_heads(doc, config, decoder));
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu_new", &s->act));
     SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
     SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));

@@ -61,6 +61,15 @@ void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out)
     }
 }
 
+static bool are_numbers(const float *x, int64_t n)
+{
+    bool all = true;
+    for (int64_t i = 0; i < n; i++) {
+        all = all && isfinite(x[i]);
+    }
+    return all;
+}
+
 sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows)
 {
     const int64_t half = spec->width / 2;
@@ -73,6 +82,13 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
     }
     const float factor = spec->attention_factor > 0 ? (float)spec->attention_factor : 1;
     sw_rotary_frequencies(spec, frequencies);
+    if (!are_numbers(frequencies, half) || !isfinite(factor)) {
+        sw_graph_fail(g, SW_E_FORMAT,
+                      "rotary positions: theta %g, factor %g, attention_factor %g: the table would "
+                      "hold what is no number",
+                      spec->theta, spec->factor, spec->attention_factor);
+        goto done;
+    }
     for (int64_t p = 0; p < rows; p++) {
         for (int64_t i = 0; i < half; i++) {
             const double angle = (double)((float)p * frequencies[i]);

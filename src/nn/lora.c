@@ -192,6 +192,12 @@ static sw_status plan_layer(const struct sw_lora *lora, const char *module, doub
     SW_TRY(value_of(lora->ranks, lora->n_ranks, module, r));
     SW_TRY(value_of(lora->alphas, lora->n_alphas, module, &alpha));
     *scaling = lora->rslora ? alpha / sqrt(*r) : alpha / *r;
+    if (*target && (!isfinite((float)*scaling) || (float)*scaling == 0)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "lora: %s is scaled by %g (lora_alpha %g, r %g), which fp32 "
+                       "cannot hold",
+                       module, *scaling, alpha, *r);
+    }
     return SW_OK;
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pattern becomes a program of sets of bytes, splits and jumps; all its threads go over the text
 // together (Thompson 1968), so that no pattern takes longer than its length times that of the text.
+// Patterns come with files of others: what making the program takes is bounded as well.
 #include "nn/pattern.h"
 
 #include <string.h>
 
 enum { MOST_INSTRS = 4096, MOST_DEPTH = 8, MOST_TIMES = 1000 };
+enum { MOST_EMITTED = 1 << 17 }; /* with those that a repetition drops and makes anew */
 enum { MOST_ALTERNATIVES = 256 };
 enum instr_op { INSTR_SET, INSTR_SPLIT, INSTR_BEGIN, INSTR_END, INSTR_MATCH };
 
@@ -18,7 +20,7 @@ struct instr {
 struct compiler {
     const char *pattern, *at;
     struct instr *instrs;
-    int n, depth;
+    int n, n_emitted, depth;
     const char *problem; /* NULL = none so far */
 };
 
@@ -30,7 +32,7 @@ static bool fail(struct compiler *c, const char *problem)
 
 static int emit(struct compiler *c, enum instr_op op)
 {
-    if (c->n == MOST_INSTRS) {
+    if (c->n == MOST_INSTRS || c->n_emitted++ == MOST_EMITTED) {
         fail(c, "it is too long");
         return 0; /* what is written there is never run */
     }

@@ -43,7 +43,8 @@ static const struct row rows[] = {
     {1, 240, 240, 4, 1, 12, HEADS, true, true, -1, 40, 0.1, 0, true, NONE},
     {1, 130, 300, 2, 2, 9, HEADS, true, false, 170, 60, 0, 2, false, RUNS},
     {1, 150, 150, 2, 1, 17, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED},
-    {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS}, /* a query behind the keys */
+    {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS},  /* a query behind the keys */
+    {1, 9, 9, 2, 1, 8, APART, false, false, -4, 0, 0, 0, false, RUNS}, /* queries before them */
 };
 
 /* Mask of left padding, so that the first queries see nothing under causality; places count the
@@ -122,7 +123,7 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
         .packed = r->layout == PACKED,
         .causal = r->causal,
         .has_mask = r->mask,
-        .has_position = r->position >= 0,
+        .has_position = r->position != -1,
         .has_slopes = r->slopes,
         .has_segments = r->segments != NONE,
         .window = r->window,
@@ -135,7 +136,7 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
     if (r->mask) {
         mask_of(c, r);
     }
-    if (r->position >= 0) {
+    if (r->position != -1) {
         case_in_i32(c, 1, (int32_t[]){(int32_t)r->position});
     }
     if (r->slopes) {

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "engine/private.h"
@@ -341,6 +342,61 @@ static void other_values_are_another_fingerprint(void **state)
     assert_true(fingerprints[0] != fingerprints[2]);
 }
 
+/* ---- inputs ---- */
+
+/* The mask is counted, positions are moved by one: both choose rows of a table of T + 1. */
+static sw_value forward_of_places(sw_graph *g, void *ctx, int64_t batch)
+{
+    (void)ctx;
+    const struct sw_shape rows = SW_SHAPE(batch, T);
+    const sw_value table = matrix(g, "places", T + 1);
+    const sw_value mask = sw_input(g, "mask", SW_I32, rows);
+    const sw_value at = sw_input(g, "at", SW_I32, rows);
+    const sw_value h = sw_add(g, sw_embedding(g, table, sw_positions(g, mask, 1), -1),
+                              sw_embedding(g, table, sw_add_offset(g, at, 1), -1));
+    return sw_linear_cross_entropy(g, h, matrix(g, "head", VOCAB), SW_NO_VALUE, mask, 0);
+}
+
+/* As user's tensors are, whatever is computed of them before it chooses a row. */
+static void masks_and_positions_that_leave_a_table_are_refused(void **state)
+{
+    static const struct {
+        int i;
+        int32_t mask, at;
+        const char *wanted;
+    } cases[] = {{0, 1, T - 1, NULL},
+                 {3, 2, 0, "mask: 2 at [0, 3]; wanted 0 .. 1"},
+                 {4, -1, 0, "mask: -1 at [0, 4]; wanted 0 .. 1"},
+                 {5, 1, T, "at: 6 at [0, 5]; wanted 0 .. 5"},
+                 {7, 1, -1, "at: -1 at [1, 1]; wanted 0 .. 5"}};
+    const struct sw_engine_options options = {.config_text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 2}",
+                                              .forward = forward_of_places,
+                                              .no_train = true,
+                                              .want_eval = true};
+    sw_engine *e = NULL;
+    (void)state;
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    for (size_t k = 0; k < SW_LEN(cases); k++) {
+        int32_t mask[B * T], at[B * T];
+        double loss, count;
+        for (int i = 0; i < B * T; i++) {
+            mask[i] = i == cases[k].i ? cases[k].mask : 1;
+            at[i] = i == cases[k].i ? cases[k].at : 0;
+        }
+        const struct sw_tensor tensors[] = {
+            {"mask", {.data = mask, .dtype = SW_I32, .shape = SW_SHAPE(B, T)}},
+            {"at", {.data = at, .dtype = SW_I32, .shape = SW_SHAPE(B, T)}}};
+        const struct sw_batch batch = {tensors, 2};
+        const sw_status st = sw_evaluate(e, &batch, &loss, &count);
+        assert_int_equal(st, cases[k].wanted ? SW_E_ARG : SW_OK);
+        if (cases[k].wanted && !strstr(sw_error_message(), cases[k].wanted)) {
+            fail_msg("%s; wanted %s", sw_error_message(), cases[k].wanted);
+        }
+    }
+    sw_close(e);
+}
+
 /* Each program has another factor on its table. */
 static sw_value changing_forward(sw_graph *g, void *ctx, int64_t batch)
 {
@@ -373,6 +429,7 @@ int main(void)
         cmocka_unit_test(checkpoints_have_no_constants),
         cmocka_unit_test(other_values_are_another_fingerprint),
         cmocka_unit_test(programs_share_their_constants),
+        cmocka_unit_test(masks_and_positions_that_leave_a_table_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -18,6 +18,37 @@ static struct sw_model *open_text(const char *text, sw_status *st)
     return model;
 }
 
+/* ---- inputs ---- */
+
+static bool has_input(const char *type, const struct sw_forward_spec *spec, const char *name)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    char text[128];
+    struct sw_graph *g = NULL;
+    sw_value loss;
+    sw_status st;
+    snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"num_hidden_layers\": 1}", type);
+    struct sw_model *model = open_text(text, &st);
+    assert_non_null(model);
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    model->ops->forward(model, g, spec, &loss);
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    const bool found = sw_graph_find(g, SW_ROLE_INPUT, name) >= 0;
+    sw_graph_close(g);
+    sw_model_close(model);
+    return found;
+}
+
+/* OPT counts its positions in the mask, all along a row. */
+static void documents_that_share_a_row_begin_anew_where_masks_are_counted(void **state)
+{
+    struct sw_forward_spec spec = {.batch = 1, .tokens = 4, .has_labels = true, .has_mask = true};
+    (void)state;
+    assert_false(has_input("opt", &spec, "positions"));
+    spec.is_packed = true;
+    assert_true(has_input("opt", &spec, "positions"));
+}
+
 /* ---- parameters ---- */
 
 static int64_t count_parameters(const struct sw_model *model)
@@ -181,6 +212,7 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"bloom", "\"apply_residual_connection_post_layernorm\": true",
          "apply_residual_connection_post_layernorm", SW_E_UNSUP},
         {"phi", "\"qk_layernorm\": true", "qk_layernorm", SW_E_UNSUP},
+        {"phi", "\"num_key_value_heads\": -3", "num_key_value_heads is -3", SW_E_FORMAT},
         {"gpt_neox", "\"architectures\": [\"GPTNeoXForTokenClassification\"]",
          "GPTNeoXForTokenClassification", SW_E_UNSUP},
         {"gptj", "\"rotary_dim\": 7", "rotary_dim is 7", SW_E_FORMAT},
@@ -198,6 +230,30 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
                      rows[i].named);
         }
     }
+}
+
+/* Sizes are fine one by one, and what is made of them is too large for fp32. */
+static void a_rotary_table_that_is_no_number_is_refused(void **state)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_rotary_spec spec = {.kind = SW_ROTARY_YARN,
+                                  .width = 4,
+                                  .theta = 10000,
+                                  .factor = 2,
+                                  .original_tokens = 64,
+                                  .beta_fast = 32,
+                                  .beta_slow = 1,
+                                  .attention_factor = 1};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sw_graph *g = NULL;
+        assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+        sw_rotary_table(g, &spec, 8);
+        assert_int_equal(sw_graph_status(g), i == 0 ? SW_OK : SW_E_FORMAT);
+        sw_graph_close(g);
+        spec.attention_factor = 1e300;
+    }
+    assert_non_null(strstr(sw_error_message(), "attention_factor 1e+300"));
 }
 
 static void dynamic_scaling_is_the_default_within_the_context(void **state)
@@ -221,6 +277,8 @@ int main(void)
         cmocka_unit_test(llama3_frequencies_are_the_published_ones),
         cmocka_unit_test(linear_scaling_divides_and_yarn_lies_between),
         cmocka_unit_test(what_changes_the_mathematics_is_refused_by_its_key),
+        cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
+        cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
         cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

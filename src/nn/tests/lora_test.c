@@ -70,7 +70,8 @@ static void what_is_no_pattern_is_refused(void **state)
                                       "[b-a]",
                                       "a{,",
                                       "(((((((((a)))))))))",
-                                      "((.{1000}){1000})*"};
+                                      "((.{1000}){1000})*",
+                                      "((((((a{1000}){0}){1000}){0}){1000}){0}){1000}"};
     (void)state;
     for (size_t i = 0; i < SW_LEN(bad); i++) {
         bool matches = false;
@@ -248,6 +249,23 @@ static void nothing_else_is_trained(void **state)
     sw_graph_close(g);
 }
 
+static void a_scaling_that_fp32_cannot_hold_is_refused(void **state)
+{
+    static const char *const both[] = {"up", "down"};
+    static const double alphas[] = {1e300, 1e-300};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(alphas); i++) {
+        const struct sw_lora_exception down = {"0.mlp.down", alphas[i]};
+        struct sw_lora lora = fresh(both, 2);
+        lora.alphas = &down;
+        lora.n_alphas = 1;
+        struct sw_graph *g = build(&lora);
+        assert_int_equal(sw_graph_status(g), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "model.layers.0.mlp.down is scaled by"));
+        sw_graph_close(g);
+    }
+}
+
 static void what_finds_nothing_is_named(void **state)
 {
     static const char *const embed[] = {"embed"}, *const down[] = {"down"},
@@ -289,6 +307,7 @@ int main(void)
         cmocka_unit_test(targets_are_chosen_as_peft_does),
         cmocka_unit_test(rank_and_scaling_follow_the_patterns),
         cmocka_unit_test(nothing_else_is_trained),
+        cmocka_unit_test(a_scaling_that_fp32_cannot_hold_is_refused),
         cmocka_unit_test(what_finds_nothing_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
