@@ -194,3 +194,8 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
 /* The one that it begins with: of a tied pair that is two parameters here, the file may have
  * one. */
 const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);
+/* SW_E_FORMAT: the tensor holds no floats that are read here (its shape may be unknown, then), or
+ * it has not the parameter's shape. */
+sw_status sw_engine_check_floats(const struct sw_safetensor *tensor);
+sw_status sw_engine_check_tensor(const struct engine_param *param,
+                                 const struct sw_safetensor *tensor);
