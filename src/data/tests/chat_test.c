@@ -638,7 +638,7 @@ static void survives_lack_of_memory(void **state)
     sw_json_close(doc);
 }
 
-/* Where beginning a conversation fails, nothing of it is left that the next word would be put to. */
+/* Where beginning one fails, nothing of it is left that the next word would be put to. */
 static void a_conversation_that_could_not_begin_begins_again(void **state)
 {
     sw_status st = SW_E_NOMEM;
