@@ -304,15 +304,27 @@ done:
 
 /* ---- talking ---- */
 
+static sw_status begin_talk(const struct sw_chat *chat, struct sw_json_doc **out)
+{
+    struct sw_json_doc *said = NULL;
+    SW_TRY(sw_json_new("conversation", &said));
+    sw_status st = put_variables(chat, said);
+    if (st >= 0 && (!sw_json_put(said, sw_json_root(said), "tools", SW_JSON_NULL) ||
+                    !sw_json_put(said, sw_json_root(said), "messages", SW_JSON_ARRAY))) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+    }
+    if (st < 0) {
+        sw_json_close(said);
+        return st;
+    }
+    *out = said;
+    return SW_OK;
+}
+
 sw_status sw_chat_say(struct sw_chat *chat, const char *role, const char *content)
 {
     if (!chat->said) {
-        SW_TRY(sw_json_new("conversation", &chat->said));
-        SW_TRY(put_variables(chat, chat->said));
-        SW_TRY_ALLOC(sw_json_put(chat->said, sw_json_root(chat->said), "tools", SW_JSON_NULL),
-                     "a conversation");
-        SW_TRY_ALLOC(sw_json_put(chat->said, sw_json_root(chat->said), "messages", SW_JSON_ARRAY),
-                     "a conversation");
+        SW_TRY(begin_talk(chat, &chat->said));
     }
     struct sw_json *message = sw_json_put(
         chat->said, sw_json_get(sw_json_root(chat->said), "messages"), NULL, SW_JSON_OBJECT);

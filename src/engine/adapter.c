@@ -146,19 +146,6 @@ static sw_status missing(const struct sw_adapter_source *source, const char *nam
                    source->path, prefix, name);
 }
 
-static sw_status check_tensor(const struct sw_adapter_source *source, const char *name)
-{
-    const struct sw_safetensor *tensor = find_tensor(source, name);
-    if (!tensor) {
-        return missing(source, name);
-    }
-    if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted F32, F16, BF16 or F64",
-                       tensor->file, tensor->name, tensor->dtype_name);
-    }
-    return SW_OK;
-}
-
 sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *name,
                            const struct sw_shape *shape)
 {
@@ -169,8 +156,9 @@ sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *n
         SW_TRY(at < 0 ? missing(source, name) : SW_OK);
         found = &sw_ckpt_entry(source->ckpt, at)->shape;
     } else {
-        SW_TRY(check_tensor(source, name));
-        found = &find_tensor(source, name)->shape;
+        const struct sw_safetensor *tensor = find_tensor(source, name);
+        SW_TRY(tensor ? sw_engine_check_floats(tensor) : missing(source, name));
+        found = &tensor->shape;
     }
     if (!sw_shape_equal(found, shape)) {
         return SW_FAIL(SW_E_FORMAT,

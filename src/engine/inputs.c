@@ -34,8 +34,8 @@ static int index_of(const struct sw_graph *g, const struct sw_op *op, struct eng
     return info->index_input;
 }
 
-/* What POSITIONS makes stays below the limit where its input does this: places are that much less,
- * and a mask that is counted says yes or no. */
+/* What an op of positions makes stays below the limit where its input does this: places are that
+ * much less, and a mask that is counted says yes or no. */
 static int64_t limit_before(const struct sw_op *op, int64_t limit)
 {
     return op->attrs.positions.counted ? 2 : limit - op->attrs.positions.offset;
@@ -48,7 +48,8 @@ static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_
     sw_value root = sw_graph_root(g, v);
     while (g->values[root].role != SW_ROLE_INPUT) {
         const int32_t producer = g->values[root].producer;
-        const bool places = producer >= 0 && g->ops[producer].kind == SW_OP_POSITIONS;
+        const bool places =
+            producer >= 0 && sw_op_info(g->ops[producer].kind)->attrs == SW_ATTRS_POSITIONS;
         if (producer < 0 || (!places && !sw_op_has(&g->ops[producer], SW_TRAIT_COPY))) {
             return NULL;
         }

@@ -51,20 +51,6 @@ static sw_status open_model(struct sw_merge *m, const char *base)
     return st;
 }
 
-static sw_status check_base(const struct engine_param *param, const struct sw_safetensor *tensor)
-{
-    char have[96], want[96];
-    const struct sw_shape *shape = &param->work->layout.whole;
-    if (!sw_dtype_is_float(tensor->dtype) || tensor->dtype == SW_DTYPE_COUNT ||
-        !sw_shape_equal(shape, &tensor->shape)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s is %s %s, the model wants floats %s",
-                       tensor->file, tensor->name, tensor->dtype_name,
-                       sw_shape_format(&tensor->shape, have, sizeof have),
-                       sw_shape_format(shape, want, sizeof want));
-    }
-    return SW_OK;
-}
-
 static const struct engine_adapted *adapted_of(const struct sw_engine *e, const char *param)
 {
     for (int32_t i = 0; i < e->lora->n_layers; i++) {
@@ -88,7 +74,7 @@ static sw_status add_item(struct sw_merge *m, const struct engine_param *param)
     }
     const struct sw_safetensor *tensor = sw_engine_find_values(m->engine, name);
     SW_TRY(tensor
-               ? check_base(param, tensor)
+               ? sw_engine_check_tensor(param, tensor)
                : SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", m->engine->model_folder, name));
     const bool own = sw_engine_find_in_folder(m->engine, name) == tensor; /* not of a tied pair */
     m->items[m->n++] = (struct merged){param, adapted_of(m->engine, name),

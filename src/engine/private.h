@@ -71,7 +71,7 @@ struct sw_engine {
     const struct sw_port **loss_outputs;
     const struct sw_port *eval_sum, *eval_count;
     double loss_weight; /* see attrs.loss_mean */
-    float *scratch; /* [sw_engine_scratch_elems] for conversions, and for the positions of a row */
+    float *scratch;     /* [sw_engine_scratch_elems] for conversions, and for positions */
 
     /* the run */
     struct engine_totals {
@@ -95,7 +95,8 @@ struct sw_engine {
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
 {
-    return sw_max_i64(SW_SCRATCH_ELEMS, e->tokens);
+    const int64_t rows = e->config->spillway.packing ? e->batch : 1; /* else all have the same */
+    return sw_max_i64(SW_SCRATCH_ELEMS, rows * e->tokens);
 }
 
 /* All micro-batches of a block before the next block. */
@@ -194,3 +195,8 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
 /* The one that it begins with: of a tied pair that is two parameters here, the file may have
  * one. */
 const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);
+/* SW_E_FORMAT: the tensor holds no floats that are read here (its shape may be unknown, then), or
+ * it has not the parameter's shape. */
+sw_status sw_engine_check_floats(const struct sw_safetensor *tensor);
+sw_status sw_engine_check_tensor(const struct engine_param *param,
+                                 const struct sw_safetensor *tensor);

@@ -367,20 +367,33 @@ static sw_status load_values(struct sw_engine *e, const struct engine_param *par
     return SW_OK;
 }
 
-static sw_status load_param(struct sw_engine *e, struct engine_param *param,
-                            const struct sw_safetensor *tensor, float *piece)
+sw_status sw_engine_check_floats(const struct sw_safetensor *tensor)
 {
-    const struct sw_shape *shape = &param->work->layout.whole;
-    char have[96], want[96];
     if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has dtype %s, wanted F32, F16, BF16 or F64",
                        tensor->file, tensor->name, tensor->dtype_name);
     }
+    return SW_OK;
+}
+
+sw_status sw_engine_check_tensor(const struct engine_param *param,
+                                 const struct sw_safetensor *tensor)
+{
+    const struct sw_shape *shape = &param->work->layout.whole;
+    char have[96], want[96];
+    SW_TRY(sw_engine_check_floats(tensor));
     if (!sw_shape_equal(shape, &tensor->shape)) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s", tensor->file,
                        tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
                        sw_shape_format(shape, want, sizeof want));
     }
+    return SW_OK;
+}
+
+static sw_status load_param(struct sw_engine *e, struct engine_param *param,
+                            const struct sw_safetensor *tensor, float *piece)
+{
+    SW_TRY(sw_engine_check_tensor(param, tensor));
     struct sw_digest *digest = NULL;
     sw_status st = begin_digest(e, param, &digest);
     st = st < 0 ? st : load_values(e, param, tensor, digest, piece);

@@ -32,7 +32,7 @@ static bool fail(struct compiler *c, const char *problem)
 
 static int emit(struct compiler *c, enum instr_op op)
 {
-    if (c->n == MOST_INSTRS || c->n_emitted++ == MOST_EMITTED) {
+    if (c->n == MOST_INSTRS || ++c->n_emitted > MOST_EMITTED) {
         fail(c, "it is too long");
         return 0; /* what is written there is never run */
     }

@@ -638,6 +638,22 @@ static void survives_lack_of_memory(void **state)
     sw_json_close(doc);
 }
 
+/* Where beginning one fails, nothing of it is left that the next word would be put to. */
+static void a_conversation_that_could_not_begin_begins_again(void **state)
+{
+    sw_status st = SW_E_NOMEM;
+    (void)state;
+    for (int64_t n = 1; st < 0; ++n) {
+        sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ALL);
+        sw_alloc_fail_nth(n);
+        st = sw_chat_say(chat, "user", "q");
+        sw_alloc_fail_nth(0);
+        assert_true(st == SW_OK || st == SW_E_NOMEM);
+        assert_int_equal(sw_chat_say(chat, "user", "r"), SW_OK);
+        sw_chat_close(chat);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -656,6 +672,7 @@ int main(void)
         cmocka_unit_test(a_file_is_of_one_kind),
         cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
         cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(a_conversation_that_could_not_begin_begins_again),
     };
     test_write_chat_tokenizer(sw_test_folder(), test_chatml);
     if (sw_tokenizer_open(sw_test_folder(), NULL, &tokenizer) < 0) {

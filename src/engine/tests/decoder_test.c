@@ -397,6 +397,42 @@ static void masks_and_positions_that_leave_a_table_are_refused(void **state)
     sw_close(e);
 }
 
+/* Of many short rows, too, positions may be left out: each begins at 0 then. */
+static void many_packed_rows_may_come_without_positions(void **state)
+{
+    enum { ROWS = SW_SCRATCH_ELEMS / 8 + 8, TOKENS = 8 };
+    static const char model[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 3, \"n_positions\": 8, \"n_embd\": 2, "
+        "\"n_layer\": 1, \"n_head\": 1}";
+    char config[160], path[128];
+    static int32_t ids[ROWS * TOKENS], segments[ROWS * TOKENS], positions[ROWS * TOKENS];
+    const struct sw_view view = {.dtype = SW_I32, .shape = SW_SHAPE(ROWS, TOKENS)};
+    struct sw_tensor tensors[] = {
+        {"input_ids", view}, {"labels", view}, {"segments", view}, {"positions", view}};
+    double with, without, count;
+    sw_engine *e = NULL;
+    (void)state;
+    for (int i = 0; i < ROWS * TOKENS; i++) {
+        ids[i] = i % 3;
+        segments[i] = 1;
+        positions[i] = i % TOKENS;
+    }
+    tensors[0].view.data = tensors[1].view.data = ids;
+    tensors[2].view.data = segments;
+    tensors[3].view.data = positions;
+    snprintf(path, sizeof path, "%s/packed.json", folder);
+    assert_int_equal(sw_file_write_atomic(path, model, sizeof model - 1), SW_OK);
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"spillway\": {\"packing\": true}}", ROWS);
+    const struct sw_engine_options options = {
+        .config_text = config, .model = path, .no_train = true, .want_eval = true};
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(sw_evaluate(e, &(struct sw_batch){tensors, 4}, &with, &count), SW_OK);
+    assert_int_equal(sw_evaluate(e, &(struct sw_batch){tensors, 3}, &without, &count), SW_OK);
+    assert_true(with == without && count == ROWS * TOKENS);
+    sw_close(e);
+}
+
 /* Each program has another factor on its table. */
 static sw_value changing_forward(sw_graph *g, void *ctx, int64_t batch)
 {
@@ -430,6 +466,7 @@ int main(void)
         cmocka_unit_test(other_values_are_another_fingerprint),
         cmocka_unit_test(programs_share_their_constants),
         cmocka_unit_test(masks_and_positions_that_leave_a_table_are_refused),
+        cmocka_unit_test(many_packed_rows_may_come_without_positions),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -530,6 +530,27 @@ static void an_adapter_of_another_base_is_named(void **state)
     assert_true(says("no weights of a base"));
 }
 
+/* Of a quantized base, say. */
+static void a_base_of_another_dtype_is_named(void **state)
+{
+    static const char header[] = "{\"transformer.wte.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":"
+                                 "[37,21],\"data_offsets\":[0,777]}}";
+    char file[8 + sizeof header - 1 + 777] = {0};
+    struct sw_merge *merge = NULL;
+    char *config;
+    size_t len;
+    (void)state;
+    assert_int_equal(sw_mkdirs(at("fp8")), SW_OK);
+    assert_int_equal(sw_file_read(at("base/config.json"), &config, &len), SW_OK);
+    put_file(at("fp8/config.json"), config);
+    sw_free(config);
+    file[0] = (char)(sizeof header - 1);
+    memcpy(file + 8, header, sizeof header - 1);
+    assert_int_equal(sw_file_write_atomic(at("fp8/model.safetensors"), file, sizeof file), SW_OK);
+    assert_int_equal(sw_merge_open(at("adapter"), at("fp8"), &merge), SW_E_FORMAT);
+    assert_true(says("tensor transformer.wte.weight has dtype F8_E4M3, wanted F32"));
+}
+
 /* Now and then an allocation fails: a status, and nothing is left behind. */
 static void memory_may_run_out(void **state)
 {
@@ -565,6 +586,7 @@ int main(void)
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(what_fits_no_model_is_named),
         cmocka_unit_test(an_adapter_of_another_base_is_named),
+        cmocka_unit_test(a_base_of_another_dtype_is_named),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
