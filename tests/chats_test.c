@@ -204,6 +204,20 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
 }
 
+/* By default a hundred tokens: the cache is not of the context that the model could have, which
+ * would be a quarter of a gigabyte here. */
+static void a_text_has_a_cache_of_its_own_length_whatever_the_context(void **state)
+{
+    (void)state;
+    expect("train --model long.json --tokenizer words --data text.txt --seq-len 8 --steps 1 "
+           "--output long",
+           0, "model: long/model");
+    expect("generate --model long/model --prompt 'some text' --ignore-eos "
+           "--set spillway.device_memory=4MiB",
+           0, "some text");
+    assert_true(strlen(said) > strlen("some text"));
+}
+
 /* ---- what is refused ---- */
 
 static void what_is_wrong_is_named(void **state)
@@ -252,6 +266,9 @@ static void put_files(void)
     put("gpt2-64.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":64,\"n_embd\":24,"
         "\"n_layer\":1,\"n_head\":3}");
+    put("long.json", "{\"model_type\":\"llama\",\"vocab_size\":99,\"hidden_size\":32,"
+                     "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"intermediate_size\":48,"
+                     "\"max_position_embeddings\":524288}");
     put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
                    "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
                    "\"micro_batches\": 2}}");
@@ -323,6 +340,7 @@ int main(void)
         cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
         cmocka_unit_test(tokenize_shows_text_ids_and_mask),
         cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
+        cmocka_unit_test(a_text_has_a_cache_of_its_own_length_whatever_the_context),
         cmocka_unit_test(what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

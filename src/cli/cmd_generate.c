@@ -46,6 +46,7 @@ static sw_status generate(const struct run *run, bool *started)
             .model = run->model,
             .adapter = run->adapter,
             .vocab_size = sw_tokenizer_vocab_size(tokenizer),
+            .most_tokens = prompt.len + DEFAULT_TOKENS, /* not the cache of a whole context */
             .no_train = true,
             .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
         };
