@@ -156,6 +156,25 @@ static void the_template_that_was_given_goes_with_the_model(void **state)
     sw_free(text);
 }
 
+/* Not the base's template, which the adapter has never seen. */
+static void an_adapter_talks_by_the_template_that_it_was_trained_with(void **state)
+{
+    (void)state;
+    expect("train --model one/model --deepspeed ds.json --data chats.jsonl --steps 1 --output told "
+           "--chat-template other.jinja --set spillway.lora.target_modules=all-linear",
+           0, "adapter: told/adapter");
+    expect("eval --model one/model --adapter told/adapter --data chats.jsonl", 0,
+           "template of told/adapter/chat_template.jinja, ");
+    expect("train --model one/model --adapter told/adapter --deepspeed ds.json --data chats.jsonl "
+           "--steps 1 --output further",
+           0, "template of told/adapter/chat_template.jinja, ");
+    expect_same_files("other.jinja", "further/adapter/chat_template.jinja");
+    expect("export told/adapter --merge --output whole", 0, "with told/adapter added");
+    expect_same_files("other.jinja", "whole/chat_template.jinja");
+    expect("eval --model one/model --adapter told/adapter --data chats.jsonl --tokenizer words", 0,
+           "template of words/tokenizer_config.json: chat_template, ");
+}
+
 static void prompts_and_completions_are_chats_where_there_is_a_template(void **state)
 {
     (void)state;
@@ -337,6 +356,7 @@ int main(void)
         cmocka_unit_test(killed_and_resumed_on_two_ranks_it_is_the_same),
         cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
         cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
+        cmocka_unit_test(an_adapter_talks_by_the_template_that_it_was_trained_with),
         cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
         cmocka_unit_test(tokenize_shows_text_ids_and_mask),
         cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
