@@ -193,6 +193,25 @@ static void the_template_that_was_given_goes_with_the_model(void **state)
     sw_free(text);
 }
 
+/* Not the base's template, which the adapter has never seen. */
+static void an_adapter_talks_by_the_template_that_it_was_trained_with(void **state)
+{
+    (void)state;
+    expect("train --model one/model --deepspeed ds.json --data chats.jsonl --steps 1 --output told "
+           "--chat-template other.jinja --set spillway.lora.target_modules=all-linear",
+           0, "adapter: told/adapter");
+    expect("eval --model one/model --adapter told/adapter --data chats.jsonl", 0,
+           "template of told/adapter/chat_template.jinja, ");
+    expect("train --model one/model --adapter told/adapter --deepspeed ds.json --data chats.jsonl "
+           "--steps 1 --output further",
+           0, "template of told/adapter/chat_template.jinja, ");
+    expect_same_files("other.jinja", "further/adapter/chat_template.jinja");
+    expect("export told/adapter --merge --output whole", 0, "with told/adapter added");
+    expect_same_files("other.jinja", "whole/chat_template.jinja");
+    expect("eval --model one/model --adapter told/adapter --data chats.jsonl --tokenizer words", 0,
+           "template of words/tokenizer_config.json: chat_template, ");
+}
+
 static void prompts_and_completions_are_chats_where_there_is_a_template(void **state)
 {
     (void)state;
@@ -239,6 +258,20 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     expect("generate --chat --model parrot/model --prompt 'q?'", 2,
            "generation_config.json: eos_token_id: wanted");
     expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
+}
+
+/* By default a hundred tokens: the cache is not of the context that the model could have, which
+ * would be a quarter of a gigabyte here. */
+static void a_text_has_a_cache_of_its_own_length_whatever_the_context(void **state)
+{
+    (void)state;
+    expect("train --model long.json --tokenizer words --data text.txt --seq-len 8 --steps 1 "
+           "--output long",
+           0, "model: long/model");
+    expect("generate --model long/model --prompt 'some text' --ignore-eos "
+           "--set spillway.device_memory=4MiB",
+           0, "some text");
+    assert_true(strlen(said) > strlen("some text"));
 }
 
 /* ---- what is refused ---- */
@@ -293,6 +326,9 @@ static void put_files(void)
         "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":110,\"n_embd\":24,"
         "\"n_layer\":2,\"n_head\":3,\"embd_pdrop\":0,\"attn_pdrop\":0,"
         "\"resid_pdrop\":0}");
+    put("long.json", "{\"model_type\":\"llama\",\"vocab_size\":99,\"hidden_size\":32,"
+                     "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"intermediate_size\":48,"
+                     "\"max_position_embeddings\":524288}");
     put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
                    "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
                    "\"micro_batches\": 2}}");
@@ -362,9 +398,11 @@ int main(void)
         cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
         cmocka_unit_test(packed_rows_have_the_loss_of_their_documents),
         cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
+        cmocka_unit_test(an_adapter_talks_by_the_template_that_it_was_trained_with),
         cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
         cmocka_unit_test(tokenize_shows_text_ids_and_mask),
         cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
+        cmocka_unit_test(a_text_has_a_cache_of_its_own_length_whatever_the_context),
         cmocka_unit_test(what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -193,12 +193,19 @@ static void what_is_wrong_is_refused_in_a_line(void **state)
          "adapter_config.json is wanted", 2},
         {"eval --model whole --data text.txt", "whole is a run of adapters", 2},
         {"eval --model whole/adapter --data text.txt", "whole/adapter is an adapter", 2},
+        {"eval --model base/model --adapter alien --data text.txt",
+         "alien: lora: target_modules \"q_proj\" finds no layer of this model", 2},
+        {"export alien --output x --merge --model base/model", "alien: lora: target_modules ", 1},
         {"export base --output x --merge", "it holds a model, no adapters", 2},
         {"export whole --output x --model base/model", "it wants --merge", 2},
         {"export whole/adapter --output x", "is an adapter already", 2},
         {"export whole --output x --merge --model model.json", "there are no weights of a base", 1},
     };
     (void)state;
+    assert_int_equal(
+        shell("cp -r whole/adapter alien && sed -i 's/\"target_modules\": \\[/&\"q_proj\",/' "
+              "alien/adapter_config.json"),
+        0);
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         const int status = run(cases[i].arguments);
         const char *end = strchr(said, '\n');

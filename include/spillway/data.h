@@ -53,6 +53,9 @@ struct sw_tokenizer_options {
 SW_API sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options *options,
                                    struct sw_tokenizer **out);
 
+/* Whether a folder has files that sw_tokenizer_open would read. */
+SW_API bool sw_tokenizer_is_there(const char *folder);
+
 /*
  * sw_tokenizer_open_chars - the character vocabulary of a text: its code points in rising order.
  *

@@ -49,7 +49,7 @@ static sw_status open_chat(const struct run *run, sw_tokenizer *tokenizer, sw_ch
 {
     enum sw_data_kind kind;
     struct sw_chat_options options = run->chat;
-    options.folder = run->tokenizer ? run->tokenizer : run->model;
+    options.folder = cli_tokenizer_folder(run->tokenizer, run->adapter, run->model);
     options.tokenizer = tokenizer;
     const sw_status st = sw_data_kind_of(run->data.items, run->data.n, run->as_text, &kind);
     return st < 0 ? st : sw_chat_open_for(&options, kind, out);
@@ -76,7 +76,8 @@ static sw_status evaluate(const struct run *run, bool *started)
     double sum = 0, count = 0;
     snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
              (long long)run->batch);
-    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &tokenizer);
+    sw_status st = cli_open_tokenizer(
+        cli_tokenizer_folder(run->tokenizer, run->adapter, run->model), run->model, &tokenizer);
     st = st < 0 ? st : open_chat(run, tokenizer, &chat);
     const struct sw_engine_options options = {
         .config_path = run->config,
@@ -136,7 +137,8 @@ int sw_cmd_eval(int argc, char **argv)
          true},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
-        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
+         "default: the adapter's folder where it has one, else the model's", 0},
         CLI_CHAT_FLAGS(run.chats),
         {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},

@@ -9,7 +9,7 @@
 #include "cli/model_flags.h"
 
 enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
-enum { CONTEXT = 4096 }; /* of a text or a conversation, where the model has room for more */
+enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for more */
 
 struct run {
     const char *model, *adapter, *tokenizer, *prompt;
@@ -30,7 +30,8 @@ static sw_status generate(const struct run *run, bool *started)
     char *text = NULL;
     int64_t n = 0;
     struct sw_sampling sampling = run->sampling;
-    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &tokenizer);
+    sw_status st = cli_open_tokenizer(
+        cli_tokenizer_folder(run->tokenizer, run->adapter, run->model), run->model, &tokenizer);
     if (st >= 0) {
         st = sw_tokenizer_encode(tokenizer, run->prompt, strlen(run->prompt), false, &prompt);
     }
@@ -46,7 +47,7 @@ static sw_status generate(const struct run *run, bool *started)
             .model = run->model,
             .adapter = run->adapter,
             .vocab_size = sw_tokenizer_vocab_size(tokenizer),
-            .most_tokens = CONTEXT,
+            .most_tokens = prompt.len + DEFAULT_TOKENS, /* not the cache of a whole context */
             .no_train = true,
             .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
         };
@@ -101,12 +102,12 @@ static sw_status open_talk(struct talk *t)
         .n_sets = run->sets.n,
         .model = run->model,
         .adapter = run->adapter,
-        .most_tokens = CONTEXT,
+        .most_tokens = CHAT_CONTEXT,
         .no_train = true,
         .generate_tokens = -1,
     };
-    sw_status st = cli_open_tokenizer(run->tokenizer, run->model, &t->tokenizer);
-    chat.folder = run->tokenizer ? run->tokenizer : run->model;
+    chat.folder = cli_tokenizer_folder(run->tokenizer, run->adapter, run->model);
+    sw_status st = cli_open_tokenizer(chat.folder, run->model, &t->tokenizer);
     chat.tokenizer = t->tokenizer;
     st = st < 0 ? st : sw_chat_open(&chat, &t->chat);
     st = st < 0 || run->ignore_eos ? st : sw_chat_stops(run->model, &t->stops);
@@ -201,7 +202,8 @@ int sw_cmd_generate(int argc, char **argv)
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
-        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
+         "default: the adapter's folder where it has one, else the model's", 0},
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
         {"--tokens", FLAG_INT, &run.tokens, "N",
          "new tokens at most (100, or what the context has room for; of an answer only that)", 0},

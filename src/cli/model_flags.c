@@ -5,10 +5,16 @@
 #include <string.h>
 #include <time.h>
 
-sw_status cli_open_tokenizer(const char *tokenizer, const char *model, sw_tokenizer **out)
+const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model)
+{
+    const char *beside = adapter && sw_tokenizer_is_there(adapter) ? adapter : model;
+    return tokenizer ? tokenizer : beside;
+}
+
+sw_status cli_open_tokenizer(const char *folder, const char *model, sw_tokenizer **out)
 {
     const sw_status st = sw_model_check_path(model);
-    return st < 0 ? st : sw_tokenizer_open(tokenizer ? tokenizer : model, NULL, out);
+    return st < 0 ? st : sw_tokenizer_open(folder, NULL, out);
 }
 
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,

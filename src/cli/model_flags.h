@@ -6,8 +6,11 @@
 #include "spillway/data.h"
 #include "spillway/engine.h"
 
-/* The tokenizer given, else the one in the model's folder. */
-sw_status cli_open_tokenizer(const char *tokenizer, const char *model, sw_tokenizer **out);
+/* Where the tokenizer is: the folder given, else that of the adapter (NULL: none) where one is
+ * beside it, as the adapter was trained with it, else the model's. */
+const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model);
+/* Opens it; says before that there is no such model. */
+sw_status cli_open_tokenizer(const char *folder, const char *model, sw_tokenizer **out);
 
 /* How conversations become tokens. */
 struct chat_flags {

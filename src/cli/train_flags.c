@@ -63,7 +63,9 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--as-text", FLAG_BOOL, &o->as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &o->tokenizer, "DIR",
-         "tokenizer files; default: the model folder's, else the characters of the text", 0},
+         "tokenizer files; default: the adapter's, else the model folder's, else the characters of "
+         "the text",
+         0},
         {"--chat-template", FLAG_TEXT, &o->chat_template, "FILE",
          "of chats; default: chat_template.jinja or tokenizer_config.json beside the tokenizer; "
          "none: prompts and completions as they are",

@@ -16,9 +16,6 @@ sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);
 
-/* Whether a folder has files that sw_tokenizer_open would read. */
-bool sw_tokenizer_is_there(const char *folder);
-
 /* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer
  * takes their place. */
 void sw_tokenizer_remove(const char *folder);

@@ -26,7 +26,7 @@ static const struct {
 
 /* What goes with any of them. */
 static const char *const companions[] = {"tokenizer_config.json", "special_tokens_map.json",
-                                         "added_tokens.json"};
+                                         "added_tokens.json", "chat_template.jinja"};
 
 static void remove_file(const char *folder, const char *name, struct sw_str *path)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const side_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+static const char template_file[] = "chat_template.jinja"; /* says no role; saved with the others */
 
 /* "eos_token": "x" or {"content": "x", ..}; null and absent are nothing. */
 static const char *token_text(const struct sw_json *object, const char *key)
@@ -82,7 +82,9 @@ static sw_status read_if_there(struct sw_tokenizer *super, const char *path, con
         return SW_OK;
     }
     SW_TRY(sw_file_read(path, &data, &len));
-    SW_TRY_OR(done, sw_tokenizer_parse_roles(super, path, data, len));
+    if (name != template_file) {
+        SW_TRY_OR(done, sw_tokenizer_parse_roles(super, path, data, len));
+    }
     SW_TRY_OR(done, sw_tokenizer_keep_file(super, name, data, len));
 done:
     sw_free(data);
@@ -91,12 +93,13 @@ done:
 
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
 {
-    for (size_t i = 0; i < SW_LEN(side_files); ++i) {
+    const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", template_file};
+    for (size_t i = 0; i < SW_LEN(names); ++i) {
         sw_status st;
         struct sw_str path = {0};
-        sw_str_printf(&path, "%s/%s", folder, side_files[i]);
+        sw_str_printf(&path, "%s/%s", folder, names[i]);
         st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : read_if_there(super, path.ptr, side_files[i]);
+                         : read_if_there(super, path.ptr, names[i]);
         sw_str_fini(&path);
         SW_TRY(st);
     }

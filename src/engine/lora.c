@@ -140,7 +140,10 @@ sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
     if (!lora || lora->layers) {
         return SW_OK;
     }
-    SW_TRY(sw_lora_check(&lora->spec, g));
+    const sw_status st = sw_lora_check(&lora->spec, g);
+    if (st < 0) {
+        return e->options.adapter ? sw_fail_prefix(st, "%s", e->options.adapter) : st;
+    }
     struct engine_adapted *layers =
         sw_arena_array(&lora->arena, (size_t)g->adapted.n + 1, sizeof *layers);
     SW_TRY_ALLOC(layers, "adapters");

@@ -44,7 +44,10 @@ static sw_status open_model(struct sw_merge *m, const char *base)
     sw_status st = edit.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a merge")
                                : sw_initialize(&options, &m->engine);
     sw_str_fini(&edit);
-    if (st >= 0 && !m->engine->folder) {
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s", m->from.path);
+    }
+    if (!m->engine->folder) {
         st = SW_FAIL(SW_E_IO, "%s: there are no weights of a base that adapters could be added to",
                      base);
     }

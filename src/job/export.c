@@ -129,7 +129,8 @@ static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FIL
                 sw_merge_base(merge), o->path);
     }
     sw_merge_close(merge);
-    return st < 0 ? st : put_tokenizer(o->tokenizer, o->folder);
+    const char *own = sw_tokenizer_is_there(o->path) ? o->path : NULL; /* not always its base's */
+    return st < 0 ? st : put_tokenizer(o->tokenizer ? o->tokenizer : own, o->folder);
 }
 
 sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options, FILE *out)

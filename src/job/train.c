@@ -74,9 +74,13 @@ static bool is_shard(const char *path)
     return len > 4 && strcmp(path + len - 4, ".bin") == 0;
 }
 
-/* Where the tokenizer is; NULL: it is made of the data. */
+/* Where the tokenizer is: given, beside the adapter to go on with, which was trained with it, or
+ * the model's; NULL: it is made of the data. */
 static const char *tokenizer_path(const struct sw_train_options *o)
 {
+    if (!o->tokenizer && o->adapter && sw_tokenizer_is_there(o->adapter)) {
+        return o->adapter;
+    }
     return o->tokenizer ? o->tokenizer : sw_tokenizer_is_there(o->model) ? o->model : NULL;
 }
 
@@ -547,11 +551,12 @@ static sw_status save_beside(const struct job *job)
     if (!job->tokenizer) {
         return SW_OK;
     }
-    SW_TRY(sw_job_chat_save(&job->chat, path));
-    if (model && job->options->tokenizer && !sw_hf_is_same_folder(model, job->options->tokenizer)) {
+    const char *from = tokenizer_path(job->options);
+    if (model && from && !sw_hf_is_same_folder(model, from)) {
         sw_tokenizer_remove(path); /* the model's: two would be there */
     }
-    return sw_tokenizer_save(job->tokenizer, path);
+    SW_TRY(sw_tokenizer_save(job->tokenizer, path));
+    return sw_job_chat_save(&job->chat, path); /* goes before that of the tokenizer */
 }
 
 /* OUTPUT/model, or OUTPUT/adapter where adapters are trained. */
@@ -699,7 +704,7 @@ static void print_origins(const struct job *job)
         fputs("tokens: characters of the text (no tokenizer)\n", job->out);
     } else {
         fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
-                o->tokenizer ? o->tokenizer : o->model);
+                tokenizer_path(o));
     }
     const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
     const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;
