@@ -4,7 +4,7 @@
 // ZeRO over ranks: each pair of choices gives the bits of one rank.
 #include "engine/tests/matrix.h"
 
-#ifdef TEST_SANITIZED /* which are slow */
+#if defined TEST_SANITIZED || !defined SW_HAVE_DNNL /* which are slow */
 enum { STEPS = 2 };
 #else
 enum { STEPS = 5 };

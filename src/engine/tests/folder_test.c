@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model in and out of its folder: what was read is what is written, tensor by tensor and byte by
+// byte, under the names and with the dtype of the file. Of all recorded models of all families.
+#include <string.h>
+
+#include "engine/private.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+enum { MOST = 64 };
+
+static char out[] = "/tmp/spillway-folder-XXXXXX";
+
+static const struct sw_safetensor *find(const struct sw_hf_folder *folder,
+                                        const struct sw_safetensor *tensor)
+{
+    return sw_hf_folder_find(folder, tensor->name);
+}
+
+static bool is_same(const struct sw_safetensor *a, const struct sw_safetensor *b)
+{
+    return b && a->dtype == b->dtype && sw_shape_equal(&a->shape, &b->shape) &&
+           memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+/* Every tensor that has a place comes out again, and no other. */
+static int compare(const sw_engine *e, const char *from)
+{
+    struct sw_hf_folder *old = NULL, *made = NULL;
+    int n_same = 0;
+    assert_int_equal(sw_hf_folder_open(from, &old), SW_OK);
+    assert_int_equal(sw_hf_folder_open(out, &made), SW_OK);
+    for (int64_t i = 0; i < sw_hf_folder_count(old); i++) {
+        const struct sw_safetensor *tensor = sw_hf_folder_at(old, i);
+        if (e->model->ops->ignores(e->model, tensor->name)) {
+            assert_null(find(made, tensor));
+        } else if (!is_same(tensor, find(made, tensor))) {
+            fail_msg("%s: %s is not what it was", from, tensor->name);
+        } else {
+            n_same++;
+        }
+    }
+    for (int64_t i = 0; i < sw_hf_folder_count(made); i++) {
+        assert_non_null(find(old, sw_hf_folder_at(made, i)));
+    }
+    sw_hf_folder_close(old);
+    sw_hf_folder_close(made);
+    return n_same;
+}
+
+static void copy(const char *from)
+{
+    char command[256];
+    sw_engine *e = NULL;
+    snprintf(command, sizeof command, "rm -rf %s/*", out);
+    assert_int_equal(system(command), 0);
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}", .model = from, .seq_len = 4};
+    if (sw_initialize(&options, &e) < 0) {
+        fail_msg("%s: %s", from, sw_error_message());
+    }
+    assert_int_equal(sw_export(e, out, SW_DTYPE_COUNT), SW_OK);
+    assert_true(compare(e, from) > 0);
+    sw_close(e);
+}
+
+static int copy_all(const char *area)
+{
+    static char names[MOST][TEST_NAME_CAP];
+    const int n = test_list(area, "", names, MOST);
+    int n_copied = 0;
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP], config[TEST_PATH_CAP];
+        test_join(path, area, names[i]);
+        test_join(config, path, "config.json");
+        if (test_exists(config)) {
+            copy(path);
+            n_copied++;
+        }
+    }
+    return n_copied;
+}
+
+static void our_models_come_out_as_they_went_in(void **state)
+{
+    (void)state;
+    assert_true(copy_all("tests/cases") >= 5);
+}
+
+static void recorded_models_come_out_as_they_went_in(void **state)
+{
+    static const char *const areas[] = {"gpt2",   "llama",    "mistral", "qwen2", "qwen3",
+                                        "gemma2", "gpt_neox", "opt",     "phi",   "bloom"};
+    char folder[TEST_PATH_CAP];
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(areas); i++) {
+        if (!test_fixture_folder(areas[i], folder)) {
+            skip();
+        }
+        assert_true(copy_all(folder) > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(our_models_come_out_as_they_went_in),
+        cmocka_unit_test(recorded_models_come_out_as_they_went_in),
+    };
+    if (!mkdtemp(out)) {
+        return 1;
+    }
+    const int status = cmocka_run_group_tests(tests, NULL, NULL);
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s", out);
+    return system(command) == 0 ? status : 1;
+}
