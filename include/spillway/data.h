@@ -152,6 +152,11 @@ struct sw_chat_options {
     bool asked_for; /* sw_chat_open_for refuses data that wants no chat: the caller said something
                        about one */
 };
+/* What flags say of chats, NULL where one is not given: the template's file ("none": no chats), the
+ * day (today, in UTC) and what the loss is on (answers). Of options only folder and tokenizer are
+ * left to set. SW_E_ARG names the flag. */
+SW_API sw_status sw_chat_options_read(const char *template_path, const char *date,
+                                      const char *loss_on, struct sw_chat_options *out);
 /*
  * sw_chat_open - reads the template.
  *

@@ -38,10 +38,10 @@ struct sw_batch {
  * sw_cross_entropy or sw_linear_cross_entropy). Called once for each program. */
 typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
 
-/* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are
- * SW_E_ARG. */
 enum { SW_DEFAULT_TOKENS = 1024 }; /* of a row where nobody says; contexts may be far longer */
 
+/* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are
+ * SW_E_ARG. */
 struct sw_engine_options {
     /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
     const char *config_path;

@@ -144,7 +144,7 @@ int sw_cmd_eval(int argc, char **argv)
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
-         "tokens of a window (the model's context; of a chat at most 1024)", 0},
+         "tokens of a window (the model's context, at most 1024)", 0},
         {"--batch", FLAG_INT, &run.batch, "B", "windows at a time, without --deepspeed (8)", 0},
         {"--batches", FLAG_INT, &run.batches, "N", "stop after N batches (all)", 0},
         {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},

@@ -77,7 +77,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--set", FLAG_LIST, &flags->sets, "KEY=VALUE", "edit of the configuration", 0},
         {"--steps", FLAG_INT, &o->steps, "N", "optimizer steps in all", 0},
         {"--seq-len", FLAG_INT, &o->seq_len, "T",
-         "tokens of a sample (the model's context; of a chat at most 1024)", 0},
+         "tokens of a sample (the model's context, at most 1024)", 0},
         {"--output", FLAG_TEXT, &o->output, "DIR", "checkpoints, metrics.jsonl, model", 0},
         {"--resume", FLAG_BOOL, &o->resume, NULL, "go on from the newest checkpoint of --output",
          0},

@@ -420,6 +420,24 @@ void sw_day_text(int64_t day, char out[11])
     }
 }
 
+sw_status sw_chat_options_read(const char *template_path, const char *date, const char *loss_on,
+                               struct sw_chat_options *out)
+{
+    enum { DAY_SECONDS = 86400 };
+    const int64_t now = (int64_t)time(NULL);
+    const bool off = !template_path || strcmp(template_path, "none") == 0;
+    *out = (struct sw_chat_options){.template_path = template_path,
+                                    .date = now - now % DAY_SECONDS,
+                                    .asked_for = !off || date || loss_on};
+    if (date && !sw_day_of_text(date, &out->date)) {
+        return SW_FAIL(SW_E_ARG, "--chat-date: wanted a day such as 2026-11-22, got \"%s\"", date);
+    }
+    if (loss_on && !sw_loss_on_by_name(loss_on, &out->loss_on)) {
+        return SW_FAIL(SW_E_ARG, "--loss-on: wanted answers, last or all, got \"%s\"", loss_on);
+    }
+    return SW_OK;
+}
+
 /* ---- opening ---- */
 
 /* Of the templates and the special tokens that they may write. */

@@ -2,27 +2,21 @@
 // What a training on chats has beside one on text: a template, the day that it is told, and what
 // the loss is on. All ranks have the same, and a run that goes on has what it had.
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
 #include "job/private.h"
 #include "spillway/comm.h"
 
-enum { DAY_SECONDS = 86400 };
+static sw_status read_flags(const struct sw_train_options *o, struct sw_chat_options *out)
+{
+    return sw_chat_options_read(o->chat_template, o->chat_date, o->loss_on, out);
+}
 
 sw_status sw_job_chat_check(const struct sw_train_options *o)
 {
-    int64_t day;
-    enum sw_loss_on loss_on;
-    if (o->chat_date && !sw_day_of_text(o->chat_date, &day)) {
-        return SW_FAIL(SW_E_ARG, "--chat-date: wanted a day such as 2026-11-22, got \"%s\"",
-                       o->chat_date);
-    }
-    if (o->loss_on && !sw_loss_on_by_name(o->loss_on, &loss_on)) {
-        return SW_FAIL(SW_E_ARG, "--loss-on: wanted answers, last or all, got \"%s\"", o->loss_on);
-    }
-    return SW_OK;
+    struct sw_chat_options options;
+    return read_flags(o, &options);
 }
 
 /* The day that the checkpoint says which a run goes on from. */
@@ -39,15 +33,16 @@ static bool day_of_checkpoint(const char *folder, int64_t *out)
     return good;
 }
 
-static int64_t choose_day(const struct sw_train_options *o)
+/* That of the flag, else of the checkpoint, else today. */
+static sw_status choose_day(const struct sw_train_options *o, int64_t *out)
 {
-    int64_t day;
-    if ((o->chat_date && sw_day_of_text(o->chat_date, &day)) ||
-        (o->resume && o->output && day_of_checkpoint(o->output, &day))) {
-        return day;
+    struct sw_chat_options options;
+    SW_TRY(read_flags(o, &options));
+    *out = options.date;
+    if (!o->chat_date && o->resume && o->output) {
+        day_of_checkpoint(o->output, out);
     }
-    day = (int64_t)time(NULL);
-    return day - day % DAY_SECONDS;
+    return SW_OK;
 }
 
 /* What is said to the others: ranks that began on two sides of midnight tell one day. */
@@ -73,7 +68,7 @@ static sw_status share(sw_comm *comm, struct word *word)
     return st;
 }
 
-sw_status sw_job_chat_settle(const struct sw_train_options *o, sw_comm *comm,
+sw_status sw_job_chat_choose(const struct sw_train_options *o, sw_comm *comm,
                              struct sw_job_chat *out)
 {
     struct word word = {SW_DATA_TEXT, 0};
@@ -81,7 +76,7 @@ sw_status sw_job_chat_settle(const struct sw_train_options *o, sw_comm *comm,
         SW_TRY(sw_data_kind_of(o->data, o->n_data, o->as_text, &out->kind));
     }
     if (out->kind != SW_DATA_TEXT && (!comm || sw_comm_rank(comm) == 0)) {
-        word.day = choose_day(o);
+        SW_TRY(choose_day(o, &word.day));
     }
     word.kind = out->kind;
     if (comm) {
@@ -104,24 +99,15 @@ static sw_status add_default(const struct sw_train_options *o, struct sw_job_cha
     return SW_OK;
 }
 
-/* "none" asks for nothing. */
-static bool is_asked_for(const struct sw_train_options *o)
-{
-    const bool template = o->chat_template && strcmp(o->chat_template, "none") != 0;
-    return template || o->chat_date || o->loss_on;
-}
-
 sw_status sw_job_chat_open(const struct sw_train_options *o, const char *folder,
                            sw_tokenizer *tokenizer, struct sw_job_chat *out)
 {
-    struct sw_chat_options options = {.folder = folder,
-                                      .template_path = o->chat_template,
-                                      .tokenizer = tokenizer,
-                                      .date = out->day,
-                                      .asked_for = o->n_data > 0 && is_asked_for(o)};
-    if (o->loss_on) {
-        sw_loss_on_by_name(o->loss_on, &options.loss_on);
-    }
+    struct sw_chat_options options;
+    SW_TRY(read_flags(o, &options));
+    options.folder = folder;
+    options.tokenizer = tokenizer;
+    options.date = out->day;
+    options.asked_for = options.asked_for && o->n_data > 0;
     SW_TRY(sw_chat_open_for(&options, out->kind, &out->chat));
     return out->chat ? add_default(o, out) : SW_OK;
 }

@@ -25,7 +25,7 @@ struct sw_job_chat {
 /* What the flags of chats say is legal. */
 sw_status sw_job_chat_check(const struct sw_train_options *options);
 /* What the data is, and the day; on all ranks the same. Collective. */
-sw_status sw_job_chat_settle(const struct sw_train_options *options, sw_comm *comm,
+sw_status sw_job_chat_choose(const struct sw_train_options *options, sw_comm *comm,
                              struct sw_job_chat *out);
 /* Opens the chat, if the data wants one. folder: of the tokenizer; NULL: it is made of the text. */
 sw_status sw_job_chat_open(const struct sw_train_options *options, const char *folder,

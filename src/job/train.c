@@ -88,7 +88,7 @@ static sw_status open_tokenizer(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const char *folder = tokenizer_path(o);
-    SW_TRY(sw_job_chat_settle(o, job->comm, &job->chat));
+    SW_TRY(sw_job_chat_choose(o, job->comm, &job->chat));
     if (folder) {
         SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // BLOOM (BigScience 2022): ALiBi, a norm behind the embedding, queries, keys and values of a head
 // beside each other in the file.
-#include <math.h>
-
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
@@ -14,12 +12,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     SW_TRY(sw_decoder_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
-    s->proj_range = s->init_range;
     s->act = SW_ACT_GELU_TANH;
     s->positions = SW_POSITION_ALIBI;
     s->qkv = SW_QKV_BY_HEAD;
     s->qkv_bias = s->out_bias = s->mlp_bias = true;
-    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
     return SW_OK;
 }
 

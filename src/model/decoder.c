@@ -44,7 +44,6 @@ static void push_part(struct build *b, const char *suffix, const char *otherwise
     sw_scope_push(b->g, name);
 }
 
-/* suffix NULL: x as it is. */
 static sw_value norm(struct build *b, const char *name, sw_value x, int64_t width)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
@@ -53,6 +52,7 @@ static sw_value norm(struct build *b, const char *name, sw_value x, int64_t widt
                : sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
 }
 
+/* suffix NULL: x as it is. */
 static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
 {
     return suffix ? norm(b, in_layer(b, suffix), x, b->m->super.width) : x;

@@ -59,7 +59,7 @@ struct sw_decoder_spec {
     enum sw_qkv_layout qkv;
     bool in_out; /* weights are stored [in, out] */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
-    double score_scale;           /* of q . k */
+    double score_scale;           /* of q . k; 0 = 1 / sqrt(head_width) */
     double score_cap, logits_cap; /* cap tanh(x / cap); 0 = none */
     int64_t window;               /* a query sees so many keys, its own among them; 0 = all */
     const bool *is_windowed;      /* [layers], owned by the model; NULL: every layer */
@@ -68,7 +68,7 @@ struct sw_decoder_spec {
     enum sw_act act;
     double embedding_scale;        /* 0 = none */
     int64_t padding_id;            /* its embedding gets no gradient from the look-up; -1 = none */
-    double init_range, proj_range; /* of weights; of those that end a branch */
+    double init_range, proj_range; /* of weights; of those that end a branch, 0 = alike */
     double embedding_dropout, attention_dropout, hidden_dropout;
 };
 

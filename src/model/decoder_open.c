@@ -152,12 +152,15 @@ static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_dec
     return SW_OK;
 }
 
+/* What follows from the rest where the family's reader said nothing. */
 static sw_status resolve_heads(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
     const struct sw_decoder_key *keys = m->family->sizes;
     SW_TRY(resolve_head_width(doc, m));
     s->kv_heads = s->kv_heads > 0 ? s->kv_heads : s->heads;
+    s->score_scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt((double)s->head_width);
+    s->proj_range = s->proj_range > 0 ? s->proj_range : s->init_range;
     if (s->heads % s->kv_heads != 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s %lld does not divide into num_key_value_heads %lld",
                        sw_json_name(doc), keys[SW_SIZE_HEADS].key, (long long)s->heads,
@@ -431,10 +434,7 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
     SW_TRY(sw_decoder_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
     SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    s->proj_range = s->init_range;
     s->norm = SW_NORM_RMS;
     s->padding_id = m->super.pad_id;
-    SW_TRY(sw_decoder_read_rotary(doc, config, theta, 1, m));
-    s->score_scale = 1 / sqrt((double)s->head_width);
-    return SW_OK;
+    return sw_decoder_read_rotary(doc, config, theta, 1, m);
 }

@@ -32,7 +32,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_json_get_bool(doc, config, "scale_attn_by_inverse_layer_idx", false,
                             &s->scale_by_layer));
     s->proj_range = s->init_range / sqrt(2.0 * (double)decoder->super.layers);
-    s->score_scale = scales ? 1 / sqrt((double)decoder->super.width / (double)s->heads) : 1;
+    s->score_scale = scales ? 0 : 1;
     s->qkv = SW_QKV_PACKED;
     s->in_out = s->qkv_bias = s->out_bias = s->mlp_bias = true;
     return SW_OK;

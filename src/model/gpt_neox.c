@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX and Pythia (Black et al. 2022): attention and MLP in parallel, part of each head turns,
 // queries, keys and values of a head beside each other in the file.
-#include <math.h>
-
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
@@ -20,11 +18,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_json_get_f64(doc, config, "rotary_emb_base", theta, &theta));
     SW_TRY(sw_json_get_f64(doc, config, "rotary_pct", share, &share));
     s->embedding_dropout = s->hidden_dropout;
-    s->proj_range = s->init_range;
     s->out_bias = s->qkv_bias;
     s->mlp_bias = true;
     s->qkv = SW_QKV_BY_HEAD;
-    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
     return sw_decoder_read_rotary(doc, config, theta, share, decoder);
 }
 

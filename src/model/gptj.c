@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-J (Wang and Komatsuzaki 2021): attention and MLP in parallel behind one norm, neighbouring
 // columns of a head turn in pairs, a head with a bias.
-#include <math.h>
-
 #include "model/decoder.h"
 
 /* rotary_dim columns of a head turn; null: all. */
@@ -36,9 +34,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
     SW_TRY(sw_decoder_read_dropout(doc, config, "attn_pdrop", 0, &s->attention_dropout));
     SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
-    s->proj_range = s->init_range;
     s->parallel = s->mlp_bias = s->head_bias = true;
-    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
     return read_rotary(doc, config, decoder);
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPT (Zhang et al. 2022): learned positions that count the tokens of the mask, from the third row
 // of their table on; relu.
-#include <math.h>
-
 #include "model/decoder.h"
 
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config,
@@ -39,11 +37,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_decoder_read_dropout(doc, config, "dropout", 0.1, &s->hidden_dropout));
     SW_TRY(sw_json_get_bool(doc, config, "enable_bias", true, &s->qkv_bias));
     s->out_bias = s->mlp_bias = s->qkv_bias;
-    s->proj_range = s->init_range;
     s->eps = 1e-5;
     s->position_offset = 2;
     s->padding_id = decoder->super.pad_id;
-    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
     return SW_OK;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phi 1, 1.5 and 2 (Gunasekar et al. 2023): attention and MLP in parallel behind one norm, part of
 // each head turns, a head with a bias.
-#include <math.h>
-
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
@@ -17,11 +15,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
     SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
-    s->proj_range = s->init_range;
     s->parallel = true;
     s->qkv_bias = s->out_bias = s->mlp_bias = s->head_bias = true;
     s->padding_id = decoder->super.pad_id;
-    s->score_scale = 1 / sqrt(floor((double)decoder->super.width / (double)s->heads));
     return sw_decoder_read_rotary(doc, config, 10000, 0.5, decoder);
 }
 
