@@ -8,6 +8,20 @@ option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
 option(SPILLWAY_FUZZ "Link the fuzz targets with libFuzzer instead of our driver (clang)" OFF)
 option(SPILLWAY_EXAMPLES "Build the example programs" ON)
 
+# GPUs. The emulation runs their kernels on the CPU, for tests; it wants a C++ compiler.
+include(CheckLanguage)
+check_language(CXX)
+set(gpu_emulation OFF)
+if(BUILD_TESTING AND CMAKE_CXX_COMPILER AND NOT SPILLWAY_MINIMAL)
+    set(gpu_emulation ON)
+endif()
+option(SPILLWAY_GPU_EMULATION "Emulate GPUs on the CPU, for tests (device emu)" ${gpu_emulation})
+if(SPILLWAY_GPU_EMULATION)
+    enable_language(CXX)
+    set(CMAKE_CXX_STANDARD 17)
+    set(CMAKE_CXX_EXTENSIONS ON)
+endif()
+
 # AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
 foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC XXHASH HWLOC CMOCKA)
     set(SPILLWAY_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")

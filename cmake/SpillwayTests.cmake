@@ -39,7 +39,7 @@ function(sw_test label source)
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
         LABELS "${labels}"
-        ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+        ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
     if(DEFINED cost)
         set_tests_properties(${label}/${stem} PROPERTIES COST ${cost})
     endif()
@@ -48,7 +48,7 @@ function(sw_test label source)
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
         set_tests_properties(${label}/${stem}_slow PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 36000
             LABELS "${label};slow"
-            ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1;${slow}")
+            ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1;${slow}")
     endif()
     if(SPILLWAY_SAN OR SPILLWAY_TSAN)
         math(EXPR timeout "${timeout} * 5")
@@ -107,7 +107,7 @@ function(sw_architecture_tests)
     mark_as_advanced(SPILLWAY_CLANG_FORMAT)
     if(SPILLWAY_CLANG_FORMAT)
         add_custom_target(format
-            COMMAND find src include examples bench fuzz tests -name "*.[ch]" -exec
+            COMMAND find src include examples bench fuzz tests ( -name "*.[ch]" -o -name "*.cc" ) -exec
                 "${SPILLWAY_CLANG_FORMAT}" -i {} +
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
     endif()

@@ -53,6 +53,12 @@ sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
 _Noreturn void sw_assert_failed(const char *file, int line, const char *text);
 #define SW_ASSERT(cond) ((cond) ? (void)0 : sw_assert_failed(__FILE__, __LINE__, #cond))
 
+/* ---- modules ---- */
+
+/* Where the module of that file name is, for dlopen; false: nowhere, path is the first place that
+ * was looked at by name. SPILLWAY_MODULES names a folder instead of the usual ones. */
+bool sw_module_find(const char *file, char *path, size_t cap);
+
 /* ---- log: stderr, one event a line, lower case; level from sw_log_set_level ---- */
 
 enum sw_log_level { SW_LOG_ERROR, SW_LOG_WARN, SW_LOG_INFO, SW_LOG_DEBUG, SW_LOG_TRACE };

@@ -51,38 +51,11 @@ static const struct flavour *find_flavour(int *out_size)
     return find_slurm(out_size);
 }
 
-/* Where the module is: in the folder that the user says; beside this code; where it is
- * installed. */
-static bool find_module(const char *file, char *path, size_t cap)
-{
-    static const char *const places[] = {"", "/spillway", "/../" SPILLWAY_LIBDIR "/spillway"};
-    const char *folder = getenv("SPILLWAY_MODULES");
-    Dl_info info;
-    char here[PATH_MAX] = ".";
-    if (folder) {
-        snprintf(path, cap, "%s/%s", folder, file);
-        return access(path, R_OK) == 0;
-    }
-    if (dladdr((void *)(uintptr_t)sw_comm_open, &info) && info.dli_fname &&
-        realpath(info.dli_fname, here)) {
-        char *slash = strrchr(here, '/');
-        *(slash ? slash : here) = '\0';
-    }
-    for (size_t i = 0; i < SW_LEN(places); i++) {
-        snprintf(path, cap, "%s%s/%s", here, places[i], file);
-        if (access(path, R_OK) == 0) {
-            return true;
-        }
-    }
-    snprintf(path, cap, "%s", file);
-    return false;
-}
-
 static sw_status load(const struct flavour *flavour, const struct sw_mpi_module **out)
 {
     char path[PATH_MAX + 256];
     const struct sw_mpi_module *(*entry)(void) = NULL;
-    if (!find_module(flavour->file, path, sizeof path)) {
+    if (!sw_module_find(flavour->file, path, sizeof path)) {
         return SW_FAIL(SW_E_UNSUP,
                        "there is no %s; install %s and build again, or start the ranks by "
                        "\"spillway launch\", which needs no MPI",
@@ -192,7 +165,7 @@ sw_status sw_world_text(char **out_text)
     struct sw_str text = {0};
     for (size_t i = 0; i < SW_LEN(flavours); i++) {
         char path[PATH_MAX + 256];
-        const bool found = find_module(flavours[i].file, path, sizeof path);
+        const bool found = sw_module_find(flavours[i].file, path, sizeof path);
         if (found) {
             sw_str_printf(&text, "✓ %s\n", flavours[i].name);
         } else {

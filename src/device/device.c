@@ -2,10 +2,62 @@
 // The front of every device: checks the caller's contract and counts; the back ends trust.
 #include "device/device.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "device/gpu/open.h"
+
+/* The rest of name behind `prefix`, which ends it or is followed by ":"; NULL = another name. */
+static const char *behind(const char *name, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0 || (name[n] != '\0' && name[n] != ':')) {
+        return NULL;
+    }
+    return name[n] ? name + n + 1 : name + n;
+}
+
+/* "64", "reversed" and "early", in any number, with ":" between them. */
+static sw_status open_emulation(const char *name, const char *words, int n_threads,
+                                struct sw_device **out)
+{
+    struct sw_mock_options mock = {.n_threads = n_threads};
+    bool wide = false, reversed = false;
+    while (*words) {
+        const size_t n = strcspn(words, ":");
+        if (n == 2 && strncmp(words, "64", n) == 0) {
+            wide = true;
+        } else if (n == 8 && strncmp(words, "reversed", n) == 0) {
+            reversed = true;
+        } else if (n == 5 && strncmp(words, "early", n) == 0) {
+            mock.early = true;
+        } else {
+            return SW_FAIL(SW_E_ARG,
+                           "no device \"%s\": behind \"emu\" 64, reversed and early are known",
+                           name);
+        }
+        words += n + (words[n] == ':');
+    }
+    SW_TRY(sw_gpu_open(wide ? "emu64" : "emu32", reversed, &mock.inner));
+    return sw_device_open_mock(&mock, out);
+}
+
+/* The number behind "cuda:"; 0 where there is none. */
+static sw_status open_gpu(const char *name, const char *backend, const char *index,
+                          struct sw_device **out)
+{
+    char *end;
+    const long number = strtol(index, &end, 10);
+    if (*end || number < 0 || number > INT16_MAX || (*index && (*index < '0' || *index > '9'))) {
+        return SW_FAIL(SW_E_ARG, "no device \"%s\": wanted %s, or %s:0, %s:1, ..", name, backend,
+                       backend, backend);
+    }
+    return sw_gpu_open(backend, (int)number, out);
+}
 
 sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out)
 {
+    static const char *const backends[] = {"cuda", "hip"};
     const struct sw_cpu_options cpu = {.n_threads = n_threads,
                                        .reference = strcmp(name, "cpu:reference") == 0};
     const struct sw_mock_options mock = {.n_threads = n_threads,
@@ -16,8 +68,15 @@ sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out
     if (mock.early || strcmp(name, "mock") == 0) {
         return sw_device_open_mock(&mock, out);
     }
-    return SW_FAIL(SW_E_ARG,
-                   "no device \"%s\"; one of \"cpu\", \"cpu:reference\", \"mock\", \"mock:early\"",
+    if (behind(name, "emu")) {
+        return open_emulation(name, behind(name, "emu"), n_threads, out);
+    }
+    for (size_t i = 0; i < SW_LEN(backends); i++) {
+        if (behind(name, backends[i])) {
+            return open_gpu(name, backends[i], behind(name, backends[i]), out);
+        }
+    }
+    return SW_FAIL(SW_E_ARG, "no device \"%s\"; one of cpu, cpu:reference, cuda, hip, emu, mock",
                    name);
 }
 

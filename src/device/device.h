@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device - memory, streams, timelines, and kernels by op kind. Constant tables; the front functions
 // below check, count and trace, the back ends trust. Back ends: cpu (fast, and the plain C
-// reference), mock (memory that the host cannot reach, poison after release, work as late, or as
-// early, as its order allows).
+// reference), gpu (CUDA, HIP and an emulation of both), mock (memory that the host cannot reach,
+// poison after release, work as late, or as early, as its order allows).
 #pragma once
 
 #include "base/base.h"
@@ -109,11 +109,16 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
 struct sw_mock_options {
     int n_threads; /* as of the CPU */
     bool early;    /* work runs when it is queued; false: not before somebody waits for it */
+    /* Whose kernels run, on memory that the host gave; the mock's from here on, closed too where it
+     * does not open. NULL = the reference kernels of the CPU. */
+    struct sw_device *inner;
 };
-/* The reference kernels, in memory that the host cannot reach. */
+/* Those kernels, in memory that the host cannot reach. */
 sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out);
 
-/* By name: "cpu", "cpu:reference", "mock", "mock:early"; SW_E_ARG lists them when it is none. */
+/* By name: "cpu", "cpu:reference", "cuda", "cuda:1", "hip", "mock", "mock:early", "emu" (the
+ * kernels of GPUs on the CPU, with warps of 32, behind the manners of mock), "emu:64",
+ * "emu:reversed" (the other order of threads), "emu:early"; SW_E_ARG lists them when it is none. */
 sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out);
 void sw_device_close(struct sw_device *dev);
 

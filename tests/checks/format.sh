@@ -11,7 +11,7 @@ if [ -z "$tool" ] || ! "$tool" --version | grep -q 'version 14\.'; then
     echo "skipped: clang-format 14 is not here"
     exit 77
 fi
-find src include examples bench fuzz tests -name '*.[ch]' 2>/dev/null | sort |
+find src include examples bench fuzz tests \( -name '*.[ch]' -o -name '*.cc' \) 2>/dev/null | sort |
     xargs "$tool" --dry-run --Werror 2>&1 | grep 'error:' | cut -d: -f1,2 > "${TMPDIR:-/tmp}/format.$$" || true
 n=$(wc -l < "${TMPDIR:-/tmp}/format.$$")
 sed 's|$|: not formatted (cmake --build <folder> --target format)|' "${TMPDIR:-/tmp}/format.$$" | head -n 50

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What a compiler does not see: memory comes from base (the program, which knows the public headers
-# only, and the modules of MPI, which know nothing of ours, use the C library's), the library never ends
+# only, and the modules of MPI and of GPUs, which know nothing of ours, use the C library's), the library never ends
 # the program, every file names its licence and what it owns, nothing is left unfinished.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
@@ -17,16 +17,16 @@ complain() {
     fi
 }
 
-library=$(find src include -name '*.[ch]' ! -path '*/tests/*' | sort)
-everything=$(find src include examples bench fuzz tests -name '*.[ch]' 2>/dev/null | sort)
+library=$(find src include \( -name '*.[ch]' -o -name '*.cc' \) ! -path '*/tests/*' | sort)
+everything=$(find src include examples bench fuzz tests \( -name '*.[ch]' -o -name '*.cc' \) 2>/dev/null | sort)
 code=$(printf '%s\n' "$library" | xargs awk -f "$here/code.awk")
 
 word='(^|[^A-Za-z0-9_])'
 complain 'memory comes from sw_alloc' "$(printf '%s\n' "$code" | grep -v -e '^src/base/' -e '^src/cli/' \
-    -e '^src/comm/mpi/module/' |
+    -e '^src/comm/mpi/module/' -e '^src/device/gpu/module/' |
     grep -E ":[0-9]+:(.*[^A-Za-z0-9_])?(malloc|calloc|realloc|free|strdup|strndup|asprintf|vasprintf|getline|posix_memalign|aligned_alloc) *\(" || true)"
 complain 'only the program may end itself' "$(printf '%s\n' "$code" |
-    grep -v -e '^src/cli/' -e '^src/base/status.c:' |
+    grep -v -e '^src/cli/' -e '^src/base/status.c:' -e '^src/device/gpu/module/emu.cc:' |
     grep -E ":[0-9]+:(.*[^A-Za-z0-9_>.])?(exit|_exit|abort|assert) *\(" || true)"
 complain 'unfinished' "$(printf '%s\n' "$everything" | xargs grep -nE "$word(TODO|FIXME|XXX)([^A-Za-z0-9_]|\$)" || true)"
 complain 'the first line is the SPDX line' "$(printf '%s\n' "$everything" | while read -r file; do

@@ -579,6 +579,7 @@ static const struct sw_device_ops mock_ops = {
 sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out)
 {
     const struct sw_cpu_options cpu = {.n_threads = options->n_threads, .reference = true};
+    struct sw_device *inner = options->inner;
     sw_status st;
     struct mock *m = sw_alloc_zero("device", 1, sizeof *m);
     SW_TRY_ALLOC(m, "the mock device");
@@ -587,7 +588,10 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     m->early = options->early;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->changed, NULL);
-    SW_TRY_OR(close, sw_device_open_cpu(&cpu, &m->inner));
+    m->inner = inner;
+    if (!inner) {
+        SW_TRY_OR(close, sw_device_open_cpu(&cpu, &m->inner));
+    }
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
     *out = &m->super;

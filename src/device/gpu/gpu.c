@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's table over a module's. A timeline is a word of pinned host memory that streams write
+// and wait for; the host looks at it, with longer and longer sleeps.
+#include "device/gpu/gpu.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "device/gpu/open.h"
+
+struct sw_stream_queue {
+    void *stream;
+};
+
+struct sw_timeline {
+    _Atomic uint64_t *word; /* pinned */
+};
+
+struct sw_kernel {
+    const struct gpu_op *row;
+    struct sw_op op; /* a copy: desc.op points here, the graph may go */
+    struct sw_op_desc desc;
+    bool is_predicated;
+    void *prepared;
+};
+
+enum { MAX_GRID = 65536 };
+
+static struct gpu_device *gpu_of(struct sw_device *dev)
+{
+    return SW_CONTAINER(dev, struct gpu_device, super);
+}
+
+static sw_status failed(const struct gpu_device *dev, int code, const char *doing)
+{
+    char text[256];
+    dev->module->describe(code, text, sizeof text);
+    return SW_FAIL(SW_E_DEVICE, "device %s:%d (%s): %s: %s", dev->module->backend, dev->index,
+                   dev->facts.name, doing, text);
+}
+
+#define GPU_TRY(dev, doing, call)                                                                  \
+    do {                                                                                           \
+        const int gpu_code = (call);                                                               \
+        if (gpu_code != 0) {                                                                       \
+            return failed(dev, gpu_code, doing);                                                   \
+        }                                                                                          \
+    } while (0)
+
+/* ---- memory ---- */
+
+static sw_status mem_alloc(struct sw_device *super, enum sw_mem kind, size_t bytes, void **out)
+{
+    struct gpu_device *dev = gpu_of(super);
+    const struct sw_gpu_module *m = dev->module;
+    if (kind == SW_MEM_HOST) {
+        if (m->host_alloc(dev->index, bytes, out) != 0) {
+            char text[32];
+            return SW_FAIL(SW_E_NOMEM, "device %s:%d: the system has no %s of pinned host memory",
+                           m->backend, dev->index,
+                           sw_format_bytes(text, sizeof text, (double)bytes));
+        }
+        return SW_OK;
+    }
+    if (m->alloc(dev->index, bytes, out) != 0) {
+        char text[32], there[32];
+        size_t free_bytes = 0, total = 0;
+        m->memory(dev->index, &free_bytes, &total);
+        return SW_FAIL(SW_E_NOMEM, "device %s:%d (%s): no %s of memory, %s are free", m->backend,
+                       dev->index, dev->facts.name,
+                       sw_format_bytes(text, sizeof text, (double)bytes),
+                       sw_format_bytes(there, sizeof there, (double)free_bytes));
+    }
+    return SW_OK;
+}
+
+static void mem_free(struct sw_device *super, enum sw_mem kind, void *mem, size_t bytes)
+{
+    struct gpu_device *dev = gpu_of(super);
+    (void)bytes;
+    if (kind == SW_MEM_HOST) {
+        dev->module->host_release(dev->index, mem);
+    } else {
+        dev->module->release(dev->index, mem);
+    }
+}
+
+/* ---- streams ---- */
+
+static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **out)
+{
+    struct gpu_device *dev = gpu_of(super);
+    struct sw_stream_queue *on = sw_alloc_zero("device", 1, sizeof *on);
+    SW_TRY_ALLOC(on, "a stream");
+    const int code = dev->module->stream_open(dev->index, &on->stream);
+    if (code != 0) {
+        sw_free(on);
+        return failed(dev, code, "opening a stream");
+    }
+    *out = on;
+    return SW_OK;
+}
+
+static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
+{
+    struct gpu_device *dev = gpu_of(super);
+    if (on) {
+        dev->module->stream_close(dev->index, on->stream);
+        sw_free(on);
+    }
+}
+
+static sw_status stream_wait(struct sw_device *super, struct sw_stream_queue *on)
+{
+    struct gpu_device *dev = gpu_of(super);
+    GPU_TRY(dev, "waiting for a stream", dev->module->stream_wait(dev->index, on->stream));
+    return SW_OK;
+}
+
+static sw_status copy(struct sw_device *super, struct sw_stream_queue *on, void *dst,
+                      const void *src, size_t bytes)
+{
+    struct gpu_device *dev = gpu_of(super);
+    GPU_TRY(dev, "copying", dev->module->copy(dev->index, on->stream, dst, src, bytes));
+    return SW_OK;
+}
+
+static sw_status fill(struct sw_device *super, struct sw_stream_queue *on, void *dst, int byte,
+                      size_t bytes)
+{
+    struct gpu_device *dev = gpu_of(super);
+    GPU_TRY(dev, "filling", dev->module->fill(dev->index, on->stream, dst, byte, bytes));
+    return SW_OK;
+}
+
+/* ---- timelines ---- */
+
+static sw_status timeline_open(struct sw_device *super, struct sw_timeline **out)
+{
+    struct gpu_device *dev = gpu_of(super);
+    void *word;
+    struct sw_timeline *timeline = sw_alloc_zero("device", 1, sizeof *timeline);
+    SW_TRY_ALLOC(timeline, "a timeline");
+    const int code = dev->module->host_alloc(dev->index, sizeof *timeline->word, &word);
+    if (code != 0) {
+        sw_free(timeline);
+        return failed(dev, code, "opening a timeline");
+    }
+    timeline->word = word;
+    atomic_store(timeline->word, 0);
+    *out = timeline;
+    return SW_OK;
+}
+
+static void timeline_close(struct sw_device *super, struct sw_timeline *timeline)
+{
+    struct gpu_device *dev = gpu_of(super);
+    if (timeline) {
+        dev->module->host_release(dev->index, (void *)timeline->word);
+        sw_free(timeline);
+    }
+}
+
+static sw_status stream_signal(struct sw_device *super, struct sw_stream_queue *on,
+                               struct sw_timeline *timeline, int64_t value)
+{
+    struct gpu_device *dev = gpu_of(super);
+    GPU_TRY(
+        dev, "setting a timeline",
+        dev->module->signal(dev->index, on->stream, (uint64_t *)timeline->word, (uint64_t)value));
+    return SW_OK;
+}
+
+static sw_status stream_await(struct sw_device *super, struct sw_stream_queue *on,
+                              struct sw_timeline *timeline, int64_t value)
+{
+    struct gpu_device *dev = gpu_of(super);
+    GPU_TRY(
+        dev, "waiting for a timeline",
+        dev->module->await(dev->index, on->stream, (uint64_t *)timeline->word, (uint64_t)value));
+    return SW_OK;
+}
+
+static sw_status timeline_set(struct sw_device *super, struct sw_timeline *timeline, int64_t value)
+{
+    (void)super;
+    atomic_store(timeline->word, (uint64_t)value);
+    return SW_OK;
+}
+
+static int64_t timeline_get(struct sw_device *super, const struct sw_timeline *timeline)
+{
+    (void)super;
+    return (int64_t)atomic_load(timeline->word);
+}
+
+static sw_status timeline_wait(struct sw_device *super, struct sw_timeline *timeline, int64_t value)
+{
+    enum { LOOKS = 200, SHORT_NS = 5000, LONG_NS = 100000 };
+    for (int i = 0; timeline_get(super, timeline) < value; i++) {
+        if (i < LOOKS) {
+            sched_yield();
+        } else {
+            const struct timespec t = {0, i < 4 * LOOKS ? SHORT_NS : LONG_NS};
+            nanosleep(&t, NULL);
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- sums of what ranks sent ---- */
+
+static struct gpu_call call_on(struct gpu_device *dev, struct sw_stream_queue *on)
+{
+    return (struct gpu_call){.dev = dev, .stream = on->stream};
+}
+
+static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
+                            const struct sw_slice_sum *sum)
+{
+    const struct gpu_call call = call_on(gpu_of(super), on);
+    struct gpu_add_slices_args args = {.acc = sum->acc,
+                                       .slices = sum->slices,
+                                       .n = sum->n,
+                                       .n_slices = sum->n_slices,
+                                       .fresh = sum->fresh};
+    GPU_LAUNCH(&call, add_slices, gpu_type(sum->dtype), gpu_grid_for(sum->n, 256), &args);
+    return SW_OK;
+}
+
+static sw_status add_words(struct sw_device *super, struct sw_stream_queue *on, int64_t *out,
+                           const int64_t *words, int64_t n_sets, int64_t n)
+{
+    const struct gpu_call call = call_on(gpu_of(super), on);
+    struct gpu_add_words_args args = {.out = out, .words = words, .n_sets = n_sets, .n = n};
+    GPU_LAUNCH(&call, add_words, SW_GPU_PLAIN, gpu_grid_for(n, 256), &args);
+    return SW_OK;
+}
+
+/* ---- kernels ---- */
+
+enum sw_gpu_type gpu_type(enum sw_dtype dtype)
+{
+    return dtype == SW_BF16  ? SW_GPU_BF16
+           : dtype == SW_F16 ? SW_GPU_F16
+           : dtype == SW_F32 ? SW_GPU_F32
+                             : SW_GPU_PLAIN;
+}
+
+struct gpu_grid gpu_grid_for(int64_t n, int n_threads)
+{
+    const int64_t blocks = sw_ceil_div(n, n_threads);
+    return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, MAX_GRID))};
+}
+
+sw_status gpu_launch(const struct gpu_call *call, enum sw_gpu_kernel_id id, enum sw_gpu_type type,
+                     struct gpu_grid grid, size_t shared, void *args, size_t bytes)
+{
+    struct gpu_device *dev = call->dev;
+    const struct sw_gpu_kernel *kernel = dev->kernels[id];
+    SW_ASSERT(kernel->args_bytes == bytes && kernel->entry[type]);
+    const double *skip = call->is_predicated ? call->scalars + SW_SCALAR_SKIP : NULL;
+    memcpy(args, &skip, sizeof skip);
+    const struct sw_gpu_launch launch = {
+        .grid = {(unsigned)(grid.x ? grid.x : 1), (unsigned)(grid.y ? grid.y : 1),
+                 (unsigned)(grid.z ? grid.z : 1)},
+        .shared = shared,
+        .args = args,
+    };
+    const int code = dev->module->launch(dev->index, call->stream, kernel, type, &launch);
+    return code == 0 ? SW_OK : failed(dev, code, kernel->name);
+}
+
+static bool any_f64(const struct sw_view *views, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (views[i].shape.rank >= 0 && views[i].dtype == SW_F64) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void query(struct sw_device *super, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out)
+{
+    struct gpu_device *dev = gpu_of(super);
+    const struct gpu_op *row = sw_gpu_ops[desc->op->kind];
+    if (row && !any_f64(desc->in, desc->op->n_in) && !any_f64(desc->out, desc->op->n_out)) {
+        out->path = dev->module->backend;
+        row->query(dev, desc, out);
+    }
+}
+
+static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
+                         struct sw_kernel **out)
+{
+    struct gpu_device *dev = gpu_of(super);
+    struct sw_kernel_info info = {0};
+    query(super, desc, &info);
+    if (!info.supported) {
+        return SW_FAIL(SW_E_UNSUP, "device %s:%d has no kernel for op %s", dev->module->backend,
+                       dev->index, sw_op_name(desc->op));
+    }
+    struct sw_kernel *kernel = sw_alloc_zero("device", 1, sizeof *kernel);
+    SW_TRY_ALLOC(kernel, "a kernel");
+    kernel->row = sw_gpu_ops[desc->op->kind];
+    kernel->op = *desc->op;
+    kernel->desc = *desc;
+    kernel->desc.op = &kernel->op;
+    kernel->is_predicated = desc->is_predicated || sw_op_has(desc->op, SW_TRAIT_UPDATE);
+    if (kernel->row->prepare) {
+        const sw_status st = kernel->row->prepare(dev, &kernel->desc, &kernel->prepared);
+        if (st < 0) {
+            sw_free(kernel);
+            return sw_frame_at(__FILE__, __LINE__, st);
+        }
+    }
+    *out = kernel;
+    return SW_OK;
+}
+
+static void release(struct sw_device *super, struct sw_kernel *kernel)
+{
+    if (kernel && kernel->row->release) {
+        kernel->row->release(gpu_of(super), kernel->prepared);
+    }
+    sw_free(kernel);
+}
+
+static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
+                        struct sw_kernel *kernel, void *const *in, void *const *out,
+                        void *workspace, double *scalars)
+{
+    struct gpu_call call = call_on(gpu_of(super), on);
+    call.desc = &kernel->desc;
+    call.in = in;
+    call.out = out;
+    call.workspace = workspace;
+    call.scalars = scalars;
+    call.is_predicated = kernel->is_predicated;
+    call.prepared = kernel->prepared;
+    return kernel->row->run(&call);
+}
+
+/* ---- the device ---- */
+
+static void close_device(struct sw_device *super)
+{
+    struct gpu_device *dev = gpu_of(super);
+    sw_gpu_module_close(dev->handle);
+    sw_free(dev);
+}
+
+static const struct sw_device_ops gpu_ops = {
+    .name = "gpu",
+    .close = close_device,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .add_slices = add_slices,
+    .add_words = add_words,
+    .timeline_open = timeline_open,
+    .timeline_close = timeline_close,
+    .stream_signal = stream_signal,
+    .stream_await = stream_await,
+    .timeline_set = timeline_set,
+    .timeline_get = timeline_get,
+    .timeline_wait = timeline_wait,
+    .query = query,
+    .prepare = prepare,
+    .release = release,
+    .launch = launch,
+};
+
+/* Every kernel of ours must be there, with arguments of our size. */
+static sw_status index_kernels(struct gpu_device *dev)
+{
+    const struct sw_gpu_module *m = dev->module;
+    for (int t = 0; t < m->n_kernels; t++) {
+        for (int i = 0; i < m->kernels[t]->n; i++) {
+            const struct sw_gpu_kernel *row = &m->kernels[t]->rows[i];
+            if (row->id >= 0 && row->id < GPU_N_KERNELS) {
+                dev->kernels[row->id] = row;
+            }
+        }
+    }
+    for (int id = 0; id < GPU_N_KERNELS; id++) {
+        if (!dev->kernels[id]) {
+            return SW_FAIL(SW_E_DEVICE,
+                           "the module for %s has no kernel %d: it is of another build", m->backend,
+                           id);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_gpu_open(const char *backend, int index, struct sw_device **out)
+{
+    struct gpu_device *dev = sw_alloc_zero("device", 1, sizeof *dev);
+    SW_TRY_ALLOC(dev, "a device");
+    sw_status st;
+    SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module, &dev->handle));
+    SW_TRY_OR(close, index_kernels(dev));
+    int n = 0, code = dev->module->count(&n);
+    if (code != 0 || index >= n) {
+        char text[256] = "no such device";
+        if (code != 0) {
+            dev->module->describe(code, text, sizeof text);
+        }
+        st = SW_FAIL(SW_E_DEVICE, "device %s:%d: %s; there %s %d", backend, index, text,
+                     n == 1 ? "is" : "are", n);
+        goto close;
+    }
+    dev->index = index;
+    code = dev->module->facts(index, &dev->facts);
+    code = code ? code : dev->module->open(index);
+    if (code != 0) {
+        st = failed(dev, code, "opening");
+        goto close;
+    }
+    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d kernels:%s", backend,
+             dev->facts.arch, dev->facts.n_processors, dev->module->digest);
+    dev->super.ops = &gpu_ops;
+    dev->super.kernel_set = dev->kernel_set;
+    *out = &dev->super;
+    return SW_OK;
+close:
+    sw_gpu_module_close(dev->handle);
+    sw_free(dev);
+    return st;
+}

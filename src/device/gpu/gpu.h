@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu - a device behind a module (module/module.h): CUDA, HIP, or the emulation of both. What the
+// back end's files share: the device, the call, the rows of ops. An op is carried out by kernels of
+// the module and by products of the vendor's library; which, and how large their grids are, depends
+// on shapes, dtypes and the kernel set only.
+#pragma once
+
+#include "device/device.h"
+#include "device/gpu/module/args.h"
+
+struct gpu_device {
+    struct sw_device super;
+    const struct sw_gpu_module *module;
+    void *handle; /* of the module (dlopen) */
+    int index;    /* of the device, as the vendor counts */
+    struct sw_gpu_facts facts;
+    const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
+    char kernel_set[256];
+};
+
+/* One launch of an op. Addresses are the device's: the host must not read or write them. */
+struct gpu_call {
+    struct gpu_device *dev;
+    void *stream; /* the vendor's */
+    const struct sw_op_desc *desc;
+    void *const *in;       /* [desc n_in], NULL = absent */
+    void *const *out;      /* [desc n_out], NULL = absent or not wanted */
+    void *workspace;       /* as query said, 64-byte aligned */
+    const double *scalars; /* [SW_SCALAR_COUNT] */
+    bool is_predicated;    /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
+    void *prepared;
+};
+
+/* How one kind of op is carried out. */
+struct gpu_op {
+    /* Sets workspace_bytes where some is needed and supported = true; leaves it false for what it
+     * does not take. Types are f32, bf16 and f16 among floats: f64 is refused before. */
+    void (*query)(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out);
+    sw_status (*prepare)(struct gpu_device *dev, const struct sw_op_desc *desc,
+                         void **prepared);                   /* NULL: nothing to prepare */
+    void (*release)(struct gpu_device *dev, void *prepared); /* NULL with prepare */
+    /* Queues kernels; never waits, never allocates. */
+    sw_status (*run)(const struct gpu_call *call);
+};
+
+/* By kind; NULL = none (op_table.c). */
+extern const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS];
+
+/* The instance for a dtype: SW_GPU_F32, _BF16, _F16. */
+enum sw_gpu_type gpu_type(enum sw_dtype dtype);
+
+struct gpu_grid {
+    int64_t x, y, z; /* 0 = 1 */
+};
+/* Blocks of n_threads for n elements of a loop in steps of the grid: at most 65536, at least 1. */
+struct gpu_grid gpu_grid_for(int64_t n, int n_threads);
+
+/*
+ * gpu_launch - queues a kernel.
+ *
+ * id          GPU_scale, ..
+ * type        SW_GPU_PLAIN for one without an element type
+ * shared      bytes of dynamic shared memory
+ * args        its struct; the first member `skip` is set here
+ * bytes       of the struct; must be the module's
+ */
+sw_status gpu_launch(const struct gpu_call *call, enum sw_gpu_kernel_id id, enum sw_gpu_type type,
+                     struct gpu_grid grid, size_t shared, void *args, size_t bytes);
+#define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
+    SW_TRY(gpu_launch(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
+
+/* Shapes of operands. */
+static inline int64_t gpu_elems(const struct sw_view *x)
+{
+    return sw_shape_elems(&x->shape);
+}

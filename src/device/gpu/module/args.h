@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// args - which kernels there are, and what each takes: one struct by value, filled by C (gpu.h) and
+// read by C++ (kernels_*.cc). Each family of kernels has its own header. The first member of every
+// struct is `skip`: NULL, or a number on the device which, where it is not 0, means that the kernel
+// has nothing to do. Addresses are the device's; types are enum sw_gpu_type.
+#pragma once
+
+#include "device/gpu/module/args_elementwise.h"
+#include "device/gpu/module/args_sums.h"
+#include "device/gpu/module/module.h"
+
+/* X(name) for each kernel. */
+#define SW_GPU_KERNEL_LIST(X)                                                                      \
+    SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
+    SW_GPU_SUMS_KERNELS(X)
+
+enum sw_gpu_kernel_id {
+#define SW_GPU_KERNEL_ENUM(name) GPU_##name,
+    SW_GPU_KERNEL_LIST(SW_GPU_KERNEL_ENUM)
+#undef SW_GPU_KERNEL_ENUM
+        GPU_N_KERNELS
+};

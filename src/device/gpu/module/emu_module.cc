@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulation's table: memory of the host, streams that run what they are given at once. Manners
+// of a GPU's - an address space of its own, work as late or as early as its order allows - are the
+// mock device's, which runs over this one. Device 0 runs threads in ascending, device 1 in descending order.
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/module/registry.h"
+#include "device/gpu/module/tables.h"
+
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* the emulation runs one block at a time */
+
+static void describe(int code, char *text, size_t cap)
+{
+    snprintf(text, cap, "%s", code == 2 ? "out of memory" : "invalid argument");
+}
+
+static int count(int *n_devices)
+{
+    *n_devices = 2;
+    return 0;
+}
+
+static int facts(int device, struct sw_gpu_facts *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "emulation%s", device == 1 ? ", threads reversed" : "");
+    snprintf(out->arch, sizeof out->arch, "warps of %d", SW_WARP);
+    out->n_processors = 4;
+    out->warp = SW_WARP;
+    out->shared_max = 64 << 10;
+    return 0;
+}
+
+static int open_device(int device)
+{
+    (void)device;
+    return 0;
+}
+
+static int memory(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    (void)device;
+    *free_bytes = *total_bytes = (size_t)16 << 30;
+    return 0;
+}
+
+static int alloc(int device, size_t bytes, void **out)
+{
+    (void)device;
+    *out = NULL;
+    if (bytes > (size_t)1 << 46 || posix_memalign(out, 4096, bytes) != 0) {
+        return 2;
+    }
+    memset(*out, 0xff, bytes); /* no number in any float type */
+    return 0;
+}
+
+static int release(int device, void *mem)
+{
+    (void)device;
+    free(mem);
+    return 0;
+}
+
+static int stream_open(int device, void **out)
+{
+    (void)device;
+    *out = malloc(1);
+    return *out ? 0 : 2;
+}
+
+static int stream_close(int device, void *stream)
+{
+    (void)device;
+    free(stream);
+    return 0;
+}
+
+static int stream_wait(int device, void *stream)
+{
+    (void)device;
+    (void)stream;
+    return 0;
+}
+
+static int copy(int device, void *stream, void *dst, const void *src, size_t bytes)
+{
+    (void)device;
+    (void)stream;
+    memmove(dst, src, bytes);
+    return 0;
+}
+
+static int fill(int device, void *stream, void *dst, int byte, size_t bytes)
+{
+    (void)device;
+    (void)stream;
+    memset(dst, byte, bytes);
+    return 0;
+}
+
+static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
+{
+    (void)device;
+    (void)stream;
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static int await_word(int device, void *stream, const uint64_t *word, uint64_t value)
+{
+    (void)device;
+    (void)stream;
+    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < value) {
+        sched_yield();
+    }
+    return 0;
+}
+
+static int launch(int device, void *stream, const struct sw_gpu_kernel *kernel,
+                  enum sw_gpu_type type, const struct sw_gpu_launch *what)
+{
+    (void)stream;
+    const struct emu_launch run = {
+        .name = kernel->name,
+        .call = (void (*)(const void *))kernel->entry[type],
+        .args = what->args,
+        .n_threads = kernel->n_threads,
+        .grid = {what->grid[0], what->grid[1], what->grid[2]},
+        .shared = what->shared,
+        .reversed = device == 1,
+    };
+    pthread_mutex_lock(&lock);
+    emu_run(&run);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+#define SW_TEXT_OF(x) #x
+#define SW_TEXT(x) SW_TEXT_OF(x)
+
+extern "C" __attribute__((visibility("default"))) const struct sw_gpu_module sw_gpu_module;
+const struct sw_gpu_module sw_gpu_module = {
+    .abi = SW_GPU_ABI,
+    .bytes = sizeof sw_gpu_module,
+    .backend = "emu",
+    .built_with = "the host's compiler",
+    .archs = "warps of " SW_TEXT(SW_WARP),
+    .digest = SW_GPU_DIGEST,
+    .kernels = all_kernels,
+    .n_kernels = SW_ROWS(all_kernels),
+    .describe = describe,
+    .count = count,
+    .facts = facts,
+    .open = open_device,
+    .memory = memory,
+    .alloc = alloc,
+    .release = release,
+    .host_alloc = alloc,
+    .host_release = release,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .signal = signal_word,
+    .await = await_word,
+    .launch = launch,
+};

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu_rt - the language of kernels: C++17 that nvcc, hipcc and a host compiler take alike. Names of
+// what the three call differently: function qualifiers, indices, barriers, shuffles, shared memory.
+// Kernels include this and no header of a vendor's. A kernel is
+//
+//     template <typename T> SW_KERNEL(256) void scale(struct gpu_scale_args a) { .. }
+//
+// with blocks of so many threads, all in one dimension, whole warps of SW_WARP lanes (32 or 64);
+// what it does at barriers and shuffles it does with all threads of the block, or warp. Compiled
+// without contraction: what is to be fused says fmaf.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define SW_WARP 32
+#define SW_DEVICE __device__ __forceinline__
+#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
+#elif defined(__HIP__)
+#include <hip/hip_runtime.h>
+#define SW_WARP 64
+#define SW_DEVICE __device__ __forceinline__
+#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
+#else
+#include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
+#define SW_DEVICE static inline
+#define SW_KERNEL(threads) static
+#endif
+
+#if defined(__CUDACC__) || defined(__HIP__)
+
+/* ---- a GPU ---- */
+
+#define SW_SHARED(type, name) __shared__ type name
+/* What sw_gpu_launch.shared asks for, 16-byte aligned. */
+#define SW_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+
+SW_DEVICE int thread_index()
+{
+    return (int)threadIdx.x;
+}
+SW_DEVICE int block_threads()
+{
+    return (int)blockDim.x;
+}
+SW_DEVICE int64_t block_x()
+{
+    return (int64_t)blockIdx.x;
+}
+SW_DEVICE int64_t block_y()
+{
+    return (int64_t)blockIdx.y;
+}
+SW_DEVICE int64_t block_z()
+{
+    return (int64_t)blockIdx.z;
+}
+SW_DEVICE int64_t grid_x()
+{
+    return (int64_t)gridDim.x;
+}
+SW_DEVICE void sync_block()
+{
+    __syncthreads();
+}
+SW_DEVICE void sync_warp()
+{
+#if defined(__CUDACC__)
+    __syncwarp();
+#else
+    __builtin_amdgcn_wave_barrier();
+    __threadfence_block();
+#endif
+}
+template <typename V> SW_DEVICE V shuffle(V value, int lane)
+{
+#if defined(__CUDACC__)
+    return __shfl_sync(0xffffffffu, value, lane);
+#else
+    return __shfl(value, lane);
+#endif
+}
+template <typename V> SW_DEVICE V shuffle_xor(V value, int mask)
+{
+#if defined(__CUDACC__)
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+#else
+    return __shfl_xor(value, mask);
+#endif
+}
+/* Returns what was there. Integers alone: their sums have no order. */
+SW_DEVICE unsigned long long atomic_add(unsigned long long *at, unsigned long long value)
+{
+    return atomicAdd(at, value);
+}
+SW_DEVICE int atomic_add(int *at, int value)
+{
+    return atomicAdd(at, value);
+}
+SW_DEVICE uint32_t bits_of(float x)
+{
+    return __float_as_uint(x);
+}
+SW_DEVICE float of_bits(uint32_t x)
+{
+    return __uint_as_float(x);
+}
+
+#else
+
+/* ---- the emulation ---- */
+
+#define SW_SHARED(type, name) type &name = *static_cast<type *>(emu_shared(sizeof(type)))
+#define SW_DYNAMIC_SHARED(name) char *const name = emu_dynamic_shared()
+
+SW_DEVICE int thread_index()
+{
+    return emu_now->thread;
+}
+SW_DEVICE int block_threads()
+{
+    return emu_now->n_threads;
+}
+SW_DEVICE int64_t block_x()
+{
+    return emu_now->block[0];
+}
+SW_DEVICE int64_t block_y()
+{
+    return emu_now->block[1];
+}
+SW_DEVICE int64_t block_z()
+{
+    return emu_now->block[2];
+}
+SW_DEVICE int64_t grid_x()
+{
+    return emu_now->grid[0];
+}
+SW_DEVICE void sync_block()
+{
+    emu_sync_block();
+}
+SW_DEVICE void sync_warp()
+{
+    emu_sync_warp();
+}
+template <typename V> SW_DEVICE V shuffle(V value, int lane)
+{
+    V out;
+    emu_exchange(&value, sizeof value, [&](const struct emu_lanes &all) {
+        all.read(lane & (SW_WARP - 1), &out, sizeof out);
+    });
+    return out;
+}
+template <typename V> SW_DEVICE V shuffle_xor(V value, int mask)
+{
+    return shuffle(value, (emu_now->thread % SW_WARP) ^ mask);
+}
+SW_DEVICE unsigned long long atomic_add(unsigned long long *at, unsigned long long value)
+{
+    const unsigned long long before = *at;
+    *at += value;
+    return before;
+}
+SW_DEVICE int atomic_add(int *at, int value)
+{
+    const int before = *at;
+    *at += value;
+    return before;
+}
+SW_DEVICE uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+SW_DEVICE float of_bits(uint32_t x)
+{
+    float value;
+    __builtin_memcpy(&value, &x, sizeof value);
+    return value;
+}
+
+#endif
+
+SW_DEVICE int lane_index()
+{
+    return thread_index() % SW_WARP;
+}
+SW_DEVICE int warp_index()
+{
+    return thread_index() / SW_WARP;
+}
+
+/* A loop over elements: for (i = first_element(); i < n; i += grid_threads()). */
+SW_DEVICE int64_t first_element()
+{
+    return block_x() * block_threads() + thread_index();
+}
+SW_DEVICE int64_t grid_threads()
+{
+    return grid_x() * block_threads();
+}

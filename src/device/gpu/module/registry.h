@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// registry - how a file of kernels lists them for the module's table.
+//
+//     static const struct sw_gpu_kernel rows[] = {SW_FLOATS(scale, 256), SW_PLAIN(reset, 64)};
+//     const struct sw_gpu_kernels sw_gpu_kernels_elementwise = {rows, SW_ROWS(rows)};
+#pragma once
+
+#include "device/gpu/module/args.h"
+#include "device/gpu/module/types.h"
+
+template <typename A> constexpr size_t args_bytes(void (*)(A))
+{
+    return sizeof(A);
+}
+
+#if defined(__CUDACC__) || defined(__HIP__)
+#define SW_ENTRY(...) ((const void *)(__VA_ARGS__))
+#else
+/* An emulated kernel, called for the thread that runs. */
+template <auto F> struct emu_entry;
+template <typename A, void (*F)(A)> struct emu_entry<F> {
+    static void call(const void *args)
+    {
+        F(*static_cast<const A *>(args));
+    }
+};
+#define SW_ENTRY(...) ((const void *)&emu_entry<(__VA_ARGS__)>::call)
+#endif
+
+/* A template over the element type, for the three of them; and a kernel without. */
+#define SW_FLOATS(kernel, threads)                                                                 \
+    {                                                                                              \
+        GPU_##kernel, #kernel, threads, args_bytes(kernel<float>),                                 \
+        {                                                                                          \
+            SW_ENTRY(kernel<float>), SW_ENTRY(kernel<bf16>), SW_ENTRY(kernel<f16>), nullptr        \
+        }                                                                                          \
+    }
+#define SW_PLAIN(kernel, threads)                                                                  \
+    {                                                                                              \
+        GPU_##kernel, #kernel, threads, args_bytes(kernel),                                        \
+        {                                                                                          \
+            nullptr, nullptr, nullptr, SW_ENTRY(kernel)                                            \
+        }                                                                                          \
+    }
+#define SW_ROWS(rows) (int)(sizeof(rows) / sizeof((rows)[0]))

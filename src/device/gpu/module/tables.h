@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// tables - all files of kernels, for a module's table.
+#pragma once
+
+#include "device/gpu/module/args.h"
+
+extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
+extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
+
+static const struct sw_gpu_kernels *const all_kernels[] = {
+    &sw_gpu_kernels_elementwise,
+    &sw_gpu_kernels_sums,
+};

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 1200
+// COST 20
+// SLOW SPILLWAY_EMU_ALL=1
+// The kernels of GPUs, emulated: near the plain C reference (equal where the op is exact), the same
+// bits whichever thread goes first and wherever operands begin. Warps of 64 lanes and the other
+// order of threads are for the slow label.
+#include <stdlib.h>
+
+#include "device/gpu/open.h"
+#include "device/tests/op_cases.h"
+#include "support/test.h"
+
+static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+
+static struct {
+    struct sw_device *reference;
+    struct sw_device *emu[4]; /* warps of 32, of 64; then with threads in the other order */
+    int n;
+} all;
+
+static int open_devices(void **state)
+{
+    (void)state;
+    const struct sw_cpu_options cpu = {.n_threads = 1, .reference = true};
+    assert_int_equal(sw_device_open_cpu(&cpu, &all.reference), SW_OK);
+    all.n = getenv("SPILLWAY_EMU_ALL") ? 4 : 1;
+    for (int i = 0; i < all.n; i++) {
+        if (sw_gpu_open(i % 2 ? "emu64" : "emu32", i / 2, &all.emu[i]) < 0) {
+            print_message("skipped: %s\n", sw_error_message());
+            exit(77);
+        }
+    }
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    sw_device_close(all.reference);
+    for (int i = 0; i < all.n; i++) {
+        sw_device_close(all.emu[i]);
+    }
+    return 0;
+}
+
+/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
+static double tolerance(enum sw_dtype dtype)
+{
+    return dtype == SW_BF16 ? 1.0 / 128 : dtype == SW_F16 ? 1.0 / 1024 : 4e-6;
+}
+
+/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has
+ * them. */
+static double tolerance_of(const struct op_case *c, int i_out)
+{
+    double wide = tolerance(c->out[i_out].view.dtype);
+    if (c->op.kind == SW_OP_LINEAR_CE_GRAD || c->op.kind == SW_OP_ATTENTION ||
+        c->op.kind == SW_OP_ATTENTION_GRAD) {
+        for (int i = 0; i < c->op.n_in; i++) {
+            if (sw_dtype_is_float(c->in[i].view.dtype)) {
+                wide = fmax(wide, tolerance(c->in[i].view.dtype));
+            }
+        }
+    }
+    return wide * c->slack;
+}
+
+/* False: the device has no kernel for it. */
+static bool run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    const sw_status st = case_run(dev, c, result);
+    if (st == SW_E_UNSUP) {
+        case_fini(result);
+        return false;
+    }
+    if (st < 0) {
+        fail_msg("%s on %s: %s", c->name, sw_device_kernel_set(dev), sw_error_message());
+    }
+    return true;
+}
+
+static void check_near(const struct op_case *got, const struct op_case *want, const char *set)
+{
+    for (int i = 0; i < got->op.n_out; i++) {
+        const double error = case_error(got, want, i);
+        if (got->exact && !case_same_bits(got, want, i)) {
+            fail_msg("%s: output %d has other bits than the reference, off by %g (%s)", got->name,
+                     i, error, set);
+        }
+        if (error > tolerance_of(got, i)) {
+            fail_msg("%s: output %d is off by %g, tolerance %g (%s)", got->name, i, error,
+                     tolerance_of(got, i), set);
+        }
+    }
+    for (int i = 0; i < SW_SCALAR_COUNT; i++) {
+        const double a = got->scalars[i], b = want->scalars[i];
+        if (a != b && !(a != a && b != b)) {
+            fail_msg("%s: scalar %d is %.17g, not %.17g (%s)", got->name, i, a, b, set);
+        }
+    }
+}
+
+static void same_bits(const struct op_case *a, const struct op_case *b, const char *what)
+{
+    for (int i = 0; i < a->op.n_out; i++) {
+        if (!case_same_bits(a, b, i)) {
+            fail_msg("%s: output %d has other bits %s, off by %g", a->name, i, what,
+                     case_error(a, b, i));
+        }
+    }
+}
+
+/* False: no kernel. */
+static bool check_case(const struct op_case *c)
+{
+    struct op_case want, got, other;
+    run(all.reference, c, &want);
+    for (int i = 0; i < all.n; i++) {
+        const char *set = sw_device_kernel_set(all.emu[i]);
+        if (!run(all.emu[i], c, &got)) {
+            case_fini(&want);
+            return false;
+        }
+        check_near(&got, &want, set);
+        if (i < 2) { /* a row of a tile begins anywhere */
+            struct op_case shifted = *c;
+            shifted.shift = 8;
+            run(all.emu[i], &shifted, &other);
+        } else {
+            run(all.emu[i - 2], c, &other);
+        }
+        same_bits(&other, &got, i < 2 ? "elsewhere in memory" : "in the other order of threads");
+        case_fini(&other);
+        case_fini(&got);
+    }
+    case_fini(&want);
+    return true;
+}
+
+/* SPILLWAY_EMU_OP=name: that kind alone. */
+static void test_kernels(void **state)
+{
+    (void)state;
+    const char *only = getenv("SPILLWAY_EMU_OP");
+    int n_missing = 0;
+    for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
+        const struct sw_op named = {.kind = (enum sw_op_kind)kind};
+        bool known = true;
+        if (kind == SW_OP_USER || (only && strcmp(only, sw_op_name(&named)) != 0)) {
+            continue;
+        }
+        for (size_t d = 0; known && op_cases[kind] && d < SW_LEN(dtypes); d++) {
+            struct op_case c;
+            for (int variant = 0; known && op_cases[kind](&c, dtypes[d], variant); variant++) {
+                known = check_case(&c);
+                if (!known) {
+                    print_message("no kernel for %s\n", c.name);
+                    n_missing++;
+                }
+                case_fini(&c);
+            }
+            case_fini(&c);
+        }
+    }
+    print_message("%d kinds without a kernel\n", n_missing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
