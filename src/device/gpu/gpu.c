@@ -227,7 +227,7 @@ static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
                                        .n = sum->n,
                                        .n_slices = sum->n_slices,
                                        .fresh = sum->fresh};
-    GPU_LAUNCH(&call, add_slices, gpu_type(sum->dtype), gpu_grid_for(sum->n, 256), &args);
+    GPU_LAUNCH(&call, add_slices, sw_gpu_type_of(sum->dtype), sw_gpu_grid_for(sum->n, 256), &args);
     return SW_OK;
 }
 
@@ -236,13 +236,13 @@ static sw_status add_words(struct sw_device *super, struct sw_stream_queue *on, 
 {
     const struct gpu_call call = call_on(gpu_of(super), on);
     struct gpu_add_words_args args = {.out = out, .words = words, .n_sets = n_sets, .n = n};
-    GPU_LAUNCH(&call, add_words, SW_GPU_PLAIN, gpu_grid_for(n, 256), &args);
+    GPU_LAUNCH(&call, add_words, SW_GPU_PLAIN, sw_gpu_grid_for(n, 256), &args);
     return SW_OK;
 }
 
 /* ---- kernels ---- */
 
-enum sw_gpu_type gpu_type(enum sw_dtype dtype)
+enum sw_gpu_type sw_gpu_type_of(enum sw_dtype dtype)
 {
     return dtype == SW_BF16  ? SW_GPU_BF16
            : dtype == SW_F16 ? SW_GPU_F16
@@ -250,14 +250,15 @@ enum sw_gpu_type gpu_type(enum sw_dtype dtype)
                              : SW_GPU_PLAIN;
 }
 
-struct gpu_grid gpu_grid_for(int64_t n, int n_threads)
+struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads)
 {
     const int64_t blocks = sw_ceil_div(n, n_threads);
     return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, MAX_GRID))};
 }
 
-sw_status gpu_launch(const struct gpu_call *call, enum sw_gpu_kernel_id id, enum sw_gpu_type type,
-                     struct gpu_grid grid, size_t shared, void *args, size_t bytes)
+sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id id,
+                            enum sw_gpu_type type, struct gpu_grid grid, size_t shared, void *args,
+                            size_t bytes)
 {
     struct gpu_device *dev = call->dev;
     const struct sw_gpu_kernel *kernel = dev->kernels[id];

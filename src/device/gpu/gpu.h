@@ -48,16 +48,16 @@ struct gpu_op {
 extern const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS];
 
 /* The instance for a dtype: SW_GPU_F32, _BF16, _F16. */
-enum sw_gpu_type gpu_type(enum sw_dtype dtype);
+enum sw_gpu_type sw_gpu_type_of(enum sw_dtype dtype);
 
 struct gpu_grid {
     int64_t x, y, z; /* 0 = 1 */
 };
 /* Blocks of n_threads for n elements of a loop in steps of the grid: at most 65536, at least 1. */
-struct gpu_grid gpu_grid_for(int64_t n, int n_threads);
+struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads);
 
 /*
- * gpu_launch - queues a kernel.
+ * sw_gpu_run_kernel - queues a kernel.
  *
  * id          GPU_scale, ..
  * type        SW_GPU_PLAIN for one without an element type
@@ -65,10 +65,11 @@ struct gpu_grid gpu_grid_for(int64_t n, int n_threads);
  * args        its struct; the first member `skip` is set here
  * bytes       of the struct; must be the module's
  */
-sw_status gpu_launch(const struct gpu_call *call, enum sw_gpu_kernel_id id, enum sw_gpu_type type,
-                     struct gpu_grid grid, size_t shared, void *args, size_t bytes);
+sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id id,
+                            enum sw_gpu_type type, struct gpu_grid grid, size_t shared, void *args,
+                            size_t bytes);
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
-    SW_TRY(gpu_launch(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
+    SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
 
 /* Shapes of operands. */
 static inline int64_t gpu_elems(const struct sw_view *x)

@@ -18,7 +18,7 @@ static sw_status add(const struct gpu_call *call)
                                 .y = call->out[0],
                                 .n = gpu_elems(&desc->out[0]),
                                 .n_b = gpu_elems(&desc->in[1])};
-    GPU_LAUNCH(call, add, gpu_type(desc->out[0].dtype), gpu_grid_for(args.n, 256), &args);
+    GPU_LAUNCH(call, add, sw_gpu_type_of(desc->out[0].dtype), sw_gpu_grid_for(args.n, 256), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_add = {.query = query_any, .run = add};
@@ -30,7 +30,8 @@ static sw_status scale(const struct gpu_call *call)
                                   .y = call->out[0],
                                   .n = gpu_elems(&desc->out[0]),
                                   .factor = (float)desc->op->attrs.scale.factor};
-    GPU_LAUNCH(call, scale, gpu_type(desc->out[0].dtype), gpu_grid_for(args.n, 256), &args);
+    GPU_LAUNCH(call, scale, sw_gpu_type_of(desc->out[0].dtype), sw_gpu_grid_for(args.n, 256),
+               &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_scale = {.query = query_any, .run = scale};
