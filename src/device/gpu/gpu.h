@@ -80,3 +80,6 @@ static inline int64_t gpu_elems(const struct sw_view *x)
 {
     return sw_shape_elems(&x->shape);
 }
+
+/* Those that are there are of one type that kernels have instances for. */
+bool sw_gpu_all_floats(const struct sw_view *views, int n);
