@@ -250,6 +250,22 @@ enum sw_gpu_type sw_gpu_type_of(enum sw_dtype dtype)
                              : SW_GPU_PLAIN;
 }
 
+bool sw_gpu_all_floats(const struct sw_view *views, int n)
+{
+    int dtype = -1;
+    for (int i = 0; i < n; i++) {
+        if (views[i].shape.rank < 0) {
+            continue;
+        }
+        if (sw_gpu_type_of(views[i].dtype) == SW_GPU_PLAIN ||
+            (dtype >= 0 && (int)views[i].dtype != dtype)) {
+            return false;
+        }
+        dtype = (int)views[i].dtype;
+    }
+    return dtype >= 0;
+}
+
 struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads)
 {
     const int64_t blocks = sw_ceil_div(n, n_threads);
