@@ -9,6 +9,8 @@
 #include "device/gpu/module/args.h"
 #include "device/gpu/module/args_draw.h"
 
+struct gpu_products; /* blas.h */
+
 struct gpu_device {
     struct sw_device super;
     const struct sw_gpu_module *module;
@@ -16,6 +18,7 @@ struct gpu_device {
     int index;    /* of the device, as the vendor counts */
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
+    struct gpu_products *products;
     char kernel_set[256];
 };
 
