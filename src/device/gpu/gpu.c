@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/gpu/blas.h"
 #include "device/gpu/open.h"
 
 struct sw_stream_queue {
@@ -368,6 +369,7 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
 static void close_device(struct sw_device *super)
 {
     struct gpu_device *dev = gpu_of(super);
+    sw_gpu_products_close(dev->products);
     sw_gpu_module_close(dev->handle);
     sw_free(dev);
 }
@@ -475,8 +477,10 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
         st = failed(dev, code, "opening");
         goto close;
     }
-    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d kernels:%s", backend,
-             dev->facts.arch, dev->facts.n_processors, dev->module->digest);
+    SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
+    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d products:%s kernels:%s",
+             backend, dev->facts.arch, dev->facts.n_processors,
+             sw_gpu_products_name(dev->products), dev->module->digest);
     dev->super.ops = &gpu_ops;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;

@@ -9,6 +9,8 @@
 #include "device/gpu/module/args.h"
 #include "device/gpu/module/args_draw.h"
 
+struct gpu_products; /* blas.h */
+
 struct gpu_device {
     struct sw_device super;
     const struct sw_gpu_module *module;
@@ -17,6 +19,8 @@ struct gpu_device {
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     char kernel_set[256], what[256];
+    struct gpu_products *products;
+    char kernel_set[256];
 };
 
 /* One launch of an op. Addresses are the device's: the host must not read or write them. */

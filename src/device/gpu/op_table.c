@@ -6,11 +6,13 @@ extern const struct gpu_op sw_gpu_add, sw_gpu_scale, sw_gpu_cast, sw_gpu_mul, sw
     sw_gpu_dropout;
 extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm_grad,
     sw_gpu_rms_norm, sw_gpu_rms_norm_grad;
+extern const struct gpu_op sw_gpu_matmul;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CAST] = &sw_gpu_cast,
     [SW_OP_SUM_ROWS] = &sw_gpu_sum_rows,
     [SW_OP_ADD] = &sw_gpu_add,
+    [SW_OP_MATMUL] = &sw_gpu_matmul,
     [SW_OP_SCALE] = &sw_gpu_scale,
     [SW_OP_ACT] = &sw_gpu_activation,
     [SW_OP_ACT_GRAD] = &sw_gpu_activation,

@@ -7,6 +7,7 @@
 
 #include "device/gpu/module/args_elementwise.h"
 #include "device/gpu/module/args_norm.h"
+#include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/module.h"
 
@@ -14,6 +15,7 @@
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
     SW_GPU_NORM_KERNELS(X)                                                                         \
+    SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)
 
 enum sw_gpu_kernel_id {

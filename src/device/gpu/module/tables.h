@@ -6,10 +6,12 @@
 
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
+extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_elementwise,
     &sw_gpu_kernels_norm,
+    &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
 };
