@@ -18,9 +18,8 @@ struct gpu_device {
     int index;    /* of the device, as the vendor counts */
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
-    char kernel_set[256], what[256];
     struct gpu_products *products;
-    char kernel_set[256];
+    char kernel_set[256], what[256];
 };
 
 /* One launch of an op. Addresses are the device's: the host must not read or write them. */
