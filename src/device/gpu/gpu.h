@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "device/gpu/module/args.h"
+#include "device/gpu/module/args_draw.h"
 
 struct gpu_device {
     struct sw_device super;
@@ -70,6 +71,9 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
                             size_t bytes);
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
+
+/* Which elements an op with dropout p keeps (module/philox.h). */
+struct gpu_draw_args sw_gpu_draw_args(const struct gpu_call *call, double p, int64_t batch);
 
 /* Shapes of operands. */
 static inline int64_t gpu_elems(const struct sw_view *x)

@@ -194,6 +194,12 @@ SW_DEVICE int warp_index()
     return thread_index() / SW_WARP;
 }
 
+/* The first thing that a kernel asks: whether its update is skipped. */
+SW_DEVICE bool skipped(const double *skip)
+{
+    return skip && *skip != 0;
+}
+
 /* A loop over elements: for (i = first_element(); i < n; i += grid_threads()). */
 SW_DEVICE int64_t first_element()
 {
