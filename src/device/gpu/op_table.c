@@ -7,6 +7,8 @@ extern const struct gpu_op sw_gpu_add, sw_gpu_scale, sw_gpu_cast, sw_gpu_mul, sw
 extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm_grad,
     sw_gpu_rms_norm, sw_gpu_rms_norm_grad;
 extern const struct gpu_op sw_gpu_matmul;
+extern const struct gpu_op sw_gpu_add, sw_gpu_scale;
+extern const struct gpu_op sw_gpu_attention, sw_gpu_attention_grad;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CAST] = &sw_gpu_cast,
@@ -26,4 +28,6 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_MUL] = &sw_gpu_mul,
     [SW_OP_GATED_ACT] = &sw_gpu_activation,
     [SW_OP_GATED_ACT_GRAD] = &sw_gpu_activation,
+    [SW_OP_ATTENTION] = &sw_gpu_attention,
+    [SW_OP_ATTENTION_GRAD] = &sw_gpu_attention_grad,
 };
