@@ -54,7 +54,7 @@ static const struct {
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
     /* where states and parameters are offloaded */
     [TILES]         = {"tiles of", 2, {"null", "700"}},
-    [DEVICE]        = {"device", 3, {"cpu", "mock", "mock:early"}}, /* of mocks: cpu:reference */
+    [DEVICE]        = {"device", 5, {"cpu", "mock", "mock:early", "emu", "emu:early"}},
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
@@ -68,8 +68,12 @@ struct choices {
 static struct choices choices_of(enum matrix_devices devices, int a)
 {
     const bool cpu = devices == MATRIX_CPU;
-    if (a == DEVICE && devices != MATRIX_CPU_AND_MOCK) {
-        return cpu ? (struct choices){0, 1} : (struct choices){1, 2};
+    if (a == DEVICE) {
+        static const struct choices of[] = {[MATRIX_CPU] = {0, 1},
+                                            [MATRIX_MOCK] = {1, 2},
+                                            [MATRIX_CPU_AND_MOCK] = {0, 3},
+                                            [MATRIX_EMU] = {3, 2}};
+        return of[devices];
     }
     if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
         return (struct choices){0, 1};
@@ -455,7 +459,9 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
     static struct result one, many;
     static const char *known_device;
     static int known_steps;
-    const char *device = row->at[DEVICE] == 0 ? "cpu" : "cpu:reference";
+    /* of what computes on the device; of mocks that is the reference */
+    static const char *const references[] = {"cpu", "cpu:reference", "cpu:reference", "emu", "emu"};
+    const char *device = references[row->at[DEVICE]];
     if (known_steps != n_steps || strcmp(known_device, device) != 0 ||
         memcmp(reference.at, row->at, N_MATH) != 0) {
         reference = (struct row){0};

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// LABEL slow
+// TIMEOUT 7200
+// The whole engine on the kernels of GPUs, emulated: each pair of choices - ranks, offloading, tiles,
+// the vertical schedule, recomputation, checkpoints, generation - gives the bits of one rank that
+// offloads nothing.
+#include "device/device.h"
+#include "engine/tests/matrix.h"
+
+enum { STEPS = 3 };
+
+static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    struct sw_device *dev = NULL;
+    if (sw_device_open("emu", 1, &dev) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        skip();
+    }
+    sw_device_close(dev);
+    matrix_cover(2, MATRIX_EMU, STEPS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
+    };
+    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
+}
