@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
-// (bench/llama-153m), as a fraction of the matrix peak
-// measured in the same run, with the time of each operation.
+// (bench/llama-153m), as a fraction of the matrix peak measured in the same run, with the time of
+// each operation. On a GPU the peak is what a large product of its library reaches.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
-//                      [--model gpt2]
+//                      [--model gpt2] [--device cpu] [--micro-batches 1] [--product 4096]
+//                      [--set KEY=VALUE]..
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,13 @@
 #include "device/device.h"
 #include "spillway/engine.h"
 
+enum { MOST_SETS = 16 };
+
 struct run {
-    int64_t batch, tokens, steps, threads;
-    const char *dtype, *model;
+    int64_t batch, tokens, steps, threads, micro_batches, product;
+    const char *dtype, *model, *device;
+    const char *sets[MOST_SETS];
+    int n_sets;
 };
 
 static bool parse(int argc, char **argv, struct run *run)
@@ -34,11 +39,20 @@ static bool parse(int argc, char **argv, struct run *run)
             run->dtype = value;
         } else if (strcmp(argv[i], "--model") == 0) {
             run->model = value;
+        } else if (strcmp(argv[i], "--device") == 0) {
+            run->device = value;
+        } else if (strcmp(argv[i], "--micro-batches") == 0) {
+            run->micro_batches = atoll(value);
+        } else if (strcmp(argv[i], "--product") == 0) {
+            run->product = atoll(value);
+        } else if (strcmp(argv[i], "--set") == 0 && run->n_sets < MOST_SETS) {
+            run->sets[run->n_sets++] = value;
         } else {
             return false;
         }
     }
-    return argc % 2 == 1 && run->batch > 0 && run->tokens > 0 && run->steps > 0;
+    return argc % 2 == 1 && run->batch > 0 && run->tokens > 0 && run->steps > 0 &&
+           run->micro_batches > 0 && run->product > 0;
 }
 
 static int by_value(const void *a, const void *b)
@@ -65,24 +79,105 @@ static sw_status measure_peak(const struct run *run, double *peak, double *produ
     return st;
 }
 
+enum { OPERANDS = 3, PRODUCTS = 20 };
+
+/* n x n x n, as often as PRODUCTS says. */
+static sw_status time_products(struct sw_device *dev, struct sw_stream_queue *on, int64_t n,
+                               const struct sw_op_desc *desc, double *seconds)
+{
+    const size_t bytes = (size_t)(n * n) * sw_dtype_bytes(desc->in[0].dtype);
+    void *at[OPERANDS] = {NULL}, *workspace = NULL, *scalars = NULL;
+    const size_t table = SW_SCALAR_COUNT * sizeof(double);
+    struct sw_kernel *kernel = NULL;
+    struct sw_kernel_info info;
+    sw_device_query(dev, desc, &info);
+    sw_status st = sw_device_prepare(dev, desc, &kernel);
+    for (int i = 0; i < OPERANDS && st >= 0; i++) {
+        st = sw_device_alloc(dev, SW_MEM_DEVICE, bytes, &at[i]);
+        st = st < 0 ? st : sw_device_fill(dev, on, at[i], 0, bytes);
+    }
+    st = st < 0 ? st : sw_device_alloc(dev, SW_MEM_DEVICE, info.workspace_bytes + 64, &workspace);
+    st = st < 0 ? st : sw_device_alloc(dev, SW_MEM_DEVICE, table, &scalars);
+    st = st < 0 ? st : sw_device_fill(dev, on, scalars, 0, table);
+    double begin = 0;
+    for (int i = -2; i < PRODUCTS && st >= 0; i++) {
+        if (i == 0) {
+            st = dev->ops->stream_wait(dev, on);
+            begin = sw_now_s();
+        }
+        st = st < 0 ? st : sw_device_launch(dev, on, kernel, at, at + 2, workspace, scalars);
+    }
+    st = st < 0 ? st : dev->ops->stream_wait(dev, on);
+    *seconds = (sw_now_s() - begin) / PRODUCTS;
+    for (int i = 0; i < OPERANDS; i++) {
+        sw_device_free(dev, SW_MEM_DEVICE, at[i], bytes);
+    }
+    sw_device_free(dev, SW_MEM_DEVICE, workspace, info.workspace_bytes + 64);
+    sw_device_free(dev, SW_MEM_DEVICE, scalars, table);
+    if (kernel) {
+        dev->ops->release(dev, kernel);
+    }
+    return st;
+}
+
+/* Of a GPU, whose registers nobody can time from here: the product is the peak. */
+static sw_status measure_products(const struct run *run, double *product)
+{
+    const int64_t n = run->product;
+    const enum sw_dtype dtype = strcmp(run->dtype, "f32") == 0    ? SW_F32
+                                : strcmp(run->dtype, "bf16") == 0 ? SW_BF16
+                                                                  : SW_F16;
+    const struct sw_op op = {.kind = SW_OP_MATMUL, .n_in = 2, .n_out = 1, .attrs.matmul.tb = true};
+    struct sw_op_desc desc = {.op = &op};
+    struct sw_view *const views[OPERANDS] = {&desc.in[0], &desc.in[1], &desc.out[0]};
+    struct sw_device *dev = NULL;
+    struct sw_stream_queue *on = NULL;
+    double seconds = 1;
+    for (int i = 0; i < OPERANDS; i++) {
+        views[i]->dtype = dtype;
+        views[i]->shape = SW_SHAPE(n, n);
+        sw_shape_row_major(&views[i]->shape, views[i]->strides);
+    }
+    SW_TRY(sw_device_open(run->device, 0, &dev));
+    sw_status st = dev->ops->stream_open(dev, &on);
+    if (st >= 0) {
+        st = time_products(dev, on, n, &desc, &seconds);
+        dev->ops->stream_close(dev, on);
+    }
+    *product = 2 * (double)n * (double)n * (double)n / seconds / 1e9;
+    printf("{\"device\":\"%s\",\"kernels\":\"%s\",\"product_n\":%lld,\"product_gflops\":%.1f}\n",
+           dev->what, sw_device_kernel_set(dev), (long long)n, *product);
+    sw_device_close(dev);
+    return st;
+}
+
 static sw_status bench(const struct run *run)
 {
     char config[512];
-    snprintf(
-        config, sizeof config,
-        "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_clipping\": 1.0, \"optimizer\": "
-        "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, \"bf16\": {\"enabled\": %s}, "
-        "\"fp16\": {\"enabled\": %s}, \"spillway\": {\"threads\": %lld}}",
-        (long long)run->batch, strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
-        strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
+             "\"gradient_clipping\": 1.0, \"optimizer\": "
+             "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}, \"bf16\": {\"enabled\": %s}, "
+             "\"fp16\": {\"enabled\": %s}, \"spillway\": {\"threads\": %lld}}",
+             (long long)run->batch, (long long)run->micro_batches,
+             strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
+             strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
     const struct sw_engine_options options = {.config_text = config,
+                                              .sets = run->sets,
+                                              .n_sets = run->n_sets,
+                                              .device = run->device,
                                               .model = run->model,
                                               .seq_len = run->tokens,
                                               .profile = true,
                                               .no_dropout = true};
     sw_engine *engine = NULL;
     double peak = 0, product = 0;
-    SW_TRY(measure_peak(run, &peak, &product));
+    if (strcmp(run->device, "cpu") == 0) {
+        SW_TRY(measure_peak(run, &peak, &product));
+    } else {
+        SW_TRY(measure_products(run, &product));
+        peak = product;
+    }
     SW_TRY(sw_initialize(&options, &engine));
     const int64_t n = run->batch * run->tokens;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *labels = malloc((size_t)n * sizeof *labels);
@@ -95,13 +190,16 @@ static sw_status bench(const struct run *run)
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
         {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2};
+    struct sw_batch *batches = malloc((size_t)run->micro_batches * sizeof *batches);
+    for (int64_t i = 0; i < run->micro_batches; i++) {
+        batches[i] = (struct sw_batch){tensors, 2};
+    }
     sw_status st = SW_OK;
     double loss = 0;
     for (int64_t i = -1; i < run->steps && st >= 0; i++) { /* the first one touches all memory */
         struct sw_step_report report;
         const double begin = sw_now_s();
-        st = sw_train_batch(engine, &batch, 1, &report);
+        st = sw_train_batch(engine, batches, (int)run->micro_batches, &report);
         if (i >= 0) {
             seconds[i] = sw_now_s() - begin;
         }
@@ -118,8 +216,8 @@ static sw_status bench(const struct run *run)
                "\"of_peak\":%.3f,\"of_product\":%.3f,\"plan_bytes\":%lld,\"peak_rss_bytes\":%lld,"
                "\"loss\":%.4f}\n",
                run->model, run->dtype, (long long)run->batch, (long long)run->tokens, median,
-               seconds[0], seconds[run->steps - 1], (double)n / median, gflops,
-               gflops / median / peak, gflops / median / product,
+               seconds[0], seconds[run->steps - 1], (double)(n * run->micro_batches) / median,
+               gflops, gflops / median / peak, gflops / median / product,
                (long long)sw_engine_tier_bytes(engine, 0), (long long)usage.ru_maxrss * 1024, loss);
         char *text = NULL;
         st = sw_profile_text(engine, &text);
@@ -131,17 +229,26 @@ static sw_status bench(const struct run *run)
     free(ids);
     free(labels);
     free(seconds);
+    free(batches);
     sw_close(engine);
     return st;
 }
 
 int main(int argc, char **argv)
 {
-    struct run run = {
-        .batch = 4, .tokens = 64, .steps = 5, .threads = 2, .dtype = "f32", .model = "gpt2"};
+    struct run run = {.batch = 4,
+                      .tokens = 64,
+                      .steps = 5,
+                      .threads = 2,
+                      .micro_batches = 1,
+                      .product = 4096,
+                      .dtype = "f32",
+                      .model = "gpt2",
+                      .device = "cpu"};
     if (!parse(argc, argv, &run)) {
         fprintf(stderr, "usage: bench_train_gpt2 [--batch B] [--seq-len T] [--dtype f32|bf16|f16] "
-                        "[--steps N] [--threads N] [--model PRESET|CONFIG.JSON]\n");
+                        "[--steps N] [--threads N] [--model PRESET|CONFIG.JSON] [--device D] "
+                        "[--micro-batches K] [--product N] [--set KEY=VALUE]..\n");
         return 2;
     }
     if (bench(&run) < 0) {
