@@ -5,11 +5,13 @@
 #include "device/gpu/module/args.h"
 
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
+extern const struct sw_gpu_kernels sw_gpu_kernels_move;
 extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_elementwise,
+    &sw_gpu_kernels_move,
     &sw_gpu_kernels_norm,
     &sw_gpu_kernels_sums,
 };
