@@ -9,9 +9,14 @@ extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm
 extern const struct gpu_op sw_gpu_matmul;
 extern const struct gpu_op sw_gpu_add, sw_gpu_scale;
 extern const struct gpu_op sw_gpu_attention, sw_gpu_attention_grad;
+extern const struct gpu_op sw_gpu_contiguous, sw_gpu_embedding, sw_gpu_densify, sw_gpu_select_index,
+    sw_gpu_select_rows, sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_kv_append,
+    sw_gpu_last_index, sw_gpu_positions;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
+    [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
     [SW_OP_CAST] = &sw_gpu_cast,
+    [SW_OP_EMBEDDING] = &sw_gpu_embedding,
     [SW_OP_SUM_ROWS] = &sw_gpu_sum_rows,
     [SW_OP_ADD] = &sw_gpu_add,
     [SW_OP_MATMUL] = &sw_gpu_matmul,
@@ -22,6 +27,13 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_LAYER_NORM_GRAD] = &sw_gpu_layer_norm_grad,
     [SW_OP_ADD_LAYER_NORM] = &sw_gpu_layer_norm,
     [SW_OP_DROPOUT] = &sw_gpu_dropout,
+    [SW_OP_LAST_INDEX] = &sw_gpu_last_index,
+    [SW_OP_SELECT_ROWS] = &sw_gpu_select_rows,
+    [SW_OP_SELECT_ROWS_GRAD] = &sw_gpu_select_rows_grad,
+    [SW_OP_SLICE_GRAD] = &sw_gpu_slice_grad,
+    [SW_OP_KV_APPEND] = &sw_gpu_kv_append,
+    [SW_OP_DENSIFY] = &sw_gpu_densify,
+    [SW_OP_SELECT_INDEX] = &sw_gpu_select_index,
     [SW_OP_RMS_NORM] = &sw_gpu_rms_norm,
     [SW_OP_RMS_NORM_GRAD] = &sw_gpu_rms_norm_grad,
     [SW_OP_ADD_RMS_NORM] = &sw_gpu_rms_norm,
@@ -30,4 +42,5 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_GATED_ACT_GRAD] = &sw_gpu_activation,
     [SW_OP_ATTENTION] = &sw_gpu_attention,
     [SW_OP_ATTENTION_GRAD] = &sw_gpu_attention_grad,
+    [SW_OP_POSITIONS] = &sw_gpu_positions,
 };

@@ -480,14 +480,14 @@ static bool seed(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 4) {
+    if (variant >= 5) {
         return false;
     }
-    const int64_t width = variant ? 257 : 3;
+    const int64_t width = variant == 4 ? 72 : variant ? 257 : 3;
     case_init(c, SW_OP_EMBEDDING, "embedding %d %s", variant, name_of(dtype));
     c->exact = true;
     c->op.attrs.embedding.tile.first =
-        variant == 3 ? 7 : 0; /* the last two: tiles of a larger table */
+        variant == 3 ? 7 : 0; /* from the third on: tiles of a larger table */
     c->op.attrs.embedding.tile.continues = variant == 3;
     case_in(c, dtype, SW_SHAPE(19, width), -1, 1);
     case_in_ints(c, SW_SHAPE(3, 11), 0, variant < 2 ? 19 : 30);
@@ -502,15 +502,16 @@ static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool embedding_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 4) {
+    if (variant >= 6) {
         return false;
     }
-    const int64_t tokens = variant == 3 ? 1 : 67, width = variant ? 33 : 5;
+    const int64_t tokens = variant == 5 ? 4500 : variant == 3 ? 1 : 67;
+    const int64_t width = variant == 5 ? 3 : variant == 4 ? 72 : variant ? 33 : 5;
     case_init(c, SW_OP_EMBEDDING_GRAD, "embedding_grad %d %s", variant, name_of(dtype));
     c->exact = true;
     c->op.attrs.embedding.padding_id = variant == 2 ? 4 : -1;
     case_in(c, dtype, SW_SHAPE(1, tokens, width), -1, 1);
-    case_in_ints(c, SW_SHAPE(1, tokens), 0, variant == 1 ? 1000 : 9);
+    case_in_ints(c, SW_SHAPE(1, tokens), 0, variant == 5 ? 3000 : variant == 1 ? 1000 : 9);
     case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(tokens, width));
     case_out(c, SW_I32, SW_SHAPE(tokens));
     return true;
@@ -518,11 +519,17 @@ static bool embedding_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool contiguous(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 2) {
+    if (variant >= 4) {
         return false;
     }
     case_init(c, SW_OP_CONTIGUOUS, "contiguous %d %s", variant, name_of(dtype));
     c->exact = true;
+    if (variant >= 2) { /* rows that may be moved in larger units; without gaps */
+        case_in_strided(c, dtype, SW_SHAPE(2, 3, 16),
+                        variant == 2 ? (int64_t[]){32, 64, 1} : (int64_t[]){48, 16, 1});
+        case_out(c, dtype, SW_SHAPE(2, 3, 16));
+        return true;
+    }
     case_in_strided(c, dtype, SW_SHAPE(5, 3, 7),
                     variant ? (int64_t[]){7, 40, 1} : (int64_t[]){1, 35, 5});
     case_out(c, dtype, SW_SHAPE(5, 3, 7));
@@ -562,29 +569,32 @@ static bool select_rows_grad(struct op_case *c, enum sw_dtype dtype, int variant
 
 static bool slice_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 3) {
+    if (variant >= 4) {
         return false;
     }
-    struct sw_shape dy = SW_SHAPE(4, 5, 6);
-    dy.dims[variant] = 3;
+    const int dim = variant < 3 ? variant : 1;
+    const int64_t width = variant < 3 ? 6 : 16;
+    struct sw_shape dy = SW_SHAPE(4, 5, width);
+    dy.dims[dim] = 3;
     case_init(c, SW_OP_SLICE_GRAD, "slice_grad %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.slice.dim = variant;
+    c->op.attrs.slice.dim = dim;
     c->op.attrs.slice.start = 1;
     case_in(c, dtype, dy, -1, 1);
-    case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(4, 5, 6));
+    case_out(c, variant == 1 ? stat_of(dtype) : dtype, SW_SHAPE(4, 5, width));
     return true;
 }
 
 static bool kv_append(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     case_init(c, SW_OP_KV_APPEND, "kv_append %d %s", variant, name_of(dtype));
+    const int64_t width = variant == 2 ? 16 : 5, row = variant == 2 ? 48 : 17;
     c->exact = true;
-    case_in(c, dtype, SW_SHAPE(2, 9, 5), -1, 1);
-    case_in_strided(c, dtype, SW_SHAPE(2, 3, 5), (int64_t[]){51, 17, 1});
+    case_in(c, dtype, SW_SHAPE(2, 9, width), -1, 1);
+    case_in_strided(c, dtype, SW_SHAPE(2, 3, width), (int64_t[]){3 * row, row, 1});
     case_in_i32(c, 1, (int32_t[]){variant ? 7 : 4}); /* 7: one row does not fit */
     case_out_in_place(c, 0);
-    return variant < 2;
+    return variant < 3;
 }
 
 /* ---- gradients of parameters ---- */

@@ -7,6 +7,7 @@
 
 #include "device/gpu/module/args_attention.h"
 #include "device/gpu/module/args_elementwise.h"
+#include "device/gpu/module/args_move.h"
 #include "device/gpu/module/args_norm.h"
 #include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
@@ -16,6 +17,7 @@
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
     SW_GPU_ATTENTION_KERNELS(X)                                                                    \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
+    SW_GPU_MOVE_KERNELS(X)                                                                         \
     SW_GPU_NORM_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)

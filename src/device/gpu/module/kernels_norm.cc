@@ -88,7 +88,7 @@ SW_DEVICE void add_rows(const struct gpu_norm_args &args, const struct team_row 
     }
 }
 
-template <typename T> SW_KERNEL(THREADS) void layer_norm(struct gpu_norm_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void layer_norm(struct gpu_norm_args args)
 {
     constexpr int N = pack_elems<T>, KEPT = sizeof(T) == 4 ? 4 : 3; /* as registers allow */
     SW_SHARED(struct team_scratch<THREADS>, scratch);
@@ -145,7 +145,7 @@ template <typename T> SW_KERNEL(THREADS) void layer_norm(struct gpu_norm_args ar
 }
 
 /* x rstd is rounded before it is multiplied with w; with one_plus it is not. */
-template <typename T> SW_KERNEL(THREADS) void rms_norm(struct gpu_norm_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void rms_norm(struct gpu_norm_args args)
 {
     constexpr int N = pack_elems<T>, KEPT = sizeof(T) == 4 ? 4 : 3; /* as registers allow */
     SW_SHARED(struct team_scratch<THREADS>, scratch);
@@ -190,7 +190,7 @@ template <typename T> SW_KERNEL(THREADS) void rms_norm(struct gpu_norm_args args
 /* ---- gradients of rows ---- */
 
 /* With g = dy w and n = (x - mean) rstd: dx = rstd (g - mean(g) - n mean(g n)). */
-template <typename T> SW_KERNEL(THREADS) void layer_norm_dx(struct gpu_norm_grad_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_grad_args args)
 {
     constexpr int N = pack_elems<T>, KEPT = 2;
     SW_SHARED(struct team_scratch<THREADS>, scratch);
@@ -233,7 +233,7 @@ template <typename T> SW_KERNEL(THREADS) void layer_norm_dx(struct gpu_norm_grad
 }
 
 /* With g = dy times the factor and n = x rstd: dx = rstd (g - n mean(g n)). */
-template <typename T> SW_KERNEL(THREADS) void rms_norm_dx(struct gpu_norm_grad_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void rms_norm_dx(struct gpu_norm_grad_args args)
 {
     constexpr int N = pack_elems<T>, KEPT = 2;
     SW_SHARED(struct team_scratch<THREADS>, scratch);

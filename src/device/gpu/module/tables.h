@@ -7,6 +7,7 @@
 extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
 extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
+extern const struct sw_gpu_kernels sw_gpu_kernels_move;
 extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
 extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
@@ -15,6 +16,7 @@ static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_attention,
     &sw_gpu_kernels_attention_grad,
     &sw_gpu_kernels_elementwise,
+    &sw_gpu_kernels_move,
     &sw_gpu_kernels_norm,
     &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
