@@ -6,6 +6,7 @@
 #pragma once
 
 #include "device/gpu/module/args_elementwise.h"
+#include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/module.h"
@@ -13,6 +14,7 @@
 /* X(name) for each kernel. */
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
+    SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)
 

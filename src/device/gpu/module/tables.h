@@ -5,11 +5,13 @@
 #include "device/gpu/module/args.h"
 
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
+extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_elementwise,
+    &sw_gpu_kernels_loss,
     &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
 };
