@@ -12,6 +12,8 @@ extern const struct gpu_op sw_gpu_attention, sw_gpu_attention_grad;
 extern const struct gpu_op sw_gpu_contiguous, sw_gpu_embedding, sw_gpu_densify, sw_gpu_select_index,
     sw_gpu_select_rows, sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_kv_append,
     sw_gpu_last_index, sw_gpu_positions;
+extern const struct gpu_op sw_gpu_matmul, sw_gpu_linear_ce, sw_gpu_linear_ce_grad,
+    sw_gpu_cross_entropy, sw_gpu_cross_entropy_grad;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -20,6 +22,10 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_SUM_ROWS] = &sw_gpu_sum_rows,
     [SW_OP_ADD] = &sw_gpu_add,
     [SW_OP_MATMUL] = &sw_gpu_matmul,
+    [SW_OP_CROSS_ENTROPY] = &sw_gpu_cross_entropy,
+    [SW_OP_CROSS_ENTROPY_GRAD] = &sw_gpu_cross_entropy_grad,
+    [SW_OP_LINEAR_CE] = &sw_gpu_linear_ce,
+    [SW_OP_LINEAR_CE_GRAD] = &sw_gpu_linear_ce_grad,
     [SW_OP_SCALE] = &sw_gpu_scale,
     [SW_OP_ACT] = &sw_gpu_activation,
     [SW_OP_ACT_GRAD] = &sw_gpu_activation,

@@ -16,6 +16,7 @@ static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
 static struct {
     struct sw_device *reference;
     struct sw_device *emu[4]; /* warps of 32, of 64; then with threads in the other order */
+    struct sw_device *own;    /* products without a library */
     int n;
 } all;
 
@@ -31,6 +32,9 @@ static int open_devices(void **state)
             exit(77);
         }
     }
+    setenv("SPILLWAY_GPU_BLAS", "own", 1);
+    assert_int_equal(sw_gpu_open("emu32", 0, &all.own), SW_OK);
+    unsetenv("SPILLWAY_GPU_BLAS");
     return 0;
 }
 
@@ -38,6 +42,7 @@ static int close_devices(void **state)
 {
     (void)state;
     sw_device_close(all.reference);
+    sw_device_close(all.own);
     for (int i = 0; i < all.n; i++) {
         sw_device_close(all.emu[i]);
     }
@@ -134,8 +139,24 @@ static bool check_case(const struct op_case *c)
         case_fini(&other);
         case_fini(&got);
     }
+    if (c->op.kind == SW_OP_MATMUL || c->op.kind == SW_OP_LINEAR_CE_GRAD) {
+        run(all.own, c, &got);
+        check_near(&got, &want, sw_device_kernel_set(all.own));
+        case_fini(&got);
+    }
     case_fini(&want);
     return true;
+}
+
+/* What is compared above is what is meant to be. */
+static void products_are_made_by_the_stand_ins_and_by_our_kernel(void **state)
+{
+    static const char *const names[] = {"products:cublaslt:1 ", "products:rocblas:stand-in "};
+    (void)state;
+    for (int i = 0; i < all.n; i++) {
+        assert_non_null(strstr(sw_device_kernel_set(all.emu[i]), names[i % 2]));
+    }
+    assert_non_null(strstr(sw_device_kernel_set(all.own), "products:own "));
 }
 
 /* No kernel of a GPU takes fp64. */
@@ -182,6 +203,7 @@ static void test_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_made_by_the_stand_ins_and_by_our_kernel),
         cmocka_unit_test(test_kernels),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -9,6 +9,7 @@
 #include "device/gpu/module/args_elementwise.h"
 #include "device/gpu/module/args_move.h"
 #include "device/gpu/module/args_norm.h"
+#include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/module.h"
@@ -19,6 +20,7 @@
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
     SW_GPU_MOVE_KERNELS(X)                                                                         \
     SW_GPU_NORM_KERNELS(X)                                                                         \
+    SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)
 

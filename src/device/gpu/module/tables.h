@@ -9,6 +9,7 @@ extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 extern const struct sw_gpu_kernels sw_gpu_kernels_move;
 extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
+extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
@@ -18,6 +19,7 @@ static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_elementwise,
     &sw_gpu_kernels_move,
     &sw_gpu_kernels_norm,
+    &sw_gpu_kernels_loss,
     &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
 };
