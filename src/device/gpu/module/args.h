@@ -7,12 +7,14 @@
 
 #include "device/gpu/module/args_elementwise.h"
 #include "device/gpu/module/args_sums.h"
+#include "device/gpu/module/args_update.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
-    SW_GPU_SUMS_KERNELS(X)
+    SW_GPU_SUMS_KERNELS(X)                                                                         \
+    SW_GPU_UPDATE_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

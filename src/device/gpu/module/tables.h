@@ -6,8 +6,12 @@
 
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
+extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
+extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_elementwise,
     &sw_gpu_kernels_sums,
+    &sw_gpu_kernels_stats,
+    &sw_gpu_kernels_update,
 };
