@@ -30,7 +30,7 @@ struct gpu_call {
     void *const *in;       /* [desc n_in], NULL = absent */
     void *const *out;      /* [desc n_out], NULL = absent or not wanted */
     void *workspace;       /* as query said, 64-byte aligned */
-    const double *scalars; /* [SW_SCALAR_COUNT] */
+    double *scalars;       /* [SW_SCALAR_COUNT] */
     bool is_predicated;    /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
 };

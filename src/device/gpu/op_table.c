@@ -14,6 +14,9 @@ extern const struct gpu_op sw_gpu_contiguous, sw_gpu_embedding, sw_gpu_densify, 
     sw_gpu_last_index, sw_gpu_positions;
 extern const struct gpu_op sw_gpu_matmul, sw_gpu_linear_ce, sw_gpu_linear_ce_grad,
     sw_gpu_cross_entropy, sw_gpu_cross_entropy_grad;
+extern const struct gpu_op sw_gpu_accumulate, sw_gpu_stats_reset, sw_gpu_grad_stats,
+    sw_gpu_stats_finish, sw_gpu_update, sw_gpu_lamb_moments, sw_gpu_lamb_apply,
+    sw_gpu_lamb_add_norms;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -49,4 +52,12 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_ATTENTION] = &sw_gpu_attention,
     [SW_OP_ATTENTION_GRAD] = &sw_gpu_attention_grad,
     [SW_OP_POSITIONS] = &sw_gpu_positions,
+    [SW_OP_ACCUMULATE] = &sw_gpu_accumulate,
+    [SW_OP_STATS_RESET] = &sw_gpu_stats_reset,
+    [SW_OP_GRAD_STATS] = &sw_gpu_grad_stats,
+    [SW_OP_STATS_FINISH] = &sw_gpu_stats_finish,
+    [SW_OP_UPDATE] = &sw_gpu_update,
+    [SW_OP_LAMB_MOMENTS] = &sw_gpu_lamb_moments,
+    [SW_OP_LAMB_APPLY] = &sw_gpu_lamb_apply,
+    [SW_OP_LAMB_ADD_NORMS] = &sw_gpu_lamb_add_norms,
 };

@@ -340,5 +340,18 @@ double case_error(const struct op_case *a, const struct op_case *b, int i_out)
 bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out)
 {
     const struct case_tensor *x = &a->out[i_out], *y = &b->out[i_out];
-    return !x->view.data || memcmp(x->view.data, y->view.data, x->bytes) == 0;
+    if (!x->view.data || memcmp(x->view.data, y->view.data, x->bytes) == 0) {
+        return true;
+    }
+    const size_t width = sw_dtype_bytes(x->view.dtype);
+    for (size_t at = 0; at < x->bytes; at += width) {
+        const char *p = (const char *)x->view.data + at, *q = (const char *)y->view.data + at;
+        const bool both_nan = sw_dtype_is_float(x->view.dtype) &&
+                              isnan(sw_load_f64(x->view.dtype, p, 0)) &&
+                              isnan(sw_load_f64(x->view.dtype, q, 0));
+        if (!both_nan && memcmp(p, q, width) != 0) {
+            return false;
+        }
+    }
+    return true;
 }

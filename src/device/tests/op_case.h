@@ -52,4 +52,5 @@ sw_status case_to_host(struct sw_device *dev, struct sw_stream_queue *on, void *
 
 /* Largest |a - b| of output i over max |b| (0/0 = 0; NaN in one only = infinite). */
 double case_error(const struct op_case *a, const struct op_case *b, int i_out);
+/* One NaN is as good as another: processors make different ones. */
 bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out);

@@ -600,6 +600,7 @@ static bool kv_append(struct op_case *c, enum sw_dtype dtype, int variant)
 /* ---- gradients of parameters ---- */
 
 static const int32_t sparse_rows[] = {1, 2, 9, 11, -1, -1};
+static const int32_t other_rows[] = {0, 2, 3, 8, 11, -1};
 static const int32_t no_rows[] = {-1, -1, -1, -1, -1, -1};
 
 enum { PARAM_ROWS = 12, PARAM_WIDTH = 137 };
@@ -671,7 +672,7 @@ static void make_infinite(struct op_case *c, int i_in, int64_t element, double v
 
 static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 7) {
+    if (variant >= 9) {
         return false;
     }
     case_init(c, SW_OP_GRAD_STATS, "grad_stats %d %s", variant, name_of(dtype));
@@ -679,8 +680,11 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
     const int stats = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
     sw_exact_add(c->in[stats].view.data, 0.7); /* of the parameters before */
     const int64_t rows = variant == 6 ? 8 * PARAM_ROWS : PARAM_ROWS;
-    if (variant != 1) {
+    if (variant != 1 && variant < 7) {
         case_in(c, dtype, SW_SHAPE(rows, PARAM_WIDTH), -1, 1);
+    }
+    if (variant >= 7) { /* rows of several streams, which share runs */
+        sparse_stream(c, dtype, variant == 7 ? other_rows : no_rows);
     }
     if (variant >= 1) {
         sparse_stream(c, dtype, sparse_rows);
@@ -826,6 +830,11 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     if (rows[variant].streams != 0) {
         sparse_stream(c, dtype, rows[variant].streams == 3 ? no_rows : sparse_rows);
+    }
+    if (rows[variant].streams == 1) { /* a row is added to 0, which takes the sign of its zeros */
+        const int64_t e = sparse_rows[0] * PARAM_WIDTH + 3;
+        sw_store_f64(stat, c->in[dtype == SW_F32 || dtype == SW_F64 ? 1 : 2].view.data, e, -0.0);
+        sw_store_f64(dtype, c->in[c->op.n_in - 2].view.data, 3, -0.0);
     }
     return true;
 }

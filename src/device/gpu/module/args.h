@@ -12,6 +12,7 @@
 #include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
+#include "device/gpu/module/args_update.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
@@ -23,6 +24,8 @@
     SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)
+    SW_GPU_SUMS_KERNELS(X)                                                                         \
+    SW_GPU_UPDATE_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

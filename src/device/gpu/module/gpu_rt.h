@@ -9,6 +9,9 @@
 // second number says how many such blocks a multiprocessor must have registers for. What it does at
 // barriers and shuffles it does with all threads of the block, or warp. Compiled without
 // contraction: what is to be fused says fmaf.
+// with blocks of so many threads (SW_KERNEL_BLOCKS: so many blocks should fit a multiprocessor), all in one dimension, whole warps of SW_WARP lanes (32 or 64);
+// what it does at barriers and shuffles it does with all threads of the block, or warp. Compiled
+// without contraction: what is to be fused says fmaf.
 #pragma once
 
 #include <math.h>
@@ -18,6 +21,8 @@
 #define SW_WARP 32
 #define SW_DEVICE __device__ __forceinline__
 #define SW_KERNEL(...) __global__ __launch_bounds__(__VA_ARGS__)
+#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
+#define SW_KERNEL_BLOCKS(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #elif defined(__HIP__)
 #include <hip/hip_runtime.h>
 #define SW_WARP 64
@@ -27,12 +32,21 @@
 #include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
 #define SW_DEVICE static inline
 #define SW_KERNEL(...) static
+#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
+#define SW_KERNEL_BLOCKS(threads, blocks) __global__ __launch_bounds__(threads)
+#else
+#include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
+#define SW_DEVICE static inline
+#define SW_KERNEL(threads) static
+#define SW_KERNEL_BLOCKS(threads, blocks) static
 #endif
 
 #if defined(__CUDACC__) || defined(__HIP__)
 
 /* ---- a GPU ---- */
 
+#define SW_UNROLL _Pragma("unroll")
+#define SW_ROLLED _Pragma("unroll 1")
 #define SW_SHARED(type, name) __shared__ type name
 /* What sw_gpu_launch.shared asks for, 16-byte aligned. */
 #define SW_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
@@ -107,11 +121,26 @@ SW_DEVICE float of_bits(uint32_t x)
 {
     return __uint_as_float(x);
 }
+SW_DEVICE uint64_t bits_of(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+SW_DEVICE double of_bits(uint64_t x)
+{
+    return __longlong_as_double((long long)x);
+}
+/* What this thread wrote is seen by all blocks before what it writes next. */
+SW_DEVICE void fence_device()
+{
+    __threadfence();
+}
 
 #else
 
 /* ---- the emulation ---- */
 
+#define SW_UNROLL
+#define SW_ROLLED
 #define SW_SHARED(type, name) type &name = *static_cast<type *>(emu_shared(sizeof(type)))
 #define SW_DYNAMIC_SHARED(name) char *const name = emu_dynamic_shared()
 
@@ -182,6 +211,21 @@ SW_DEVICE float of_bits(uint32_t x)
     float value;
     __builtin_memcpy(&value, &x, sizeof value);
     return value;
+}
+SW_DEVICE uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+SW_DEVICE double of_bits(uint64_t x)
+{
+    double value;
+    __builtin_memcpy(&value, &x, sizeof value);
+    return value;
+}
+SW_DEVICE void fence_device()
+{
 }
 
 #endif

@@ -12,6 +12,8 @@ extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
+extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
+extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_attention,
@@ -22,4 +24,6 @@ static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_loss,
     &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
+    &sw_gpu_kernels_stats,
+    &sw_gpu_kernels_update,
 };

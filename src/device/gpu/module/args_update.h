@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// args_update - what moves parameters: gradient streams, their sums, statistics and update rules.
+#pragma once
+
+#include <stdint.h>
+
+#define SW_GPU_UPDATE_KERNELS(X)                                                                   \
+    X(accumulate)                                                                                  \
+    X(accumulate_clear)                                                                            \
+    X(accumulate_rows)                                                                             \
+    X(update)                                                                                      \
+    X(reset_words)                                                                                 \
+    X(grad_stats)                                                                                  \
+    X(grad_stats_rows)                                                                             \
+    X(stats_finish)                                                                                \
+    X(lamb_moments)                                                                                \
+    X(lamb_apply)                                                                                  \
+    X(lamb_add_norms)
+
+enum { GPU_MAX_STREAMS = 11, GPU_RUN = 8, GPU_EXACT_WORDS = 44, GPU_STATS_WORDS = 48 };
+
+/* One gradient stream of a parameter: dense, or rows and their index, ascending, then -1. */
+struct gpu_stream {
+    const void *x;
+    const int32_t *index; /* NULL: dense */
+    int64_t n_rows;       /* entries of index */
+    int64_t first;        /* element of the stream that is element 0 of what is computed */
+    int type;
+};
+struct gpu_streams {
+    struct gpu_stream stream[GPU_MAX_STREAMS];
+    int n;
+    int64_t row_elems; /* of the row-sparse ones */
+};
+
+/* A parameter and its states. master: low halves (bf16), fp32 (f16), NULL (f32). */
+struct gpu_param {
+    void *param, *master;
+    float *moment[2]; /* NULL = absent */
+};
+enum { GPU_RULE_ADAM, GPU_RULE_SGD, GPU_RULE_LAMB };
+struct gpu_rule {
+    double eps, weight_decay, dampening, min_coeff, max_coeff;
+    int kind, decoupled, bias_correction, nesterov, maximize, eps_inside_sqrt;
+};
+/* Where the table of scalars has them. */
+struct gpu_rates {
+    const double *grad_factor, *clip, *lr, *beta1, *beta2, *step, *correction1, *correction2;
+};
+
+/* acc = g where *first is not 0, else acc + g. */
+struct gpu_accumulate_args {
+    const double *skip;
+    const double *first;
+    float *acc;
+    const void *g;
+    int64_t n;
+};
+/* acc = 0 where *first is not 0. */
+struct gpu_accumulate_clear_args {
+    const double *skip;
+    const double *first;
+    float *acc;
+    int64_t n;
+};
+/* acc[index[i]] += g[i] */
+struct gpu_accumulate_rows_args {
+    const double *skip;
+    float *acc;
+    const void *g; /* [n_rows, width] */
+    const int32_t *index;
+    int64_t n_rows, width, acc_rows;
+};
+struct gpu_update_args {
+    const double *skip;
+    struct gpu_param param; /* of the elements that are updated */
+    struct gpu_streams streams;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    int64_t n;
+};
+struct gpu_reset_words_args {
+    const double *skip;
+    int64_t *words;
+    int64_t n;
+};
+struct gpu_grad_stats_args {
+    const double *skip;
+    const double *overflow_factor;
+    int64_t *stats;
+    struct gpu_streams streams;
+    int64_t n;
+    int overflow_skips;
+};
+/* Row-sparse streams alone, as far as their rows reach. */
+struct gpu_grad_stats_rows_args {
+    struct gpu_grad_stats_args of; /* n: unused */
+};
+struct gpu_stats_finish_args {
+    const double *skip;
+    const int64_t *stats;
+    const double *grad_factor;
+    double *out_norm, *out_clip, *out_skip;
+    double clip;
+    int overflow_skips;
+};
+struct gpu_lamb_moments_args {
+    const double *skip;
+    struct gpu_param param;
+    struct gpu_streams streams;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    int64_t n;
+    int64_t *norms; /* zeros */
+};
+struct gpu_lamb_apply_args {
+    const double *skip;
+    struct gpu_param param;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    int64_t n;
+    const int64_t *norms;
+    float *ratio;
+};
+struct gpu_lamb_add_norms_args {
+    const double *skip;
+    int64_t *norms;
+    const int64_t *more;
+};

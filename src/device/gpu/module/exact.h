@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// exact - sums of doubles that do not depend on their order: the long fixed-point accumulators of
+// graph/exact.c, word i having the bits of weight 2^(30 i - 640) of a signed sum with room for
+// carries. Each warp has words of its own in shared memory; those of all blocks are added up by
+// integer atomics, and the block that is last settles the carries.
+#pragma once
+
+#include "device/gpu/module/args.h"
+#include "device/gpu/module/gpu_rt.h"
+
+enum { EXACT_WORD_BITS = 30, EXACT_LOW = 640 };
+/* One of the words that are not used and 0: how many blocks have added theirs. */
+enum { EXACT_TICKET = GPU_STATS_WORDS - 1 };
+
+struct exact_words {
+    int64_t word[GPU_STATS_WORDS];
+};
+
+SW_DEVICE bool is_finite(float x)
+{
+    return (bits_of(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+SW_DEVICE double power_of_2(int exponent)
+{
+    return of_bits((uint64_t)(exponent + 1023) << 52);
+}
+
+/* |x| < 2^640 */
+SW_DEVICE void exact_add(int64_t *acc, double x)
+{
+    const uint64_t bits = bits_of(x), hidden = (uint64_t)1 << 52;
+    const uint64_t mask = ((uint64_t)1 << EXACT_WORD_BITS) - 1;
+    uint64_t mantissa = (bits & (hidden - 1)) | hidden;
+    int position = ((int)(bits >> 52) & 0x7ff) - 1075 + EXACT_LOW;
+    if (position < 0) {
+        mantissa = position >= -52 ? mantissa >> -position : 0;
+        position = 0;
+    }
+    const int word = position / EXACT_WORD_BITS, shift = position % EXACT_WORD_BITS;
+    const int64_t flip = -(int64_t)(bits >> 63);
+    acc[word] += ((int64_t)((mantissa << shift) & mask) ^ flip) - flip;
+    acc[word + 1] += ((int64_t)((mantissa >> (EXACT_WORD_BITS - shift)) & mask) ^ flip) - flip;
+    acc[word + 2] += ((int64_t)(mantissa >> (2 * EXACT_WORD_BITS - shift)) ^ flip) - flip;
+}
+
+SW_DEVICE void exact_carry(int64_t *acc)
+{
+    SW_ROLLED
+    for (int i = 0; i + 1 < GPU_EXACT_WORDS; i++) {
+        const int64_t low = acc[i] & (((int64_t)1 << EXACT_WORD_BITS) - 1);
+        acc[i + 1] += (acc[i] - low) >> EXACT_WORD_BITS;
+        acc[i] = low;
+    }
+}
+
+/* Of words without carries; from the top, as the host adds them. */
+SW_DEVICE double exact_value(const int64_t *acc)
+{
+    double value = 0;
+    SW_ROLLED
+    for (int i = GPU_EXACT_WORDS - 1; i >= 0; i--) {
+        value += (double)acc[i] * power_of_2(EXACT_WORD_BITS * i - EXACT_LOW);
+    }
+    return value;
+}
+
+/* Adds the x of all lanes to the words of the warp. None is below 2^-900 but 0, or of 2^600 and
+ * more. What lies above a bit that is 40 below the largest has an exact sum in double; the rest is
+ * added in the same way. */
+template <int N> SW_DEVICE void exact_add_warp(int64_t *acc, double (&x)[N])
+{
+    enum { BITS = 40, DOUBLE_BITS = 52 };
+    for (;;) {
+        uint32_t top = 0; /* exponents compare as the upper halves do */
+        SW_UNROLL
+        for (int i = 0; i < N; i++) {
+            const uint32_t size = (uint32_t)(bits_of(x[i]) >> 32) & 0x7fffffffu;
+            top = size > top ? size : top;
+        }
+        SW_UNROLL
+        for (int mask = SW_WARP / 2; mask > 0; mask /= 2) {
+            const uint32_t other = shuffle_xor(top, mask);
+            top = other > top ? other : top;
+        }
+        if (top == 0) {
+            return;
+        }
+        /* All are below 2^exponent; the last bit of `round` is that bit. */
+        const int exponent = (int)(top >> 20) - 1022;
+        const double round = 1.5 * power_of_2(exponent + DOUBLE_BITS - BITS);
+        double sum = 0;
+        SW_UNROLL
+        for (int i = 0; i < N; i++) {
+            const double high = (x[i] + round) - round;
+            sum += high;
+            x[i] -= high;
+        }
+        SW_UNROLL
+        for (int mask = SW_WARP / 2; mask > 0; mask /= 2) {
+            sum += shuffle_xor(sum, mask);
+        }
+        if (lane_index() == 0) {
+            exact_add(acc, sum);
+        }
+    }
+}
+
+SW_DEVICE int warp_sum(int x)
+{
+    SW_UNROLL
+    for (int mask = SW_WARP / 2; mask > 0; mask /= 2) {
+        x += shuffle_xor(x, mask);
+    }
+    return x;
+}
+
+/* ---- words of a block: [SETS][warps] ---- */
+
+template <int SETS, int THREADS> struct exact_block {
+    struct exact_words warp[THREADS / SW_WARP][SETS], sum[SETS];
+    int is_last;
+};
+
+template <int SETS, int THREADS> SW_DEVICE void exact_begin(exact_block<SETS, THREADS> *block)
+{
+    enum { WORDS = THREADS / SW_WARP * SETS * GPU_STATS_WORDS };
+    for (int i = thread_index(); i < WORDS; i += THREADS) {
+        block->warp[i / (SETS * GPU_STATS_WORDS)][i / GPU_STATS_WORDS % SETS]
+            .word[i % GPU_STATS_WORDS] = 0;
+    }
+    sync_block();
+}
+
+/* Adds the block's words to out [SETS, GPU_STATS_WORDS]. */
+template <int SETS, int THREADS>
+SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
+{
+    unsigned long long *words = (unsigned long long *)out;
+    sync_block();
+    for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
+        uint64_t sum = 0;
+        for (int w = 0; w < THREADS / SW_WARP; w++) {
+            sum += (uint64_t)block->warp[w][i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
+        }
+        if (sum != 0) {
+            atomic_add(&words[i], (unsigned long long)sum);
+        }
+    }
+    fence_device();
+    sync_block();
+    if (thread_index() == 0) {
+        block->is_last = atomic_add(&words[EXACT_TICKET], 1) + 1 == (unsigned long long)grid_x();
+    }
+    sync_block();
+    if (!block->is_last) {
+        return;
+    }
+    fence_device();
+    for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
+        block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = /* where atomics put it */
+            i == EXACT_TICKET ? 0 : (int64_t)atomic_add(&words[i], 0);
+    }
+    sync_block();
+    if (thread_index() % SW_WARP == 0 && warp_index() < SETS) {
+        exact_carry(block->sum[warp_index()].word);
+    }
+    sync_block();
+    for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
+        out[i] = block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
+    }
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms, exactly: squares are added in double over runs of GPU_RUN elements in order, the sums of
+// runs exactly. And what stands on them: clipping, LAMB.
+#include "device/gpu/module/registry.h"
+#include "device/gpu/module/update.h"
+
+enum { THREADS = 256, SMALL = 64, PART = 4 };
+enum { STATS_RUNS = 4, LAMB_RUNS = 2 }; /* that a thread has at a time */
+
+SW_KERNEL(SMALL) void reset_words(struct gpu_reset_words_args args)
+{
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        args.words[i] = 0;
+    }
+}
+
+/* ---- GRAD_STATS ---- */
+
+/* Runs that a row touches, at most. */
+SW_DEVICE int64_t runs_of_row(int64_t width)
+{
+    return (width + GPU_RUN - 2) / GPU_RUN + 1;
+}
+
+/* Has a stream before this one a row in the run? */
+SW_DEVICE bool is_of_earlier(const struct gpu_streams &s, int k, int64_t start)
+{
+    const int64_t last = (start + GPU_RUN - 1) / s.row_elems;
+    for (int j = 0; j < k; j++) {
+        const struct gpu_stream &stream = s.stream[j];
+        const int64_t at = lower_bound(stream.index, stream.n_rows, start / s.row_elems);
+        if (at < stream.n_rows && stream.index[at] >= 0 && stream.index[at] <= last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of row-sparse streams: where run `item` of those that rows touch begins, each counted with the
+ * first row that touches it; else -1. */
+SW_DEVICE int64_t sparse_run(const struct gpu_streams &s, int64_t item)
+{
+    const int64_t width = s.row_elems, n_runs = runs_of_row(width);
+    int k = 0;
+    while (k < s.n && item >= s.stream[k].n_rows * n_runs) {
+        item -= s.stream[k++].n_rows * n_runs;
+    }
+    if (k == s.n) {
+        return -1;
+    }
+    const int32_t *index = s.stream[k].index;
+    const int64_t i = item / n_runs, row = index[i];
+    if (row < 0) {
+        return -1;
+    }
+    const int64_t start = (row * width / GPU_RUN + item % n_runs) * GPU_RUN;
+    if (start >= (row + 1) * width || (i > 0 && ((int64_t)index[i - 1] + 1) * width > start) ||
+        is_of_earlier(s, k, start)) {
+        return -1;
+    }
+    return start;
+}
+
+/* The sum of squares of a run; *n_bad += what is not finite, or too large. */
+SW_DEVICE double stats_run(const struct gpu_grad_stats_args &args, float factor, int64_t start,
+                           int n, int *n_bad)
+{
+    float g[GPU_RUN];
+    unsigned bad;
+    double sum = 0;
+    add_streams(args.streams, start, n, g, &bad);
+    SW_UNROLL
+    for (int e = 0; e < GPU_RUN; e++) {
+        if ((bad >> e & 1) || !is_finite(g[e]) ||
+            (args.overflow_skips && fabsf(g[e] * factor) > 65504.0f)) {
+            *n_bad += 1;
+        } else {
+            sum += (double)g[e] * (double)g[e];
+        }
+    }
+    return sum;
+}
+
+typedef exact_block<1, THREADS> stats_block;
+
+SW_DEVICE void end_stats(stats_block *block, int n_bad, int64_t *stats)
+{
+    n_bad = warp_sum(n_bad);
+    if (lane_index() == 0) {
+        block->warp[warp_index()][0].word[GPU_EXACT_WORDS] = n_bad;
+    }
+    exact_end(block, stats);
+}
+
+SW_KERNEL_BLOCKS(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
+{
+    SW_SHARED(stats_block, block);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const float factor = (float)*args.overflow_factor;
+    const int64_t n_runs = (args.n + GPU_RUN - 1) / GPU_RUN;
+    int n_bad = 0;
+    exact_begin(&block);
+    for (int64_t base = block_x() * THREADS * STATS_RUNS; base < n_runs;
+         base += grid_threads() * STATS_RUNS) {
+        double sums[STATS_RUNS] = {};
+        SW_UNROLL
+        for (int r = 0; r < STATS_RUNS; r++) {
+            const int64_t start = (base + r * THREADS + thread_index()) * GPU_RUN;
+            const int64_t left = args.n - start;
+            if (left > 0) {
+                sums[r] = stats_run(args, factor, start, left < GPU_RUN ? (int)left : (int)GPU_RUN,
+                                    &n_bad);
+            }
+        }
+        exact_add_warp(block.warp[warp_index()][0].word, sums);
+    }
+    end_stats(&block, n_bad, args.stats);
+}
+
+SW_KERNEL_BLOCKS(THREADS, 4) void grad_stats_rows(struct gpu_grad_stats_rows_args args)
+{
+    SW_SHARED(stats_block, block);
+    if (args.of.skip && *args.of.skip != 0) {
+        return;
+    }
+    const float factor = (float)*args.of.overflow_factor;
+    int64_t n_items = 0;
+    for (int k = 0; k < args.of.streams.n; k++) {
+        n_items += args.of.streams.stream[k].n_rows * runs_of_row(args.of.streams.row_elems);
+    }
+    int n_bad = 0;
+    exact_begin(&block);
+    for (int64_t base = block_x() * THREADS; base < n_items; base += grid_threads()) {
+        const int64_t item = base + thread_index();
+        const int64_t start = item < n_items ? sparse_run(args.of.streams, item) : -1;
+        double sum[1] = {};
+        if (start >= 0) {
+            sum[0] = stats_run(args.of, factor, start, GPU_RUN, &n_bad);
+        }
+        exact_add_warp(block.warp[warp_index()][0].word, sum);
+    }
+    end_stats(&block, n_bad, args.of.stats);
+}
+
+/* ---- STATS_FINISH ---- */
+
+/* Words of a norm as they are, then without carries. */
+SW_DEVICE void settled(const int64_t *from, struct exact_words *to, int n_sets)
+{
+    for (int i = thread_index(); i < n_sets * GPU_STATS_WORDS; i += block_threads()) {
+        to[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = from[i];
+    }
+    sync_block();
+    for (int set = thread_index(); set < n_sets; set += block_threads()) {
+        exact_carry(to[set].word);
+    }
+    sync_block();
+}
+
+SW_KERNEL(SMALL) void stats_finish(struct gpu_stats_finish_args args)
+{
+    SW_SHARED(struct exact_words, words);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    settled(args.stats, &words, 1);
+    if (thread_index() == 0) {
+        const bool overflow = words.word[GPU_EXACT_WORDS] > 0;
+        const double norm =
+            overflow ? (double)INFINITY : sqrt(exact_value(words.word)) * *args.grad_factor;
+        const double factor = args.clip > 0 ? args.clip / (norm + 1e-6) : 1;
+        *args.out_norm = norm;
+        *args.out_clip = factor < 1 ? factor : 1;
+        *args.out_skip = args.overflow_skips && overflow;
+    }
+}
+
+/* ---- LAMB ---- */
+
+/* The sum of squares of what is finite. */
+SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
+{
+    double sum = 0;
+    SW_UNROLL
+    for (int e = 0; e < GPU_RUN; e++) {
+        if (e < n) {
+            if (is_finite(x[e])) {
+                sum += (double)x[e] * (double)x[e];
+            } else {
+                *n_bad += 1;
+            }
+        }
+    }
+    return sum;
+}
+
+template <typename T>
+SW_DEVICE void lamb_run(const struct gpu_lamb_moments_args &args, const struct rule &u,
+                        int64_t start, double *of_w, double *of_u, int (&n_bad)[2])
+{
+    const int n = args.n - start < GPU_RUN ? (int)(args.n - start) : (int)GPU_RUN;
+    float g[GPU_RUN], w[GPU_RUN], m[GPU_RUN], v[GPU_RUN];
+    unsigned bad;
+    load_master(args.param, (const T *)args.param.param, start, n, w);
+    load_run(args.param.moment[0] + start, n, m);
+    load_run(args.param.moment[1] + start, n, v);
+    add_streams(args.streams, start, n, g, &bad);
+    SW_UNROLL
+    for (int e = 0; e < GPU_RUN; e++) {
+        move_moments(u, gradient(u, g[e]), &m[e], &v[e]);
+        g[e] = lamb_direction(u, w[e], m[e], v[e]);
+    }
+    store_run(args.param.moment[0] + start, n, m);
+    store_run(args.param.moment[1] + start, n, v);
+    *of_w = squares(w, n, &n_bad[0]);
+    *of_u = squares(g, n, &n_bad[1]);
+}
+
+template <typename T>
+SW_KERNEL_BLOCKS(THREADS, 2)
+void lamb_moments(struct gpu_lamb_moments_args args)
+{
+    typedef exact_block<2, THREADS> block_words;
+    SW_SHARED(block_words, block);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const struct rule u = rule_of(args.rule, args.rates);
+    const int64_t n_runs = (args.n + GPU_RUN - 1) / GPU_RUN;
+    int n_bad[2] = {};
+    exact_begin(&block);
+    struct exact_words *words = block.warp[warp_index()];
+    for (int64_t base = block_x() * THREADS * LAMB_RUNS; base < n_runs;
+         base += grid_threads() * LAMB_RUNS) {
+        double of_w[LAMB_RUNS] = {}, of_u[LAMB_RUNS] = {};
+        SW_UNROLL
+        for (int r = 0; r < LAMB_RUNS; r++) {
+            const int64_t run = base + r * THREADS + thread_index();
+            if (run < n_runs) {
+                lamb_run<T>(args, u, run * GPU_RUN, &of_w[r], &of_u[r], n_bad);
+            }
+        }
+        exact_add_warp(words[0].word, of_w);
+        exact_add_warp(words[1].word, of_u);
+    }
+    SW_UNROLL
+    for (int set = 0; set < 2; set++) {
+        const int sum = warp_sum(n_bad[set]);
+        if (lane_index() == 0) {
+            words[set].word[GPU_EXACT_WORDS] = sum;
+        }
+    }
+    exact_end(&block, args.norms);
+}
+
+/* Not a number where an element is not finite. */
+SW_DEVICE double norm_of(const struct exact_words &words)
+{
+    return words.word[GPU_EXACT_WORDS] > 0 ? (double)NAN : sqrt(exact_value(words.word));
+}
+
+SW_DEVICE double trust_ratio(const struct gpu_rule &attrs, double of_w, double of_u)
+{
+    if (of_w == 0 || of_u == 0) {
+        return 1;
+    }
+    double ratio = of_w / of_u; /* the comparisons let a NaN pass */
+    ratio = ratio > attrs.max_coeff ? attrs.max_coeff : ratio;
+    return ratio < attrs.min_coeff ? attrs.min_coeff : ratio;
+}
+
+struct lamb_shared {
+    struct exact_words words[2];
+    double norm[2];
+};
+
+template <typename T> SW_KERNEL(THREADS) void lamb_apply(struct gpu_lamb_apply_args args)
+{
+    SW_SHARED(struct lamb_shared, shared);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    settled(args.norms, shared.words, 2);
+    if (lane_index() == 0 && warp_index() < 2) {
+        shared.norm[warp_index()] = norm_of(shared.words[warp_index()]);
+    }
+    sync_block();
+    const struct rule u = rule_of(args.rule, args.rates);
+    const double ratio = trust_ratio(args.rule, shared.norm[0], shared.norm[1]);
+    double rate = *args.rates.lr;
+    if (args.rule.bias_correction) {
+        rate = rate * sqrt(*args.rates.correction2) / *args.rates.correction1;
+    }
+    const float step = (float)(rate * ratio);
+    T *param = (T *)args.param.param;
+    for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
+        const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
+        float w[PART], m[PART], v[PART];
+        load_master(args.param, (const T *)param, i, n, w);
+        load_run(args.param.moment[0] + i, n, m);
+        load_run(args.param.moment[1] + i, n, v);
+        SW_UNROLL
+        for (int e = 0; e < PART; e++) {
+            w[e] = w[e] - step * lamb_direction(u, w[e], m[e], v[e]);
+        }
+        store_master(args.param, param, i, n, w);
+    }
+    if (block_x() == 0 && thread_index() == 0) {
+        *args.ratio = (float)ratio;
+    }
+}
+
+SW_KERNEL(SMALL) void lamb_add_norms(struct gpu_lamb_add_norms_args args)
+{
+    struct sets {
+        struct exact_words set[2];
+    };
+    SW_SHARED(struct sets, sum);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    for (int i = thread_index(); i < 2 * (int)GPU_STATS_WORDS; i += SMALL) {
+        sum.set[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = args.norms[i] + args.more[i];
+    }
+    sync_block();
+    if (thread_index() < 2) {
+        exact_carry(sum.set[thread_index()].word);
+    }
+    sync_block();
+    for (int i = thread_index(); i < 2 * (int)GPU_STATS_WORDS; i += SMALL) {
+        args.norms[i] = sum.set[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
+    }
+}
+
+static const struct sw_gpu_kernel rows[] = {
+    SW_PLAIN(reset_words, SMALL),       SW_PLAIN(grad_stats, THREADS),
+    SW_PLAIN(grad_stats_rows, THREADS), SW_PLAIN(stats_finish, SMALL),
+    SW_FLOATS(lamb_moments, THREADS),   SW_FLOATS(lamb_apply, THREADS),
+    SW_PLAIN(lamb_add_norms, SMALL)};
+extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
+const struct sw_gpu_kernels sw_gpu_kernels_stats = {rows, SW_ROWS(rows)};

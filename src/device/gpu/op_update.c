@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// What moves parameters: sums of gradients, their statistics, the update rules. They give the CPU's
+// bits.
+#include "device/gpu/gpu.h"
+
+enum { THREADS = 256, PART = 4, MAX_BLOCKS = 8192 };
+_Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
+                   (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
+               "what kernels know is what the graph says");
+
+static void query_any(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                      struct sw_kernel_info *out)
+{
+    (void)dev;
+    (void)desc;
+    out->supported = true;
+}
+
+/* Threads with `each` elements at a time go over n of them. */
+static struct gpu_grid grid_of(int64_t n, int64_t each)
+{
+    return (struct gpu_grid){
+        .x = sw_max_i64(1, sw_min_i64(sw_ceil_div(n, each * THREADS), MAX_BLOCKS))};
+}
+
+/* ---- gradient streams ---- */
+
+static bool is_index(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_in && desc->in[i].dtype == SW_I32;
+}
+
+/* From input `first` on; elements of a piece begin where sw_update_first says. */
+static struct gpu_streams streams_of(const struct gpu_call *call, int first, bool in_piece)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_streams s = {.row_elems = 1};
+    for (int i = first; i < desc->op->n_in; i++) {
+        struct gpu_stream *stream = &s.stream[s.n++];
+        *stream = (struct gpu_stream){.x = call->in[i],
+                                      .first = in_piece ? sw_update_first(desc, i) : 0,
+                                      .type = (int)sw_gpu_type_of(desc->in[i].dtype)};
+        if (is_index(desc, i + 1)) {
+            s.row_elems = sw_shape_last(&desc->in[i].shape);
+            stream->index = call->in[i + 1];
+            stream->n_rows = desc->in[i + 1].shape.dims[0];
+            i++;
+        }
+    }
+    return s;
+}
+
+/* Elements of the first dense stream; -1: all are row-sparse. */
+static int64_t dense_elems(const struct sw_op_desc *desc, int first)
+{
+    for (int i = first; i < desc->op->n_in; i += 2) {
+        if (!is_index(desc, i + 1)) {
+            return gpu_elems(&desc->in[i]);
+        }
+    }
+    return -1;
+}
+
+/* ---- ACCUMULATE: acc f32 (in place), g [, index] ---- */
+
+static void accumulate_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                             struct sw_kernel_info *out)
+{
+    (void)dev;
+    out->supported = desc->in[0].dtype == SW_F32;
+}
+
+static sw_status accumulate_rows(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const int64_t n = gpu_elems(&desc->in[0]), width = sw_shape_last(&desc->in[1].shape);
+    struct gpu_accumulate_clear_args clear = {
+        .first = call->scalars + SW_SCALAR_FIRST, .acc = call->in[0], .n = n};
+    struct gpu_accumulate_rows_args rows = {.acc = call->in[0],
+                                            .g = call->in[1],
+                                            .index = call->in[2],
+                                            .n_rows = gpu_elems(&desc->in[2]),
+                                            .width = width,
+                                            .acc_rows = n / width};
+    const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MAX_BLOCKS))};
+    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, grid_of(n, PART), &clear);
+    GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
+    return SW_OK;
+}
+
+static sw_status accumulate(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_accumulate_args args = {.first = call->scalars + SW_SCALAR_FIRST,
+                                       .acc = call->in[0],
+                                       .g = call->in[1],
+                                       .n = gpu_elems(&desc->in[0])};
+    if (is_index(desc, 2)) {
+        return accumulate_rows(call);
+    }
+    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype), grid_of(args.n, PART), &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_accumulate = {.query = accumulate_query, .run = accumulate};
+
+/* ---- statistics ---- */
+
+static sw_status reset_words(const struct gpu_call *call, int64_t *words, int64_t n)
+{
+    struct gpu_reset_words_args args = {.words = words, .n = n};
+    GPU_LAUNCH(call, reset_words, SW_GPU_PLAIN, sw_gpu_grid_for(n, 64), &args);
+    return SW_OK;
+}
+
+static sw_status stats_reset(const struct gpu_call *call)
+{
+    return reset_words(call, call->in[0], SW_STATS_WORDS);
+}
+const struct gpu_op sw_gpu_stats_reset = {.query = query_any, .run = stats_reset};
+
+static sw_status grad_stats(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_grad_stats_args args = {.overflow_factor = call->scalars + SW_SCALAR_OVERFLOW_FACTOR,
+                                       .stats = call->in[0],
+                                       .streams = streams_of(call, 1, false),
+                                       .n = dense_elems(desc, 1),
+                                       .overflow_skips = desc->op->attrs.stats.overflow_skips};
+    if (args.n >= 0) {
+        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, grid_of(args.n, 4 * GPU_RUN), &args);
+        return SW_OK;
+    }
+    struct gpu_grad_stats_rows_args rows = {.of = args};
+    int64_t n = 0;
+    for (int k = 0; k < args.streams.n; k++) {
+        n += args.streams.stream[k].n_rows * args.streams.row_elems;
+    }
+    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, grid_of(n, GPU_RUN), &rows);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_grad_stats = {.query = query_any, .run = grad_stats};
+
+static sw_status stats_finish(const struct gpu_call *call)
+{
+    const struct sw_op *op = call->desc->op;
+    struct gpu_stats_finish_args args = {.stats = call->in[0],
+                                         .grad_factor = call->scalars + SW_SCALAR_GRAD_FACTOR,
+                                         .out_norm = call->scalars + SW_SCALAR_NORM,
+                                         .out_clip = call->scalars + SW_SCALAR_CLIP,
+                                         .out_skip = call->scalars + SW_SCALAR_SKIP,
+                                         .clip = op->attrs.stats.clip,
+                                         .overflow_skips = op->attrs.stats.overflow_skips};
+    GPU_LAUNCH(call, stats_finish, SW_GPU_PLAIN, (struct gpu_grid){.x = 1}, &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_stats_finish = {.query = query_any, .run = stats_finish};
+
+/* ---- rules: param, states.., .. ---- */
+
+static void rule_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                       struct sw_kernel_info *out)
+{
+    const int n_states = desc->op->attrs.update.rule.n_states;
+    const bool has_master = desc->in[0].dtype != SW_F32;
+    (void)dev;
+    out->supported = true;
+    if (has_master) {
+        const enum sw_dtype wanted = desc->in[0].dtype == SW_BF16 ? SW_I16 : SW_F32;
+        out->supported = n_states >= 1 && desc->in[1].dtype == wanted;
+    }
+    for (int i = 1 + has_master; i <= n_states; i++) { /* moments */
+        out->supported = out->supported && desc->in[i].dtype == SW_F32;
+    }
+}
+
+static struct gpu_rule rule_of(const struct gpu_call *call)
+{
+    const struct sw_update_attrs *attrs = &call->desc->op->attrs.update.rule;
+    return (struct gpu_rule){.eps = attrs->eps,
+                             .weight_decay = attrs->weight_decay,
+                             .dampening = attrs->dampening,
+                             .min_coeff = attrs->min_coeff,
+                             .max_coeff = attrs->max_coeff,
+                             .kind = attrs->kind == SW_UPDATE_ADAM  ? GPU_RULE_ADAM
+                                     : attrs->kind == SW_UPDATE_SGD ? GPU_RULE_SGD
+                                                                    : GPU_RULE_LAMB,
+                             .decoupled = attrs->decoupled,
+                             .bias_correction = attrs->bias_correction,
+                             .nesterov = attrs->nesterov,
+                             .maximize = attrs->maximize,
+                             .eps_inside_sqrt = attrs->eps_inside_sqrt};
+}
+
+static struct gpu_rates rates_of(const struct gpu_call *call)
+{
+    const double *s = call->scalars;
+    return (struct gpu_rates){.grad_factor = s + SW_SCALAR_GRAD_FACTOR,
+                              .clip = s + SW_SCALAR_CLIP,
+                              .lr = s + SW_SCALAR_LR,
+                              .beta1 = s + SW_SCALAR_BETA1,
+                              .beta2 = s + SW_SCALAR_BETA2,
+                              .step = s + SW_SCALAR_STEP,
+                              .correction1 = s + SW_SCALAR_CORRECTION1,
+                              .correction2 = s + SW_SCALAR_CORRECTION2};
+}
+
+static struct gpu_param param_of(const struct gpu_call *call)
+{
+    const int n_states = call->desc->op->attrs.update.rule.n_states;
+    struct gpu_param p = {.param = call->in[0]};
+    int i = 1;
+    if (call->desc->in[0].dtype != SW_F32) {
+        p.master = call->in[i++];
+    }
+    for (int k = 0; k < 2 && i <= n_states; k++) {
+        p.moment[k] = call->in[i++];
+    }
+    return p;
+}
+
+static sw_status update(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    struct gpu_update_args args = {
+        .param = param_of(call),
+        .streams = streams_of(call, 1 + desc->op->attrs.update.rule.n_states, true),
+        .rule = rule_of(call),
+        .rates = rates_of(call),
+        .n = sw_update_elems(desc)};
+    if (gpu_elems(&desc->in[0]) > args.n) {
+        args.param.param =
+            (char *)args.param.param + (size_t)desc->op->attrs.update.first * sw_dtype_bytes(dtype);
+    }
+    GPU_LAUNCH(call, update, sw_gpu_type_of(dtype), grid_of(args.n, PART), &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_update = {.query = rule_query, .run = update};
+
+static sw_status lamb_moments(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_lamb_moments_args args = {
+        .param = param_of(call),
+        .streams = streams_of(call, 1 + desc->op->attrs.update.rule.n_states, false),
+        .rule = rule_of(call),
+        .rates = rates_of(call),
+        .n = desc->op->attrs.update.n_elems,
+        .norms = call->out[2]};
+    SW_TRY(reset_words(call, args.norms, SW_LAMB_WORDS));
+    GPU_LAUNCH(call, lamb_moments, sw_gpu_type_of(desc->in[0].dtype), grid_of(args.n, 2 * GPU_RUN),
+               &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_lamb_moments = {.query = rule_query, .run = lamb_moments};
+
+static void apply_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                        struct sw_kernel_info *out)
+{
+    rule_query(dev, desc, out);
+    const int i_ratio = 2 + desc->op->attrs.update.rule.n_states;
+    out->supported = out->supported && desc->in[i_ratio].dtype == SW_F32;
+}
+
+static sw_status lamb_apply(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const int i_norms = 1 + desc->op->attrs.update.rule.n_states;
+    struct gpu_lamb_apply_args args = {.param = param_of(call),
+                                       .rule = rule_of(call),
+                                       .rates = rates_of(call),
+                                       .n = desc->op->attrs.update.n_elems,
+                                       .norms = call->in[i_norms],
+                                       .ratio = call->in[i_norms + 1]};
+    GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype), grid_of(args.n, 4 * PART),
+               &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_lamb_apply = {.query = apply_query, .run = lamb_apply};
+
+static sw_status lamb_add_norms(const struct gpu_call *call)
+{
+    struct gpu_lamb_add_norms_args args = {.norms = call->in[0], .more = call->in[1]};
+    GPU_LAUNCH(call, lamb_add_norms, SW_GPU_PLAIN, (struct gpu_grid){.x = 1}, &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_lamb_add_norms = {.query = query_any, .run = lamb_add_norms};
