@@ -23,7 +23,6 @@
     SW_GPU_NORM_KERNELS(X)                                                                         \
     SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
-    SW_GPU_SUMS_KERNELS(X)
     SW_GPU_SUMS_KERNELS(X)                                                                         \
     SW_GPU_UPDATE_KERNELS(X)
 

@@ -9,9 +9,6 @@
 // second number says how many such blocks a multiprocessor must have registers for. What it does at
 // barriers and shuffles it does with all threads of the block, or warp. Compiled without
 // contraction: what is to be fused says fmaf.
-// with blocks of so many threads (SW_KERNEL_BLOCKS: so many blocks should fit a multiprocessor), all in one dimension, whole warps of SW_WARP lanes (32 or 64);
-// what it does at barriers and shuffles it does with all threads of the block, or warp. Compiled
-// without contraction: what is to be fused says fmaf.
 #pragma once
 
 #include <math.h>
@@ -21,24 +18,15 @@
 #define SW_WARP 32
 #define SW_DEVICE __device__ __forceinline__
 #define SW_KERNEL(...) __global__ __launch_bounds__(__VA_ARGS__)
-#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
-#define SW_KERNEL_BLOCKS(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #elif defined(__HIP__)
 #include <hip/hip_runtime.h>
 #define SW_WARP 64
 #define SW_DEVICE __device__ __forceinline__
-#define SW_KERNEL(...) __global__ __launch_bounds__(__VA_ARGS__)
+#define SW_KERNEL(threads, ...) __global__ __launch_bounds__(threads)
 #else
 #include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
 #define SW_DEVICE static inline
 #define SW_KERNEL(...) static
-#define SW_KERNEL(threads) __global__ __launch_bounds__(threads)
-#define SW_KERNEL_BLOCKS(threads, blocks) __global__ __launch_bounds__(threads)
-#else
-#include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
-#define SW_DEVICE static inline
-#define SW_KERNEL(threads) static
-#define SW_KERNEL_BLOCKS(threads, blocks) static
 #endif
 
 #if defined(__CUDACC__) || defined(__HIP__)

@@ -95,7 +95,7 @@ SW_DEVICE void end_stats(stats_block *block, int n_bad, int64_t *stats)
     exact_end(block, stats);
 }
 
-SW_KERNEL_BLOCKS(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
+SW_KERNEL(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
 {
     SW_SHARED(stats_block, block);
     if (args.skip && *args.skip != 0) {
@@ -122,7 +122,7 @@ SW_KERNEL_BLOCKS(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
     end_stats(&block, n_bad, args.stats);
 }
 
-SW_KERNEL_BLOCKS(THREADS, 4) void grad_stats_rows(struct gpu_grad_stats_rows_args args)
+SW_KERNEL(THREADS, 4) void grad_stats_rows(struct gpu_grad_stats_rows_args args)
 {
     SW_SHARED(stats_block, block);
     if (args.of.skip && *args.of.skip != 0) {
@@ -222,7 +222,7 @@ SW_DEVICE void lamb_run(const struct gpu_lamb_moments_args &args, const struct r
 }
 
 template <typename T>
-SW_KERNEL_BLOCKS(THREADS, 2)
+SW_KERNEL(THREADS, 2)
 void lamb_moments(struct gpu_lamb_moments_args args)
 {
     typedef exact_block<2, THREADS> block_words;
