@@ -5,8 +5,8 @@
 // some steps under these budgets, and the one with a layer more is refused.
 //
 //     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB]
-//         [--width 256] [--vocab 2048]
-//         [--seq-len 128] [--most-layers 2000] [--steps 3]
+//         [--width 256] [--vocab 2048] [--seq-len 128] [--most-layers 2000] [--steps 3]
+//         [--device cpu]
 //
 // --steps 0 only plans: then the budgets may be those of a machine that is not at hand.
 #include <math.h>
@@ -18,7 +18,7 @@
 #include "engine/engine.h"
 
 struct args {
-    const char *path, *memory[SW_TIER_COUNT];
+    const char *path, *device, *memory[SW_TIER_COUNT];
     int64_t width, vocab, tokens, most, steps;
     char model[64];
 };
@@ -31,6 +31,7 @@ static bool parse(int argc, char **argv, struct args *args)
         int64_t *number;
     } options[] = {
         {"--path", &args->path, NULL},
+        {"--device", &args->device, NULL},
         {"--device-memory", &args->memory[SW_TIER_DEVICE], NULL},
         {"--host-memory", &args->memory[SW_TIER_HOST], NULL},
         {"--nvme-space", &args->memory[SW_TIER_DISK], NULL},
@@ -96,6 +97,7 @@ static sw_status open_rung(const struct args *args, const struct rung *rung, int
         rung->device, args->path, rung->device, args->path, args->memory[SW_TIER_DEVICE],
         args->memory[SW_TIER_HOST], args->memory[SW_TIER_DISK]);
     const struct sw_engine_options options = {.config_text = config,
+                                              .device = args->device,
                                               .model = args->model,
                                               .seq_len = args->tokens,
                                               .no_dropout = true,
@@ -212,6 +214,7 @@ static sw_status bench(struct args *args)
 int main(int argc, char **argv)
 {
     struct args args = {.path = ".",
+                        .device = "cpu",
                         .memory = {"64MiB", "256MiB", "1GiB"},
                         .width = 256,
                         .vocab = 2048,
@@ -222,7 +225,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: bench_capacity [--path FOLDER] [--device-memory BYTES] [--host-memory "
                 "BYTES] [--nvme-space BYTES] [--width N] [--vocab N] [--seq-len N] "
-                "[--most-layers N] [--steps N]\n");
+                "[--most-layers N] [--steps N] [--device D]\n");
         return 2;
     }
     const sw_status st = bench(&args);
