@@ -9,11 +9,13 @@ extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm
 extern const struct gpu_op sw_gpu_contiguous, sw_gpu_embedding, sw_gpu_densify, sw_gpu_select_index,
     sw_gpu_select_rows, sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_kv_append,
     sw_gpu_last_index, sw_gpu_positions;
+extern const struct gpu_op sw_gpu_embedding_grad, sw_gpu_rotary, sw_gpu_seed, sw_gpu_loss_mean;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
     [SW_OP_CAST] = &sw_gpu_cast,
     [SW_OP_EMBEDDING] = &sw_gpu_embedding,
+    [SW_OP_EMBEDDING_GRAD] = &sw_gpu_embedding_grad,
     [SW_OP_SUM_ROWS] = &sw_gpu_sum_rows,
     [SW_OP_ADD] = &sw_gpu_add,
     [SW_OP_SCALE] = &sw_gpu_scale,
@@ -28,6 +30,9 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_SELECT_ROWS_GRAD] = &sw_gpu_select_rows_grad,
     [SW_OP_SLICE_GRAD] = &sw_gpu_slice_grad,
     [SW_OP_KV_APPEND] = &sw_gpu_kv_append,
+    [SW_OP_LOSS_MEAN] = &sw_gpu_loss_mean,
+    [SW_OP_LOSS_MEAN_GRAD] = &sw_gpu_loss_mean,
+    [SW_OP_SEED] = &sw_gpu_seed,
     [SW_OP_DENSIFY] = &sw_gpu_densify,
     [SW_OP_SELECT_INDEX] = &sw_gpu_select_index,
     [SW_OP_RMS_NORM] = &sw_gpu_rms_norm,
@@ -36,5 +41,6 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_MUL] = &sw_gpu_mul,
     [SW_OP_GATED_ACT] = &sw_gpu_activation,
     [SW_OP_GATED_ACT_GRAD] = &sw_gpu_activation,
+    [SW_OP_ROTARY] = &sw_gpu_rotary,
     [SW_OP_POSITIONS] = &sw_gpu_positions,
 };

@@ -8,6 +8,9 @@
 #include "device/gpu/module/args_elementwise.h"
 #include "device/gpu/module/args_move.h"
 #include "device/gpu/module/args_norm.h"
+#include "device/gpu/module/args_rotary.h"
+#include "device/gpu/module/args_scalar.h"
+#include "device/gpu/module/args_sparse.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/module.h"
 
@@ -16,6 +19,9 @@
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
     SW_GPU_MOVE_KERNELS(X)                                                                         \
     SW_GPU_NORM_KERNELS(X)                                                                         \
+    SW_GPU_ROTARY_KERNELS(X)                                                                       \
+    SW_GPU_SCALAR_KERNELS(X)                                                                       \
+    SW_GPU_SPARSE_KERNELS(X)                                                                       \
     SW_GPU_SUMS_KERNELS(X)
 
 enum sw_gpu_kernel_id {

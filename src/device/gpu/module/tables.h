@@ -7,11 +7,13 @@
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 extern const struct sw_gpu_kernels sw_gpu_kernels_move;
 extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
+extern const struct sw_gpu_kernels sw_gpu_kernels_rotary;
+extern const struct sw_gpu_kernels sw_gpu_kernels_scalar;
+extern const struct sw_gpu_kernels sw_gpu_kernels_sparse;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
-    &sw_gpu_kernels_elementwise,
-    &sw_gpu_kernels_move,
-    &sw_gpu_kernels_norm,
+    &sw_gpu_kernels_elementwise, &sw_gpu_kernels_move,   &sw_gpu_kernels_norm,
+    &sw_gpu_kernels_rotary,      &sw_gpu_kernels_scalar, &sw_gpu_kernels_sparse,
     &sw_gpu_kernels_sums,
 };
