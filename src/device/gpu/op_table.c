@@ -17,11 +17,13 @@ extern const struct gpu_op sw_gpu_matmul, sw_gpu_linear_ce, sw_gpu_linear_ce_gra
 extern const struct gpu_op sw_gpu_accumulate, sw_gpu_stats_reset, sw_gpu_grad_stats,
     sw_gpu_stats_finish, sw_gpu_update, sw_gpu_lamb_moments, sw_gpu_lamb_apply,
     sw_gpu_lamb_add_norms;
+extern const struct gpu_op sw_gpu_embedding_grad, sw_gpu_rotary, sw_gpu_seed, sw_gpu_loss_mean;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
     [SW_OP_CAST] = &sw_gpu_cast,
     [SW_OP_EMBEDDING] = &sw_gpu_embedding,
+    [SW_OP_EMBEDDING_GRAD] = &sw_gpu_embedding_grad,
     [SW_OP_SUM_ROWS] = &sw_gpu_sum_rows,
     [SW_OP_ADD] = &sw_gpu_add,
     [SW_OP_MATMUL] = &sw_gpu_matmul,
@@ -41,6 +43,9 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_SELECT_ROWS_GRAD] = &sw_gpu_select_rows_grad,
     [SW_OP_SLICE_GRAD] = &sw_gpu_slice_grad,
     [SW_OP_KV_APPEND] = &sw_gpu_kv_append,
+    [SW_OP_LOSS_MEAN] = &sw_gpu_loss_mean,
+    [SW_OP_LOSS_MEAN_GRAD] = &sw_gpu_loss_mean,
+    [SW_OP_SEED] = &sw_gpu_seed,
     [SW_OP_DENSIFY] = &sw_gpu_densify,
     [SW_OP_SELECT_INDEX] = &sw_gpu_select_index,
     [SW_OP_RMS_NORM] = &sw_gpu_rms_norm,
@@ -51,6 +56,7 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_GATED_ACT_GRAD] = &sw_gpu_activation,
     [SW_OP_ATTENTION] = &sw_gpu_attention,
     [SW_OP_ATTENTION_GRAD] = &sw_gpu_attention_grad,
+    [SW_OP_ROTARY] = &sw_gpu_rotary,
     [SW_OP_POSITIONS] = &sw_gpu_positions,
     [SW_OP_ACCUMULATE] = &sw_gpu_accumulate,
     [SW_OP_STATS_RESET] = &sw_gpu_stats_reset,

@@ -11,6 +11,9 @@
 #include "device/gpu/module/args_norm.h"
 #include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_product.h"
+#include "device/gpu/module/args_rotary.h"
+#include "device/gpu/module/args_scalar.h"
+#include "device/gpu/module/args_sparse.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/args_update.h"
 #include "device/gpu/module/module.h"
@@ -25,6 +28,10 @@
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)                                                                         \
     SW_GPU_UPDATE_KERNELS(X)
+    SW_GPU_ROTARY_KERNELS(X)                                                                       \
+    SW_GPU_SCALAR_KERNELS(X)                                                                       \
+    SW_GPU_SPARSE_KERNELS(X)                                                                       \
+    SW_GPU_SUMS_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

@@ -67,19 +67,21 @@ SW_DEVICE uint32_t word_bits(f16 x)
 template <int N, typename T>
 SW_DEVICE void load_pack(const T *x, int64_t i, int n, bool wide, float *out)
 {
-    if (wide && n >= N) {
-        const pack_words<N *(int)sizeof(T)> words = load_words<N *(int)sizeof(T)>(x + i);
-        SW_UNROLL
-        for (int e = 0; e < N; e++) {
-            T element;
-            element_of(words.at, e, &element);
-            out[e] = to_f32(element);
+    if constexpr (N * sizeof(T) >= 4) { /* less is no pack */
+        if (wide && n >= N) {
+            const pack_words<N *(int)sizeof(T)> words = load_words<N *(int)sizeof(T)>(x + i);
+            SW_UNROLL
+            for (int e = 0; e < N; e++) {
+                T element;
+                element_of(words.at, e, &element);
+                out[e] = to_f32(element);
+            }
+            return;
         }
-    } else {
-        SW_UNROLL
-        for (int e = 0; e < N; e++) {
-            out[e] = e < n ? load(x, i + e) : 0;
-        }
+    }
+    SW_UNROLL
+    for (int e = 0; e < N; e++) {
+        out[e] = e < n ? load(x, i + e) : 0;
     }
 }
 
@@ -87,23 +89,24 @@ SW_DEVICE void load_pack(const T *x, int64_t i, int n, bool wide, float *out)
 template <int N, typename T>
 SW_DEVICE void store_pack(T *y, int64_t i, int n, bool wide, const float *values)
 {
-    if (wide && n >= N) {
-        constexpr int PER_WORD = 4 / (int)sizeof(T);
-        pack_words<N *(int)sizeof(T)> words;
-        SW_UNROLL
-        for (int w = 0; w < N / PER_WORD; w++) {
-            words.at[w] = word_bits(round_to<T>(values[w * PER_WORD]));
-            if (PER_WORD == 2) {
-                words.at[w] |= word_bits(round_to<T>(values[w * PER_WORD + PER_WORD - 1])) << 16;
+    if constexpr (N * sizeof(T) >= 4) {
+        if (wide && n >= N) {
+            constexpr int PER_WORD = 4 / (int)sizeof(T);
+            pack_words<N *(int)sizeof(T)> words;
+            SW_UNROLL
+            for (int w = 0; w < N / PER_WORD; w++) {
+                const float *v = values + w * PER_WORD;
+                words.at[w] = word_bits(round_to<T>(v[0]));
+                words.at[w] |= PER_WORD == 1 ? 0 : word_bits(round_to<T>(v[PER_WORD - 1])) << 16;
             }
+            store_words(y + i, words);
+            return;
         }
-        store_words(y + i, words);
-    } else {
-        SW_UNROLL
-        for (int e = 0; e < N; e++) {
-            if (e < n) {
-                store(y, i + e, values[e]);
-            }
+    }
+    SW_UNROLL
+    for (int e = 0; e < N; e++) {
+        if (e < n) {
+            store(y, i + e, values[e]);
         }
     }
 }
