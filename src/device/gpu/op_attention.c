@@ -67,7 +67,9 @@ static void query_from(const struct sw_op_desc *desc, int first, struct sw_kerne
             return;
         }
     }
-    out->supported = class_of(shape_of(desc, first).width) >= 0;
+    const struct shape s = shape_of(desc, first);
+    out->supported = class_of(s.width) >= 0 && s.n_queries < GPU_ATTENTION_MAX &&
+                     s.n_keys < GPU_ATTENTION_MAX;
     out->workspace_bytes = places_of(desc, first).bytes;
 }
 
@@ -129,12 +131,12 @@ static struct gpu_attention_args args_of(const struct gpu_call *call, int first)
         .places = at_place(call, p.places),
         .bounds = at_place(call, p.bounds),
         .delta = at_place(call, p.delta),
-        .batch = s.batch,
-        .heads = s.heads,
-        .kv_heads = s.kv_heads,
-        .n_queries = s.n_queries,
-        .n_keys = s.n_keys,
-        .window = attrs->window,
+        .batch = (int)s.batch,
+        .heads = (int)s.heads,
+        .kv_heads = (int)s.kv_heads,
+        .n_queries = (int)s.n_queries,
+        .n_keys = (int)s.n_keys,
+        .window = (int)sw_min_i64(attrs->window, GPU_ATTENTION_MAX),
         .width = (int)s.width,
         .causal = attrs->causal,
         .has_dropout = attrs->dropout > 0,
@@ -215,7 +217,7 @@ static sw_status attention_grad(const struct gpu_call *call)
     place_heads(&call->desc->op->attrs.attention, &s, call->desc->out, call->out, &args.dq,
                 &args.dk, &args.dv);
     SW_TRY(run_places(call, &args));
-    const int64_t n_rows = args.batch * args.heads * args.n_queries;
+    const int64_t n_rows = s.batch * s.heads * s.n_queries;
     GPU_LAUNCH(call, attention_delta, type, sw_gpu_grid_for(n_rows, 32), &args);
     if (args.dk.x || args.dv.x) {
         const int64_t tiles = sw_ceil_div(args.n_keys, kernels[class].rows);

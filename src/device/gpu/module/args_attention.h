@@ -42,8 +42,8 @@ struct gpu_attention_args {
     const float *slopes;     /* [H] or NULL */
     int32_t *places;         /* [B,S] how many keys that are there come before; NULL = all */
     int32_t *bounds;         /* [B, groups, 2] least and largest segment of 16 keys; NULL = none */
-    int64_t batch, heads, kv_heads, n_queries, n_keys, window;
-    int width, causal, has_dropout;
+    int batch, heads, kv_heads, n_queries, n_keys, window, width;
+    int causal, has_dropout;
     float scale, cap, keep_scale;
     struct gpu_draw_args draw;
 };
@@ -60,6 +60,7 @@ struct gpu_product_of_tiles_args {
 /* ---- sizes; D: elements of a head that a kernel is for, 64, 128, 256; bytes: of an element ---- */
 
 enum {
+    GPU_ATTENTION_MAX = 1 << 30, /* of tokens: that places of them are ints */
     GPU_ATTENTION_GROUP = 16, /* keys or queries that are looked at together; a product's rows */
     GPU_ATTENTION_WARPS = 4,  /* of a block, a group of rows for each */
     GPU_ATTENTION_SCRATCH = 16 * 20 * 4, /* bytes of a warp */

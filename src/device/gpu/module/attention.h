@@ -12,12 +12,13 @@ enum { GROUP = GPU_ATTENTION_GROUP };
 /* One sample and head, and what its queries may see. */
 struct sight {
     const struct gpu_attention_args *args;
-    int64_t b, head, kv_head, position;
+    int64_t b;
+    int head, kv_head, position;
     float slope;
     struct draw draw;
 };
 
-SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b, int64_t head)
+SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b, int head)
 {
     struct sight s;
     s.args = &args;
@@ -34,18 +35,18 @@ SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b
 
 /* A run of queries, of keys. */
 struct span {
-    int64_t first, end;
+    int first, end;
 };
 
 /* Least and largest segment of tokens [first, end), or of a little more. False: there are none. */
-SW_DEVICE bool segments_of(const struct sight &s, int64_t first, int64_t end, int *least, int *most)
+SW_DEVICE bool segments_of(const struct sight &s, int first, int end, int *least, int *most)
 {
-    const int64_t n = s.args->n_keys, n_groups = (n + GROUP - 1) / GROUP;
+    const int n = s.args->n_keys, n_groups = (n + GROUP - 1) / GROUP;
     first = first > 0 ? first : 0;
     end = end < n ? end : n;
     *least = INT32_MAX;
     *most = INT32_MIN;
-    for (int64_t g = first / GROUP; g * GROUP < end; g++) {
+    for (int g = first / GROUP; g * GROUP < end; g++) {
         const int32_t *bounds = s.args->bounds + (s.b * n_groups + g) * 2;
         *least = bounds[0] < *least ? bounds[0] : *least;
         *most = bounds[1] > *most ? bounds[1] : *most;
@@ -81,10 +82,10 @@ SW_DEVICE bool all_seen(const struct sight &s, struct span queries, struct span 
            (args.window == 0 || keys.first > s.position + queries.end - 1 - args.window);
 }
 
-SW_DEVICE bool is_seen(const struct sight &s, int64_t i, int64_t j)
+SW_DEVICE bool is_seen(const struct sight &s, int i, int j)
 {
     const struct gpu_attention_args &args = *s.args;
-    const int64_t query = s.position + i;
+    const int query = s.position + i;
     if (i >= args.n_queries || j >= args.n_keys || (args.causal && j > query) ||
         (args.window > 0 && j <= query - args.window) ||
         (args.mask && args.mask[s.b * args.n_keys + j] == 0)) {
@@ -96,7 +97,7 @@ SW_DEVICE bool is_seen(const struct sight &s, int64_t i, int64_t j)
 }
 
 /* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
-SW_DEVICE float score_of(const struct sight &s, int64_t j, float product, float *bend)
+SW_DEVICE float score_of(const struct sight &s, int j, float product, float *bend)
 {
     const struct gpu_attention_args &args = *s.args;
     float score = args.scale * product;
@@ -107,7 +108,7 @@ SW_DEVICE float score_of(const struct sight &s, int64_t j, float product, float 
         *bend = 1 - bent * bent;
     }
     if (args.slopes) {
-        const int64_t place = args.places ? args.places[s.b * args.n_keys + j] : j;
+        const int place = args.places ? args.places[s.b * args.n_keys + j] : j;
         score += s.slope * (float)place;
     }
     return score;
@@ -119,10 +120,10 @@ struct keeper {
     struct philox_block bits;
 };
 
-SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int64_t i, int64_t j)
+SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int i, int j)
 {
     const struct gpu_attention_args &args = *s.args;
-    const int64_t row = s.head * args.n_queries + s.position + i;
+    const int64_t row = (int64_t)s.head * args.n_queries + s.position + i;
     const uint64_t element = (uint64_t)(row * args.n_keys + j);
     if (last->block != element / 4) {
         last->block = element / 4;
@@ -131,6 +132,48 @@ SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int64_t i, in
     const uint32_t low = element % 2 ? last->bits.words[1] : last->bits.words[0];
     const uint32_t high = element % 2 ? last->bits.words[3] : last->bits.words[2];
     return (element % 4 < 2 ? low : high) >= s.draw.threshold;
+}
+
+/* A tile of SUBS groups side by side, by a warp: its rows are 16 queries, its columns keys, or with
+ * BY_KEYS the other way round. Bit sub MMA_ELEMS + e is for element e of group sub. */
+template <int SUBS, bool BY_KEYS>
+SW_DEVICE uint32_t seen_bits(const struct sight &s, struct span rows, struct span cols)
+{
+    if (rows.end - rows.first == GROUP && cols.end - cols.first == SUBS * GROUP &&
+        all_seen(s, BY_KEYS ? cols : rows, BY_KEYS ? rows : cols)) {
+        return UINT32_MAX;
+    }
+    uint32_t bits = 0;
+    SW_ROLLED
+    for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+        const int row = rows.first + mma_row(lane_index(), n % MMA_ELEMS);
+        const int col =
+            cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
+        bits |= (uint32_t)is_seen(s, BY_KEYS ? col : row, BY_KEYS ? row : col) << n;
+    }
+    return bits;
+}
+/* Those that dropout keeps, of those that are `wanted`. */
+template <int SUBS, bool BY_KEYS>
+SW_DEVICE uint32_t kept_bits(const struct sight &s, struct span rows, struct span cols,
+                             uint32_t wanted)
+{
+    if (!s.args->has_dropout) {
+        return wanted;
+    }
+    struct keeper last;
+    last.block = UINT64_MAX;
+    uint32_t bits = 0;
+    SW_ROLLED
+    for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+        const int row = rows.first + mma_row(lane_index(), n % MMA_ELEMS);
+        const int col =
+            cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
+        if (wanted >> n & 1) {
+            bits |= (uint32_t)is_kept(s, &last, BY_KEYS ? col : row, BY_KEYS ? row : col) << n;
+        }
+    }
+    return bits;
 }
 
 /* The larger one; no number if either is none. */
@@ -150,48 +193,80 @@ struct sum {
 /* ---- rows of a head ---- */
 
 template <typename T>
-SW_DEVICE const T *head_at(const struct gpu_heads &x, int64_t b, int64_t head)
+SW_DEVICE const T *head_at(const struct gpu_heads &x, int64_t b, int head)
 {
     return (const T *)x.x + b * x.batch + head * x.head;
 }
 
-/* Rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the block. Zeros
- * are: rows that are not in `valid`, or that mask hides; columns from width up to whole groups. */
+/* 16 bytes into shared memory, zeros unless `there`; on CUDA they arrive later. */
+struct alignas(16) sixteen_bytes {
+    unsigned char x[16];
+};
+SW_DEVICE void copy_chunk(void *to, const void *from, bool there)
+{
+#if defined(__CUDACC__)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+#else
+    const struct sixteen_bytes none = {};
+    *(struct sixteen_bytes *)to = there ? *(const struct sixteen_bytes *)from : none;
+#endif
+}
+/* What was asked for until now is one load. */
+SW_DEVICE void end_load()
+{
+#if defined(__CUDACC__)
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/* All loads but the last `LATER` are there, for all threads of the block, which have done with what
+ * they read before. */
+template <int LATER> SW_DEVICE void wait_for_loads()
+{
+#if defined(__CUDACC__)
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+    sync_block();
+}
+
+/* A load of rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the
+ * block. Zeros are: rows that are not in `valid`, or that mask hides; columns from width up to whole
+ * groups. */
 template <typename T, int D, int ROWS, int THREADS>
-SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int64_t head, int64_t first,
+SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head, int first,
                          struct span valid, const int32_t *mask, int width)
 {
-    constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T));
-    struct alignas(16) chunk {
-        T x[16 / sizeof(T)];
-    };
-    constexpr int MANY = 16 / sizeof(T), CHUNKS = D / MANY;
-    const int n_chunks = (width + GROUP - 1) / GROUP * GROUP / MANY;
-    const T *from = head_at<T>(x, b, head);
-    SW_UNROLL
-    for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
-        const int at = i + thread_index(), row = at / CHUNKS, c = at % CHUNKS;
-        if (row >= ROWS || c >= n_chunks) {
-            continue;
-        }
-        const int64_t t = first + row;
-        struct chunk values = {};
-        if (t >= valid.first && t < valid.end && (!mask || mask[t] != 0)) {
-            const T *source = from + t * x.token + c * MANY * x.element;
-            if (x.aligned) {
-                if (c * MANY < width) {
-                    values = *(const struct chunk *)source;
-                }
-            } else {
-                for (int k = 0; k < MANY; k++) {
-                    if (c * MANY + k < width) {
-                        values.x[k] = source[k * x.element];
-                    }
-                }
+    constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), MANY = 16 / sizeof(T), CHUNKS = D / MANY;
+    const int padded = (width + GROUP - 1) / GROUP * GROUP;
+    const T *from = head_at<T>(x, b, head) + first * x.token;
+    const int begin = valid.first > first ? valid.first - first : 0;
+    const int end = valid.end - first < ROWS ? valid.end - first : ROWS;
+    if (first >= valid.end) { /* nothing to load: nobody will look at it */
+    } else if (x.aligned) {
+        SW_UNROLL
+        for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
+            const int at = i + thread_index(), row = at / CHUNKS, col = at % CHUNKS * MANY;
+            if (row < ROWS && col < padded) {
+                const bool there = row >= begin && row < end && col < width &&
+                                   (!mask || mask[first + row] != 0);
+                copy_chunk(tile + row * LD + col, there ? from + row * x.token + col : (const T *)x.x,
+                           there);
             }
         }
-        *(struct chunk *)(tile + row * LD + c * MANY) = values;
+    } else {
+        SW_ROLLED
+        for (int at = thread_index(); at < ROWS * D; at += THREADS) {
+            const int row = at / D, col = at % D;
+            if (col < padded) {
+                const bool there = row >= begin && row < end && col < width &&
+                                   (!mask || mask[first + row] != 0);
+                tile[row * LD + col] = there ? from[row * x.token + col * x.element] : T{};
+            }
+        }
     }
+    end_load();
 }
 
 /* Rows that belong to a warp, first factors of products: of 16 bits from its 16 rows in shared
@@ -200,8 +275,7 @@ template <typename T> struct own_rows {
     const T *x;
     int ld;
     static SW_DEVICE_MEMBER struct own_rows of(const T *shared, int ld, const struct gpu_heads &heads,
-                                              int64_t b, int64_t head, int64_t first, int64_t n,
-                                              int width)
+                                              int64_t b, int head, int first, int n, int width)
     {
         (void)heads, (void)b, (void)head, (void)first, (void)n, (void)width;
         return {shared, ld};
@@ -211,19 +285,36 @@ template <typename T> struct own_rows {
         return mma<T>::load_rows(x + step * GROUP, ld);
     }
 };
+/* The same to be used again and again: of 16 bits in registers. */
+template <typename T, int STEPS> struct held_rows {
+    typename mma<T>::tile_a steps[STEPS];
+    SW_DEVICE_MEMBER void hold(const struct own_rows<T> &own, int width)
+    {
+        SW_UNROLL
+        for (int step = 0; step < STEPS; step++) {
+            if (step * GROUP < width) {
+                steps[step] = own.at(step);
+            }
+        }
+    }
+    SW_DEVICE_MEMBER typename mma<T>::tile_a at(int step) const
+    {
+        return steps[step];
+    }
+};
 template <> struct own_rows<float> {
     const float *rows[MMA_ROWS];
     int64_t element;
     int width;
     static SW_DEVICE_MEMBER struct own_rows of(const float *shared, int ld,
-                                              const struct gpu_heads &heads, int64_t b,
-                                              int64_t head, int64_t first, int64_t n, int width)
+                                              const struct gpu_heads &heads, int64_t b, int head,
+                                              int first, int n, int width)
     {
         struct own_rows own;
         (void)shared, (void)ld;
         SW_UNROLL
         for (int slot = 0; slot < MMA_ROWS; slot++) {
-            const int64_t row = first + mma_row(lane_index(), 2 * slot);
+            const int row = first + mma_row(lane_index(), 2 * slot);
             own.rows[slot] =
                 head_at<float>(heads, b, head) + (row < n ? row : n - 1) * heads.token;
         }
@@ -244,17 +335,30 @@ template <> struct own_rows<float> {
     }
 };
 
+template <int STEPS> struct held_rows<float, STEPS> {
+    struct own_rows<float> own;
+    SW_DEVICE_MEMBER void hold(const struct own_rows<float> &rows, int width)
+    {
+        (void)width;
+        own = rows;
+    }
+    SW_DEVICE_MEMBER mma<float>::tile_a at(int step) const
+    {
+        return own.at(step);
+    }
+};
+
 /* Accumulators of 16 columns, times a factor for each of the lane's rows, into rows of a head whose
  * elements lie side by side; rows and columns that are not there are left out. */
 template <typename T>
-SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int64_t head, int64_t first,
-                           int64_t n, int col, int width, const float *c, const float *factors)
+SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int head, int first, int n, int col,
+                           int width, const float *c, const float *factors)
 {
     const int lane = lane_index();
     T *to = (T *)out.x + b * out.batch + head * out.head;
     SW_UNROLL
     for (int e = 0; e < MMA_ELEMS; e++) {
-        const int64_t row = first + mma_row(lane, e);
+        const int row = first + mma_row(lane, e);
         const int at = col + mma_col(lane, e);
         if (row < n && at < width) {
             store(to, row * out.token + at, c[e] * factors[mma_slot(e)]);

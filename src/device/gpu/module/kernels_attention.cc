@@ -21,11 +21,12 @@ SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
     if (args.skip && *args.skip != 0) {
         return;
     }
-    const int64_t n = args.n_keys, b = block_x(), many = (n + PLACES_THREADS - 1) / PLACES_THREADS;
-    const int64_t first = thread_index() * many, end = first + many < n ? first + many : n;
+    const int64_t b = block_x();
+    const int n = args.n_keys, many = (n + PLACES_THREADS - 1) / PLACES_THREADS;
+    const int first = thread_index() * many, end = first + many < n ? first + many : n;
     if (args.places) { /* a count for each run, then of all before it */
         int32_t count = 0;
-        for (int64_t j = first; j < end; j++) {
+        for (int j = first; j < end; j++) {
             count += args.mask[b * n + j] != 0;
         }
         counts.of[thread_index()] = count;
@@ -34,15 +35,15 @@ SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
         for (int t = 0; t < thread_index(); t++) {
             place += counts.of[t];
         }
-        for (int64_t j = first; j < end; j++) {
+        for (int j = first; j < end; j++) {
             args.places[b * n + j] = place;
             place += args.mask[b * n + j] != 0;
         }
     }
-    const int64_t n_groups = (n + GROUP - 1) / GROUP;
-    for (int64_t g = thread_index(); args.bounds && g < n_groups; g += PLACES_THREADS) {
+    const int n_groups = (n + GROUP - 1) / GROUP;
+    for (int g = thread_index(); args.bounds && g < n_groups; g += PLACES_THREADS) {
         int32_t least = INT32_MAX, most = INT32_MIN;
-        for (int64_t j = g * GROUP; j < n && j < (g + 1) * GROUP; j++) {
+        for (int j = g * GROUP; j < n && j < (g + 1) * GROUP; j++) {
             const int32_t id = args.segments[b * n + j];
             least = id < least ? id : least;
             most = id > most ? id : most;
@@ -66,24 +67,19 @@ SW_DEVICE float faded(float from, float max)
     return from == max ? 1 : expf(from - max);
 }
 
-/* Scores of the rows with KEYS keys (hidden ones: -inf) become probabilities by the largest so far,
- * and what was summed by a smaller one is scaled down. */
+/* Scores of the rows with a tile of keys (hidden ones: -inf) become probabilities by the largest so
+ * far, and what was summed by a smaller one is scaled down. kept: what dropout leaves. */
 template <int D, int SUBS>
-SW_DEVICE void probabilities(const struct sight &s, struct result<D> *r, float (*p)[MMA_ELEMS],
-                             unsigned shown, int64_t i_first, int64_t k_first)
+SW_DEVICE void probabilities(struct result<D> *r, float (*p)[MMA_ELEMS], uint32_t kept)
 {
-    const int lane = lane_index();
     float factor[MMA_ROWS];
     SW_UNROLL
     for (int slot = 0; slot < MMA_ROWS; slot++) {
         float max = r->max[slot];
         SW_UNROLL
-        for (int sub = 0; sub < SUBS; sub++) {
-            SW_UNROLL
-            for (int e = 0; e < MMA_ELEMS; e++) {
-                if (mma_slot(e) == slot && (shown >> sub & 1)) {
-                    max = larger()(max, p[sub][e]);
-                }
+        for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+            if (mma_slot(n % MMA_ELEMS) == slot) {
+                max = larger()(max, p[n / MMA_ELEMS][n % MMA_ELEMS]);
             }
         }
         max = mma_row_reduce(max, larger());
@@ -91,32 +87,13 @@ SW_DEVICE void probabilities(const struct sight &s, struct result<D> *r, float (
         r->max[slot] = max;
         r->sum[slot] *= factor[slot];
     }
-    struct keeper last;
-    last.block = UINT64_MAX;
     SW_UNROLL
-    for (int sub = 0; sub < SUBS; sub++) {
-        SW_UNROLL
-        for (int e = 0; e < MMA_ELEMS; e++) {
-            if (shown >> sub & 1) {
-                const int slot = mma_slot(e);
-                const float x = p[sub][e] == -INFINITY ? 0 : expf(p[sub][e] - r->max[slot]);
-                r->sum[slot] += x;
-                p[sub][e] = x;
-            }
-        }
-    }
-    if (s.args->has_dropout) {
-        SW_UNROLL
-        for (int sub = 0; sub < SUBS; sub++) {
-            SW_UNROLL
-            for (int e = 0; e < MMA_ELEMS; e++) {
-                if ((shown >> sub & 1) &&
-                    !is_kept(s, &last, i_first + mma_row(lane, e),
-                             k_first + sub * GROUP + mma_col(lane, e))) {
-                    p[sub][e] = 0;
-                }
-            }
-        }
+    for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+        const int e = n % MMA_ELEMS, slot = mma_slot(e);
+        const float score = p[n / MMA_ELEMS][e];
+        const float x = score == -INFINITY ? 0 : expf(score - r->max[slot]);
+        r->sum[slot] += x;
+        p[n / MMA_ELEMS][e] = kept >> n & 1 ? x : 0;
     }
     SW_UNROLL
     for (int d = 0; d < D / GROUP; d++) {
@@ -170,6 +147,17 @@ template <int D> SW_DEVICE void put_together(struct result<D> *r, float *shared)
     }
 }
 
+/* The first tile of keys from keys.first on of which some query sees something; else keys.end. */
+SW_DEVICE int next_tile(const struct sight &s, struct span queries, struct span keys, int many)
+{
+    int at = keys.first;
+    while (at < keys.end &&
+           nothing_seen(s, queries, {at, at + many < keys.end ? at + many : keys.end})) {
+        at += many;
+    }
+    return at < keys.end ? at : keys.end;
+}
+
 template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_args &args)
 {
     using M = mma<T>;
@@ -184,13 +172,14 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                            warp_index() * (GPU_ATTENTION_SCRATCH / (int)sizeof(float));
     const int width = args.width, lane = lane_index();
     const bool together = args.n_queries <= GROUP;
-    const int64_t rows = together ? GROUP : WARPS * GROUP;
-    const int64_t n_tiles = (args.n_queries + rows - 1) / rows;
+    const int rows = together ? GROUP : WARPS * GROUP;
+    const int n_tiles = (args.n_queries + rows - 1) / rows;
     /* The last queries have the most keys to see: first. */
-    const int64_t first = (n_tiles - 1 - block_x() % n_tiles) * rows;
-    const int64_t head = block_x() / n_tiles % args.heads, b = block_x() / n_tiles / args.heads;
+    const int first = (int)(n_tiles - 1 - block_x() % n_tiles) * rows;
+    const int head = (int)(block_x() / n_tiles % args.heads);
+    const int64_t b = block_x() / n_tiles / args.heads;
     const struct sight s = sight_of(args, b, head);
-    const int64_t end = first + rows < args.n_queries ? first + rows : args.n_queries;
+    const int end = first + rows < args.n_queries ? first + rows : args.n_queries;
     struct span mine; /* of the warp */
     mine.first = first + (together ? 0 : warp_index() * GROUP);
     mine.end = mine.first + GROUP < end ? mine.first + GROUP : end;
@@ -204,27 +193,22 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
         seen.first = s.position + first - args.window + 1;
     }
 
-    /* Queries: of 16 bits in registers, through the memory of keys. */
+    /* Queries of 16 bits pass through the memory of keys. */
     constexpr int Q_ROWS = KEYS < WARPS * GROUP ? KEYS : WARPS * GROUP;
-    typename M::tile_a q[STEPS];
-    for (int at = 0; at < (int)rows; at += Q_ROWS) {
+    struct held_rows<T, STEPS> q = {};
+    for (int at = 0; at < rows; at += Q_ROWS) {
         if (sizeof(T) == 2) {
-            sync_block();
             load_tile<T, D, Q_ROWS, THREADS>(keys, args.q, b, head, first + at,
                                              {0, args.n_queries}, nullptr, width);
-            sync_block();
+            wait_for_loads<0>();
         }
-        const int row = (int)(mine.first - first) - at;
+        const int row = mine.first - first - at;
         if (row >= 0 && row < Q_ROWS) {
-            const own_rows<T> own = own_rows<T>::of(keys + row * LD, LD, args.q, b, head,
-                                                    mine.first, args.n_queries, width);
-            SW_UNROLL
-            for (int step = 0; step < STEPS; step++) {
-                if (step * GROUP < width) {
-                    q[step] = own.at(step);
-                }
-            }
+            q.hold(own_rows<T>::of(keys + row * LD, LD, args.q, b, head, mine.first,
+                                   args.n_queries, width),
+                   width);
         }
+        sync_block();
     }
 
     struct result<D> r;
@@ -240,68 +224,78 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
             r.o[d][e] = 0;
         }
     }
-    for (int64_t at = seen.first / GROUP * GROUP; at < seen.end; at += KEYS) {
-        const int64_t at_end = at + KEYS < seen.end ? at + KEYS : seen.end;
-        if (nothing_seen(s, {first, end}, {at, at_end})) {
-            continue;
-        }
-        sync_block(); /* all have done with the tile before */
-        load_tile<T, D, KEYS, THREADS>(keys, args.k, b, s.kv_head, at, seen, mask, width);
-        load_tile<T, D, KEYS, THREADS>(values, args.v, b, s.kv_head, at, seen, mask, width);
-        sync_block();
+    /* Keys of the next tile are on their way while this one's values are multiplied, and those while
+     * its keys are. */
+    const struct span block = {first, end};
+    int at = next_tile(s, block, {seen.first / GROUP * GROUP, seen.end}, KEYS);
+    load_tile<T, D, KEYS, THREADS>(keys, args.k, b, s.kv_head, at, seen, mask, width);
+    while (at < seen.end) {
+        const int at_end = at + KEYS < seen.end ? at + KEYS : seen.end;
         unsigned shown = 0; /* a bit for each group of keys that the warp looks at */
         for (int sub = 0; sub < SUBS; sub++) {
-            const int64_t j = at + sub * GROUP, j_end = j + GROUP < at_end ? j + GROUP : at_end;
+            const int j = at + sub * GROUP, j_end = j + GROUP < at_end ? j + GROUP : at_end;
             if (!(together && (at / GROUP + sub) % WARPS != warp_index()) &&
                 !nothing_seen(s, mine, {j, j_end})) {
                 shown |= 1u << sub;
             }
         }
-        if (!shown) {
-            continue;
-        }
+        wait_for_loads<0>(); /* keys are there, values before have been used */
+        load_tile<T, D, KEYS, THREADS>(values, args.v, b, s.kv_head, at, seen, mask, width);
         float p[SUBS][MMA_ELEMS] = {};
-        SW_UNROLL
-        for (int step = 0; step < STEPS; step++) {
+        if (shown) {
             SW_UNROLL
-            for (int sub = 0; sub < SUBS; sub++) {
-                if (step * GROUP < width && (shown >> sub & 1)) {
-                    M::multiply(p[sub], q[step],
+            for (int step = 0; step < STEPS; step++) {
+                if (step * GROUP < width) {
+                    const typename M::tile_a a = q.at(step);
+                    SW_UNROLL
+                    for (int sub = 0; sub < SUBS; sub++) {
+                        if (shown >> sub & 1) {
+                            M::multiply(
+                                p[sub], a,
                                 M::load_rows(keys + sub * GROUP * LD + step * GROUP, LD));
-                }
-            }
-        }
-        SW_UNROLL
-        for (int sub = 0; sub < SUBS; sub++) {
-            if (shown >> sub & 1) {
-                const int64_t j = at + sub * GROUP;
-                const bool all = j + GROUP <= args.n_keys && mine.end - mine.first == GROUP &&
-                                 all_seen(s, mine, {j, j + GROUP});
-                SW_UNROLL
-                for (int e = 0; e < MMA_ELEMS; e++) {
-                    float bend;
-                    const int64_t key = j + mma_col(lane, e);
-                    p[sub][e] = all || is_seen(s, mine.first + mma_row(lane, e), key)
-                                    ? score_of(s, key, p[sub][e], &bend)
-                                    : -INFINITY;
-                }
-            }
-        }
-        probabilities<D, SUBS>(s, &r, p, shown, mine.first, at);
-        SW_UNROLL
-        for (int sub = 0; sub < SUBS; sub++) {
-            if (shown >> sub & 1) {
-                const typename M::tile_a a = M::pack(p[sub], scratch);
-                SW_UNROLL
-                for (int d = 0; d < STEPS; d++) {
-                    if (d * GROUP < width) {
-                        M::multiply(r.o[d], a,
-                                    M::load_cols(values + sub * GROUP * LD + d * GROUP, LD));
+                        }
                     }
                 }
             }
         }
+        sync_block(); /* keys have been used */
+        const int next = next_tile(s, block, {at + KEYS, seen.end}, KEYS);
+        load_tile<T, D, KEYS, THREADS>(keys, args.k, b, s.kv_head, next, seen, mask, width);
+        if (shown) {
+            const struct span tile = {at, at + KEYS <= args.n_keys ? at + KEYS : args.n_keys};
+            uint32_t bits = seen_bits<SUBS, false>(s, mine, tile);
+            SW_UNROLL
+            for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+                const int sub = n / MMA_ELEMS, e = n % MMA_ELEMS;
+                if (!(shown >> sub & 1)) {
+                    bits &= ~(1u << n);
+                }
+                float bend;
+                p[sub][e] = bits >> n & 1 ? score_of(s, at + sub * GROUP + mma_col(lane, e),
+                                                     p[sub][e], &bend)
+                                          : -INFINITY;
+            }
+            probabilities<D, SUBS>(&r, p, kept_bits<SUBS, false>(s, mine, tile, bits));
+        }
+        wait_for_loads<1>(); /* values are there */
+        if (shown) {
+            SW_UNROLL
+            for (int sub = 0; sub < SUBS; sub++) {
+                if (shown >> sub & 1) {
+                    const typename M::tile_a a = M::pack(p[sub], scratch);
+                    SW_UNROLL
+                    for (int d = 0; d < STEPS; d++) {
+                        if (d * GROUP < width) {
+                            M::multiply(r.o[d], a,
+                                        M::load_cols(values + sub * GROUP * LD + d * GROUP, LD));
+                        }
+                    }
+                }
+            }
+        }
+        at = next;
     }
+    wait_for_loads<0>();
 
     SW_UNROLL
     for (int slot = 0; slot < MMA_ROWS; slot++) {
@@ -316,7 +310,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     float norm[MMA_ROWS];
     SW_UNROLL
     for (int slot = 0; slot < MMA_ROWS; slot++) {
-        const int64_t i = mine.first + mma_row(lane, 2 * slot);
+        const int i = mine.first + mma_row(lane, 2 * slot);
         const float total = r.sum[slot];
         norm[slot] = total > 0 || total != total ? args.keep_scale / total : 0;
         if (args.lse && i < args.n_queries && mma_col(lane, 0) == 0) {

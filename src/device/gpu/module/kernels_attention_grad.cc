@@ -19,7 +19,7 @@ template <typename T> SW_KERNEL(DELTA_THREADS) void attention_delta(struct gpu_a
     if (args.skip && *args.skip != 0) {
         return;
     }
-    const int64_t n_rows = args.batch * args.n_queries * args.heads, n_blocks = grid_x();
+    const int64_t n_rows = (int64_t)args.batch * args.n_queries * args.heads, n_blocks = grid_x();
     const int row_of_block = thread_index() / DELTA_LANES, lane = thread_index() % DELTA_LANES;
     enum { ROWS = DELTA_THREADS / DELTA_LANES };
     for (int64_t first = block_x() * ROWS; first < n_rows; first += n_blocks * ROWS) {
@@ -47,15 +47,13 @@ template <int GROUPS> struct sums {
     float x[GROUPS][MMA_ELEMS];
 };
 
-/* Of a product s = q k and the gradient d of its probability: *p what dropout left of the
- * probability, *ds the gradient of the product. */
-SW_DEVICE void slope_of(const struct sight &s, struct keeper *last, int64_t i, int64_t j,
-                        float product, float d, float lse, float delta, float *p, float *ds)
+/* Of a product q k and the gradient d of its probability, times kept after dropout: *p what that
+ * left of the probability, *ds the gradient of the product. */
+SW_DEVICE void slope_of(const struct sight &s, int j, float kept, float product, float d,
+                        float lse, float delta, float *p, float *ds)
 {
     float bend;
     const float whole = expf(score_of(s, j, product, &bend) - lse);
-    const float kept =
-        !s.args->has_dropout ? 1 : is_kept(s, last, i, j) ? s.args->keep_scale : 0;
     *p = kept * whole;
     *ds = whole * (kept * d - delta) * s.args->scale * bend;
 }
@@ -79,19 +77,20 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     const int warp = warp_index(), lane = lane_index(), width = args.width;
     float *const scratch = delta + 64 + warp * (GPU_ATTENTION_SCRATCH / (int)sizeof(float));
 
-    const int64_t n_own = BY_KEYS ? args.n_keys : args.n_queries;
-    const int64_t n_heads = BY_KEYS ? args.kv_heads : args.heads;
-    const int64_t n_tiles = (n_own + ROWS - 1) / ROWS;
+    const int n_own = BY_KEYS ? args.n_keys : args.n_queries;
+    const int n_heads = BY_KEYS ? args.kv_heads : args.heads;
+    const int n_tiles = (n_own + ROWS - 1) / ROWS;
     const int col = (int)(block_x() % SLICES) * COLS; /* of the gradient, the block's first */
     int64_t at = block_x() / SLICES;
     /* What has the most to do under causality first. */
-    const int64_t first = (BY_KEYS ? at % n_tiles : n_tiles - 1 - at % n_tiles) * ROWS;
+    const int first = (int)(BY_KEYS ? at % n_tiles : n_tiles - 1 - at % n_tiles) * ROWS;
     at /= n_tiles;
-    const int64_t own_head = at % n_heads, b = at / n_heads;
+    const int own_head = (int)(at % n_heads);
+    const int64_t b = at / n_heads;
     if (col >= width) {
         return;
     }
-    const int64_t end = first + ROWS < n_own ? first + ROWS : n_own;
+    const int end = first + ROWS < n_own ? first + ROWS : n_own;
     struct span mine; /* of the warp */
     mine.first = first + warp * GROUP;
     mine.end = mine.first + GROUP < end ? mine.first + GROUP : end;
@@ -112,10 +111,10 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     struct sums<GROUPS> du = {};               /* dk, or dq */
     struct sums<BY_KEYS ? GROUPS : 1> dw = {}; /* dv */
 
-    const int64_t group = args.heads / args.kv_heads;
-    const int64_t head_first = BY_KEYS ? own_head * group : own_head;
-    const int64_t head_end = head_first + (BY_KEYS ? group : 1);
-    for (int64_t head = head_first; head < head_end; head++) {
+    const int group = args.heads / args.kv_heads;
+    const int head_first = BY_KEYS ? own_head * group : own_head;
+    const int head_end = head_first + (BY_KEYS ? group : 1);
+    for (int head = head_first; head < head_end; head++) {
         const struct sight s = sight_of(args, b, head);
         const int64_t row0 = (b * args.heads + head) * args.n_queries; /* of lse and delta */
         struct span seen = {0, BY_KEYS ? args.n_queries : args.n_keys}; /* by the block */
@@ -138,8 +137,8 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                 delta[i] = args.delta[row0 + first + i];
             }
         }
-        for (int64_t t = seen.first / GROUP * GROUP; t < seen.end; t += TILE) {
-            const int64_t t_end = t + TILE < seen.end ? t + TILE : seen.end;
+        for (int t = seen.first / GROUP * GROUP; t < seen.end; t += TILE) {
+            const int t_end = t + TILE < seen.end ? t + TILE : seen.end;
             const struct span block = {first, end}, tile = {t, t_end};
             if (BY_KEYS ? nothing_seen(s, tile, block) : nothing_seen(s, block, tile)) {
                 continue;
@@ -153,10 +152,10 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                 lse[i] = args.lse[row0 + t + i];
                 delta[i] = args.delta[row0 + t + i];
             }
-            sync_block();
+            wait_for_loads<0>();
             unsigned shown = 0;
             for (int sub = 0; sub < SUBS; sub++) {
-                const int64_t from = t + sub * GROUP;
+                const int from = t + sub * GROUP;
                 const struct span other = {from, from + GROUP < t_end ? from + GROUP : t_end};
                 if (!(BY_KEYS ? nothing_seen(s, other, mine) : nothing_seen(s, mine, other))) {
                     shown |= 1u << sub;
@@ -173,37 +172,28 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                     SW_UNROLL
                     for (int sub = 0; sub < SUBS; sub++) {
                         if (shown >> sub & 1) {
-                            const int64_t from = sub * GROUP * LD + step * GROUP;
+                            const int from = sub * GROUP * LD + step * GROUP;
                             M::multiply(p[sub], a_x, M::load_rows(tile_u + from, LD));
                             M::multiply(ds[sub], a_y, M::load_rows(tile_w + from, LD));
                         }
                     }
                 }
             }
-            struct keeper last;
-            last.block = UINT64_MAX;
+            const int n_other = BY_KEYS ? args.n_queries : args.n_keys;
+            const struct span cols = {t, t + TILE < n_other ? t + TILE : n_other};
+            const uint32_t bits = seen_bits<SUBS, BY_KEYS>(s, mine, cols);
+            const uint32_t kept = kept_bits<SUBS, BY_KEYS>(s, mine, cols, bits);
             SW_UNROLL
-            for (int sub = 0; sub < SUBS; sub++) {
-                if (!(shown >> sub & 1)) {
-                    continue;
-                }
-                const int64_t from = t + sub * GROUP;
-                const struct span other = {from, from + GROUP};
-                const bool all = other.end <= (BY_KEYS ? args.n_queries : args.n_keys) &&
-                                 mine.end - mine.first == GROUP &&
-                                 (BY_KEYS ? all_seen(s, other, mine) : all_seen(s, mine, other));
-                SW_UNROLL
-                for (int e = 0; e < MMA_ELEMS; e++) {
-                    const int row = mma_row(lane, e), c = sub * GROUP + mma_col(lane, e);
-                    const int64_t i = BY_KEYS ? t + c : mine.first + row;
-                    const int64_t j = BY_KEYS ? mine.first + row : t + c;
-                    const int at_lse = BY_KEYS ? c : warp * GROUP + row;
-                    if (all || is_seen(s, i, j)) {
-                        slope_of(s, &last, i, j, p[sub][e], ds[sub][e], lse[at_lse],
-                                 delta[at_lse], &p[sub][e], &ds[sub][e]);
-                    } else {
-                        p[sub][e] = ds[sub][e] = 0;
-                    }
+            for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+                const int sub = n / MMA_ELEMS, e = n % MMA_ELEMS;
+                const int row = mma_row(lane, e), c = sub * GROUP + mma_col(lane, e);
+                const int at_lse = BY_KEYS ? c : warp * GROUP + row;
+                if (bits >> n & 1) {
+                    slope_of(s, BY_KEYS ? mine.first + row : t + c,
+                             kept >> n & 1 ? args.keep_scale : 0, p[sub][e], ds[sub][e],
+                             lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
+                } else {
+                    p[sub][e] = ds[sub][e] = 0;
                 }
             }
             SW_UNROLL
@@ -211,7 +201,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                 if (!(shown >> sub & 1)) {
                     continue;
                 }
-                const int64_t from = sub * GROUP * LD + col;
+                const int from = sub * GROUP * LD + col;
                 if (BY_KEYS) {
                     const typename M::tile_a a = M::pack(p[sub], scratch);
                     SW_UNROLL

@@ -16,9 +16,11 @@
 
 #if defined(__CUDACC__) || defined(__HIP__)
 #define SW_UNROLL _Pragma("unroll")
+#define SW_ROLLED _Pragma("unroll 1") /* once in the code, whatever it is worth */
 #define SW_DEVICE_MEMBER __device__ __forceinline__
 #else
 #define SW_UNROLL
+#define SW_ROLLED
 #define SW_DEVICE_MEMBER inline
 #include "device/gpu/module/emu_mma.h"
 #endif
