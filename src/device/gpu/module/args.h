@@ -7,9 +7,9 @@
 
 #include "device/gpu/module/args_attention.h"
 #include "device/gpu/module/args_elementwise.h"
+#include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_move.h"
 #include "device/gpu/module/args_norm.h"
-#include "device/gpu/module/args_loss.h"
 #include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_rotary.h"
 #include "device/gpu/module/args_scalar.h"
@@ -22,16 +22,15 @@
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
     SW_GPU_ATTENTION_KERNELS(X)                                                                    \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
+    SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_MOVE_KERNELS(X)                                                                         \
     SW_GPU_NORM_KERNELS(X)                                                                         \
-    SW_GPU_LOSS_KERNELS(X)                                                                         \
     SW_GPU_PRODUCT_KERNELS(X)                                                                      \
-    SW_GPU_SUMS_KERNELS(X)                                                                         \
-    SW_GPU_UPDATE_KERNELS(X)
     SW_GPU_ROTARY_KERNELS(X)                                                                       \
     SW_GPU_SCALAR_KERNELS(X)                                                                       \
     SW_GPU_SPARSE_KERNELS(X)                                                                       \
-    SW_GPU_SUMS_KERNELS(X)
+    SW_GPU_SUMS_KERNELS(X)                                                                         \
+    SW_GPU_UPDATE_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,
