@@ -200,11 +200,32 @@ static void test_kernels(void **state)
     assert_int_equal(n_missing, 0);
 }
 
+/* A skipped update puts nothing in the place of a parameter, and its kernels say so on the device.
+ */
+static void test_skipped_copy_writes_nothing(void **state)
+{
+    (void)state;
+    for (int skip = 0; skip < 2; skip++) {
+        struct op_case c, want, got;
+        assert_true(op_cases[SW_OP_CONTIGUOUS](&c, SW_F32, 0));
+        c.is_predicated = true;
+        c.scalars[SW_SCALAR_SKIP] = skip;
+        assert_true(run(all.reference, &c, &want) && run(all.emu[0], &c, &got));
+        check_near(&got, &want, "skipped");
+        const uint32_t first = *(const uint32_t *)got.out[0].view.data;
+        assert_int_equal(first == UINT32_MAX, skip); /* what lay there before */
+        case_fini(&got);
+        case_fini(&want);
+        case_fini(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_made_by_the_stand_ins_and_by_our_kernel),
         cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_skipped_copy_writes_nothing),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

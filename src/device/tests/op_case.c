@@ -244,7 +244,7 @@ static size_t shift_of(const struct op_case *c, const struct case_tensor *t)
 
 static sw_status run_steps(struct run *r, const struct op_case *c, struct op_case *result)
 {
-    struct sw_op_desc desc = {.op = &c->op};
+    struct sw_op_desc desc = {.op = &c->op, .is_predicated = c->is_predicated};
     struct sw_kernel_info info;
     void *in[SW_MAX_INPUTS] = {0}, *out[SW_MAX_OUTPUTS] = {0};
     for (int i = 0; i < c->op.n_in; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_act - activations by number; the same numbers as enum sw_act (checked where C fills them in).
+// args_act - activations by number; the same numbers as enum sw_act (checked where C fills them
+// in).
 #pragma once
 
 enum sw_gpu_act {

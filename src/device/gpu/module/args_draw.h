@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // args_draw - which randomness an op's dropout has; a part of the arguments of kernels that draw.
-// What changes from step to step is read on the device, so that a launch is the same in all of them.
+// What changes from step to step is read on the device, so that a launch is the same in each.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_move - elements as they are, elsewhere. Rows are counted in bytes; `unit` is how many of them
-// are moved at once, to which rows and their tensors are aligned.
+// args_move - elements as they are, elsewhere. Rows are counted in bytes; `unit` is how many of
+// them are moved at once: rows and their tensors are aligned to it.
 #pragma once
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pack - neighbours in memory that a thread loads and stores at once, as fp32 in registers. Where
-// they lie so that one access of up to 16 bytes does it is the caller's knowledge (`wide`); it never
-// changes a result.
+// they lie so that one access of up to 16 bytes does it is the caller's knowledge (`wide`); it
+// never changes a result.
 #pragma once
 
 #include "device/gpu/module/types.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // philox - the draw of dropout, the CPU's to the bit (cpu/cpu.h, base/philox.c): Philox4x32-10,
-// key = seed ^ path, counter = (e / 4, sample), word e % 4 for element e of its sample. One block of
-// random bits gives four neighbours.
+// key = seed ^ path, counter = (e / 4, sample), word e % 4 for element e of its sample. One block
+// of random bits gives four neighbours.
 #pragma once
 
 #include "device/gpu/module/args_draw.h"
