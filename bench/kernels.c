@@ -492,6 +492,7 @@ static sw_status start(struct run *r, struct sw_device *dev, const struct bench_
                                   [SW_SCALAR_GRAD_FACTOR] = 1,
                                   [SW_SCALAR_CLIP] = 1,
                                   [SW_SCALAR_OVERFLOW_FACTOR] = 1}};
+    sw_scalars_complete(r->scalars);
     for (int i = 0; i < c->op.n_in; i++) {
         r->in[i] = memory(bytes_of(&c->desc.in[i]));
         fill(c, i, r->in[i]);

@@ -29,6 +29,8 @@ int64_t sw_piece_rows(const struct sw_shape *shape);
     X(BETA1)         /* or the momentum of SGD */ \
     X(BETA2)                                                                                       \
     X(STEP)          /* applied optimizer steps so far plus 1: t of Adam's bias correction */ \
+    X(CORRECTION1)   /* 1 - BETA1^STEP: of sw_scalars_complete */ \
+    X(CORRECTION2)   /* 1 - BETA2^STEP */ \
     X(NORM)          /* out: global gradient norm before clipping, unscaled */ \
     X(CLIP)          /* out: factor on the gradients, at most 1 */ \
     X(SKIP)          /* out: 1 = overflow, the update is not run                                  */
@@ -39,6 +41,9 @@ enum sw_scalar {
 #undef SW_SCALAR_ENUM
         SW_SCALAR_COUNT
 };
+/* Sets what follows from the others, before a table goes to a device: powers are computed once, by
+ * the host, so that all devices have the same. */
+void sw_scalars_complete(double scalars[SW_SCALAR_COUNT]);
 
 enum sw_phase { SW_PHASE_FORWARD, SW_PHASE_BACKWARD, SW_PHASE_UPDATE };
 

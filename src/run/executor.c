@@ -710,6 +710,9 @@ static sw_status do_begin(void *ctx, const struct sw_walk *at)
         return SW_OK;
     }
     ex->has_new_scalars = false;
+    for (int64_t round = 0; round < ex->n_rows; round++) {
+        sw_scalars_complete(ex->host_scalars + round * SW_SCALAR_COUNT);
+    }
     return sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex));
 }
 

@@ -417,6 +417,7 @@ static sw_status set_scalars(struct bench *b, bool first)
     b->host_scalars[SW_SCALAR_OVERFLOW_FACTOR] = b->host_scalars[SW_SCALAR_CLIP] = 1;
     b->host_scalars[SW_SCALAR_BETA1] = b->host_scalars[SW_SCALAR_BETA2] = 0.9;
     b->host_scalars[SW_SCALAR_STEP] = 1;
+    sw_scalars_complete(b->host_scalars);
     SW_TRY(sw_device_copy(b->dev, b->on, b->scalars, b->host_scalars,
                           SW_SCALAR_COUNT * sizeof(double)));
     return b->dev->ops->stream_wait(b->dev, b->on);

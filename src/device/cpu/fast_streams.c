@@ -251,13 +251,12 @@ struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
     const struct sw_update_attrs *attrs = &call->desc->op->attrs.update.rule;
     const double *s = call->scalars;
     const double lr = s[SW_SCALAR_LR], b1 = s[SW_SCALAR_BETA1], b2 = s[SW_SCALAR_BETA2];
-    const double t = s[SW_SCALAR_STEP];
     const bool corrected = attrs->kind == SW_UPDATE_ADAM && attrs->bias_correction;
     struct cpu_update u = {
         .attrs = attrs,
         .dtype = call->desc->in[0].dtype,
         .param = call->in[0],
-        .first_step = t == 1,
+        .first_step = s[SW_SCALAR_STEP] == 1,
         .factor = (float)(s[SW_SCALAR_GRAD_FACTOR] * s[SW_SCALAR_CLIP]),
         .decay = (float)(1 - lr * attrs->weight_decay),
         .weight_decay = (float)attrs->weight_decay,
@@ -265,9 +264,9 @@ struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
         .one_minus_beta1 = (float)(1 - b1),
         .beta2 = (float)b2,
         .one_minus_beta2 = (float)(1 - b2),
-        .correction2 = (float)(corrected ? 1 - pow(b2, t) : 1),
+        .correction2 = (float)(corrected ? s[SW_SCALAR_CORRECTION2] : 1),
         .eps = (float)attrs->eps,
-        .step_size = (float)(corrected ? lr / (1 - pow(b1, t)) : lr),
+        .step_size = (float)(corrected ? lr / s[SW_SCALAR_CORRECTION1] : lr),
         .one_minus_dampening = (float)(1 - attrs->dampening),
     };
     int i = 1;

@@ -37,9 +37,9 @@ double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *nor
 
 double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars)
 {
-    const double lr = scalars[SW_SCALAR_LR], t = scalars[SW_SCALAR_STEP];
+    const double lr = scalars[SW_SCALAR_LR];
     if (!attrs->bias_correction) {
         return lr;
     }
-    return lr * sqrt(1 - pow(scalars[SW_SCALAR_BETA2], t)) / (1 - pow(scalars[SW_SCALAR_BETA1], t));
+    return lr * sqrt(scalars[SW_SCALAR_CORRECTION2]) / scalars[SW_SCALAR_CORRECTION1];
 }

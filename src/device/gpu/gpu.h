@@ -19,7 +19,7 @@ struct gpu_device {
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
-    char kernel_set[256];
+    char kernel_set[256], what[256];
 };
 
 /* One launch of an op. Addresses are the device's: the host must not read or write them. */

@@ -27,7 +27,7 @@ static int open_devices(void **state)
     assert_int_equal(sw_device_open_cpu(&cpu, &all.reference), SW_OK);
     all.n = getenv("SPILLWAY_EMU_ALL") ? 4 : 1;
     for (int i = 0; i < all.n; i++) {
-        if (sw_gpu_open(i % 2 ? "emu64" : "emu32", i / 2, &all.emu[i]) < 0) {
+        if (sw_gpu_open(i % 2 ? "emu64" : "emu32", i / 2, 1, &all.emu[i]) < 0) {
             print_message("skipped: %s\n", sw_error_message());
             exit(77);
         }

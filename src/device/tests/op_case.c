@@ -275,7 +275,9 @@ static sw_status run_steps(struct run *r, const struct op_case *c, struct op_cas
         }
     }
     SW_TRY(place_open(r->dev, r->on, 0, info.workspace_bytes, NULL, &r->workspace));
-    SW_TRY(place_open(r->dev, r->on, 0, sizeof c->scalars, c->scalars, &r->scalars));
+    memcpy(result->scalars, c->scalars, sizeof c->scalars);
+    sw_scalars_complete(result->scalars);
+    SW_TRY(place_open(r->dev, r->on, 0, sizeof c->scalars, result->scalars, &r->scalars));
     SW_TRY(sw_device_launch(r->dev, r->on, r->kernel, in, out, r->workspace.mem, r->scalars.mem));
     for (int i = 0; i < c->op.n_out; i++) {
         if (!is_absent(&c->out[i])) {

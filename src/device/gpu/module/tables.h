@@ -4,14 +4,20 @@
 
 #include "device/gpu/module/args.h"
 
+extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
+extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
+extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
 extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
+    &sw_gpu_kernels_attention,
+    &sw_gpu_kernels_attention_grad,
     &sw_gpu_kernels_elementwise,
     &sw_gpu_kernels_loss,
+    &sw_gpu_kernels_norm,
     &sw_gpu_kernels_product,
     &sw_gpu_kernels_sums,
 };
