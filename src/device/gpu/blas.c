@@ -241,8 +241,14 @@ sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepa
 sw_status sw_gpu_product_finish(const struct gpu_call *call, enum sw_dtype dtype,
                                 struct gpu_product_finish_args *args)
 {
-    const struct gpu_grid grid = {.x = args->rows *
-                                       sw_ceil_div(args->columns, SW_GPU_FINISH_COLUMNS)};
-    GPU_LAUNCH(call, product_finish, sw_gpu_type_of(dtype), grid, args);
+    enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
+    const int64_t n = args->columns;
+    if (!args->bias && args->ld_part == n && args->ld_out == n && (!args->x || args->ld_x == n)) {
+        args->columns *= args->rows; /* rows do not matter */
+        args->ld_part = args->ld_out = args->ld_x = 0;
+        args->rows = 1;
+    }
+    const int64_t packs = args->rows * sw_ceil_div(args->columns, PACK);
+    GPU_LAUNCH(call, product_finish, sw_gpu_type_of(dtype), sw_gpu_grid_for(packs, THREADS), args);
     return SW_OK;
 }

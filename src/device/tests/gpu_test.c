@@ -33,7 +33,7 @@ static int open_devices(void **state)
         }
     }
     setenv("SPILLWAY_GPU_BLAS", "own", 1);
-    assert_int_equal(sw_gpu_open("emu32", 0, &all.own), SW_OK);
+    assert_int_equal(sw_gpu_open("emu32", 0, 1, &all.own), SW_OK);
     unsetenv("SPILLWAY_GPU_BLAS");
     return 0;
 }

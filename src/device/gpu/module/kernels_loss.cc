@@ -34,7 +34,7 @@ struct stats_shared {
 
 template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     SW_SHARED(struct stats_shared, s);
@@ -80,7 +80,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_a
 
 SW_KERNEL(THREADS) void loss_rows(struct gpu_loss_rows_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
@@ -98,7 +98,7 @@ struct sum_shared {
 
 SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     SW_SHARED(struct sum_shared, s);
@@ -128,7 +128,7 @@ SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
 
 template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     const int64_t row = block_x();
@@ -145,7 +145,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_a
 
 template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     const int64_t across = (args.n + THREADS - 1) / THREADS;
@@ -163,7 +163,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
 
 template <typename T> SW_KERNEL(THREADS) void loss_bias_sum(struct gpu_loss_bias_sum_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     for (int64_t j = first_element(); j < args.n; j += grid_threads()) {
