@@ -29,7 +29,10 @@ static const struct library {
     const char *names[4];
 } libraries[] = {
     {"cuda", 0, sw_gpu_blas_open_cublaslt, {"libcublasLt.so.13", "libcublasLt.so.12"}},
-    {"hip", 0, sw_gpu_blas_open_hipblaslt, {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
+    {"hip",
+     0,
+     sw_gpu_blas_open_hipblaslt,
+     {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
     {"hip", 0, sw_gpu_blas_open_rocblas, {"librocblas.so.5", "librocblas.so.4", "librocblas.so"}},
     /* Stand-ins, which check what they are given. */
     {"emu", 32, sw_gpu_blas_open_cublaslt, {"spillway_emu_cublaslt.so"}},
@@ -164,8 +167,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     }
     if (products->n == products->cap) {
         const int cap = products->cap ? 2 * products->cap : 32;
-        struct gpu_prepared **all =
-            sw_realloc("device", products->all, (size_t)cap * sizeof(*all));
+        struct gpu_prepared **all = sw_realloc("device", products->all, (size_t)cap * sizeof(*all));
         SW_TRY_ALLOC(all, "products");
         products->all = all;
         products->cap = cap;

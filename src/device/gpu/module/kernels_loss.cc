@@ -149,7 +149,8 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
         return;
     }
     const int64_t across = (args.n + THREADS - 1) / THREADS;
-    const int64_t block = block_x() / across, column = block_x() % across * THREADS + thread_index();
+    const int64_t block = block_x() / across,
+                  column = block_x() % across * THREADS + thread_index();
     const int64_t first = block * args.block;
     const int64_t end = first + args.block < args.rows ? first + args.block : args.rows;
     if (column < args.n) {
@@ -176,7 +177,8 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias_sum(struct gpu_loss_bias
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS),  SW_PLAIN(loss_sum, THREADS),
-    SW_FLOATS(loss_slope, THREADS), SW_FLOATS(loss_bias, THREADS), SW_FLOATS(loss_bias_sum, THREADS)};
+    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS),
+    SW_PLAIN(loss_sum, THREADS),    SW_FLOATS(loss_slope, THREADS),
+    SW_FLOATS(loss_bias, THREADS),  SW_FLOATS(loss_bias_sum, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};
