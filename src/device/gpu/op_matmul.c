@@ -3,8 +3,8 @@
 // of the result's dtype is the product's; an activation never is (the libraries' GELU is another
 // function), it is taken of what the product left in the result's dtype, or of the fp32 sum.
 // Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
-// own, with the leading dimensions of the whole: a tile has some of them and computes what the whole
-// op would. Sums over pieces are added in order, one fp32 addition an element.
+// own, with the leading dimensions of the whole: a tile has some of them and computes what the
+// whole op would. Sums over pieces are added in order, one fp32 addition an element.
 #include "device/gpu/blas.h"
 
 enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_product - products of matrices where no library is, and what is done to a product afterwards.
+// args_product - products of matrices where no library is, and what is done to one afterwards.
 #pragma once
 
 #include <stdint.h>
@@ -8,9 +8,9 @@
 
 enum { SW_GPU_PRODUCT_TILE = 64 };
 
-/* d [m, n] = a [m, k] b [k, n] + bias: a's element (i, k) lies at i a_outer + k a_inner, b's element
- * (k, j) at j b_outer + k b_inner. A block makes a tile: the grid has as many as there are, across
- * first. */
+/* d [m, n] = a [m, k] b [k, n] + bias: a's element (i, k) lies at i a_outer + k a_inner, b's
+ * element (k, j) at j b_outer + k b_inner. A block makes a tile: the grid has as many as there are,
+ * across first. */
 struct gpu_product_args {
     const double *skip;
     const void *a, *b, *bias; /* bias: NULL, or [n] of out_type */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax cross entropy: what a row's logits come to is gathered as they are made, a run of columns
 // after the other (two-term online softmax), each run by all threads of a block in an order that
-// its length alone decides. A label of IGNORED takes no part; any other one that no column has makes
-// the loss NaN.
+// its length alone decides. A label of IGNORED takes no part; any other one that no column has
+// makes the loss NaN.
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 256, IGNORED = -100 };
