@@ -29,7 +29,10 @@ static const struct library {
     const char *names[4];
 } libraries[] = {
     {"cuda", 0, sw_gpu_blas_open_cublaslt, {"libcublasLt.so.13", "libcublasLt.so.12"}},
-    {"hip", 0, sw_gpu_blas_open_hipblaslt, {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
+    {"hip",
+     0,
+     sw_gpu_blas_open_hipblaslt,
+     {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
     {"hip", 0, sw_gpu_blas_open_rocblas, {"librocblas.so.5", "librocblas.so.4", "librocblas.so"}},
     /* Stand-ins, which check what they are given. */
     {"emu", 32, sw_gpu_blas_open_cublaslt, {"spillway_emu_cublaslt.so"}},
@@ -164,8 +167,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     }
     if (products->n == products->cap) {
         const int cap = products->cap ? 2 * products->cap : 32;
-        struct gpu_prepared **all =
-            sw_realloc("device", products->all, (size_t)cap * sizeof(*all));
+        struct gpu_prepared **all = sw_realloc("device", products->all, (size_t)cap * sizeof(*all));
         SW_TRY_ALLOC(all, "products");
         products->all = all;
         products->cap = cap;
@@ -241,8 +243,14 @@ sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepa
 sw_status sw_gpu_product_finish(const struct gpu_call *call, enum sw_dtype dtype,
                                 struct gpu_product_finish_args *args)
 {
-    const struct gpu_grid grid = {.x = args->rows *
-                                       sw_ceil_div(args->columns, SW_GPU_FINISH_COLUMNS)};
-    GPU_LAUNCH(call, product_finish, sw_gpu_type_of(dtype), grid, args);
+    enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
+    const int64_t n = args->columns;
+    if (!args->bias && args->ld_part == n && args->ld_out == n && (!args->x || args->ld_x == n)) {
+        args->columns *= args->rows; /* rows do not matter */
+        args->ld_part = args->ld_out = args->ld_x = 0;
+        args->rows = 1;
+    }
+    const int64_t packs = args->rows * sw_ceil_div(args->columns, PACK);
+    GPU_LAUNCH(call, product_finish, sw_gpu_type_of(dtype), sw_gpu_grid_for(packs, THREADS), args);
     return SW_OK;
 }

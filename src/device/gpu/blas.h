@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // blas - products of matrices on a GPU: by the vendor's library, which is found and opened at run
-// time and of which no header is needed (blas_lt.c: cuBLASLt and hipBLASLt; blas_rocblas.c), or by a
-// kernel of ours where there is none, or none for a product. SPILLWAY_GPU_BLAS=own: by ours.
+// time and of which no header is needed (blas_lt.c: cuBLASLt and hipBLASLt; blas_rocblas.c), or by
+// a kernel of ours where there is none, or none for a product. SPILLWAY_GPU_BLAS=own: by ours.
 //
 // What a library is asked depends on the product's shape, dtypes and alignment alone, never on
-// memory that happens to be free: fp32 sums (no TF32), no sums of partial products, a constant limit of
-// workspace, the first answer taken. Each product is asked for once and kept with the device.
+// memory that happens to be free: fp32 sums (no TF32), no sums of partial products, a constant
+// limit of workspace, the first answer taken. Each product is asked for once and kept with the
+// device.
 #pragma once
 
 #include "device/gpu/gpu.h"

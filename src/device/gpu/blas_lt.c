@@ -268,7 +268,10 @@ static void *find(const struct lt *lt, const char *name)
 
 static sw_status find_all(struct lt *lt, const char *path)
 {
-#define LT_FUNCTION(name) {#name, offsetof(struct lt_functions, name)}
+#define LT_FUNCTION(name)                                                                          \
+    {                                                                                              \
+#name, offsetof(struct lt_functions, name)                                                 \
+    }
     static const struct {
         const char *name;
         size_t at;

@@ -82,7 +82,10 @@ static const struct gpu_blas_ops rocblas_ops = {
 
 static sw_status find_all(struct rocblas *r, const char *path)
 {
-#define ROCBLAS_FUNCTION(name) {"rocblas_" #name, offsetof(struct rocblas_functions, name)}
+#define ROCBLAS_FUNCTION(name)                                                                     \
+    {                                                                                              \
+        "rocblas_" #name, offsetof(struct rocblas_functions, name)                                 \
+    }
     static const struct {
         const char *name;
         size_t at;

@@ -36,7 +36,7 @@ struct lt_functions {
     /* cuBLASLt alone; NULL where there is none. */
     int (*MatmulAlgoConfigGetAttribute)(const void *algo, int attribute, void *value, size_t bytes,
                                         size_t *n_written);
-    size_t (*version_of_cuda)(void);                  /* cublasLtGetVersion: 130100 */
+    size_t (*version_of_cuda)(void);                   /* cublasLtGetVersion: 130100 */
     int (*version_of_hip)(void *handle, int *version); /* hipblasLtGetVersion: 700, 100400 */
 };
 

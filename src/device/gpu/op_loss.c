@@ -46,11 +46,8 @@ static sw_status finish_loss(const struct gpu_call *call, const float *state, fl
     struct gpu_loss_rows_args of_rows = {
         .state = state, .lse = call->out[2], .loss = loss, .rows = rows};
     GPU_LAUNCH(call, loss_rows, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &of_rows);
-    struct gpu_loss_sum_args sum = {.loss = loss,
-                                    .labels = labels,
-                                    .sum = call->out[0],
-                                    .count = call->out[1],
-                                    .rows = rows};
+    struct gpu_loss_sum_args sum = {
+        .loss = loss, .labels = labels, .sum = call->out[0], .count = call->out[1], .rows = rows};
     GPU_LAUNCH(call, loss_sum, SW_GPU_PLAIN, blocks(1), &sum);
     return SW_OK;
 }
@@ -116,8 +113,8 @@ const struct gpu_op sw_gpu_cross_entropy_grad = {.query = query_logits_grad,
 struct linear_ce {
     enum sw_dtype dtype, bias_dtype;
     int64_t rows, width, vocab;
-    int64_t chunk, n_chunks; /* rows of the vocabulary; the last chunk may have fewer */
-    int64_t first;           /* row of the whole table that is row 0 of this tile */
+    int64_t chunk, n_chunks;  /* rows of the vocabulary; the last chunk may have fewer */
+    int64_t first;            /* row of the whole table that is row 0 of this tile */
     int64_t rows_now, n_runs; /* rows of h at a time, and how often; the last run may have fewer */
     bool continues, partial, has_bias;
     float cap;
@@ -177,8 +174,7 @@ static sw_status get_logits(const struct gpu_device *dev, struct linear_ce *l)
                 .tb = true,
                 .out = (int32_t)SW_F32,
                 .align_a = GPU_ALIGN, /* runs are of so many rows */
-                .align_b =
-                    sw_gpu_align(l->chunk * l->width * (int64_t)sw_dtype_bytes(l->dtype)),
+                .align_b = sw_gpu_align(l->chunk * l->width * (int64_t)sw_dtype_bytes(l->dtype)),
                 .align_d = GPU_ALIGN,
             };
             SW_TRY(get(dev, l, &shape, &l->logits[c][r]));
@@ -213,11 +209,10 @@ static sw_status make_logits(const struct gpu_call *call, const struct linear_ce
                              int64_t c, int64_t i_run)
 {
     char *workspace = call->workspace;
-    SW_TRY(sw_gpu_product_run(
-        call, l->logits[c < l->n_chunks - 1][i_run < l->n_runs - 1],
-        behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
-        behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype), NULL,
-        workspace + l->at_now, workspace + l->at_product));
+    SW_TRY(sw_gpu_product_run(call, l->logits[c < l->n_chunks - 1][i_run < l->n_runs - 1],
+                              behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
+                              behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype), NULL,
+                              workspace + l->at_now, workspace + l->at_product));
     return SW_OK;
 }
 
@@ -348,8 +343,7 @@ static sw_status get_gradients(const struct gpu_device *dev, const struct sw_op_
                 .out = (int32_t)desc->out[1].dtype,
                 .align_a = GPU_ALIGN,
                 .align_b = GPU_ALIGN,
-                .align_d = sw_gpu_align(chunk_elems *
-                                        (int64_t)sw_dtype_bytes(desc->out[1].dtype)),
+                .align_d = sw_gpu_align(chunk_elems * (int64_t)sw_dtype_bytes(desc->out[1].dtype)),
             };
             SW_TRY(get(dev, l, &dw, &l->dw[c]));
         }
@@ -439,7 +433,9 @@ static sw_status add_dh(const struct gpu_call *call, const struct linear_ce *l, 
         return SW_OK;
     }
     struct gpu_product_finish_args args = {
-        .x = begins ? NULL : c > 0 ? sum : call->in[5 + l->has_bias],
+        .x = begins  ? NULL
+             : c > 0 ? sum
+                     : call->in[5 + l->has_bias],
         .part = part,
         .out = ends ? call->out[0] : sum,
         .rows = l->rows,
@@ -468,11 +464,10 @@ static sw_status make_db(const struct gpu_call *call, const struct linear_ce *l,
                                       .block = SW_SUM_BLOCK};
     GPU_LAUNCH(call, loss_bias, sw_gpu_type_of(l->dtype),
                blocks(n_blocks * sw_ceil_div(n, THREADS)), &args);
-    struct gpu_loss_bias_sum_args sum = {
-        .sums = sums,
-        .db = behind(call->out[2], l->first + c * l->chunk, dtype),
-        .n_blocks = n_blocks,
-        .n = n};
+    struct gpu_loss_bias_sum_args sum = {.sums = sums,
+                                         .db = behind(call->out[2], l->first + c * l->chunk, dtype),
+                                         .n_blocks = n_blocks,
+                                         .n = n};
     GPU_LAUNCH(call, loss_bias_sum, sw_gpu_type_of(dtype), sw_gpu_grid_for(n, THREADS), &sum);
     return SW_OK;
 }

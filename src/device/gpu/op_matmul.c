@@ -3,8 +3,8 @@
 // of the result's dtype is the product's; an activation never is (the libraries' GELU is another
 // function), it is taken of what the product left in the result's dtype, or of the fp32 sum.
 // Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
-// own, with the leading dimensions of the whole: a tile has some of them and computes what the whole
-// op would. Sums over pieces are added in order, one fp32 addition an element.
+// own, with the leading dimensions of the whole: a tile has some of them and computes what the
+// whole op would. Sums over pieces are added in order, one fp32 addition an element.
 #include "device/gpu/blas.h"
 
 enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };
@@ -108,8 +108,8 @@ static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc,
     const int64_t whole = mm->form == BY_ROWS ? mm->m : rows;
     mm->piece = mm->form == IN_ONE ? whole : attrs->piece;
     mm->n_pieces = mm->form == IN_ONE ? 1 : sw_max_i64(1, sw_ceil_div(whole, mm->piece));
-    mm->sums = mm->form == BY_DEPTH &&
-               (mm->n_pieces > 1 || attrs->tile.continues || attrs->tile.partial);
+    mm->sums =
+        mm->form == BY_DEPTH && (mm->n_pieces > 1 || attrs->tile.continues || attrs->tile.partial);
     mm->bias_inside = !mm->sums && attrs->has_bias && desc->in[2].dtype == out &&
                       sw_gpu_products_add_bias(dev->products);
     const bool bias_behind = attrs->has_bias && !mm->bias_inside;
@@ -122,8 +122,8 @@ static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc,
     } else if (bias_behind && out != SW_F32) {
         mm->to = TO_PART;
         mm->ld_part = mm->form == BY_COLUMNS ? mm->piece : mm->width;
-        mm->part_bytes = (size_t)((mm->form == BY_ROWS ? mm->piece : mm->m) * mm->ld_part) *
-                         sizeof(float);
+        mm->part_bytes =
+            (size_t)((mm->form == BY_ROWS ? mm->piece : mm->m) * mm->ld_part) * sizeof(float);
     }
     if (mm->to == TO_PART) {
         mm->product_dtype = SW_F32;
@@ -136,8 +136,7 @@ static sw_status open(const struct gpu_device *dev, const struct sw_op_desc *des
                       struct matmul *mm)
 {
     arrange(dev, desc, mm);
-    const int64_t whole =
-        mm->form == BY_ROWS ? mm->m : sw_shape_rows(&desc->in[1].shape);
+    const int64_t whole = mm->form == BY_ROWS ? mm->m : sw_shape_rows(&desc->in[1].shape);
     for (int other = 0; other < (mm->n_pieces > 1 ? 2 : 1); other++) {
         const int64_t rows = other ? mm->piece : whole - (mm->n_pieces - 1) * mm->piece;
         SW_TRY(get_piece(dev, desc, mm, rows, &mm->product[other]));
@@ -232,8 +231,8 @@ static sw_status run_sum(const struct gpu_call *call)
     const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     const enum sw_dtype in = desc->in[0].dtype;
     float *part = call->workspace;
-    float *sum = attrs->tile.partial ? call->out[0]
-                                     : (void *)((char *)call->workspace + mm->part_bytes);
+    float *sum =
+        attrs->tile.partial ? call->out[0] : (void *)((char *)call->workspace + mm->part_bytes);
     for (int64_t p = 0; p < mm->n_pieces; p++) {
         const bool last = p == mm->n_pieces - 1, begins = p == 0 && !attrs->tile.continues;
         const struct gpu_prepared *product = mm->product[!last];

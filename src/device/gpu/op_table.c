@@ -18,6 +18,11 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_stats_reset, sw_gpu_grad_st
     sw_gpu_stats_finish, sw_gpu_update, sw_gpu_lamb_moments, sw_gpu_lamb_apply,
     sw_gpu_lamb_add_norms;
 extern const struct gpu_op sw_gpu_embedding_grad, sw_gpu_rotary, sw_gpu_seed, sw_gpu_loss_mean;
+extern const struct gpu_op sw_gpu_matmul, sw_gpu_linear_ce, sw_gpu_linear_ce_grad,
+    sw_gpu_cross_entropy, sw_gpu_cross_entropy_grad;
+extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm_grad,
+    sw_gpu_rms_norm, sw_gpu_rms_norm_grad;
+extern const struct gpu_op sw_gpu_attention, sw_gpu_attention_grad;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,

@@ -205,7 +205,8 @@ static const struct loss_row {
 } loss_rows[] = {{5, 67, 9, 67, 3, false},
                  {37, 130, 39, 50, 0, true},
                  {66, 521, 35, 200, 5, true},
-                 {3, 5, 1, 2, 0.5, true}};
+                 {3, 5, 1, 2, 0.5, true},
+                 {4099, 3, 1, 2, 0, false}}; /* more rows than are taken at a time */
 
 enum { N_TILES = 3, TILE_OF = 2 }; /* the row of the table above that is cut in tiles, too */
 

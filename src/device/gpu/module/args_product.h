@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_product - products of matrices where no library is, and what is done to a product afterwards.
+// args_product - products of matrices where no library is, and what is done to one afterwards.
 #pragma once
 
 #include <stdint.h>
 
 #define SW_GPU_PRODUCT_KERNELS(X) X(product) X(product_finish)
 
-enum { SW_GPU_PRODUCT_TILE = 64, SW_GPU_FINISH_COLUMNS = 1024 };
+enum { SW_GPU_PRODUCT_TILE = 64 };
 
-/* d [m, n] = a [m, k] b [k, n] + bias: a's element (i, k) lies at i a_outer + k a_inner, b's element
- * (k, j) at j b_outer + k b_inner. A block makes a tile: the grid has as many as there are, across
- * first. */
+/* d [m, n] = a [m, k] b [k, n] + bias: a's element (i, k) lies at i a_outer + k a_inner, b's
+ * element (k, j) at j b_outer + k b_inner. A block makes a tile: the grid has as many as there are,
+ * across first. */
 struct gpu_product_args {
     const double *skip;
     const void *a, *b, *bias; /* bias: NULL, or [n] of out_type */
@@ -20,8 +20,7 @@ struct gpu_product_args {
     int out_type;
 };
 /* out = act(x + part + bias), and that before act, where x (fp32) and bias may be missing; rows of
- * each begin ld_.. elements apart. A block has SW_GPU_FINISH_COLUMNS of a row: the grid has rows
- * times as many as a row needs, across first. The instance is of out and pre. */
+ * each begin ld_.. elements apart. The instance is of out and pre. */
 struct gpu_product_finish_args {
     const double *skip;
     const float *x;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax cross entropy: what a row's logits come to is gathered as they are made, a run of columns
 // after the other (two-term online softmax), each run by all threads of a block in an order that
-// its length alone decides. A label of IGNORED takes no part; any other one that no column has makes
-// the loss NaN.
+// its length alone decides. A label of IGNORED takes no part; any other one that no column has
+// makes the loss NaN.
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 256, IGNORED = -100 };
@@ -34,7 +34,7 @@ struct stats_shared {
 
 template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     SW_SHARED(struct stats_shared, s);
@@ -80,7 +80,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_a
 
 SW_KERNEL(THREADS) void loss_rows(struct gpu_loss_rows_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
@@ -98,7 +98,7 @@ struct sum_shared {
 
 SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     SW_SHARED(struct sum_shared, s);
@@ -128,7 +128,7 @@ SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
 
 template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     const int64_t row = block_x();
@@ -145,11 +145,12 @@ template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_a
 
 template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     const int64_t across = (args.n + THREADS - 1) / THREADS;
-    const int64_t block = block_x() / across, column = block_x() % across * THREADS + thread_index();
+    const int64_t block = block_x() / across,
+                  column = block_x() % across * THREADS + thread_index();
     const int64_t first = block * args.block;
     const int64_t end = first + args.block < args.rows ? first + args.block : args.rows;
     if (column < args.n) {
@@ -163,7 +164,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
 
 template <typename T> SW_KERNEL(THREADS) void loss_bias_sum(struct gpu_loss_bias_sum_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     for (int64_t j = first_element(); j < args.n; j += grid_threads()) {
@@ -176,7 +177,8 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias_sum(struct gpu_loss_bias
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS),  SW_PLAIN(loss_sum, THREADS),
-    SW_FLOATS(loss_slope, THREADS), SW_FLOATS(loss_bias, THREADS), SW_FLOATS(loss_bias_sum, THREADS)};
+    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS),
+    SW_PLAIN(loss_sum, THREADS),    SW_FLOATS(loss_slope, THREADS),
+    SW_FLOATS(loss_bias, THREADS),  SW_FLOATS(loss_bias_sum, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};

@@ -3,6 +3,7 @@
 // operands passed through shared memory; every output is one sum over k in order. And what follows
 // a product: sums over pieces, bias, activation, rounding.
 #include "device/gpu/module/act.h"
+#include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 256, TILE = SW_GPU_PRODUCT_TILE, DEPTH = 16, EACH = 4, WIDE = TILE + 1 };
@@ -26,7 +27,7 @@ SW_DEVICE void fetch(float (&to)[DEPTH][WIDE], const T *x, int64_t first, int64_
 
 template <typename T> SW_KERNEL(THREADS) void product(struct gpu_product_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     SW_SHARED(struct product_tiles, s);
@@ -39,7 +40,9 @@ template <typename T> SW_KERNEL(THREADS) void product(struct gpu_product_args ar
         fetch(s.b, (const T *)args.b, column, args.n, k, args.k, args.b_outer, args.b_inner);
         sync_block();
         for (int kk = 0; kk < DEPTH; kk++) {
+            SW_UNROLL
             for (int i = 0; i < EACH; i++) {
+                SW_UNROLL
                 for (int j = 0; j < EACH; j++) {
                     sum[i][j] = fmaf(s.a[kk][y + i], s.b[kk][x + j * (TILE / EACH)], sum[i][j]);
                 }
@@ -47,7 +50,9 @@ template <typename T> SW_KERNEL(THREADS) void product(struct gpu_product_args ar
         }
         sync_block();
     }
+    SW_UNROLL
     for (int i = 0; i < EACH; i++) {
+        SW_UNROLL
         for (int j = 0; j < EACH; j++) {
             const int64_t at_row = row + y + i, at_column = column + x + j * (TILE / EACH);
             if (at_row < args.m && at_column < args.n) {
@@ -59,30 +64,57 @@ template <typename T> SW_KERNEL(THREADS) void product(struct gpu_product_args ar
     }
 }
 
+template <int N>
+SW_DEVICE void load_pack_any(const void *x, int type, int64_t i, int n, bool wide, float *out)
+{
+    if (type == SW_GPU_F32) {
+        load_pack<N>((const float *)x, i, n, wide, out);
+    } else if (type == SW_GPU_BF16) {
+        load_pack<N>((const bf16 *)x, i, n, wide, out);
+    } else {
+        load_pack<N>((const f16 *)x, i, n, wide, out);
+    }
+}
+
+/* A thread has packs of a row. */
 template <typename T> SW_KERNEL(THREADS) void product_finish(struct gpu_product_finish_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
-    const int64_t across = (args.columns + SW_GPU_FINISH_COLUMNS - 1) / SW_GPU_FINISH_COLUMNS;
-    const int64_t row = block_x() / across;
-    const int64_t first = block_x() % across * SW_GPU_FINISH_COLUMNS;
-    for (int e = 0; e < SW_GPU_FINISH_COLUMNS; e += THREADS) {
-        const int64_t column = first + e + thread_index();
-        if (column < args.columns) {
-            float y = load_any(args.part, args.part_type, row * args.ld_part + column);
-            if (args.x) {
-                y = args.x[row * args.ld_x + column] + y;
+    constexpr int N = pack_elems<T>;
+    const bool wide = aligned(args.part) && aligned(args.out) && aligned(args.pre) &&
+                      aligned(args.x) && aligned(args.bias) && args.ld_part % N == 0 &&
+                      args.ld_out % N == 0 && args.ld_x % N == 0;
+    const int64_t per_row = (args.columns + N - 1) / N;
+    for (int64_t i = first_element(); i < args.rows * per_row; i += grid_threads()) {
+        const int64_t row = quotient(i, per_row), column = (i - row * per_row) * N;
+        const int n = args.columns - column < N ? (int)(args.columns - column) : N;
+        float y[N], more[N];
+        load_pack_any<N>(args.part, args.part_type, row * args.ld_part + column, n, wide, y);
+        if (args.x) {
+            load_pack<N>(args.x, row * args.ld_x + column, n, wide, more);
+            SW_UNROLL
+            for (int e = 0; e < N; e++) {
+                y[e] = more[e] + y[e];
             }
-            if (args.bias) {
-                y += load_any(args.bias, args.bias_type, column);
-            }
-            const int64_t at = row * args.ld_out + column;
-            if (args.pre) {
-                store((T *)args.pre, at, y);
-            }
-            store((T *)args.out, at, activate(args.act, y));
         }
+        if (args.bias) {
+            load_pack_any<N>(args.bias, args.bias_type, column, n, wide, more);
+            SW_UNROLL
+            for (int e = 0; e < N; e++) {
+                y[e] += more[e];
+            }
+        }
+        const int64_t at = row * args.ld_out + column;
+        if (args.pre) {
+            store_pack<N>((T *)args.pre, at, n, wide, y);
+        }
+        SW_UNROLL
+        for (int e = 0; e < N; e++) {
+            y[e] = activate(args.act, y[e]);
+        }
+        store_pack<N>((T *)args.out, at, n, wide, y);
     }
 }
 

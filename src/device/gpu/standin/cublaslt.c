@@ -124,9 +124,9 @@ EXPORT int cublasLtMatmulDescSetAttribute(void *x, int attribute, const void *va
         memcpy(&desc->bias, value, bytes);
         return LT_SUCCESS;
     }
-    int32_t *to = attribute == lt_of_cuda.desc_trans_a    ? &desc->trans_a
-                  : attribute == lt_of_cuda.desc_trans_b  ? &desc->trans_b
-                  : attribute == lt_of_cuda.desc_epilogue ? &desc->epilogue
+    int32_t *to = attribute == lt_of_cuda.desc_trans_a     ? &desc->trans_a
+                  : attribute == lt_of_cuda.desc_trans_b   ? &desc->trans_b
+                  : attribute == lt_of_cuda.desc_epilogue  ? &desc->epilogue
                   : attribute == lt_of_cuda.desc_bias_type ? &desc->bias_type
                                                            : NULL;
     CHECK(to && bytes == sizeof *to, "MatmulDescSetAttribute", "no such attribute, or its size");
@@ -177,7 +177,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *x, int attribute, const vo
         return LT_SUCCESS;
     }
     const int first = lt_of_cuda.pref_align_a;
-    uint32_t *to = attribute == lt_of_cuda.pref_reductions            ? &p->reductions
+    uint32_t *to = attribute == lt_of_cuda.pref_reductions        ? &p->reductions
                    : attribute >= first && attribute <= first + 3 ? &p->align[attribute - first]
                                                                   : NULL;
     CHECK(to && bytes == sizeof *to, "MatmulPreferenceSetAttribute", "attribute or size");
@@ -232,7 +232,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 static uint64_t hash_of(const struct standin_product *p, const struct desc *desc)
 {
-    const int64_t words[] = {p->m,  p->n,  p->k,         p->lda,        p->ldb,        p->ldd,
+    const int64_t words[] = {p->m,  p->n,  p->k,           p->lda,          p->ldb,        p->ldd,
                              p->ta, p->tb, (int64_t)p->in, (int64_t)p->out, desc->epilogue};
     uint64_t hash = 1;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -307,8 +307,7 @@ static bool is_at(const void *x, uint32_t align)
 EXPORT int cublasLtMatmul(void *handle, void *x_desc, const void *alpha, const void *a,
                           void *a_layout, const void *b, void *b_layout, const void *beta,
                           const void *c, void *c_layout, void *d, void *d_layout,
-                          const void *x_algo, void *workspace, size_t workspace_bytes,
-                          void *stream)
+                          const void *x_algo, void *workspace, size_t workspace_bytes, void *stream)
 {
     static const char call[] = "Matmul";
     const struct desc *desc = x_desc;

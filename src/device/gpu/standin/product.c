@@ -11,8 +11,8 @@ static const char *at(enum sw_dtype dtype, const void *x, int64_t i)
     return (const char *)x + i * (int64_t)sw_dtype_bytes(dtype);
 }
 
-/* to [k][width]: elements (first + i, kk) of a matrix in which they lie at i outer + kk inner, zeros
- * beyond row n. One of the two is 1. line: as long as k, or width. */
+/* to [k][width]: elements (first + i, kk) of a matrix in which they lie at i outer + kk inner,
+ * zeros beyond row n. One of the two is 1. line: as long as k, or width. */
 static void pack(const struct standin_product *p, const void *x, int64_t outer, int64_t inner,
                  int64_t first, int64_t n, int width, float *line, float *to)
 {
@@ -93,14 +93,14 @@ const char *standin_problem(const struct standin_product *p)
     const bool takes = p->in == SW_F32 ? p->out == SW_F32
                                        : (p->in == SW_BF16 || p->in == SW_F16) &&
                                              (p->out == p->in || p->out == SW_F32);
-    return p->m < 1 || p->n < 1 || p->k < 1        ? "an empty matrix"
-           : p->lda < (p->ta ? p->k : p->m)        ? "columns of the first operand overlap"
-           : p->ldb < (p->tb ? p->n : p->k)        ? "columns of the second operand overlap"
-           : p->ldd < p->m                         ? "columns of the result overlap"
-           : !takes                                ? "types that do not go together"
-           : !aligned(p->a, p->in)                 ? "the first operand's address"
-           : !aligned(p->b, p->in)                 ? "the second operand's address"
-           : !aligned(p->d, p->out)                ? "the result's address"
+    return p->m < 1 || p->n < 1 || p->k < 1       ? "an empty matrix"
+           : p->lda < (p->ta ? p->k : p->m)       ? "columns of the first operand overlap"
+           : p->ldb < (p->tb ? p->n : p->k)       ? "columns of the second operand overlap"
+           : p->ldd < p->m                        ? "columns of the result overlap"
+           : !takes                               ? "types that do not go together"
+           : !aligned(p->a, p->in)                ? "the first operand's address"
+           : !aligned(p->b, p->in)                ? "the second operand's address"
+           : !aligned(p->d, p->out)               ? "the result's address"
            : p->bias && !aligned(p->bias, p->out) ? "the bias's address"
-                                                   : NULL;
+                                                  : NULL;
 }

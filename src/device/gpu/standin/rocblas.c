@@ -74,10 +74,10 @@ static enum sw_dtype dtype_of(int type)
 }
 
 EXPORT int rocblas_gemm_ex(void *x, int op_a, int op_b, int32_t m, int32_t n, int32_t k,
-                           const void *alpha, const void *a, int a_type, int32_t lda,
-                           const void *b, int b_type, int32_t ldb, const void *beta, const void *c,
-                           int c_type, int32_t ldc, void *d, int d_type, int32_t ldd,
-                           int compute_type, int algo, int32_t solution_index, uint32_t flags)
+                           const void *alpha, const void *a, int a_type, int32_t lda, const void *b,
+                           int b_type, int32_t ldb, const void *beta, const void *c, int c_type,
+                           int32_t ldc, void *d, int d_type, int32_t ldd, int compute_type,
+                           int algo, int32_t solution_index, uint32_t flags)
 {
     const struct handle *handle = x;
     const struct standin_product product = {

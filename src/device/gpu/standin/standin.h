@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// standin - a product on the CPU, column-major as the libraries have it, for those that stand in for
-// cuBLASLt and rocBLAS where GPUs are emulated.
+// standin - a product on the CPU, column-major as the libraries have it, for those that stand in
+// for cuBLASLt and rocBLAS where GPUs are emulated.
 #pragma once
 
 #include <stdbool.h>
