@@ -68,8 +68,8 @@ static void query_from(const struct sw_op_desc *desc, int first, struct sw_kerne
         }
     }
     const struct shape s = shape_of(desc, first);
-    out->supported = class_of(s.width) >= 0 && s.n_queries < GPU_ATTENTION_MAX &&
-                     s.n_keys < GPU_ATTENTION_MAX;
+    out->supported =
+        class_of(s.width) >= 0 && s.n_queries < GPU_ATTENTION_MAX && s.n_keys < GPU_ATTENTION_MAX;
     out->workspace_bytes = places_of(desc, first).bytes;
 }
 
@@ -183,8 +183,7 @@ static sw_status attention(const struct gpu_call *call)
     args.o = heads_of(&call->desc->out[0], call->out[0], 0, args.width);
     args.lse = call->out[1];
     SW_TRY(run_places(call, &args));
-    const struct gpu_grid grid = {
-        .x = sw_ceil_div(args.n_queries, rows) * args.heads * args.batch};
+    const struct gpu_grid grid = {.x = sw_ceil_div(args.n_queries, rows) * args.heads * args.batch};
     return sw_gpu_run_kernel(call, kernels[class].id, sw_gpu_type_of(dtype), grid,
                              kernels[class].shared[dtype == SW_F32], &args, sizeof args);
 }
@@ -198,11 +197,13 @@ static sw_status attention_grad(const struct gpu_call *call)
         size_t shared[2];
     } kernels[] = {
 #define ROW(D)                                                                                     \
-    {GPU_attention_keys_##D,                                                                       \
-     GPU_attention_queries_##D,                                                                    \
-     GPU_ATTENTION_GROUP * GPU_ATTENTION_GRAD_WARPS(D),                                            \
-     (D) / GPU_ATTENTION_GRAD_COLS(D),                                                             \
-     {GPU_ATTENTION_GRAD_SHARED(D, 2), GPU_ATTENTION_GRAD_SHARED(D, 4)}}
+    {                                                                                              \
+        GPU_attention_keys_##D, GPU_attention_queries_##D,                                         \
+            GPU_ATTENTION_GROUP *GPU_ATTENTION_GRAD_WARPS(D), (D) / GPU_ATTENTION_GRAD_COLS(D),    \
+        {                                                                                          \
+            GPU_ATTENTION_GRAD_SHARED(D, 2), GPU_ATTENTION_GRAD_SHARED(D, 4)                       \
+        }                                                                                          \
+    }
         ROW(64), ROW(128), ROW(256)};
 #undef ROW
     const enum sw_dtype dtype = call->desc->in[3].dtype;
@@ -223,13 +224,12 @@ static sw_status attention_grad(const struct gpu_call *call)
         const int64_t tiles = sw_ceil_div(args.n_keys, kernels[class].rows);
         const struct gpu_grid grid = {.x = tiles * args.kv_heads * args.batch *
                                            kernels[class].slices};
-        SW_TRY(sw_gpu_run_kernel(call, kernels[class].keys, type, grid, shared, &args,
-                                 sizeof args));
+        SW_TRY(
+            sw_gpu_run_kernel(call, kernels[class].keys, type, grid, shared, &args, sizeof args));
     }
     if (args.dq.x) {
         const int64_t tiles = sw_ceil_div(args.n_queries, kernels[class].rows);
-        const struct gpu_grid grid = {.x = tiles * args.heads * args.batch *
-                                           kernels[class].slices};
+        const struct gpu_grid grid = {.x = tiles * args.heads * args.batch * kernels[class].slices};
         SW_TRY(sw_gpu_run_kernel(call, kernels[class].queries, type, grid, shared, &args,
                                  sizeof args));
     }

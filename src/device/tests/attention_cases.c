@@ -45,6 +45,12 @@ static const struct row rows[] = {
     {1, 150, 150, 2, 1, 17, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED},
     {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS},  /* a query behind the keys */
     {1, 9, 9, 2, 1, 8, APART, false, false, -4, 0, 0, 0, false, RUNS}, /* queries before them */
+    /* Heads as wide as models have them, in whole vectors, and wider than one piece of a kernel. */
+    {2, 70, 70, 2, 1, 64, HEADS, true, true, -1, 0, 0, 0, false, NONE},
+    {2, 1, 300, 4, 2, 64, HEADS, true, true, 280, 0, 0, 0, false, NONE},
+    {1, 40, 72, 2, 1, 128, HEADS, true, false, 32, 30, 0.1, 0, true, NONE},
+    {1, 20, 20, 1, 1, 200, HEADS, true, false, -1, 0, 0, 1.5, false, RUNS},
+    {1, 19, 35, 1, 1, 251, APART, true, false, 16, 0, 0, 0, false, NONE},
 };
 
 /* Mask of left padding, so that the first queries see nothing under causality; places count the

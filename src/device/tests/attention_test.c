@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the fast kernels of attention do not do: leave a case to the reference, look at blocks of
 // keys that no query of a block sees, or leave workers idle where key heads are few.
+#include "device/gpu/open.h"
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -95,12 +96,12 @@ static void poisoned_case(struct op_case *c, enum sw_op_kind kind, bool by_windo
 
 /* A product with what is not looked at would be no number: zero times NaN. So a row costs
  * by its window, or by its documents. */
-static void test_hidden_blocks_are_not_looked_at(void **state)
+static void check_hidden_blocks(struct sw_device *dev)
 {
     for (int i = 0; i < 4; i++) {
         struct op_case c, r;
         poisoned_case(&c, i & 1 ? SW_OP_ATTENTION_GRAD : SW_OP_ATTENTION, (i & 2) != 0);
-        if (case_run(*state, &c, &r) < 0) {
+        if (case_run(dev, &c, &r) < 0) {
             fail_msg("%s: %s", c.name, sw_error_message());
         }
         const float *out = r.out[0].view.data; /* o, or dq */
@@ -111,6 +112,24 @@ static void test_hidden_blocks_are_not_looked_at(void **state)
         case_fini(&c);
         case_fini(&r);
     }
+}
+
+static void test_hidden_blocks_are_not_looked_at(void **state)
+{
+    check_hidden_blocks(*state);
+}
+
+/* The kernels of GPUs, emulated. */
+static void test_gpus_do_not_look_at_hidden_blocks(void **state)
+{
+    struct sw_device *dev;
+    (void)state;
+    if (sw_gpu_open("emu32", 0, &dev) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        skip();
+    }
+    check_hidden_blocks(dev);
+    sw_device_close(dev);
 }
 
 /* Bytes of workspace of a gradient: one sample, four heads with one key head, so many tokens. */
@@ -152,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_attention_has_a_fast_kernel),
         cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
+        cmocka_unit_test(test_gpus_do_not_look_at_hidden_blocks),
         cmocka_unit_test(test_few_key_heads_are_cut),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

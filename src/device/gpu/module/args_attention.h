@@ -61,8 +61,8 @@ struct gpu_product_of_tiles_args {
 
 enum {
     GPU_ATTENTION_MAX = 1 << 30, /* of tokens: that places of them are ints */
-    GPU_ATTENTION_GROUP = 16, /* keys or queries that are looked at together; a product's rows */
-    GPU_ATTENTION_WARPS = 4,  /* of a block, a group of rows for each */
+    GPU_ATTENTION_GROUP = 16,    /* keys or queries that are looked at together; a product's rows */
+    GPU_ATTENTION_WARPS = 4,     /* of a block, a group of rows for each */
     GPU_ATTENTION_SCRATCH = 16 * 20 * 4, /* bytes of a warp */
 };
 /* Elements from a row to the next in shared memory: banks differ, 16 bytes stay together. */
@@ -76,10 +76,10 @@ enum {
 /* Backward: warps of a block, rows of a tile, columns of a gradient that a block makes; in shared
  * memory two tiles, the block's own rows (of 16 bits) twice, lse and delta, scratch. */
 #define GPU_ATTENTION_GRAD_WARPS(D) ((D) <= 128 ? 4 : 2)
-#define GPU_ATTENTION_GRAD_TILE(D) ((D) <= 128 ? 32 : 16)
+#define GPU_ATTENTION_GRAD_TILE(D, bytes) ((D) * (int)(bytes) <= 256 ? 32 : 16)
 #define GPU_ATTENTION_GRAD_COLS(D) ((D) <= 128 ? (D) : 128)
 #define GPU_ATTENTION_GRAD_OWN(D, bytes) ((bytes) == 2 ? 16 * GPU_ATTENTION_GRAD_WARPS(D) : 0)
 #define GPU_ATTENTION_GRAD_SHARED(D, bytes)                                                        \
-    (2 * (GPU_ATTENTION_GRAD_TILE(D) + GPU_ATTENTION_GRAD_OWN(D, bytes)) *                         \
+    (2 * (GPU_ATTENTION_GRAD_TILE(D, bytes) + GPU_ATTENTION_GRAD_OWN(D, bytes)) *                  \
          GPU_ATTENTION_LD(D, bytes) * (int)(bytes) +                                               \
      2 * 64 * 4 + GPU_ATTENTION_GRAD_WARPS(D) * GPU_ATTENTION_SCRATCH)

@@ -92,8 +92,7 @@ SW_DEVICE bool is_seen(const struct sight &s, int i, int j)
         return false;
     }
     const int32_t *segments = args.segments + s.b * args.n_keys;
-    return !args.segments ||
-           (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
+    return !args.segments || (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
 }
 
 /* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
@@ -147,8 +146,7 @@ SW_DEVICE uint32_t seen_bits(const struct sight &s, struct span rows, struct spa
     SW_ROLLED
     for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
         const int row = rows.first + mma_row(lane_index(), n % MMA_ELEMS);
-        const int col =
-            cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
+        const int col = cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
         bits |= (uint32_t)is_seen(s, BY_KEYS ? col : row, BY_KEYS ? row : col) << n;
     }
     return bits;
@@ -167,8 +165,7 @@ SW_DEVICE uint32_t kept_bits(const struct sight &s, struct span rows, struct spa
     SW_ROLLED
     for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
         const int row = rows.first + mma_row(lane_index(), n % MMA_ELEMS);
-        const int col =
-            cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
+        const int col = cols.first + n / MMA_ELEMS * GROUP + mma_col(lane_index(), n % MMA_ELEMS);
         if (wanted >> n & 1) {
             bits |= (uint32_t)is_kept(s, &last, BY_KEYS ? col : row, BY_KEYS ? row : col) << n;
         }
@@ -192,8 +189,7 @@ struct sum {
 
 /* ---- rows of a head ---- */
 
-template <typename T>
-SW_DEVICE const T *head_at(const struct gpu_heads &x, int64_t b, int head)
+template <typename T> SW_DEVICE const T *head_at(const struct gpu_heads &x, int64_t b, int head)
 {
     return (const T *)x.x + b * x.batch + head * x.head;
 }
@@ -249,10 +245,10 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
         for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
             const int at = i + thread_index(), row = at / CHUNKS, col = at % CHUNKS * MANY;
             if (row < ROWS && col < padded) {
-                const bool there = row >= begin && row < end && col < width &&
-                                   (!mask || mask[first + row] != 0);
-                copy_chunk(tile + row * LD + col, there ? from + row * x.token + col : (const T *)x.x,
-                           there);
+                const bool there =
+                    row >= begin && row < end && col < width && (!mask || mask[first + row] != 0);
+                copy_chunk(tile + row * LD + col,
+                           there ? from + row * x.token + col : (const T *)x.x, there);
             }
         }
     } else {
@@ -260,8 +256,8 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
         for (int at = thread_index(); at < ROWS * D; at += THREADS) {
             const int row = at / D, col = at % D;
             if (col < padded) {
-                const bool there = row >= begin && row < end && col < width &&
-                                   (!mask || mask[first + row] != 0);
+                const bool there =
+                    row >= begin && row < end && col < width && (!mask || mask[first + row] != 0);
                 tile[row * LD + col] = there ? from[row * x.token + col * x.element] : T{};
             }
         }
@@ -274,8 +270,9 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
 template <typename T> struct own_rows {
     const T *x;
     int ld;
-    static SW_DEVICE_MEMBER struct own_rows of(const T *shared, int ld, const struct gpu_heads &heads,
-                                              int64_t b, int head, int first, int n, int width)
+    static SW_DEVICE_MEMBER struct own_rows of(const T *shared, int ld,
+                                               const struct gpu_heads &heads, int64_t b, int head,
+                                               int first, int n, int width)
     {
         (void)heads, (void)b, (void)head, (void)first, (void)n, (void)width;
         return {shared, ld};
@@ -307,16 +304,15 @@ template <> struct own_rows<float> {
     int64_t element;
     int width;
     static SW_DEVICE_MEMBER struct own_rows of(const float *shared, int ld,
-                                              const struct gpu_heads &heads, int64_t b, int head,
-                                              int first, int n, int width)
+                                               const struct gpu_heads &heads, int64_t b, int head,
+                                               int first, int n, int width)
     {
         struct own_rows own;
         (void)shared, (void)ld;
         SW_UNROLL
         for (int slot = 0; slot < MMA_ROWS; slot++) {
             const int row = first + mma_row(lane_index(), 2 * slot);
-            own.rows[slot] =
-                head_at<float>(heads, b, head) + (row < n ? row : n - 1) * heads.token;
+            own.rows[slot] = head_at<float>(heads, b, head) + (row < n ? row : n - 1) * heads.token;
         }
         own.element = heads.element;
         own.width = width;
@@ -351,8 +347,8 @@ template <int STEPS> struct held_rows<float, STEPS> {
 /* Accumulators of 16 columns, times a factor for each of the lane's rows, into rows of a head whose
  * elements lie side by side; rows and columns that are not there are left out. */
 template <typename T>
-SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int head, int first, int n, int col,
-                           int width, const float *c, const float *factors)
+SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int head, int first, int n,
+                           int col, int width, const float *c, const float *factors)
 {
     const int lane = lane_index();
     T *to = (T *)out.x + b * out.batch + head * out.head;

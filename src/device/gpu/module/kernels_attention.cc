@@ -168,8 +168,8 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
         return;
     }
     T *const keys = (T *)shared, *const values = keys + KEYS * LD;
-    float *const scratch = (float *)(values + KEYS * LD) +
-                           warp_index() * (GPU_ATTENTION_SCRATCH / (int)sizeof(float));
+    float *const scratch =
+        (float *)(values + KEYS * LD) + warp_index() * (GPU_ATTENTION_SCRATCH / (int)sizeof(float));
     const int width = args.width, lane = lane_index();
     const bool together = args.n_queries <= GROUP;
     const int rows = together ? GROUP : WARPS * GROUP;
@@ -195,17 +195,18 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
 
     /* Queries of 16 bits pass through the memory of keys. */
     constexpr int Q_ROWS = KEYS < WARPS * GROUP ? KEYS : WARPS * GROUP;
-    struct held_rows<T, STEPS> q = {};
+    struct held_rows<T, STEPS> q = {
+    };
     for (int at = 0; at < rows; at += Q_ROWS) {
         if (sizeof(T) == 2) {
-            load_tile<T, D, Q_ROWS, THREADS>(keys, args.q, b, head, first + at,
-                                             {0, args.n_queries}, nullptr, width);
+            load_tile<T, D, Q_ROWS, THREADS>(keys, args.q, b, head, first + at, {0, args.n_queries},
+                                             nullptr, width);
             wait_for_loads<0>();
         }
         const int row = mine.first - first - at;
         if (row >= 0 && row < Q_ROWS) {
-            q.hold(own_rows<T>::of(keys + row * LD, LD, args.q, b, head, mine.first,
-                                   args.n_queries, width),
+            q.hold(own_rows<T>::of(keys + row * LD, LD, args.q, b, head, mine.first, args.n_queries,
+                                   width),
                    width);
         }
         sync_block();
@@ -250,9 +251,8 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                     SW_UNROLL
                     for (int sub = 0; sub < SUBS; sub++) {
                         if (shown >> sub & 1) {
-                            M::multiply(
-                                p[sub], a,
-                                M::load_rows(keys + sub * GROUP * LD + step * GROUP, LD));
+                            M::multiply(p[sub], a,
+                                        M::load_rows(keys + sub * GROUP * LD + step * GROUP, LD));
                         }
                     }
                 }
@@ -271,9 +271,9 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                     bits &= ~(1u << n);
                 }
                 float bend;
-                p[sub][e] = bits >> n & 1 ? score_of(s, at + sub * GROUP + mma_col(lane, e),
-                                                     p[sub][e], &bend)
-                                          : -INFINITY;
+                p[sub][e] = bits >> n & 1
+                                ? score_of(s, at + sub * GROUP + mma_col(lane, e), p[sub][e], &bend)
+                                : -INFINITY;
             }
             probabilities<D, SUBS>(&r, p, kept_bits<SUBS, false>(s, mine, tile, bits));
         }
@@ -320,20 +320,19 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     }
     SW_UNROLL
     for (int d = 0; d < STEPS; d++) {
-        store_group<T>(args.o, b, head, mine.first, args.n_queries, d * GROUP, width, r.o[d],
-                       norm);
+        store_group<T>(args.o, b, head, mine.first, args.n_queries, d * GROUP, width, r.o[d], norm);
     }
 }
 
-template <typename T> SW_KERNEL(THREADS) void attention_64(struct gpu_attention_args args)
+template <typename T> SW_LARGE_KERNEL(THREADS) void attention_64(struct gpu_attention_args args)
 {
     forward<T, 64>(args);
 }
-template <typename T> SW_KERNEL(THREADS) void attention_128(struct gpu_attention_args args)
+template <typename T> SW_LARGE_KERNEL(THREADS) void attention_128(struct gpu_attention_args args)
 {
     forward<T, 128>(args);
 }
-template <typename T> SW_KERNEL(THREADS) void attention_256(struct gpu_attention_args args)
+template <typename T> SW_LARGE_KERNEL(THREADS) void attention_256(struct gpu_attention_args args)
 {
     forward<T, 256>(args);
 }

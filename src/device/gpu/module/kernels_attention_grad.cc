@@ -49,8 +49,8 @@ template <int GROUPS> struct sums {
 
 /* Of a product q k and the gradient d of its probability, times kept after dropout: *p what that
  * left of the probability, *ds the gradient of the product. */
-SW_DEVICE void slope_of(const struct sight &s, int j, float kept, float product, float d,
-                        float lse, float delta, float *p, float *ds)
+SW_DEVICE void slope_of(const struct sight &s, int j, float kept, float product, float d, float lse,
+                        float delta, float *p, float *ds)
 {
     float bend;
     const float whole = expf(score_of(s, j, product, &bend) - lse);
@@ -63,9 +63,11 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
 {
     using M = mma<T>;
     constexpr int WARPS = GPU_ATTENTION_GRAD_WARPS(D), THREADS = WARPS * SW_WARP;
-    constexpr int TILE = GPU_ATTENTION_GRAD_TILE(D), SUBS = TILE / GROUP, ROWS = WARPS * GROUP;
+    constexpr int TILE = GPU_ATTENTION_GRAD_TILE(D, sizeof(T)), SUBS = TILE / GROUP,
+                  ROWS = WARPS * GROUP;
     constexpr int COLS = GPU_ATTENTION_GRAD_COLS(D), SLICES = D / COLS, GROUPS = COLS / GROUP;
     constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), STEPS = D / GROUP;
+    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps: fp32 has longer ones */
     constexpr int OWN = GPU_ATTENTION_GRAD_OWN(D, sizeof(T));
     SW_DYNAMIC_SHARED(shared);
     if (args.skip && *args.skip != 0) {
@@ -104,19 +106,21 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
         load_tile<T, D, MANY, THREADS>(own_y, y, b, own_head, first, {0, n_own},
                                        BY_KEYS ? mask : nullptr, width);
     }
-    const own_rows<T> rows_x = own_rows<T>::of(own_x + warp * GROUP * LD, LD, x, b, own_head,
-                                               mine.first, n_own, width);
-    const own_rows<T> rows_y = own_rows<T>::of(own_y + warp * GROUP * LD, LD, y, b, own_head,
-                                               mine.first, n_own, width);
-    struct sums<GROUPS> du = {};               /* dk, or dq */
-    struct sums<BY_KEYS ? GROUPS : 1> dw = {}; /* dv */
+    const own_rows<T> rows_x =
+        own_rows<T>::of(own_x + warp * GROUP * LD, LD, x, b, own_head, mine.first, n_own, width);
+    const own_rows<T> rows_y =
+        own_rows<T>::of(own_y + warp * GROUP * LD, LD, y, b, own_head, mine.first, n_own, width);
+    struct sums<GROUPS> du = {
+    }; /* dk, or dq */
+    struct sums<BY_KEYS ? GROUPS : 1> dw = {
+    }; /* dv */
 
     const int group = args.heads / args.kv_heads;
     const int head_first = BY_KEYS ? own_head * group : own_head;
     const int head_end = head_first + (BY_KEYS ? group : 1);
     for (int head = head_first; head < head_end; head++) {
         const struct sight s = sight_of(args, b, head);
-        const int64_t row0 = (b * args.heads + head) * args.n_queries; /* of lse and delta */
+        const int64_t row0 = (b * args.heads + head) * args.n_queries;  /* of lse and delta */
         struct span seen = {0, BY_KEYS ? args.n_queries : args.n_keys}; /* by the block */
         if (BY_KEYS) {
             if (args.causal && first - s.position > 0) {
@@ -165,7 +169,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                 continue;
             }
             float p[SUBS][MMA_ELEMS] = {}, ds[SUBS][MMA_ELEMS] = {}; /* first the products */
-            SW_UNROLL
+            SW_UNROLL_BY(AT_ONCE)
             for (int step = 0; step < STEPS; step++) {
                 if (step * GROUP < width) {
                     const typename M::tile_a a_x = rows_x.at(step), a_y = rows_y.at(step);
@@ -240,13 +244,13 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
 
 #define GRADIENT(D)                                                                                \
     template <typename T>                                                                          \
-    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)                                               \
+    SW_LARGE_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)                                         \
     void attention_keys_##D(struct gpu_attention_args args)                                        \
     {                                                                                              \
         gradient<T, D, true>(args);                                                                \
     }                                                                                              \
     template <typename T>                                                                          \
-    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)                                               \
+    SW_LARGE_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)                                         \
     void attention_queries_##D(struct gpu_attention_args args)                                     \
     {                                                                                              \
         gradient<T, D, false>(args);                                                               \

@@ -14,12 +14,23 @@
 
 #include "device/gpu/module/types.h"
 
+/* A kernel of many registers: two blocks are to have room beside each other, more are not worth
+ * that some of them go to memory. */
+#if defined(__CUDACC__)
+#define SW_LARGE_KERNEL(threads) __global__ __launch_bounds__(threads, 2)
+#else
+#define SW_LARGE_KERNEL(threads) SW_KERNEL(threads)
+#endif
+
 #if defined(__CUDACC__) || defined(__HIP__)
+#define SW_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define SW_UNROLL _Pragma("unroll")
+#define SW_UNROLL_BY(n) SW_PRAGMA(unroll n)
 #define SW_ROLLED _Pragma("unroll 1") /* once in the code, whatever it is worth */
 #define SW_DEVICE_MEMBER __device__ __forceinline__
 #else
 #define SW_UNROLL
+#define SW_UNROLL_BY(n) static_assert((n) > 0, "so many at once");
 #define SW_ROLLED
 #define SW_DEVICE_MEMBER inline
 #include "device/gpu/module/emu_mma.h"
@@ -153,12 +164,12 @@ template <typename T> struct mma {
         acc d = {c[0], c[1], c[2], c[3]};
         if (type_of<T>::type == SW_GPU_BF16) {
             typedef short words __attribute__((ext_vector_type(4)));
-            d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
-                __builtin_bit_cast(words, b), __builtin_bit_cast(words, a), d, 0, 0, 0);
+            d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(words, b),
+                                                          __builtin_bit_cast(words, a), d, 0, 0, 0);
         } else {
             typedef _Float16 words __attribute__((ext_vector_type(4)));
-            d = __builtin_amdgcn_mfma_f32_16x16x16f16(
-                __builtin_bit_cast(words, b), __builtin_bit_cast(words, a), d, 0, 0, 0);
+            d = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(words, b),
+                                                      __builtin_bit_cast(words, a), d, 0, 0, 0);
         }
         for (int e = 0; e < 4; e++) {
             c[e] = d[e];
