@@ -5,9 +5,10 @@
 //
 //     template <typename T> SW_KERNEL(256) void scale(struct gpu_scale_args a) { .. }
 //
-// with blocks of so many threads (SW_KERNEL_BLOCKS: so many blocks should fit a multiprocessor), all in one dimension, whole warps of SW_WARP lanes (32 or 64);
-// what it does at barriers and shuffles it does with all threads of the block, or warp. Compiled
-// without contraction: what is to be fused says fmaf.
+// with blocks of so many threads, all in one dimension, whole warps of SW_WARP lanes (32 or 64);
+// what it does at barriers and shuffles it does with all threads of the block, or warp.
+// SW_KERNEL_BLOCKS(256, 4): a multiprocessor should hold so many blocks; else the compiler chooses,
+// and may spill registers for it. Compiled without contraction: what is to be fused says fmaf.
 #pragma once
 
 #include <math.h>
