@@ -37,6 +37,22 @@ if(SPILLWAY_GPU_EMULATION)
             add_dependencies(engine_tests ${target})
         endif()
     endforeach()
+    # Stand-ins for the vendors' libraries of products, which check what those are given.
+    set(standin_root "${PROJECT_SOURCE_DIR}/src/device/gpu/standin")
+    foreach(library IN ITEMS cublaslt rocblas)
+        set(target spillway_emu_${library}_module)
+        add_library(${target} MODULE "${standin_root}/${library}.c" "${standin_root}/product.c")
+        set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME spillway_emu_${library}
+            LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}" C_VISIBILITY_PRESET hidden)
+        target_link_libraries(${target} PRIVATE sw_compile sw_tensor)
+        # They carry the emulated trainings: as fast as plain C is. The prototypes of their functions are
+        # members of a struct (lt.h, rocblas.h).
+        set_source_files_properties("${standin_root}/${library}.c" "${standin_root}/product.c"
+            PROPERTIES COMPILE_OPTIONS "-O3;-Wno-missing-prototypes")
+        add_dependencies(spillway_emu32_module ${target})
+        add_dependencies(spillway_emu64_module ${target})
+        list(APPEND SPILLWAY_GPU_MODULES ${target})
+    endforeach()
 endif()
 
 # ---- modules of vendors: one object a file, by custom commands ----

@@ -694,6 +694,29 @@ static void a_missing_module_of_mpi_names_what_helps(void **state)
     unsetenv("SPILLWAY_MODULES");
 }
 
+/* Where there is no GPU, or no code for one, a line says what is missing and how to get it. */
+static void a_device_that_is_not_here_is_refused(void **state)
+{
+    static const char *const asked[][3] = {
+        {"--device cuda", "spillway_cuda.so", "-DSPILLWAY_CUDA=ON"},
+        {"--device hip:1", "spillway_hip.so", "-DSPILLWAY_HIP=ON"},
+        {"--device gpu", "\"gpu\"", "cuda"},
+        {"--device cuda --set spillway.kernels=reference", "spillway.kernels", "spillway.device"},
+        {"--device cpu --set spillway.device=\"hip\"", "spillway.device", "hip"},
+    };
+    (void)state;
+    setenv("SPILLWAY_MODULES", "/nowhere", 1);
+    for (size_t i = 0; i < SW_LEN(asked); i++) {
+        char err[4096], words[512];
+        snprintf(words, sizeof words, TRAIN "text.txt %s", asked[i][0]);
+        assert_int_equal(run(words, err, sizeof err), 2);
+        if (count_lines(err) != 1 || !strstr(err, asked[i][1]) || !strstr(err, asked[i][2])) {
+            fail_msg("%s: %s", asked[i][0], err);
+        }
+    }
+    unsetenv("SPILLWAY_MODULES");
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -831,6 +854,7 @@ int main(void)
         cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
         cmocka_unit_test(doctor_names_the_unit_of_each_peak),
         cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
+        cmocka_unit_test(a_device_that_is_not_here_is_refused),
         cmocka_unit_test(lines_end_where_their_text_ends)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -85,9 +85,10 @@ struct sw_engine_options {
     bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool load_unverified;    /* sw_load does not compare the digests of a checkpoint's files */
     bool plan_only;          /* no memory is taken and no weights are wanted: for sw_plan_text */
-    /* For tests: "cpu", "cpu:reference", "mock" or "mock:early", which have the kernels of
-     * cpu:reference in memory that the host cannot reach; borrowed while opening. NULL = the CPU,
-     * with the configuration's kernels. */
+    /* What computes, instead of the configuration's spillway.device: "cpu", "cuda", "hip",
+     * "cuda:1", "auto"; for tests "cpu:reference", "mock" and "mock:early", which have its kernels
+     * in memory that the host cannot reach, and "emu", the emulation of a GPU. Borrowed while
+     * opening. */
     const char *device;
     /* For tests: what befalls the transfers of this rank's disk tier, borrowed while opening; NULL
      * = nothing. */

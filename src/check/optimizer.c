@@ -111,10 +111,9 @@ static sw_status open_trace(struct trace *t)
     if (t->steps < 1) {
         return SW_FAIL(SW_E_FORMAT, "%s: lr_used is missing", t->c->path);
     }
-    const struct sw_cpu_options cpu = {.n_threads = (int)t->config->spillway.threads,
-                                       .reference =
-                                           t->config->spillway.kernels == SW_KERNELS_REFERENCE};
-    SW_TRY(sw_device_open_cpu(&cpu, &t->device));
+    const bool reference = t->config->spillway.kernels == SW_KERNELS_REFERENCE;
+    SW_TRY(sw_device_open(reference ? "cpu:reference" : t->config->spillway.device,
+                          (int)t->config->spillway.threads, &t->device));
     struct sw_graph *g = NULL;
     SW_TRY(build(t, &g));
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};

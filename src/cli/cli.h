@@ -57,6 +57,17 @@ int cli_fail(const struct command *command, int status, const char *fmt, ...)
 int cli_error(const struct command *command, int status);
 
 /* Appends "key=value" to a list of --set edits from a flag that stands for a configuration key. */
+/* --device, of every command that computes: an edit of spillway.device. */
+enum { CLI_DEVICE_CAP = 64 };
+#define CLI_DEVICE_FLAG(to)                                                                        \
+    {                                                                                              \
+        "--device", FLAG_TEXT, &(to), "cpu|cuda|hip|auto",                                         \
+            "what computes, or one of several GPUs as cuda:1 (auto: a GPU if there is one)", 0     \
+    }
+/* The value of that edit in text [CLI_DEVICE_CAP]; NULL where the flag was not given. */
+const char *cli_device_value(const char *device, char *text);
+/* The edit itself, likewise; false: out of memory. *owned is the caller's to free. */
+bool cli_add_device(struct words *sets, char **owned, const char *device);
 bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value);
 
 /* The commands: argv[0] is the command's name. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway check - recorded runs of other programs, one row a quantity.
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/cli.h"
 #include "spillway/check.h"
@@ -10,16 +11,19 @@ int sw_cmd_check(int argc, char **argv)
 {
     struct words cases = {0}, sets = {0};
     int64_t ranks = 0;
+    const char *device = NULL;
+    char *owned = NULL;
     const struct flag flags[] = {
         {"--ranks", FLAG_INT, &ranks, "R", "run cases of several ranks on R (as recorded)", 0},
+        CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration of every run", 0},
     };
     const struct command command = {
-        "check", "CASE.. [--ranks R] [--set KEY=VALUE]",
+        "check", "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
         "A case is a folder with a model and a recorded run (docs/check.md). Prints one row a\n"
         "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
         "2 if a case cannot be read or asks for what is not built.",
-        flags, 2};
+        flags, (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, &cases);
     if (status < 0 && cases.n == 0) {
         status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");
@@ -27,6 +31,9 @@ int sw_cmd_check(int argc, char **argv)
     if (status < 0 && ranks > SW_THREAD_RANKS_MAX) {
         status = cli_fail(&command, CLI_REFUSED, "--ranks is %lld; wanted at most %d",
                           (long long)ranks, SW_THREAD_RANKS_MAX);
+    }
+    if (status < 0 && !cli_add_device(&sets, &owned, device)) {
+        status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     if (status < 0) {
         const struct sw_check_options options = {sets.items, sets.n, (int)ranks};
@@ -50,5 +57,6 @@ int sw_cmd_check(int argc, char **argv)
     }
     cli_free_words(&cases);
     cli_free_words(&sets);
+    free(owned);
     return status;
 }

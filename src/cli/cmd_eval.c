@@ -129,6 +129,8 @@ static sw_status evaluate(const struct run *run, bool *started)
 int sw_cmd_eval(int argc, char **argv)
 {
     struct run run = {.batch = 8};
+    const char *device = NULL;
+    char *device_edit = NULL;
     char *packing = NULL; /* rows are looked at one by one, whatever they were trained in */
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
@@ -142,6 +144,7 @@ int sw_cmd_eval(int argc, char **argv)
         CLI_CHAT_FLAGS(run.chats),
         {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
+        CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
          "tokens of a window (the model's context, at most 1024)", 0},
@@ -157,7 +160,8 @@ int sw_cmd_eval(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat) : status;
-    if (status < 0 && !cli_add_set(&run.sets, &packing, "spillway.packing", "false")) {
+    if (status < 0 && (!cli_add_set(&run.sets, &packing, "spillway.packing", "false") ||
+                       !cli_add_device(&run.sets, &device_edit, device))) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     if (status < 0) {
@@ -168,6 +172,7 @@ int sw_cmd_eval(int argc, char **argv)
     }
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
+    free(device_edit);
     free(packing);
     return status;
 }

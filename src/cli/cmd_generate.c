@@ -199,6 +199,8 @@ int sw_cmd_generate(int argc, char **argv)
 {
     struct run run = {
         .tokens = NOT_GIVEN, .prompt = "", .seed = 42, .sampling.temperature = NAN /* not given */};
+    const char *device = NULL;
+    char *device_edit = NULL;
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
@@ -217,6 +219,7 @@ int sw_cmd_generate(int argc, char **argv)
         {"--chat", FLAG_BOOL, &run.chat, NULL,
          "answer --prompt, or each line of standard input in turn, by the chat template", 0},
         CLI_CHAT_FLAGS(run.chats),
+        CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
     };
     const struct command command = {"generate", "--model DIR --prompt TEXT [..]",
@@ -234,6 +237,9 @@ int sw_cmd_generate(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date want --chat");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat_options) : status;
+    if (status < 0 && !cli_add_device(&run.sets, &device_edit, device)) {
+        status = cli_fail(&command, CLI_FAILED, "out of memory");
+    }
     if (isnan(run.sampling.temperature)) {
         const bool draws = run.sampling.top_k > 0 || run.sampling.top_p > 0;
         run.sampling.temperature = draws ? 1 : 0;
@@ -246,5 +252,6 @@ int sw_cmd_generate(int argc, char **argv)
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
     }
     cli_free_words(&run.sets);
+    free(device_edit);
     return status;
 }

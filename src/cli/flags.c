@@ -197,3 +197,19 @@ bool cli_add_set(struct words *sets, char **owned, const char *key, const char *
     snprintf(*owned, size, "%s=%s", key, value);
     return push(sets, *owned);
 }
+
+const char *cli_device_value(const char *device, char *text)
+{
+    if (!device) {
+        return NULL;
+    }
+    snprintf(text, CLI_DEVICE_CAP, "\"%.*s\"", (int)strcspn(device, "\"\\"), device);
+    return text;
+}
+
+bool cli_add_device(struct words *sets, char **owned, const char *device)
+{
+    char text[CLI_DEVICE_CAP];
+    const char *value = cli_device_value(device, text);
+    return !value || cli_add_set(sets, owned, "spillway.device?", value);
+}

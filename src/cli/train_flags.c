@@ -87,6 +87,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "resume without comparing the digests of the checkpoint's files", 0},
         {"--seed", FLAG_INT, &flags->seed, "S", "of weights, data order and dropout (42)", 0},
         {"--threads", FLAG_INT, &flags->threads, "N", "threads of the CPU (all)", 0},
+        CLI_DEVICE_FLAG(flags->device),
         {"--device-memory", FLAG_TEXT, &flags->device_memory, "BYTES",
          "budget: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
         {"--host-memory", FLAG_TEXT, &flags->host_memory, "BYTES", "budget, likewise", 0},
@@ -157,7 +158,7 @@ static int resolve_export(const struct command *command, struct train_flags *f)
 /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
 static bool add_edits(struct train_flags *f, long long first, long long last)
 {
-    char text[4][32], quoted[2 * CLI_PATH_CAP + 3];
+    char text[4][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
     snprintf(text[0], sizeof text[0], "%lld", (long long)f->seed);
     snprintf(text[1], sizeof text[1], "%lld", (long long)f->threads);
     snprintf(text[2], sizeof text[2], "%lld", first);
@@ -170,6 +171,7 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
     } edits[] = {
         {"spillway.seed?", f->seed >= 0 ? text[0] : NULL},
         {"spillway.threads?", f->threads >= 0 ? text[1] : NULL},
+        {"spillway.device?", cli_device_value(f->device, device)},
         {"spillway.device_memory?", f->device_memory},
         {"spillway.host_memory?", f->host_memory},
         {"spillway.nvme_space?", f->nvme_space},

@@ -6,14 +6,15 @@
 #include "cli/cli.h"
 #include "spillway/train.h"
 
-enum { CLI_TRAIN_FLAGS = 48, CLI_PATH_CAP = 4096 };
+enum { CLI_TRAIN_FLAGS = 49, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;
     struct words data, val_data, sets, rates;
-    const char *dtype, *export, *device_memory, *host_memory, *nvme_space, *trace, *trace_steps;
+    const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
+        *trace_steps;
     int64_t seed, threads; /* -1 = not given, as o.steps */
-    char *owned[8];        /* edits of the configuration */
+    char *owned[9];        /* edits of the configuration */
 };
 
 void cli_train_init(struct train_flags *flags);

@@ -182,6 +182,7 @@ struct sw_spillway_config {
     struct sw_config_strings frozen; /* name patterns with * and ? */
     int64_t threads;                 /* 0 = all processors available to the process */
     int64_t seed;
+    const char *device; /* sw_device_open's name, or "auto" */
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
     /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
     int64_t disk_slots;

@@ -477,8 +477,14 @@ static const struct config_field spillway_fields[] = {
     INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors",
         BUILT),
     INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "of all random numbers", BUILT),
+    STRING(
+        "device", AT(spillway.device), "\"auto\"",
+        "what computes: cpu, cuda, hip, or one of several as cuda:1; auto = a GPU if there is one, "
+        "else the CPU",
+        BUILT),
     BYTES("device_memory", AT(spillway.device_memory_bytes), "null", 1,
-          "most memory of the device that the plan of a rank may use; null = no budget",
+          "most memory of the device that the plan of a rank may use; null = no budget, of a GPU "
+          "what is free",
           .flags = FIELD_NULL, BUILT),
     BYTES("host_memory", AT(spillway.host_memory_bytes), "null", 1,
           "most memory of the host for what is offloaded, of a rank: a cache of the disk, too; "

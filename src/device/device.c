@@ -17,47 +17,82 @@ static const char *behind(const char *name, const char *prefix)
     return name[n] ? name + n + 1 : name + n;
 }
 
-/* "64", "reversed" and "early", in any number, with ":" between them. */
+/* "64", "reversed", "early" and "direct", in any number, with ":" between them. */
 static sw_status open_emulation(const char *name, const char *words, int n_threads,
                                 struct sw_device **out)
 {
-    struct sw_mock_options mock = {.n_threads = n_threads};
-    bool wide = false, reversed = false;
+    static const char *const known[] = {"64", "reversed", "early", "direct"};
+    bool is[SW_LEN(known)] = {false};
     while (*words) {
         const size_t n = strcspn(words, ":");
-        if (n == 2 && strncmp(words, "64", n) == 0) {
-            wide = true;
-        } else if (n == 8 && strncmp(words, "reversed", n) == 0) {
-            reversed = true;
-        } else if (n == 5 && strncmp(words, "early", n) == 0) {
-            mock.early = true;
-        } else {
+        size_t i = 0;
+        while (i < SW_LEN(known) && (strlen(known[i]) != n || strncmp(known[i], words, n) != 0)) {
+            i++;
+        }
+        if (i == SW_LEN(known)) {
             return SW_FAIL(SW_E_ARG,
-                           "no device \"%s\": behind \"emu\" 64, reversed and early are known",
+                           "no device \"%s\": behind \"emu\" 64, reversed, early and direct are "
+                           "known",
                            name);
         }
+        is[i] = true;
         words += n + (words[n] == ':');
     }
-    SW_TRY(sw_gpu_open(wide ? "emu64" : "emu32", reversed, &mock.inner));
+    struct sw_mock_options mock = {.n_threads = n_threads, .early = is[2]};
+    SW_TRY(sw_gpu_open(is[0] ? "emu64" : "emu32", is[1], 1, &mock.inner));
+    if (is[3]) {
+        *out = mock.inner;
+        return SW_OK;
+    }
     return sw_device_open_mock(&mock, out);
 }
 
-/* The number behind "cuda:"; 0 where there is none. */
+/* By the number behind "cuda:", or in turns. */
 static sw_status open_gpu(const char *name, const char *backend, const char *index,
-                          struct sw_device **out)
+                          const struct sw_device_place *place, struct sw_device **out)
 {
     char *end;
     const long number = strtol(index, &end, 10);
+    int n_gpus = 0;
     if (*end || number < 0 || number > INT16_MAX || (*index && (*index < '0' || *index > '9'))) {
         return SW_FAIL(SW_E_ARG, "no device \"%s\": wanted %s, or %s:0, %s:1, ..", name, backend,
                        backend, backend);
     }
-    return sw_gpu_open(backend, (int)number, out);
+    SW_TRY(sw_gpu_count(backend, &n_gpus));
+    if (*index && number >= n_gpus) {
+        return SW_FAIL(SW_E_UNSUP, "device %s: there %s %d", name, n_gpus == 1 ? "is" : "are",
+                       n_gpus);
+    }
+    if (*index) { /* all ranks of the machine said the same */
+        return sw_gpu_open(backend, (int)number, place->n_ranks, out);
+    }
+    const int turn = place->rank % n_gpus;
+    return sw_gpu_open(backend, turn, (place->n_ranks - turn + n_gpus - 1) / n_gpus, out);
 }
 
-sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out)
+static const char *const backends[] = {"cuda", "hip"};
+
+/* What "auto" is here. */
+static const char *choose(void)
 {
-    static const char *const backends[] = {"cuda", "hip"};
+    const char *asked = getenv("SPILLWAY_DEVICE");
+    if (asked && *asked) {
+        return asked;
+    }
+    for (size_t i = 0; i < SW_LEN(backends); i++) {
+        int n = 0;
+        if (sw_gpu_count(backends[i], &n) >= 0 && n > 0) {
+            return backends[i];
+        }
+    }
+    return "cpu";
+}
+
+sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_device_place *place,
+                            struct sw_device **out)
+{
+    name = strcmp(name, "auto") == 0 ? choose() : name;
+    const struct sw_device_place alone = {0, 1};
     const struct sw_cpu_options cpu = {.n_threads = n_threads,
                                        .reference = strcmp(name, "cpu:reference") == 0};
     const struct sw_mock_options mock = {.n_threads = n_threads,
@@ -73,11 +108,17 @@ sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out
     }
     for (size_t i = 0; i < SW_LEN(backends); i++) {
         if (behind(name, backends[i])) {
-            return open_gpu(name, backends[i], behind(name, backends[i]), out);
+            return open_gpu(name, backends[i], behind(name, backends[i]), place ? place : &alone,
+                            out);
         }
     }
-    return SW_FAIL(SW_E_ARG, "no device \"%s\"; one of cpu, cpu:reference, cuda, hip, emu, mock",
-                   name);
+    return SW_FAIL(SW_E_ARG,
+                   "no device \"%s\"; one of auto, cpu, cpu:reference, cuda, hip, emu, mock", name);
+}
+
+sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out)
+{
+    return sw_device_open_at(name, n_threads, NULL, out);
 }
 
 void sw_device_close(struct sw_device *dev)

@@ -95,6 +95,10 @@ struct sw_device { /* base; first member of every implementation */
      * everything does. */
     size_t staging_bytes;
     const char *kernel_set; /* see sw_device_kernel_set; the implementation's */
+    /* Of SW_MEM_DEVICE that was free when it was opened, this rank's share of what several use; 0 =
+     * it is the system's memory. */
+    size_t memory_bytes;
+    const char *what; /* for people: "cuda:0, NVIDIA H200 (sm_90), 138.2 GiB free" */
     int64_t live_bytes[SW_MEM_COUNT], peak_bytes[SW_MEM_COUNT], n_allocs;
 };
 
@@ -116,10 +120,27 @@ struct sw_mock_options {
 /* Those kernels, in memory that the host cannot reach. */
 sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out);
 
-/* By name: "cpu", "cpu:reference", "cuda", "cuda:1", "hip", "mock", "mock:early", "emu" (the
- * kernels of GPUs on the CPU, with warps of 32, behind the manners of mock), "emu:64",
- * "emu:reversed" (the other order of threads), "emu:early"; SW_E_ARG lists them when it is none. */
-sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out);
+/* This rank among those of its machine, which take its GPUs in turns. */
+struct sw_device_place {
+    int rank, n_ranks;
+};
+
+/*
+ * sw_device_open_at - opens a device by name.
+ *
+ * name     "cpu", "cpu:reference"; "cuda" or "hip", the one of several that is this rank's turn, or
+ *          by number, "cuda:1"; "auto": what SPILLWAY_DEVICE names, else a GPU if there is one,
+ *          else the CPU. For tests "mock", "mock:early" and "emu": the kernels of GPUs on the CPU,
+ *          with warps of 32, behind the manners of mock; "emu:64", "emu:early", "emu:reversed" (the
+ *          other order of threads), "emu:direct" (without those manners)
+ * place    NULL = alone
+ *
+ * SW_E_ARG     there is no such name: lists them
+ * SW_E_UNSUP   no module for that GPU in this build, no driver, no such GPU: says what is missing
+ */
+sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_device_place *place,
+                            struct sw_device **out);
+sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out); /* alone */
 void sw_device_close(struct sw_device *dev);
 
 /* Front functions: same meaning as the slots. Memory is aligned to 4096 bytes, not zeroed. Threads:

@@ -77,6 +77,7 @@ sw_status sw_engine_compare(sw_comm *comm, const struct sw_agreed *items, int n)
 static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *out)
 {
     static const char *const left_out[] = {"spillway.threads",
+                                           "spillway.device",
                                            "spillway.device_memory",
                                            "spillway.host_memory",
                                            "spillway.nvme_space",
@@ -142,13 +143,27 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
     return sw_engine_digest(&text, out);
 }
 
+/* What a rank computes depends on its kernels; who allows other mathematics is not asked. */
+static sw_status agree_on_kernels(const struct sw_engine *e, struct sw_agreed *out)
+{
+    struct sw_str text = {0};
+    sw_str_puts(&text,
+                e->config->spillway.allow_other_math ? "any" : sw_device_kernel_set(e->device));
+    *out = (struct sw_agreed){.what = "kernels",
+                              .hint = "`spillway doctor` names those of a machine; with "
+                                      "spillway.allow_other_math ranks of several kinds train, "
+                                      "and the bits depend on who computes what"};
+    return sw_engine_digest(&text, out);
+}
+
 sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
 {
-    struct sw_agreed items[2];
+    struct sw_agreed items[3];
     if (e->ranks == 1) {
         return SW_OK;
     }
     SW_TRY(agree_on_config(e, &items[0]));
     SW_TRY(agree_on_model(e, &items[1]));
-    return sw_engine_compare(e->options.comm, items, 2);
+    SW_TRY(agree_on_kernels(e, &items[2]));
+    return sw_engine_compare(e->options.comm, items, 3);
 }

@@ -20,7 +20,7 @@ struct sw_engine_facts {
     int train_program; /* index into the plan's; -1 = not planned */
     struct sw_device *device;
     struct sw_executor *executor;
-    const char *kernel_set;
+    const char *kernel_set, *device_name;
     const char *model_folder;          /* where the model came from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
     bool trains, language_model;

@@ -13,6 +13,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .device = e->device,
         .executor = e->executor,
         .kernel_set = sw_device_kernel_set(e->device),
+        .device_name = e->device->what,
         .model_folder = e->model_folder,
         .dtype = e->dtype,
         .export_dtype = e->export_dtype,

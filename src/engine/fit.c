@@ -300,7 +300,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
     const struct sw_search search = {
         .fixed = fixed_options(e),
         .asked = asked_policy(e),
-        .memory = {(size_t)c->device_memory_bytes, (size_t)c->host_memory_bytes,
+        .memory = {sw_engine_device_budget(e), (size_t)c->host_memory_bytes,
                    (size_t)c->nvme_space_bytes},
         .slots = c->disk_slots,
         .one_slot = e->one_slot,

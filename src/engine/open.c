@@ -282,16 +282,6 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
-sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
-{
-    const int threads = e->config->spillway.threads > 0 || e->ranks == 1
-                            ? (int)e->config->spillway.threads
-                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
-    const char *kernels =
-        e->config->spillway.kernels == SW_KERNELS_REFERENCE ? "cpu:reference" : "cpu";
-    return sw_device_open(e->options.device ? e->options.device : kernels, threads, out);
-}
-
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));

@@ -119,9 +119,15 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,
                                 const struct sw_batch *batch);
 
-/* ---- open.c ---- */
-/* One like the engine's own: kernels, and the threads that a rank has. */
+/* ---- device.c ---- */
+/* One like the engine's own: kernels, and the threads that a rank has. Of several ranks that run,
+ * all call it together. */
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
+/* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
+ * as many as it likes. */
+size_t sw_engine_device_budget(const struct sw_engine *e);
+
+/* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 

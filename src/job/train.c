@@ -762,6 +762,9 @@ static void print_head(const struct job *job)
         fprintf(job->out, "chosen: %s\n", sw_str_text(&chosen));
     }
     sw_str_fini(&chosen);
+    if (strcmp(job->facts.device_name, "cpu") != 0) {
+        fprintf(job->out, "device: %s\n", job->facts.device_name);
+    }
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
             job->facts.ranks > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),

@@ -23,7 +23,7 @@ code=$(printf '%s\n' "$library" | xargs awk -f "$here/code.awk")
 
 word='(^|[^A-Za-z0-9_])'
 complain 'memory comes from sw_alloc' "$(printf '%s\n' "$code" | grep -v -e '^src/base/' -e '^src/cli/' \
-    -e '^src/comm/mpi/module/' -e '^src/device/gpu/module/' |
+    -e '^src/comm/mpi/module/' -e '^src/device/gpu/module/' -e '^src/device/gpu/standin/' |
     grep -E ":[0-9]+:(.*[^A-Za-z0-9_])?(malloc|calloc|realloc|free|strdup|strndup|asprintf|vasprintf|getline|posix_memalign|aligned_alloc) *\(" || true)"
 complain 'only the program may end itself' "$(printf '%s\n' "$code" |
     grep -v -e '^src/cli/' -e '^src/base/status.c:' -e '^src/device/gpu/module/emu.cc:' |

@@ -362,6 +362,7 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.ops = &cpu_ops;
     cpu->super.caps = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
     cpu->super.kernel_set = cpu->kernel_set;
+    cpu->super.what = "cpu";
     cpu->reference = options->reference;
     cpu->isa = limit < isa ? limit : isa;
     cpu->is_limited = limit < isa;

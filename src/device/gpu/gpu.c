@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/gpu/blas.h"
 #include "device/gpu/open.h"
 
 struct sw_stream_queue {
@@ -250,6 +251,22 @@ enum sw_gpu_type sw_gpu_type_of(enum sw_dtype dtype)
                              : SW_GPU_PLAIN;
 }
 
+bool sw_gpu_all_floats(const struct sw_view *views, int n)
+{
+    int dtype = -1;
+    for (int i = 0; i < n; i++) {
+        if (views[i].shape.rank < 0) {
+            continue;
+        }
+        if (sw_gpu_type_of(views[i].dtype) == SW_GPU_PLAIN ||
+            (dtype >= 0 && (int)views[i].dtype != dtype)) {
+            return false;
+        }
+        dtype = (int)views[i].dtype;
+    }
+    return dtype >= 0;
+}
+
 struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads)
 {
     const int64_t blocks = sw_ceil_div(n, n_threads);
@@ -352,6 +369,7 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
 static void close_device(struct sw_device *super)
 {
     struct gpu_device *dev = gpu_of(super);
+    sw_gpu_products_close(dev->products);
     sw_gpu_module_close(dev->handle);
     sw_free(dev);
 }
@@ -403,34 +421,69 @@ static sw_status index_kernels(struct gpu_device *dev)
     return SW_OK;
 }
 
-sw_status sw_gpu_open(const char *backend, int index, struct sw_device **out)
+static sw_status count(const char *backend, const struct sw_gpu_module *module, int *out)
+{
+    const int code = module->count(out);
+    if (code != 0 || *out == 0) {
+        char text[512] = "the driver knows no GPU";
+        if (code != 0) {
+            module->describe(code, text, sizeof text);
+        }
+        return SW_FAIL(SW_E_UNSUP, "device %s: %s", backend, text);
+    }
+    return SW_OK;
+}
+
+sw_status sw_gpu_count(const char *backend, int *out)
+{
+    const struct sw_gpu_module *module;
+    void *handle;
+    SW_TRY(sw_gpu_module_open(backend, &module, &handle));
+    const sw_status st = count(backend, module, out);
+    sw_gpu_module_close(handle);
+    return st;
+}
+
+/* What this rank may use: of what is free its share, but for what the run time takes when kernels
+ * first run. */
+static int find_memory(struct gpu_device *dev, int n_sharing)
+{
+    enum { LEFT_ALONE = 64 }; /* that part of it */
+    size_t free_bytes = 0, total = 0;
+    const int code = dev->module->memory(dev->index, &free_bytes, &total);
+    char text[32];
+    dev->super.memory_bytes = (free_bytes - free_bytes / LEFT_ALONE) / (size_t)n_sharing;
+    snprintf(dev->what, sizeof dev->what, "%s:%d, %s (%s), %s free%s", dev->module->backend,
+             dev->index, dev->facts.name, dev->facts.arch,
+             sw_format_bytes(text, sizeof text, (double)free_bytes),
+             n_sharing > 1 ? ", shared by ranks" : "");
+    return code;
+}
+
+sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out)
 {
     struct gpu_device *dev = sw_alloc_zero("device", 1, sizeof *dev);
     SW_TRY_ALLOC(dev, "a device");
     sw_status st;
+    int n = 0;
     SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module, &dev->handle));
     SW_TRY_OR(close, index_kernels(dev));
-    int n = 0, code = dev->module->count(&n);
-    if (code != 0 || index >= n) {
-        char text[256] = "no such device";
-        if (code != 0) {
-            dev->module->describe(code, text, sizeof text);
-        }
-        st = SW_FAIL(SW_E_DEVICE, "device %s:%d: %s; there %s %d", backend, index, text,
-                     n == 1 ? "is" : "are", n);
-        goto close;
-    }
+    SW_TRY_OR(close, count(backend, dev->module, &n));
     dev->index = index;
-    code = dev->module->facts(index, &dev->facts);
+    int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);
+    code = code ? code : find_memory(dev, n_sharing);
     if (code != 0) {
         st = failed(dev, code, "opening");
         goto close;
     }
-    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d kernels:%s", backend,
-             dev->facts.arch, dev->facts.n_processors, dev->module->digest);
+    SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
+    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d products:%s kernels:%s",
+             backend, dev->facts.arch, dev->facts.n_processors,
+             sw_gpu_products_name(dev->products), dev->module->digest);
     dev->super.ops = &gpu_ops;
     dev->super.kernel_set = dev->kernel_set;
+    dev->super.what = dev->what;
     *out = &dev->super;
     return SW_OK;
 close:

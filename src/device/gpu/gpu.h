@@ -7,6 +7,9 @@
 
 #include "device/device.h"
 #include "device/gpu/module/args.h"
+#include "device/gpu/module/args_draw.h"
+
+struct gpu_products; /* blas.h */
 
 struct gpu_device {
     struct sw_device super;
@@ -15,7 +18,8 @@ struct gpu_device {
     int index;    /* of the device, as the vendor counts */
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
-    char kernel_set[256];
+    struct gpu_products *products;
+    char kernel_set[256], what[256];
 };
 
 /* One launch of an op. Addresses are the device's: the host must not read or write them. */
@@ -71,8 +75,14 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
 
+/* Which elements an op with dropout p keeps (module/philox.h). */
+struct gpu_draw_args sw_gpu_draw_args(const struct gpu_call *call, double p, int64_t batch);
+
 /* Shapes of operands. */
 static inline int64_t gpu_elems(const struct sw_view *x)
 {
     return sw_shape_elems(&x->shape);
 }
+
+/* Those that are there are of one type that kernels have instances for. */
+bool sw_gpu_all_floats(const struct sw_view *views, int n);

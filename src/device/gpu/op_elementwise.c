@@ -1,37 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops whose output elements depend on the elements at their place alone.
 #include "device/gpu/gpu.h"
+#include "device/gpu/module/args_act.h"
 
-static void query_any(const struct gpu_device *dev, const struct sw_op_desc *desc,
-                      struct sw_kernel_info *out)
+_Static_assert((int)SW_GPU_ACT_GELU == SW_ACT_GELU && (int)SW_GPU_ACT_RELU == SW_ACT_RELU &&
+                   (int)SW_GPU_ACT_GELU_TANH == SW_ACT_GELU_TANH &&
+                   (int)SW_GPU_ACT_SILU == SW_ACT_SILU && (int)SW_GPU_ACT_TANH == SW_ACT_TANH &&
+                   (int)SW_GPU_ACT_SIGMOID == SW_ACT_SIGMOID &&
+                   (int)SW_GPU_ACT_QUICK_GELU == SW_ACT_QUICK_GELU &&
+                   (int)SW_GPU_N_ACTS == SW_ACT_QUICK_GELU + 1,
+               "kernels number activations as the graph does");
+
+enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
+
+/* All inputs of one float type, all outputs of one. */
+static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out)
 {
     (void)dev;
-    (void)desc;
-    out->supported = true;
+    out->supported = sw_gpu_all_floats(desc->in, desc->op->n_in) &&
+                     sw_gpu_all_floats(desc->out, desc->op->n_out) &&
+                     (desc->op->kind != SW_OP_DROPOUT || desc->in[0].dtype == desc->out[0].dtype);
+}
+
+static struct gpu_map_args map_args(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_map_args args = {.n = gpu_elems(&desc->in[0])};
+    for (int k = 0; k < desc->op->n_in; k++) {
+        args.in[k] = call->in[k];
+    }
+    for (int k = 0; k < desc->op->n_out; k++) {
+        args.out[k] = call->out[k];
+        if (args.out[k]) {
+            args.out_type = (int)sw_gpu_type_of(desc->out[k].dtype);
+        }
+    }
+    return args;
+}
+
+static sw_status map(const struct gpu_call *call, enum sw_gpu_kernel_id id,
+                     struct gpu_map_args *args)
+{
+    return sw_gpu_run_kernel(call, id, sw_gpu_type_of(call->desc->in[0].dtype),
+                             sw_gpu_grid_for(sw_ceil_div(args->n, PACK), THREADS), 0, args,
+                             sizeof *args);
 }
 
 static sw_status add(const struct gpu_call *call)
 {
-    const struct sw_op_desc *desc = call->desc;
-    struct gpu_add_args args = {.a = call->in[0],
-                                .b = call->in[1],
-                                .y = call->out[0],
-                                .n = gpu_elems(&desc->out[0]),
-                                .n_b = gpu_elems(&desc->in[1])};
-    GPU_LAUNCH(call, add, sw_gpu_type_of(desc->out[0].dtype), sw_gpu_grid_for(args.n, 256), &args);
-    return SW_OK;
+    struct gpu_map_args args = map_args(call);
+    args.n_b = gpu_elems(&call->desc->in[1]);
+    return map(call, GPU_add, &args);
 }
-const struct gpu_op sw_gpu_add = {.query = query_any, .run = add};
+const struct gpu_op sw_gpu_add = {.query = query, .run = add};
 
 static sw_status scale(const struct gpu_call *call)
 {
-    const struct sw_op_desc *desc = call->desc;
-    struct gpu_scale_args args = {.x = call->in[0],
-                                  .y = call->out[0],
-                                  .n = gpu_elems(&desc->out[0]),
-                                  .factor = (float)desc->op->attrs.scale.factor};
-    GPU_LAUNCH(call, scale, sw_gpu_type_of(desc->out[0].dtype), sw_gpu_grid_for(args.n, 256),
-               &args);
+    struct gpu_map_args args = map_args(call);
+    args.factor = (float)call->desc->op->attrs.scale.factor;
+    return map(call, GPU_scale, &args);
+}
+const struct gpu_op sw_gpu_scale = {.query = query, .run = scale};
+
+static sw_status cast(const struct gpu_call *call)
+{
+    struct gpu_map_args args = map_args(call);
+    return map(call, GPU_cast, &args);
+}
+const struct gpu_op sw_gpu_cast = {.query = query, .run = cast};
+
+static sw_status mul(const struct gpu_call *call)
+{
+    struct gpu_map_args args = map_args(call);
+    return map(call, GPU_mul, &args);
+}
+const struct gpu_op sw_gpu_mul = {.query = query, .run = mul};
+
+static sw_status activation(const struct gpu_call *call)
+{
+    struct gpu_map_args args = map_args(call);
+    args.act = (int)call->desc->op->attrs.act.act;
+    switch (call->desc->op->kind) {
+    case SW_OP_ACT:
+        return map(call, GPU_act, &args);
+    case SW_OP_ACT_GRAD:
+        return map(call, GPU_act_grad, &args);
+    case SW_OP_GATED_ACT:
+        return map(call, GPU_gated_act, &args);
+    default:
+        return map(call, GPU_gated_act_grad, &args);
+    }
+}
+const struct gpu_op sw_gpu_activation = {.query = query, .run = activation};
+
+static sw_status dropout(const struct gpu_call *call)
+{
+    const struct sw_view *x = &call->desc->in[0];
+    const double p = call->desc->op->attrs.dropout.p;
+    const int64_t batch = x->shape.rank > 0 ? x->shape.dims[0] : 1;
+    if (gpu_elems(x) == 0) {
+        return SW_OK;
+    }
+    struct gpu_dropout_args args = {.x = call->in[0],
+                                    .y = call->out[0],
+                                    .n = gpu_elems(x) / batch,
+                                    .factor = (float)(1 / (1 - p)),
+                                    .draw = sw_gpu_draw_args(call, p, batch)};
+    GPU_LAUNCH(call, dropout, sw_gpu_type_of(x->dtype),
+               sw_gpu_grid_for(sw_ceil_div(args.n, PACK) * batch, THREADS), &args);
     return SW_OK;
 }
-const struct gpu_op sw_gpu_scale = {.query = query_any, .run = scale};
+const struct gpu_op sw_gpu_dropout = {.query = query, .run = dropout};

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 void sw_gpu_module_close(void *handle)
 {
@@ -16,7 +17,13 @@ sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **o
     char file[64], path[PATH_MAX + 256];
     snprintf(file, sizeof file, "spillway_%s.so", backend);
     if (!sw_module_find(file, path, sizeof path)) {
-        return SW_FAIL(SW_E_UNSUP, "there is no %s: this build has no code for it", path);
+        return SW_FAIL(SW_E_UNSUP,
+                       "device %s: there is no %s; a build with -DSPILLWAY_%s=ON makes it "
+                       "(docs/gpu.md)",
+                       backend, path,
+                       strcmp(backend, "cuda") == 0  ? "CUDA"
+                       : strcmp(backend, "hip") == 0 ? "HIP"
+                                                     : "GPU_EMULATION");
     }
     void *opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct sw_gpu_module *module = opened ? dlsym(opened, "sw_gpu_module") : NULL;

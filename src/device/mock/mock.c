@@ -594,6 +594,8 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     }
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
+    m->super.memory_bytes = m->inner->memory_bytes;
+    m->super.what = inner ? inner->what : "mock";
     *out = &m->super;
     return SW_OK;
 close:

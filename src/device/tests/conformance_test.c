@@ -252,8 +252,11 @@ static void test_devices_have_names(void **state)
         assert_string_equal(sw_device_kernel_set(dev), sw_device_kernel_set(names[i].like));
         sw_device_close(dev);
     }
-    assert_int_equal(sw_device_open("cuda:0", 1, &dev), SW_E_ARG);
-    assert_non_null(strstr(sw_error_message(), "\"cuda:0\""));
+    static const char *const unknown[] = {"gpu", "cuda:first", "hip:-1", "emu:128"};
+    for (size_t i = 0; i < SW_LEN(unknown); i++) {
+        assert_int_equal(sw_device_open(unknown[i], 1, &dev), SW_E_ARG);
+        assert_non_null(strstr(sw_error_message(), unknown[i]));
+    }
 }
 
 /* ---- sums ---- */

@@ -5,14 +5,20 @@
 // has nothing to do. Addresses are the device's; types are enum sw_gpu_type.
 #pragma once
 
+#include "device/gpu/module/args_attention.h"
 #include "device/gpu/module/args_elementwise.h"
+#include "device/gpu/module/args_norm.h"
+#include "device/gpu/module/args_product.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/args_update.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
 #define SW_GPU_KERNEL_LIST(X)                                                                      \
+    SW_GPU_ATTENTION_KERNELS(X)                                                                    \
     SW_GPU_ELEMENTWISE_KERNELS(X)                                                                  \
+    SW_GPU_NORM_KERNELS(X)                                                                         \
+    SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)                                                                         \
     SW_GPU_UPDATE_KERNELS(X)
 

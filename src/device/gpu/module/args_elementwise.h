@@ -2,22 +2,35 @@
 // args_elementwise - one output element from the elements at its place.
 #pragma once
 
-#include <stdint.h>
+#include "device/gpu/module/args_draw.h"
 
-#define SW_GPU_ELEMENTWISE_KERNELS(X) X(add) X(scale)
+#define SW_GPU_ELEMENTWISE_KERNELS(X)                                                              \
+    X(add)                                                                                         \
+    X(scale)                                                                                       \
+    X(cast)                                                                                        \
+    X(act)                                                                                         \
+    X(act_grad)                                                                                    \
+    X(mul)                                                                                         \
+    X(gated_act)                                                                                   \
+    X(gated_act_grad)                                                                              \
+    X(dropout)
 
-/* y = a + b; b repeats every n_b elements. */
-struct gpu_add_args {
+/* Inputs are of the kernel's type, outputs of out_type. */
+struct gpu_map_args {
     const double *skip;
-    const void *a, *b;
-    void *y;
-    int64_t n, n_b;
+    const void *in[3];
+    void *out[2]; /* NULL = not wanted */
+    int64_t n;
+    int64_t n_b; /* add: the second repeats so often */
+    float factor;
+    int act, out_type; /* enum sw_gpu_act, sw_gpu_type */
 };
-/* y = factor x */
-struct gpu_scale_args {
+/* y = keep ? x factor : 0; n elements of each sample. */
+struct gpu_dropout_args {
     const double *skip;
     const void *x;
     void *y;
     int64_t n;
     float factor;
+    struct gpu_draw_args draw;
 };

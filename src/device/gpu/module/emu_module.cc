@@ -159,6 +159,7 @@ const struct sw_gpu_module sw_gpu_module = {
     .count = count,
     .facts = facts,
     .open = open_device,
+    .use = open_device,
     .memory = memory,
     .alloc = alloc,
     .release = release,

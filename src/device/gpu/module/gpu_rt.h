@@ -230,6 +230,25 @@ SW_DEVICE int warp_index()
     return thread_index() / SW_WARP;
 }
 
+/* In front of a loop whose bounds are constants: nothing that it indexes needs an address. */
+#if defined(__CUDACC__) || defined(__HIP__)
+#define SW_UNROLL _Pragma("unroll")
+#else
+#define SW_UNROLL
+#endif
+
+/* a / b of numbers that are not negative; the division of 64 bits is slow, and seldom needed. */
+SW_DEVICE int64_t quotient(int64_t a, int64_t b)
+{
+    return ((a | b) >> 32) != 0 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
+/* The first thing that a kernel asks: whether its update is skipped. */
+SW_DEVICE bool skipped(const double *skip)
+{
+    return skip && *skip != 0;
+}
+
 /* A loop over elements: for (i = first_element(); i < n; i += grid_threads()). */
 SW_DEVICE int64_t first_element()
 {

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file, of args.h and of what args.h includes. */
-enum { SW_GPU_ABI = 1 };
+enum { SW_GPU_ABI = 2 };
 
 /* The element type that an instance of a kernel is compiled for; PLAIN: it has none. */
 enum sw_gpu_type { SW_GPU_F32, SW_GPU_BF16, SW_GPU_F16, SW_GPU_PLAIN, SW_GPU_N_TYPES };
@@ -65,6 +65,8 @@ struct sw_gpu_module {
     int (*facts)(int device, struct sw_gpu_facts *out);
     /* Makes the device's context, with all kernels loaded, so that nothing is loaded in a step. */
     int (*open)(int device);
+    /* Of the calling thread from here on, for libraries that work on a thread's current device. */
+    int (*use)(int device);
     int (*memory)(int device, size_t *free_bytes, size_t *total_bytes);
     int (*alloc)(int device, size_t bytes, void **out);
     int (*release)(int device, void *mem);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which library makes the products of a device, what was asked of it, and our kernel instead of it.
+#include "device/gpu/blas.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/libs.h"
+
+struct gpu_products {
+    struct gpu_device *dev;
+    struct gpu_blas *blas; /* NULL = none */
+    pthread_mutex_t lock;  /* a library's descriptors are one launch's at a time */
+    struct gpu_prepared **all;
+    int n, cap;
+};
+
+/* ---- libraries ---- */
+
+typedef sw_status (*open_fn)(const char *path, struct gpu_blas **out);
+
+/* By back end, the first that works; names are tried in order. */
+static const struct library {
+    const char *backend;
+    int warp; /* of the emulation; 0 = any */
+    open_fn open;
+    const char *names[4];
+} libraries[] = {
+    {"cuda", 0, sw_gpu_blas_open_cublaslt, {"libcublasLt.so.13", "libcublasLt.so.12"}},
+    {"hip", 0, sw_gpu_blas_open_hipblaslt, {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
+    {"hip", 0, sw_gpu_blas_open_rocblas, {"librocblas.so.5", "librocblas.so.4", "librocblas.so"}},
+    /* Stand-ins, which check what they are given. */
+    {"emu", 32, sw_gpu_blas_open_cublaslt, {"spillway_emu_cublaslt.so"}},
+    {"emu", 64, sw_gpu_blas_open_rocblas, {"spillway_emu_rocblas.so"}},
+};
+
+static struct gpu_blas *open_library(const struct gpu_device *dev)
+{
+    const char *wish = getenv("SPILLWAY_GPU_BLAS");
+    char path[512];
+    struct gpu_blas *blas = NULL;
+    for (size_t i = 0; i < SW_LEN(libraries) && !(wish && strcmp(wish, "own") == 0); i++) {
+        const struct library *l = &libraries[i];
+        if (strcmp(l->backend, dev->module->backend) != 0 ||
+            (l->warp && l->warp != dev->facts.warp)) {
+            continue;
+        }
+        for (int k = 0; k < (int)SW_LEN(l->names) && l->names[k]; k++) {
+            const bool there = l->warp ? sw_module_find(l->names[k], path, sizeof path)
+                                       : sw_gpu_find_library(l->names[k], path, sizeof path);
+            if (there && l->open(path, &blas) >= 0) {
+                snprintf(blas->path, sizeof blas->path, "%s", path);
+                return blas;
+            }
+            if (there) {
+                sw_log(SW_LOG_WARN, "products go without %s: %s", path, sw_error_message());
+            }
+        }
+    }
+    return NULL;
+}
+
+sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out)
+{
+    struct gpu_products *products = sw_alloc_zero("device", 1, sizeof *products);
+    SW_TRY_ALLOC(products, "the products of a device");
+    pthread_mutex_init(&products->lock, NULL);
+    products->dev = dev;
+    products->blas = open_library(dev);
+    *out = products;
+    return SW_OK;
+}
+
+void sw_gpu_products_close(struct gpu_products *products)
+{
+    if (!products) {
+        return;
+    }
+    for (int i = 0; i < products->n; i++) {
+        struct gpu_prepared *product = products->all[i];
+        if (product->blas) {
+            product->blas->ops->release(product->blas, product);
+        }
+        sw_free(product);
+    }
+    if (products->blas) {
+        products->blas->ops->close(products->blas);
+    }
+    pthread_mutex_destroy(&products->lock);
+    sw_free(products->all);
+    sw_free(products);
+}
+
+const char *sw_gpu_products_name(const struct gpu_products *products)
+{
+    return products->blas ? products->blas->name : "own";
+}
+
+const char *sw_gpu_products_path(const struct gpu_products *products)
+{
+    return products->blas ? products->blas->path : NULL;
+}
+
+bool sw_gpu_products_add_bias(const struct gpu_products *products)
+{
+    return !products->blas || products->blas->ops->adds_bias;
+}
+
+static uint64_t fnv(uint64_t hash, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+uint64_t sw_gpu_products_digest(const struct gpu_products *products)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < products->n; i++) {
+        const struct gpu_prepared *p = products->all[i];
+        const uint64_t of_shape = fnv(0xcbf29ce484222325u, &p->shape, sizeof p->shape);
+        sum += fnv(of_shape, p->algorithm, strlen(p->algorithm));
+    }
+    return sum;
+}
+
+/* ---- products ---- */
+
+static sw_status prepare(struct gpu_products *products, const struct gpu_product *shape,
+                         struct gpu_prepared **out)
+{
+    struct gpu_prepared *p = sw_alloc_zero("device", 1, sizeof *p);
+    SW_TRY_ALLOC(p, "a product");
+    p->shape = *shape;
+    p->blas = products->blas;
+    sw_status st = p->blas ? p->blas->ops->prepare(p->blas, p) : SW_E_UNSUP;
+    if (st == SW_E_UNSUP) {
+        p->blas = NULL;
+        p->handle = NULL;
+        p->workspace_bytes = 0;
+        snprintf(p->algorithm, sizeof p->algorithm, "own");
+        st = SW_OK;
+    }
+    if (st < 0) {
+        sw_free(p);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = p;
+    return SW_OK;
+}
+
+sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_product *shape,
+                             const struct gpu_prepared **out)
+{
+    struct gpu_products *products = dev->products;
+    for (int i = 0; i < products->n; i++) {
+        if (memcmp(&products->all[i]->shape, shape, sizeof *shape) == 0) {
+            *out = products->all[i];
+            return SW_OK;
+        }
+    }
+    if (products->n == products->cap) {
+        const int cap = products->cap ? 2 * products->cap : 32;
+        struct gpu_prepared **all =
+            sw_realloc("device", products->all, (size_t)cap * sizeof(*all));
+        SW_TRY_ALLOC(all, "products");
+        products->all = all;
+        products->cap = cap;
+    }
+    struct gpu_prepared *product = NULL;
+    SW_TRY(prepare(products, shape, &product));
+    products->all[products->n++] = product;
+    *out = product;
+    return SW_OK;
+}
+
+static sw_status run_own(const struct gpu_call *call, const struct gpu_product *shape,
+                         const struct gpu_product_call *what)
+{
+    struct gpu_product_args args = {
+        .a = what->a,
+        .b = what->b,
+        .bias = what->bias,
+        .d = what->d,
+        .m = shape->m,
+        .n = shape->n,
+        .k = shape->k,
+        .a_outer = shape->ta ? 1 : shape->lda,
+        .a_inner = shape->ta ? shape->lda : 1,
+        .b_outer = shape->tb ? shape->ldb : 1, /* the kernel goes over columns of b */
+        .b_inner = shape->tb ? 1 : shape->ldb,
+        .ldd = shape->ldd,
+        .out_type = (int)sw_gpu_type_of((enum sw_dtype)shape->out),
+    };
+    const struct gpu_grid grid = {.x = sw_ceil_div(shape->m, SW_GPU_PRODUCT_TILE) *
+                                       sw_ceil_div(shape->n, SW_GPU_PRODUCT_TILE)};
+    GPU_LAUNCH(call, product, sw_gpu_type_of((enum sw_dtype)shape->in), grid, &args);
+    return SW_OK;
+}
+
+static sw_status check_aligned(const struct gpu_product *s, const void *address, int32_t align,
+                               const char *which)
+{
+    if (address && (uintptr_t)address % (uintptr_t)align == 0) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_ARG,
+                   "a product of %lldx%lldx%lld: its %s is %s, wanted at a multiple of %d bytes",
+                   (long long)s->m, (long long)s->k, (long long)s->n, which,
+                   address ? "elsewhere" : "missing", (int)align);
+}
+
+sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepared *product,
+                             const void *a, const void *b, const void *bias, void *d,
+                             void *workspace)
+{
+    const struct gpu_product *s = &product->shape;
+    const struct gpu_product_call what = {call->stream, a, b, bias, d, workspace};
+    SW_ASSERT((bias != NULL) == (s->has_bias != 0) && !call->is_predicated);
+    SW_TRY(check_aligned(s, a, s->align_a, "first operand"));
+    SW_TRY(check_aligned(s, b, s->align_b, "second operand"));
+    SW_TRY(check_aligned(s, d, s->align_d, "result"));
+    if (!product->blas) {
+        return run_own(call, s, &what);
+    }
+    struct gpu_products *products = call->dev->products;
+    const int code = call->dev->module->use(call->dev->index);
+    if (code != 0) {
+        return SW_FAIL(SW_E_DEVICE, "device %s:%d cannot be used by this thread: error %d",
+                       call->dev->module->backend, call->dev->index, code);
+    }
+    pthread_mutex_lock(&products->lock);
+    const sw_status st = product->blas->ops->run(product->blas, product, &what);
+    pthread_mutex_unlock(&products->lock);
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
+}
+
+sw_status sw_gpu_product_finish(const struct gpu_call *call, enum sw_dtype dtype,
+                                struct gpu_product_finish_args *args)
+{
+    const struct gpu_grid grid = {.x = args->rows *
+                                       sw_ceil_div(args->columns, SW_GPU_FINISH_COLUMNS)};
+    GPU_LAUNCH(call, product_finish, sw_gpu_type_of(dtype), grid, args);
+    return SW_OK;
+}

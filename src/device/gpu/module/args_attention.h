@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// args_attention - attention and its gradient (attention.h), for heads of up to 64, 128 and 256
+// elements, and what they have in common with the host: sizes of tiles.
+#pragma once
+
+#include <stdint.h>
+
+#include "device/gpu/module/args_draw.h"
+
+#define SW_GPU_ATTENTION_KERNELS(X)                                                                \
+    X(attention_places)                                                                            \
+    X(attention_64)                                                                                \
+    X(attention_128)                                                                               \
+    X(attention_256)                                                                               \
+    X(attention_delta)                                                                             \
+    X(attention_keys_64)                                                                           \
+    X(attention_keys_128)                                                                          \
+    X(attention_keys_256)                                                                          \
+    X(attention_queries_64)                                                                        \
+    X(attention_queries_128)                                                                       \
+    X(attention_queries_256)                                                                       \
+    X(product_of_tiles)
+
+/* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head begin
+ * at multiples of 16 bytes, and have whole ones. */
+struct gpu_heads {
+    const void *x;
+    int64_t batch, token, head, element;
+    int aligned;
+};
+
+struct gpu_attention_args {
+    const double *skip;
+    struct gpu_heads q, k, v;
+    struct gpu_heads d_o, o; /* of the output, both directions */
+    struct gpu_heads dq, dk, dv;
+    float *lse;              /* [B,H,T]; forward: may be NULL */
+    float *delta;            /* [B,H,T] sums of do o */
+    const int32_t *position; /* [1] or NULL */
+    const int32_t *mask;     /* [B,S] or NULL */
+    const int32_t *segments; /* [B,S] or NULL */
+    const float *slopes;     /* [H] or NULL */
+    int32_t *places;         /* [B,S] how many keys that are there come before; NULL = all */
+    int32_t *bounds;         /* [B, groups, 2] least and largest segment of 16 keys; NULL = none */
+    int64_t batch, heads, kv_heads, n_queries, n_keys, window;
+    int width, causal, has_dropout;
+    float scale, cap, keep_scale;
+    struct gpu_draw_args draw;
+};
+
+/* c = a b of 16 x 16 elements, rows behind one another: what a warp's matrix unit does (mma.h).
+ * transposed: b is given as [n][k] */
+struct gpu_product_of_tiles_args {
+    const double *skip;
+    const void *a, *b;
+    float *c;
+    int transposed;
+};
+
+/* ---- sizes; D: elements of a head that a kernel is for, 64, 128, 256; bytes: of an element ---- */
+
+enum {
+    GPU_ATTENTION_GROUP = 16, /* keys or queries that are looked at together; a product's rows */
+    GPU_ATTENTION_WARPS = 4,  /* of a block, a group of rows for each */
+    GPU_ATTENTION_SCRATCH = 16 * 20 * 4, /* bytes of a warp */
+};
+/* Elements from a row to the next in shared memory: banks differ, 16 bytes stay together. */
+#define GPU_ATTENTION_LD(D, bytes) ((D) + 16 / (int)(bytes))
+/* Forward: keys of a tile; what there is in shared memory: keys and values, scratch. */
+#define GPU_ATTENTION_KEYS(D, bytes)                                                               \
+    ((D) * (int)(bytes) <= 256 ? 64 : (D) * (int)(bytes) == 512 ? 32 : 16)
+#define GPU_ATTENTION_SHARED(D, bytes)                                                             \
+    (2 * GPU_ATTENTION_KEYS(D, bytes) * GPU_ATTENTION_LD(D, bytes) * (int)(bytes) +                \
+     GPU_ATTENTION_WARPS * GPU_ATTENTION_SCRATCH)
+/* Backward: warps of a block, rows of a tile, columns of a gradient that a block makes; in shared
+ * memory two tiles, the block's own rows (of 16 bits) twice, lse and delta, scratch. */
+#define GPU_ATTENTION_GRAD_WARPS(D) ((D) <= 128 ? 4 : 2)
+#define GPU_ATTENTION_GRAD_TILE(D) ((D) <= 128 ? 32 : 16)
+#define GPU_ATTENTION_GRAD_COLS(D) ((D) <= 128 ? (D) : 128)
+#define GPU_ATTENTION_GRAD_OWN(D, bytes) ((bytes) == 2 ? 16 * GPU_ATTENTION_GRAD_WARPS(D) : 0)
+#define GPU_ATTENTION_GRAD_SHARED(D, bytes)                                                        \
+    (2 * (GPU_ATTENTION_GRAD_TILE(D) + GPU_ATTENTION_GRAD_OWN(D, bytes)) *                         \
+         GPU_ATTENTION_LD(D, bytes) * (int)(bytes) +                                               \
+     2 * 64 * 4 + GPU_ATTENTION_GRAD_WARPS(D) * GPU_ATTENTION_SCRATCH)

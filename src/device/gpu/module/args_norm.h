@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// args_norm - norms of rows, their gradients, and sums over rows.
+#pragma once
+
+#include <stdint.h>
+
+#define SW_GPU_NORM_KERNELS(X)                                                                     \
+    X(layer_norm)                                                                                  \
+    X(rms_norm)                                                                                    \
+    X(layer_norm_dx)                                                                               \
+    X(rms_norm_dx)                                                                                 \
+    X(layer_norm_dw)                                                                               \
+    X(rms_norm_dw)                                                                                 \
+    X(sum_rows)                                                                                    \
+    X(sum_blocks)
+
+/* x, or a + b with the sum left behind, to y, mean and rstd. */
+struct gpu_norm_args {
+    const double *skip;
+    const void *x, *b; /* b: NULL = none */
+    const void *w, *bias;
+    void *sum, *y;
+    float *mean, *rstd; /* NULL = not wanted */
+    int64_t n_rows, width;
+    float eps;
+    int one_plus;
+    int team; /* threads of one row: a warp, or the block */
+};
+/* dx; and of a block of rows the sums for dw and db. */
+struct gpu_norm_grad_args {
+    const double *skip;
+    const void *dy, *x, *w;
+    const float *mean, *rstd;
+    void *dx;
+    float *dw, *db; /* [n_blocks, width], NULL = not wanted */
+    int64_t n_rows, width;
+    int64_t block; /* rows of a sum */
+    int one_plus, team;
+};
+/* x [n_rows, width] -> sums of blocks of rows [n_blocks, width], each in order. */
+struct gpu_sum_rows_args {
+    const double *skip;
+    const void *x;
+    float *sums;
+    int64_t n_rows, width, block;
+};
+/* Those in order: y [width]. */
+struct gpu_sum_blocks_args {
+    const double *skip;
+    const float *sums;
+    void *y;
+    int64_t n_blocks, width;
+    int out_type;
+};

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention - what attention and its gradient share: which keys a query sees, the score, rows of a
+// head in shared memory. Keys and queries are looked at in groups of 16, a tile of mma.h by a tile;
+// a group of which nothing is seen costs nothing. The meaning is that of cpu/ref_attention.inc.
+#pragma once
+
+#include "device/gpu/module/mma.h"
+#include "device/gpu/module/philox.h"
+
+enum { GROUP = GPU_ATTENTION_GROUP };
+
+/* One sample and head, and what its queries may see. */
+struct sight {
+    const struct gpu_attention_args *args;
+    int64_t b, head, kv_head, position;
+    float slope;
+    struct draw draw;
+};
+
+SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b, int64_t head)
+{
+    struct sight s;
+    s.args = &args;
+    s.b = b;
+    s.head = head;
+    s.kv_head = head / (args.heads / args.kv_heads);
+    s.position = args.position ? *args.position : 0;
+    s.slope = args.slopes ? args.slopes[head] : 0;
+    if (args.has_dropout) {
+        s.draw = draw_of(args.draw, b);
+    }
+    return s;
+}
+
+/* A run of queries, of keys. */
+struct span {
+    int64_t first, end;
+};
+
+/* Least and largest segment of tokens [first, end), or of a little more. False: there are none. */
+SW_DEVICE bool segments_of(const struct sight &s, int64_t first, int64_t end, int *least, int *most)
+{
+    const int64_t n = s.args->n_keys, n_groups = (n + GROUP - 1) / GROUP;
+    first = first > 0 ? first : 0;
+    end = end < n ? end : n;
+    *least = INT32_MAX;
+    *most = INT32_MIN;
+    for (int64_t g = first / GROUP; g * GROUP < end; g++) {
+        const int32_t *bounds = s.args->bounds + (s.b * n_groups + g) * 2;
+        *least = bounds[0] < *least ? bounds[0] : *least;
+        *most = bounds[1] > *most ? bounds[1] : *most;
+    }
+    return first < end;
+}
+
+/* True: no such query sees any of the keys. Not each such case is found. */
+SW_DEVICE bool nothing_seen(const struct sight &s, struct span queries, struct span keys)
+{
+    const struct gpu_attention_args &args = *s.args;
+    int q_least, q_most, k_least, k_most;
+    if (queries.first >= queries.end || keys.first >= keys.end ||
+        (args.causal && keys.first > s.position + queries.end - 1) ||
+        (args.window > 0 && keys.end - 1 <= s.position + queries.first - args.window)) {
+        return true;
+    }
+    if (!args.bounds) {
+        return false;
+    }
+    return !segments_of(s, s.position + queries.first, s.position + queries.end, &q_least,
+                        &q_most) ||
+           !segments_of(s, keys.first, keys.end, &k_least, &k_most) || q_least > k_most ||
+           k_least > q_most;
+}
+
+/* True: each of the queries sees all of the keys. */
+SW_DEVICE bool all_seen(const struct sight &s, struct span queries, struct span keys)
+{
+    const struct gpu_attention_args &args = *s.args;
+    return !args.mask && !args.segments &&
+           (!args.causal || keys.end - 1 <= s.position + queries.first) &&
+           (args.window == 0 || keys.first > s.position + queries.end - 1 - args.window);
+}
+
+SW_DEVICE bool is_seen(const struct sight &s, int64_t i, int64_t j)
+{
+    const struct gpu_attention_args &args = *s.args;
+    const int64_t query = s.position + i;
+    if (i >= args.n_queries || j >= args.n_keys || (args.causal && j > query) ||
+        (args.window > 0 && j <= query - args.window) ||
+        (args.mask && args.mask[s.b * args.n_keys + j] == 0)) {
+        return false;
+    }
+    const int32_t *segments = args.segments + s.b * args.n_keys;
+    return !args.segments ||
+           (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
+}
+
+/* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
+SW_DEVICE float score_of(const struct sight &s, int64_t j, float product, float *bend)
+{
+    const struct gpu_attention_args &args = *s.args;
+    float score = args.scale * product;
+    *bend = 1;
+    if (args.cap > 0) {
+        const float bent = tanhf(score / args.cap);
+        score = args.cap * bent;
+        *bend = 1 - bent * bent;
+    }
+    if (args.slopes) {
+        const int64_t place = args.places ? args.places[s.b * args.n_keys + j] : j;
+        score += s.slope * (float)place;
+    }
+    return score;
+}
+
+/* Whether dropout keeps a probability; neighbours of a row share the draw of four. */
+struct keeper {
+    uint64_t block;
+    struct philox_block bits;
+};
+
+SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int64_t i, int64_t j)
+{
+    const struct gpu_attention_args &args = *s.args;
+    const int64_t row = s.head * args.n_queries + s.position + i;
+    const uint64_t element = (uint64_t)(row * args.n_keys + j);
+    if (last->block != element / 4) {
+        last->block = element / 4;
+        last->bits = draw_block(s.draw, element / 4);
+    }
+    const uint32_t low = element % 2 ? last->bits.words[1] : last->bits.words[0];
+    const uint32_t high = element % 2 ? last->bits.words[3] : last->bits.words[2];
+    return (element % 4 < 2 ? low : high) >= s.draw.threshold;
+}
+
+/* The larger one; no number if either is none. */
+struct larger {
+    SW_DEVICE_MEMBER float operator()(float a, float b) const
+    {
+        return b > a || b != b ? b : a;
+    }
+};
+struct sum {
+    SW_DEVICE_MEMBER float operator()(float a, float b) const
+    {
+        return a + b;
+    }
+};
+
+/* ---- rows of a head ---- */
+
+template <typename T>
+SW_DEVICE const T *head_at(const struct gpu_heads &x, int64_t b, int64_t head)
+{
+    return (const T *)x.x + b * x.batch + head * x.head;
+}
+
+/* Rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the block. Zeros
+ * are: rows that are not in `valid`, or that mask hides; columns from width up to whole groups. */
+template <typename T, int D, int ROWS, int THREADS>
+SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int64_t head, int64_t first,
+                         struct span valid, const int32_t *mask, int width)
+{
+    constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T));
+    struct alignas(16) chunk {
+        T x[16 / sizeof(T)];
+    };
+    constexpr int MANY = 16 / sizeof(T), CHUNKS = D / MANY;
+    const int n_chunks = (width + GROUP - 1) / GROUP * GROUP / MANY;
+    const T *from = head_at<T>(x, b, head);
+    SW_UNROLL
+    for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
+        const int at = i + thread_index(), row = at / CHUNKS, c = at % CHUNKS;
+        if (row >= ROWS || c >= n_chunks) {
+            continue;
+        }
+        const int64_t t = first + row;
+        struct chunk values = {};
+        if (t >= valid.first && t < valid.end && (!mask || mask[t] != 0)) {
+            const T *source = from + t * x.token + c * MANY * x.element;
+            if (x.aligned) {
+                if (c * MANY < width) {
+                    values = *(const struct chunk *)source;
+                }
+            } else {
+                for (int k = 0; k < MANY; k++) {
+                    if (c * MANY + k < width) {
+                        values.x[k] = source[k * x.element];
+                    }
+                }
+            }
+        }
+        *(struct chunk *)(tile + row * LD + c * MANY) = values;
+    }
+}
+
+/* Rows that belong to a warp, first factors of products: of 16 bits from its 16 rows in shared
+ * memory; of fp32 from where they are, rows behind the last read as the last. */
+template <typename T> struct own_rows {
+    const T *x;
+    int ld;
+    static SW_DEVICE_MEMBER struct own_rows of(const T *shared, int ld, const struct gpu_heads &heads,
+                                              int64_t b, int64_t head, int64_t first, int64_t n,
+                                              int width)
+    {
+        (void)heads, (void)b, (void)head, (void)first, (void)n, (void)width;
+        return {shared, ld};
+    }
+    SW_DEVICE_MEMBER typename mma<T>::tile_a at(int step) const
+    {
+        return mma<T>::load_rows(x + step * GROUP, ld);
+    }
+};
+template <> struct own_rows<float> {
+    const float *rows[MMA_ROWS];
+    int64_t element;
+    int width;
+    static SW_DEVICE_MEMBER struct own_rows of(const float *shared, int ld,
+                                              const struct gpu_heads &heads, int64_t b,
+                                              int64_t head, int64_t first, int64_t n, int width)
+    {
+        struct own_rows own;
+        (void)shared, (void)ld;
+        SW_UNROLL
+        for (int slot = 0; slot < MMA_ROWS; slot++) {
+            const int64_t row = first + mma_row(lane_index(), 2 * slot);
+            own.rows[slot] =
+                head_at<float>(heads, b, head) + (row < n ? row : n - 1) * heads.token;
+        }
+        own.element = heads.element;
+        own.width = width;
+        return own;
+    }
+    SW_DEVICE_MEMBER mma<float>::tile_a at(int step) const
+    {
+        mma<float>::tile_a tile;
+        SW_UNROLL
+        for (int slot = 0; slot < MMA_ROWS; slot++) {
+            tile.rows[slot] = rows[slot] + step * GROUP * element;
+        }
+        tile.step = element;
+        tile.n = width - step * GROUP < GROUP ? width - step * GROUP : GROUP;
+        return tile;
+    }
+};
+
+/* Accumulators of 16 columns, times a factor for each of the lane's rows, into rows of a head whose
+ * elements lie side by side; rows and columns that are not there are left out. */
+template <typename T>
+SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int64_t head, int64_t first,
+                           int64_t n, int col, int width, const float *c, const float *factors)
+{
+    const int lane = lane_index();
+    T *to = (T *)out.x + b * out.batch + head * out.head;
+    SW_UNROLL
+    for (int e = 0; e < MMA_ELEMS; e++) {
+        const int64_t row = first + mma_row(lane, e);
+        const int at = col + mma_col(lane, e);
+        if (row < n && at < width) {
+            store(to, row * out.token + at, c[e] * factors[mma_slot(e)]);
+        }
+    }
+}

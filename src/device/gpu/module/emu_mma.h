@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// emu_mma - the matrix instructions that mma.h uses, for the emulation: what each lane holds is
+// written down here as the vendors' documents say it, and nowhere else; sums in the order of k.
+#pragma once
+
+#include "device/gpu/module/types.h"
+
+template <typename T> static inline float emu_half_of(const uint32_t *words, int i)
+{
+    return to_f32(T{(uint16_t)(words[i / 2] >> i % 2 * 16)});
+}
+
+#if SW_WARP == 32
+
+/* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With group = lane / 4 and
+ * t = lane % 4:
+ *   a0..a7   row = group for a0, a1, a4, a5, else group + 8
+ *            col = 2 t + i % 2 for i < 4, 8 more else
+ *   b0..b3   row = 2 t + i % 2 for i < 2, 8 more else; col = group
+ *   c0..c3   row = group for i < 2, group + 8 else; col = 2 t + i % 2 */
+template <typename T>
+static inline void emu_mma_m16n8k16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    const int lane = emu_now->thread % 32;
+    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const struct emu_lanes all = emu_bring(mine, sizeof mine);
+    for (int k = 0; k < 16; k++) {
+        const int t = k % 8 / 2, high = k / 8;
+        uint32_t rows[6], cols[2][6];
+        all.read(lane / 4 * 4 + t, rows, sizeof rows);
+        for (int i = 0; i < 2; i++) {
+            all.read((lane % 4 * 2 + i) * 4 + t, cols[i], sizeof cols[i]);
+        }
+        for (int i = 0; i < 4; i++) {
+            const int i_a = k % 2 + i / 2 * 2 + high * 4, i_b = k % 2 + high * 2;
+            c[i] += emu_half_of<T>(rows, i_a) * emu_half_of<T>(cols[i % 2] + 4, i_b);
+        }
+    }
+}
+
+#else
+
+/* AMD's matrix instruction calculator, v_mfma_f32_16x16x16_f16 and v_mfma_f32_16x16x16_bf16_1k
+ * (CDNA2 ISA, "Matrix Arithmetic Instructions"):
+ *   A[i][k]   lane = i + 16 (k / 4), element k % 4
+ *   B[k][j]   lane = j + 16 (k / 4), element k % 4
+ *   D[i][j]   lane = j + 16 (i / 4), element i % 4 */
+template <typename T>
+static inline void emu_mfma_16x16x16(float d[4], const uint32_t a[2], const uint32_t b[2])
+{
+    const int lane = emu_now->thread % 64;
+    const uint32_t mine[4] = {a[0], a[1], b[0], b[1]};
+    const struct emu_lanes all = emu_bring(mine, sizeof mine);
+    for (int k = 0; k < 16; k++) {
+        uint32_t of_b[4];
+        all.read(lane % 16 + k / 4 * 16, of_b, sizeof of_b);
+        const float factor = emu_half_of<T>(of_b + 2, k % 4);
+        for (int e = 0; e < 4; e++) {
+            uint32_t of_a[4];
+            all.read(lane / 16 * 4 + e + k / 4 * 16, of_a, sizeof of_a);
+            d[e] += emu_half_of<T>(of_a, k % 4) * factor;
+        }
+    }
+}
+
+#endif

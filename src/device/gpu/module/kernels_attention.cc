@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, forward: a block makes a run of queries of one (sample, head), a warp 16 of them, over
+// tiles of keys and values in shared memory, with the softmax carried along: the largest score so
+// far, and sums that are scaled down where a larger one is found. The order of sums is that of the
+// keys. Where there are few queries (generation), they are the same for all warps, which share the
+// keys; what they found is put together in the order of warps.
+#include "device/gpu/module/attention.h"
+#include "device/gpu/module/registry.h"
+
+enum { WARPS = GPU_ATTENTION_WARPS, THREADS = WARPS * SW_WARP, PLACES_THREADS = 256 };
+
+/* ---- before: places of keys, segments of groups ---- */
+
+/* A block a sample. Each thread has a run of keys. */
+SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
+{
+    struct counts {
+        int32_t of[PLACES_THREADS];
+    };
+    SW_SHARED(struct counts, counts);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const int64_t n = args.n_keys, b = block_x(), many = (n + PLACES_THREADS - 1) / PLACES_THREADS;
+    const int64_t first = thread_index() * many, end = first + many < n ? first + many : n;
+    if (args.places) { /* a count for each run, then of all before it */
+        int32_t count = 0;
+        for (int64_t j = first; j < end; j++) {
+            count += args.mask[b * n + j] != 0;
+        }
+        counts.of[thread_index()] = count;
+        sync_block();
+        int32_t place = 0;
+        for (int t = 0; t < thread_index(); t++) {
+            place += counts.of[t];
+        }
+        for (int64_t j = first; j < end; j++) {
+            args.places[b * n + j] = place;
+            place += args.mask[b * n + j] != 0;
+        }
+    }
+    const int64_t n_groups = (n + GROUP - 1) / GROUP;
+    for (int64_t g = thread_index(); args.bounds && g < n_groups; g += PLACES_THREADS) {
+        int32_t least = INT32_MAX, most = INT32_MIN;
+        for (int64_t j = g * GROUP; j < n && j < (g + 1) * GROUP; j++) {
+            const int32_t id = args.segments[b * n + j];
+            least = id < least ? id : least;
+            most = id > most ? id : most;
+        }
+        args.bounds[(b * n_groups + g) * 2] = least;
+        args.bounds[(b * n_groups + g) * 2 + 1] = most;
+    }
+}
+
+/* ---- forward ---- */
+
+/* The softmax and the output of a warp's rows. */
+template <int D> struct result {
+    float max[MMA_ROWS], sum[MMA_ROWS]; /* sum: of this lane's elements alone, until the end */
+    float o[D / GROUP][MMA_ELEMS];
+};
+
+/* What is left of a sum when the largest becomes `max`. */
+SW_DEVICE float faded(float from, float max)
+{
+    return from == max ? 1 : expf(from - max);
+}
+
+/* Scores of the rows with KEYS keys (hidden ones: -inf) become probabilities by the largest so far,
+ * and what was summed by a smaller one is scaled down. */
+template <int D, int SUBS>
+SW_DEVICE void probabilities(const struct sight &s, struct result<D> *r, float (*p)[MMA_ELEMS],
+                             unsigned shown, int64_t i_first, int64_t k_first)
+{
+    const int lane = lane_index();
+    float factor[MMA_ROWS];
+    SW_UNROLL
+    for (int slot = 0; slot < MMA_ROWS; slot++) {
+        float max = r->max[slot];
+        SW_UNROLL
+        for (int sub = 0; sub < SUBS; sub++) {
+            SW_UNROLL
+            for (int e = 0; e < MMA_ELEMS; e++) {
+                if (mma_slot(e) == slot && (shown >> sub & 1)) {
+                    max = larger()(max, p[sub][e]);
+                }
+            }
+        }
+        max = mma_row_reduce(max, larger());
+        factor[slot] = faded(r->max[slot], max);
+        r->max[slot] = max;
+        r->sum[slot] *= factor[slot];
+    }
+    struct keeper last;
+    last.block = UINT64_MAX;
+    SW_UNROLL
+    for (int sub = 0; sub < SUBS; sub++) {
+        SW_UNROLL
+        for (int e = 0; e < MMA_ELEMS; e++) {
+            if (shown >> sub & 1) {
+                const int slot = mma_slot(e);
+                const float x = p[sub][e] == -INFINITY ? 0 : expf(p[sub][e] - r->max[slot]);
+                r->sum[slot] += x;
+                p[sub][e] = x;
+            }
+        }
+    }
+    if (s.args->has_dropout) {
+        SW_UNROLL
+        for (int sub = 0; sub < SUBS; sub++) {
+            SW_UNROLL
+            for (int e = 0; e < MMA_ELEMS; e++) {
+                if ((shown >> sub & 1) &&
+                    !is_kept(s, &last, i_first + mma_row(lane, e),
+                             k_first + sub * GROUP + mma_col(lane, e))) {
+                    p[sub][e] = 0;
+                }
+            }
+        }
+    }
+    SW_UNROLL
+    for (int d = 0; d < D / GROUP; d++) {
+        SW_UNROLL
+        for (int e = 0; e < MMA_ELEMS; e++) {
+            r->o[d][e] *= factor[mma_slot(e)];
+        }
+    }
+}
+
+/* All warps have the same rows, each with keys of its own: the last one gets the result. */
+template <int D> SW_DEVICE void put_together(struct result<D> *r, float *shared)
+{
+    const int lane = lane_index(), warp = warp_index();
+    float *const o = shared, *const max = o + GROUP * D, *const sum = max + GROUP;
+    for (int w = 0; w < WARPS; w++) {
+        sync_block();
+        if (warp != w) {
+            continue;
+        }
+        float mine[MMA_ROWS], theirs[MMA_ROWS];
+        SW_UNROLL
+        for (int slot = 0; slot < MMA_ROWS; slot++) {
+            const int row = mma_row(lane, 2 * slot);
+            mine[slot] = 1;
+            theirs[slot] = 0;
+            if (w > 0) {
+                const float both = larger()(max[row], r->max[slot]);
+                mine[slot] = faded(r->max[slot], both);
+                theirs[slot] = faded(max[row], both);
+                r->sum[slot] = sum[row] * theirs[slot] + r->sum[slot] * mine[slot];
+                r->max[slot] = both;
+            }
+        }
+        sync_warp();
+        SW_UNROLL
+        for (int slot = 0; slot < MMA_ROWS; slot++) {
+            max[mma_row(lane, 2 * slot)] = r->max[slot]; /* the same from all lanes of a row */
+            sum[mma_row(lane, 2 * slot)] = r->sum[slot];
+        }
+        SW_UNROLL
+        for (int d = 0; d < D / GROUP; d++) {
+            SW_UNROLL
+            for (int e = 0; e < MMA_ELEMS; e++) {
+                float *at = o + mma_row(lane, e) * D + d * GROUP + mma_col(lane, e);
+                const int slot = mma_slot(e);
+                r->o[d][e] = w > 0 ? *at * theirs[slot] + r->o[d][e] * mine[slot] : r->o[d][e];
+                *at = r->o[d][e];
+            }
+        }
+    }
+}
+
+template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_args &args)
+{
+    using M = mma<T>;
+    constexpr int KEYS = GPU_ATTENTION_KEYS(D, sizeof(T)), SUBS = KEYS / GROUP;
+    constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), STEPS = D / GROUP;
+    SW_DYNAMIC_SHARED(shared);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    T *const keys = (T *)shared, *const values = keys + KEYS * LD;
+    float *const scratch = (float *)(values + KEYS * LD) +
+                           warp_index() * (GPU_ATTENTION_SCRATCH / (int)sizeof(float));
+    const int width = args.width, lane = lane_index();
+    const bool together = args.n_queries <= GROUP;
+    const int64_t rows = together ? GROUP : WARPS * GROUP;
+    const int64_t n_tiles = (args.n_queries + rows - 1) / rows;
+    /* The last queries have the most keys to see: first. */
+    const int64_t first = (n_tiles - 1 - block_x() % n_tiles) * rows;
+    const int64_t head = block_x() / n_tiles % args.heads, b = block_x() / n_tiles / args.heads;
+    const struct sight s = sight_of(args, b, head);
+    const int64_t end = first + rows < args.n_queries ? first + rows : args.n_queries;
+    struct span mine; /* of the warp */
+    mine.first = first + (together ? 0 : warp_index() * GROUP);
+    mine.end = mine.first + GROUP < end ? mine.first + GROUP : end;
+    const int32_t *mask = args.mask ? args.mask + b * args.n_keys : nullptr;
+
+    struct span seen = {0, args.n_keys}; /* by the block */
+    if (args.causal && s.position + end < seen.end) {
+        seen.end = s.position + end;
+    }
+    if (args.window > 0 && s.position + first - args.window + 1 > 0) {
+        seen.first = s.position + first - args.window + 1;
+    }
+
+    /* Queries: of 16 bits in registers, through the memory of keys. */
+    constexpr int Q_ROWS = KEYS < WARPS * GROUP ? KEYS : WARPS * GROUP;
+    typename M::tile_a q[STEPS];
+    for (int at = 0; at < (int)rows; at += Q_ROWS) {
+        if (sizeof(T) == 2) {
+            sync_block();
+            load_tile<T, D, Q_ROWS, THREADS>(keys, args.q, b, head, first + at,
+                                             {0, args.n_queries}, nullptr, width);
+            sync_block();
+        }
+        const int row = (int)(mine.first - first) - at;
+        if (row >= 0 && row < Q_ROWS) {
+            const own_rows<T> own = own_rows<T>::of(keys + row * LD, LD, args.q, b, head,
+                                                    mine.first, args.n_queries, width);
+            SW_UNROLL
+            for (int step = 0; step < STEPS; step++) {
+                if (step * GROUP < width) {
+                    q[step] = own.at(step);
+                }
+            }
+        }
+    }
+
+    struct result<D> r;
+    SW_UNROLL
+    for (int slot = 0; slot < MMA_ROWS; slot++) {
+        r.max[slot] = -INFINITY;
+        r.sum[slot] = 0;
+    }
+    SW_UNROLL
+    for (int d = 0; d < STEPS; d++) {
+        SW_UNROLL
+        for (int e = 0; e < MMA_ELEMS; e++) {
+            r.o[d][e] = 0;
+        }
+    }
+    for (int64_t at = seen.first / GROUP * GROUP; at < seen.end; at += KEYS) {
+        const int64_t at_end = at + KEYS < seen.end ? at + KEYS : seen.end;
+        if (nothing_seen(s, {first, end}, {at, at_end})) {
+            continue;
+        }
+        sync_block(); /* all have done with the tile before */
+        load_tile<T, D, KEYS, THREADS>(keys, args.k, b, s.kv_head, at, seen, mask, width);
+        load_tile<T, D, KEYS, THREADS>(values, args.v, b, s.kv_head, at, seen, mask, width);
+        sync_block();
+        unsigned shown = 0; /* a bit for each group of keys that the warp looks at */
+        for (int sub = 0; sub < SUBS; sub++) {
+            const int64_t j = at + sub * GROUP, j_end = j + GROUP < at_end ? j + GROUP : at_end;
+            if (!(together && (at / GROUP + sub) % WARPS != warp_index()) &&
+                !nothing_seen(s, mine, {j, j_end})) {
+                shown |= 1u << sub;
+            }
+        }
+        if (!shown) {
+            continue;
+        }
+        float p[SUBS][MMA_ELEMS] = {};
+        SW_UNROLL
+        for (int step = 0; step < STEPS; step++) {
+            SW_UNROLL
+            for (int sub = 0; sub < SUBS; sub++) {
+                if (step * GROUP < width && (shown >> sub & 1)) {
+                    M::multiply(p[sub], q[step],
+                                M::load_rows(keys + sub * GROUP * LD + step * GROUP, LD));
+                }
+            }
+        }
+        SW_UNROLL
+        for (int sub = 0; sub < SUBS; sub++) {
+            if (shown >> sub & 1) {
+                const int64_t j = at + sub * GROUP;
+                const bool all = j + GROUP <= args.n_keys && mine.end - mine.first == GROUP &&
+                                 all_seen(s, mine, {j, j + GROUP});
+                SW_UNROLL
+                for (int e = 0; e < MMA_ELEMS; e++) {
+                    float bend;
+                    const int64_t key = j + mma_col(lane, e);
+                    p[sub][e] = all || is_seen(s, mine.first + mma_row(lane, e), key)
+                                    ? score_of(s, key, p[sub][e], &bend)
+                                    : -INFINITY;
+                }
+            }
+        }
+        probabilities<D, SUBS>(s, &r, p, shown, mine.first, at);
+        SW_UNROLL
+        for (int sub = 0; sub < SUBS; sub++) {
+            if (shown >> sub & 1) {
+                const typename M::tile_a a = M::pack(p[sub], scratch);
+                SW_UNROLL
+                for (int d = 0; d < STEPS; d++) {
+                    if (d * GROUP < width) {
+                        M::multiply(r.o[d], a,
+                                    M::load_cols(values + sub * GROUP * LD + d * GROUP, LD));
+                    }
+                }
+            }
+        }
+    }
+
+    SW_UNROLL
+    for (int slot = 0; slot < MMA_ROWS; slot++) {
+        r.sum[slot] = mma_row_reduce(r.sum[slot], sum());
+    }
+    if (together) {
+        put_together<D>(&r, (float *)shared);
+        if (warp_index() != WARPS - 1) {
+            return;
+        }
+    }
+    float norm[MMA_ROWS];
+    SW_UNROLL
+    for (int slot = 0; slot < MMA_ROWS; slot++) {
+        const int64_t i = mine.first + mma_row(lane, 2 * slot);
+        const float total = r.sum[slot];
+        norm[slot] = total > 0 || total != total ? args.keep_scale / total : 0;
+        if (args.lse && i < args.n_queries && mma_col(lane, 0) == 0) {
+            args.lse[(b * args.heads + head) * args.n_queries + i] =
+                total == 0 ? -INFINITY : r.max[slot] + logf(total);
+        }
+    }
+    SW_UNROLL
+    for (int d = 0; d < STEPS; d++) {
+        store_group<T>(args.o, b, head, mine.first, args.n_queries, d * GROUP, width, r.o[d],
+                       norm);
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void attention_64(struct gpu_attention_args args)
+{
+    forward<T, 64>(args);
+}
+template <typename T> SW_KERNEL(THREADS) void attention_128(struct gpu_attention_args args)
+{
+    forward<T, 128>(args);
+}
+template <typename T> SW_KERNEL(THREADS) void attention_256(struct gpu_attention_args args)
+{
+    forward<T, 256>(args);
+}
+
+/* ---- for the test of mma.h ---- */
+
+/* One warp. */
+template <typename T>
+SW_KERNEL(SW_WARP)
+void product_of_tiles(struct gpu_product_of_tiles_args args)
+{
+    using M = mma<T>;
+    enum { LD = 24 };
+    struct tiles {
+        alignas(16) T a[GROUP * LD], b[GROUP * LD];
+        float scratch[GPU_ATTENTION_SCRATCH / sizeof(float)];
+    };
+    SW_SHARED(struct tiles, tiles);
+    float a[MMA_ELEMS], c[MMA_ELEMS] = {};
+    const int lane = lane_index();
+    for (int i = lane; i < GROUP * GROUP; i += SW_WARP) {
+        tiles.b[i / GROUP * LD + i % GROUP] = ((const T *)args.b)[i];
+    }
+    for (int e = 0; e < MMA_ELEMS; e++) { /* as accumulators, which lie as a first factor does */
+        a[e] = load((const T *)args.a, mma_row(lane, e) * GROUP + mma_col(lane, e));
+        tiles.a[mma_row(lane, e) * LD + mma_col(lane, e)] = round_to<T>(a[e]);
+    }
+    sync_warp();
+    const typename M::tile_b b =
+        args.transposed ? M::load_rows(tiles.b, LD) : M::load_cols(tiles.b, LD);
+    M::multiply(c, M::pack(a, tiles.scratch), b);
+    for (int e = 0; e < MMA_ELEMS; e++) {
+        args.c[mma_row(lane, e) * GROUP + mma_col(lane, e)] = c[e];
+    }
+}
+
+static const struct sw_gpu_kernel rows[] = {
+    SW_PLAIN(attention_places, PLACES_THREADS), SW_FLOATS(attention_64, THREADS),
+    SW_FLOATS(attention_128, THREADS), SW_FLOATS(attention_256, THREADS),
+    SW_FLOATS(product_of_tiles, SW_WARP)};
+extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
+const struct sw_gpu_kernels sw_gpu_kernels_attention = {rows, SW_ROWS(rows)};

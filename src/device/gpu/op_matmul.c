@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// MATMUL: products by the library, and what it does not do by a kernel of ours behind them. A bias
+// of the result's dtype is the product's; an activation never is (the libraries' GELU is another
+// function), it is taken of what the product left in the result's dtype, or of the fp32 sum.
+// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
+// own, with the leading dimensions of the whole: a tile has some of them and computes what the whole
+// op would. Sums over pieces are added in order, one fp32 addition an element.
+#include "device/gpu/blas.h"
+
+enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };
+
+struct matmul {
+    enum form form;
+    bool sums; /* over pieces, or on top of what tiles before have summed */
+    const struct gpu_prepared *product[2]; /* of the last piece; of the others */
+    int64_t n_pieces, piece;               /* rows of the parameter */
+    int64_t first;                         /* of them; a tile: the first that it has */
+    int64_t m, n, width;                   /* the result's; width: from one row of it to the next */
+    bool bias_inside;                      /* added by the product */
+    bool finishes;                         /* a kernel goes over the products */
+    /* Where the products go. */
+    enum { TO_RESULT, TO_PART } to;
+    int64_t ld_part;
+    enum sw_dtype product_dtype;
+    size_t part_bytes, sum_bytes, product_bytes;
+};
+
+static bool is_float(enum sw_dtype dtype)
+{
+    return sw_gpu_type_of(dtype) != SW_GPU_PLAIN;
+}
+
+static bool has_output(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
+}
+
+static bool takes(const struct sw_op_desc *desc)
+{
+    const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
+    return !desc->is_predicated && is_float(a->dtype) && b->dtype == a->dtype &&
+           has_output(desc, 0) && is_float(desc->out[0].dtype) &&
+           (!has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
+           (!desc->op->attrs.matmul.has_bias || is_float(desc->in[2].dtype));
+}
+
+/* The product of one piece with so many rows of the parameter. */
+static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                           const struct matmul *mm, int64_t rows, const struct gpu_prepared **out)
+{
+    const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
+    const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
+    const int64_t a_rows = sw_shape_rows(&a->shape), a_cols = sw_shape_last(&a->shape);
+    const int64_t b_rows = sw_shape_rows(&b->shape), b_cols = sw_shape_last(&b->shape);
+    const int64_t in_bytes = (int64_t)sw_dtype_bytes(a->dtype);
+    const int64_t out_bytes = (int64_t)sw_dtype_bytes(mm->product_dtype);
+    struct gpu_product shape = {
+        .m = attrs->ta ? a_cols : a_rows,
+        .n = attrs->tb ? b_rows : b_cols,
+        .k = attrs->ta ? a_rows : a_cols,
+        .lda = a_cols,
+        .ldb = b_cols,
+        .ldd = mm->to == TO_PART ? mm->ld_part : mm->width,
+        .ta = attrs->ta,
+        .tb = attrs->tb,
+        .has_bias = mm->bias_inside,
+        .in = (int32_t)a->dtype,
+        .out = (int32_t)mm->product_dtype,
+        .align_a = GPU_ALIGN,
+        .align_b = GPU_ALIGN,
+        .align_d = GPU_ALIGN,
+    };
+    if (mm->form == BY_ROWS) {
+        shape.m = rows;
+        shape.align_a = sw_gpu_align(mm->piece * in_bytes);
+        shape.align_d = sw_gpu_align(mm->piece * mm->width * out_bytes);
+    } else if (mm->form == BY_COLUMNS) {
+        shape.n = rows;
+        shape.align_b = sw_gpu_align(mm->piece * b_cols * in_bytes);
+        shape.align_d = sw_gpu_align(mm->piece * out_bytes);
+    } else if (mm->form == BY_DEPTH) {
+        shape.k = rows;
+        shape.align_a = sw_gpu_align(mm->piece * in_bytes);
+        shape.align_b = sw_gpu_align(mm->piece * b_cols * in_bytes);
+    }
+    SW_TRY(sw_gpu_product_get(dev, &shape, out));
+    return SW_OK;
+}
+
+/* Which products, where they go, what follows. */
+static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc, struct matmul *mm)
+{
+    const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
+    const enum sw_dtype out = desc->out[0].dtype;
+    const int64_t rows = sw_shape_rows(&desc->in[1].shape);
+    *mm = (struct matmul){
+        .form = attrs->piece == 0 ? IN_ONE
+                : attrs->ta       ? BY_ROWS
+                : attrs->tb       ? BY_COLUMNS
+                                  : BY_DEPTH,
+        .n_pieces = 1,
+        .first = attrs->tile.first,
+        .m = sw_shape_rows(&desc->out[0].shape),
+        .width = sw_shape_last(&desc->out[0].shape),
+        .product_dtype = out,
+    };
+    mm->n = attrs->tb ? rows : mm->width;
+    const int64_t whole = mm->form == BY_ROWS ? mm->m : rows;
+    mm->piece = mm->form == IN_ONE ? whole : attrs->piece;
+    mm->n_pieces = mm->form == IN_ONE ? 1 : sw_max_i64(1, sw_ceil_div(whole, mm->piece));
+    mm->sums = mm->form == BY_DEPTH &&
+               (mm->n_pieces > 1 || attrs->tile.continues || attrs->tile.partial);
+    mm->bias_inside = !mm->sums && attrs->has_bias && desc->in[2].dtype == out &&
+                      sw_gpu_products_add_bias(dev->products);
+    const bool bias_behind = attrs->has_bias && !mm->bias_inside;
+    mm->finishes = mm->sums || bias_behind || attrs->act != SW_ACT_NONE || has_output(desc, 1);
+    if (mm->sums) {
+        mm->to = TO_PART;
+        mm->ld_part = mm->width;
+        mm->part_bytes = (size_t)(mm->m * mm->width) * sizeof(float);
+        mm->sum_bytes = attrs->tile.partial ? 0 : mm->part_bytes;
+    } else if (bias_behind && out != SW_F32) {
+        mm->to = TO_PART;
+        mm->ld_part = mm->form == BY_COLUMNS ? mm->piece : mm->width;
+        mm->part_bytes = (size_t)((mm->form == BY_ROWS ? mm->piece : mm->m) * mm->ld_part) *
+                         sizeof(float);
+    }
+    if (mm->to == TO_PART) {
+        mm->product_dtype = SW_F32;
+    }
+    mm->part_bytes = sw_round_up(mm->part_bytes, 64);
+    mm->sum_bytes = sw_round_up(mm->sum_bytes, 64);
+}
+
+static sw_status open(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                      struct matmul *mm)
+{
+    arrange(dev, desc, mm);
+    const int64_t whole =
+        mm->form == BY_ROWS ? mm->m : sw_shape_rows(&desc->in[1].shape);
+    for (int other = 0; other < (mm->n_pieces > 1 ? 2 : 1); other++) {
+        const int64_t rows = other ? mm->piece : whole - (mm->n_pieces - 1) * mm->piece;
+        SW_TRY(get_piece(dev, desc, mm, rows, &mm->product[other]));
+        if (mm->product[other]->workspace_bytes > mm->product_bytes) {
+            mm->product_bytes = mm->product[other]->workspace_bytes;
+        }
+    }
+    return SW_OK;
+}
+
+static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out)
+{
+    struct matmul mm;
+    if (takes(desc) && open(dev, desc, &mm) >= 0) {
+        out->supported = true;
+        out->workspace_bytes = mm.part_bytes + mm.sum_bytes + mm.product_bytes;
+        out->path = sw_gpu_products_name(dev->products);
+    }
+}
+
+static sw_status prepare(struct gpu_device *dev, const struct sw_op_desc *desc, void **prepared)
+{
+    struct matmul *mm = sw_alloc_zero("device", 1, sizeof *mm);
+    SW_TRY_ALLOC(mm, "a matrix product");
+    const sw_status st = open(dev, desc, mm);
+    if (st < 0) {
+        sw_free(mm);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *prepared = mm;
+    return SW_OK;
+}
+
+static void release(struct gpu_device *dev, void *prepared)
+{
+    (void)dev;
+    sw_free(prepared);
+}
+
+static void *behind(const void *at, int64_t elems, enum sw_dtype dtype)
+{
+    return at ? (char *)(uintptr_t)at + elems * (int64_t)sw_dtype_bytes(dtype) : NULL;
+}
+
+/* The products of one piece, and what follows them, where pieces are apart. */
+static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
+{
+    const struct matmul *mm = call->prepared;
+    const struct sw_op_desc *desc = call->desc;
+    const struct gpu_prepared *product = mm->product[i_piece < mm->n_pieces - 1];
+    const struct gpu_product *s = &product->shape;
+    const enum sw_dtype in = desc->in[0].dtype, out = desc->out[0].dtype;
+    const int64_t row = i_piece * mm->piece; /* of the parameter, in this tile */
+    const int64_t column = mm->form == BY_COLUMNS ? mm->first + row : 0;
+    const int64_t at = column + (mm->form == BY_ROWS ? row * mm->width : 0); /* of the result */
+    const void *a = behind(call->in[0], mm->form == BY_ROWS ? mm->first + row : 0, in);
+    const void *b = behind(call->in[1], mm->form == BY_COLUMNS ? row * s->ldb : 0, in);
+    const bool has_bias = desc->op->attrs.matmul.has_bias;
+    const void *bias = has_bias ? behind(call->in[2], column, desc->in[2].dtype) : NULL;
+    void *y = behind(call->out[0], at, out);
+    void *pre = desc->op->n_out > 1 ? behind(call->out[1], at, out) : NULL;
+    /* What backward reads is what the activation is given: the product leaves it there. */
+    void *part = mm->to == TO_PART ? call->workspace : pre ? pre : y;
+    SW_TRY(sw_gpu_product_run(call, product, a, b, mm->bias_inside ? bias : NULL, part,
+                              (char *)call->workspace + mm->part_bytes + mm->sum_bytes));
+    if (!mm->finishes) {
+        return SW_OK;
+    }
+    struct gpu_product_finish_args args = {
+        .part = part,
+        .bias = mm->bias_inside ? NULL : bias,
+        .out = y,
+        .pre = pre == part && (mm->bias_inside || !has_bias) ? NULL : pre,
+        .rows = s->m,
+        .columns = s->n,
+        .ld_part = s->ldd,
+        .ld_out = mm->width,
+        .part_type = (int)sw_gpu_type_of(mm->product_dtype),
+        .bias_type = has_bias ? (int)sw_gpu_type_of(desc->in[2].dtype) : 0,
+        .act = (int)desc->op->attrs.matmul.act,
+    };
+    SW_TRY(sw_gpu_product_finish(call, out, &args));
+    return SW_OK;
+}
+
+/* The result, summed over the pieces in order. */
+static sw_status run_sum(const struct gpu_call *call)
+{
+    const struct matmul *mm = call->prepared;
+    const struct sw_op_desc *desc = call->desc;
+    const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
+    const enum sw_dtype in = desc->in[0].dtype;
+    float *part = call->workspace;
+    float *sum = attrs->tile.partial ? call->out[0]
+                                     : (void *)((char *)call->workspace + mm->part_bytes);
+    for (int64_t p = 0; p < mm->n_pieces; p++) {
+        const bool last = p == mm->n_pieces - 1, begins = p == 0 && !attrs->tile.continues;
+        const struct gpu_prepared *product = mm->product[!last];
+        const int64_t row = p * mm->piece;
+        SW_TRY(sw_gpu_product_run(call, product, behind(call->in[0], mm->first + row, in),
+                                  behind(call->in[1], row * product->shape.ldb, in), NULL,
+                                  begins ? sum : part,
+                                  (char *)call->workspace + mm->part_bytes + mm->sum_bytes));
+        if (begins) {
+            continue; /* not the last one, or the sum of the first tile */
+        }
+        const float *before = p > 0 ? sum : call->in[2 + attrs->has_bias];
+        struct gpu_product_finish_args args = {
+            .x = before,
+            .part = part,
+            .out = sum,
+            .rows = mm->m,
+            .columns = mm->width,
+            .ld_x = mm->width,
+            .ld_part = mm->width,
+            .ld_out = mm->width,
+            .part_type = SW_GPU_F32,
+            .act = (int)SW_ACT_NONE,
+        };
+        if (last && !attrs->tile.partial) {
+            args.bias = attrs->has_bias ? call->in[2] : NULL;
+            args.bias_type = attrs->has_bias ? (int)sw_gpu_type_of(desc->in[2].dtype) : 0;
+            args.out = call->out[0];
+            args.pre = desc->op->n_out > 1 ? call->out[1] : NULL;
+            args.act = (int)attrs->act;
+        }
+        SW_TRY(sw_gpu_product_finish(call, args.out == sum ? SW_F32 : desc->out[0].dtype, &args));
+    }
+    return SW_OK;
+}
+
+static sw_status run(const struct gpu_call *call)
+{
+    const struct matmul *mm = call->prepared;
+    if (mm->sums) {
+        return run_sum(call);
+    }
+    for (int64_t p = 0; p < mm->n_pieces; p++) {
+        SW_TRY(run_piece(call, p));
+    }
+    return SW_OK;
+}
+
+const struct gpu_op sw_gpu_matmul = {
+    .query = query, .prepare = prepare, .release = release, .run = run};

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// standin - a product on the CPU, column-major as the libraries have it, for those that stand in for
+// cuBLASLt and rocBLAS where GPUs are emulated.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/tensor.h"
+
+/* d [m, n] = op(a) [m, k] op(b) [k, n] (+ bias [m], of d's dtype). Sums in fp32, over k from its
+ * beginning, or backwards, as some other algorithm would; rounded once. */
+struct standin_product {
+    int64_t m, n, k, lda, ldb, ldd;
+    bool ta, tb, backwards;
+    enum sw_dtype in, out;
+    const void *a, *b, *bias;
+    void *d;
+};
+/* False: no memory. */
+bool standin_run(const struct standin_product *p);
+/* The arguments of a call are no such product; which, in words, or NULL. */
+const char *standin_problem(const struct standin_product *p);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which device an engine computes on, where this rank stands among those of its machine, and how
+// much memory a plan may count on.
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+
+/* Which of the ranks of this machine this one is. Machines are told apart by their names. */
+static sw_status find_place(const struct sw_engine *e, struct sw_device_place *out)
+{
+    enum { NAME = 64 };
+    char mine[NAME] = "";
+    *out = (struct sw_device_place){.rank = 0, .n_ranks = 1};
+    if (e->ranks == 1 || e->options.plan_only) {
+        return SW_OK; /* a plan asks for one device; ranks that it is for may be anywhere */
+    }
+    char *all = sw_alloc_zero("engine", (size_t)e->ranks, NAME);
+    SW_TRY_ALLOC(all, "names of machines");
+    gethostname(mine, sizeof mine - 1);
+    const sw_status st =
+        sw_comm_all_gather(e->options.comm, mine, all, NAME, "the names of machines");
+    out->n_ranks = 0;
+    for (int r = 0; st >= 0 && r < e->ranks; r++) {
+        if (memcmp(all + (size_t)r * NAME, mine, NAME) == 0) {
+            out->rank += r < e->rank;
+            out->n_ranks++;
+        }
+    }
+    sw_free(all);
+    return st;
+}
+
+sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    const int threads = c->threads > 0 || e->ranks == 1
+                            ? (int)c->threads
+                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
+    const char *name = e->options.device ? e->options.device : c->device;
+    struct sw_device_place place;
+    if (!e->options.device && c->kernels == SW_KERNELS_REFERENCE) {
+        if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
+            return SW_FAIL(SW_E_CONFIG,
+                           "spillway.kernels \"reference\" are the CPU's, and spillway.device is "
+                           "\"%s\"",
+                           name);
+        }
+        name = "cpu:reference";
+    }
+    SW_TRY(find_place(e, &place));
+    return sw_device_open_at(name, threads, &place, out);
+}
+
+size_t sw_engine_device_budget(const struct sw_engine *e)
+{
+    const size_t asked = (size_t)e->config->spillway.device_memory_bytes;
+    const size_t there = e->device->memory_bytes;
+    return asked == 0 || (there > 0 && there < asked) ? there : asked;
+}
