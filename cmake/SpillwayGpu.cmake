@@ -5,7 +5,7 @@
 set(gpu_root "${PROJECT_SOURCE_DIR}/src/device/gpu/module")
 file(GLOB gpu_kernels CONFIGURE_DEPENDS "${gpu_root}/kernels_*.cc")
 file(GLOB gpu_headers CONFIGURE_DEPENDS "${gpu_root}/*.h")
-set(SPILLWAY_GPU_MODULES "")
+set(SPILLWAY_GPU_MODULES "") # that are installed
 
 # What the kernels' sources are, for the name of the kernel set: whoever changes a kernel changes it.
 set(digest "")
@@ -32,7 +32,6 @@ if(SPILLWAY_GPU_EMULATION)
             $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
         target_link_options(${target} PRIVATE ${san_flags} -nodefaultlibs)
         target_link_libraries(${target} PRIVATE Threads::Threads m c gcc_s)
-        list(APPEND SPILLWAY_GPU_MODULES ${target})
         if(BUILD_TESTING)
             add_dependencies(device_tests ${target})
             add_dependencies(engine_tests ${target})
@@ -54,4 +53,183 @@ if(SPILLWAY_GPU_EMULATION)
         add_dependencies(spillway_emu64_module ${target})
         list(APPEND SPILLWAY_GPU_MODULES ${target})
     endforeach()
+endif()
+
+# ---- modules of vendors: one object a file, by custom commands ----
+
+# Is SPILLWAY_<vendor> on where its compiler is found?
+function(sw_gpu_wanted vendor out)
+    set(wanted TRUE)
+    if(SPILLWAY_${vendor} STREQUAL "OFF")
+        set(wanted FALSE)
+    elseif(SPILLWAY_${vendor} STREQUAL "AUTO" AND
+           (SPILLWAY_MINIMAL OR SPILLWAY_SAN OR SPILLWAY_TSAN OR SPILLWAY_FUZZ))
+        set(wanted FALSE)
+    endif()
+    set(${out} ${wanted} PARENT_SCOPE)
+endfunction()
+
+function(sw_gpu_summary vendor found note)
+    if(found)
+        set_property(GLOBAL APPEND PROPERTY SPILLWAY_SUMMARY "  ✓ ${vendor}: ${note}")
+    elseif(SPILLWAY_${vendor} STREQUAL "ON")
+        message(FATAL_ERROR "SPILLWAY_${vendor} is ON, but ${note}")
+    else()
+        set_property(GLOBAL APPEND PROPERTY SPILLWAY_SUMMARY "  ✗ ${vendor}: ${note}")
+    endif()
+endfunction()
+
+# sw_gpu_objects(<backend> <out> <compiler and options>..): an object for each file of the module. What the
+# compiler says, registers and spills too, is kept beside it (tests/checks/gpu_registers.sh).
+function(sw_gpu_objects backend out)
+    set(objects "")
+    set(folder "${PROJECT_BINARY_DIR}/gpu/${backend}")
+    file(MAKE_DIRECTORY "${folder}")
+    foreach(source IN LISTS gpu_kernels ITEMS "${gpu_root}/vendor_module.cc")
+        get_filename_component(stem "${source}" NAME_WE)
+        set(object "${folder}/${stem}.o")
+        set(defines "")
+        if(stem STREQUAL "vendor_module")
+            set(defines "-DSW_GPU_DIGEST=\"${SPILLWAY_GPU_DIGEST}\"")
+        endif()
+        add_custom_command(OUTPUT "${object}"
+            COMMAND sh "${PROJECT_SOURCE_DIR}/cmake/gpu_compile.sh" "${folder}/${stem}.log"
+                ${ARGN} ${defines} "-I${PROJECT_SOURCE_DIR}/src" -MD -MF "${object}.d" -c "${source}"
+                -o "${object}"
+            BYPRODUCTS "${folder}/${stem}.log"
+            DEPENDS "${source}" "${PROJECT_SOURCE_DIR}/cmake/gpu_compile.sh"
+            DEPFILE "${object}.d" COMMENT "Compiling ${stem} for ${backend}" VERBATIM)
+        list(APPEND objects "${object}")
+    endforeach()
+    set(${out} "${objects}" PARENT_SCOPE)
+endfunction()
+
+function(sw_gpu_module backend) # OBJECTS .. LINK <command without objects>..
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;LINK")
+    set(output "${PROJECT_BINARY_DIR}/spillway_${backend}.so")
+    add_custom_command(OUTPUT "${output}" COMMAND ${arg_LINK} -o "${output}" DEPENDS ${arg_OBJECTS}
+        COMMENT "Linking spillway_${backend}.so" VERBATIM)
+    add_custom_target(spillway_${backend}_module ALL DEPENDS "${output}")
+    if(BUILD_TESTING)
+        add_dependencies(device_tests spillway_${backend}_module)
+    endif()
+    set(SPILLWAY_GPU_MODULES "${SPILLWAY_GPU_MODULES};${output}" PARENT_SCOPE)
+endfunction()
+
+list(JOIN SPILLWAY_CUDA_ARCHS " " cuda_archs)
+sw_gpu_wanted(CUDA wanted)
+find_program(SPILLWAY_NVCC nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME ENV CUDA_PATH
+    PATH_SUFFIXES bin)
+mark_as_advanced(SPILLWAY_NVCC)
+if(NOT wanted)
+    sw_gpu_summary(CUDA FALSE "no NVIDIA GPUs (switched off)")
+elseif(NOT SPILLWAY_NVCC)
+    sw_gpu_summary(CUDA FALSE "no NVIDIA GPUs: there is no nvcc, of the CUDA toolkit 12 or 13")
+else()
+    set(gencode "")
+    foreach(arch IN LISTS SPILLWAY_CUDA_ARCHS)
+        string(REPLACE "sm_" "compute_" virtual "${arch}")
+        list(APPEND gencode -gencode "arch=${virtual},code=${arch}")
+    endforeach()
+    list(APPEND gencode -gencode "arch=${virtual},code=${virtual}") # for GPUs that come later
+    sw_gpu_objects(cuda objects ${SPILLWAY_CCACHE} "${SPILLWAY_NVCC}" -std=c++17 -x cu ${gencode}
+        -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xptxas -v
+        $<$<BOOL:${SPILLWAY_WERROR}>:-Werror=all-warnings> -Xcompiler
+        -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-O2,-Wall,-Wextra
+        "-DSW_GPU_ARCHS=\"${cuda_archs}\"")
+    sw_gpu_module(cuda OBJECTS ${objects} LINK "${SPILLWAY_NVCC}" -shared -cudart static
+        -Xlinker --as-needed ${objects})
+    sw_gpu_summary(CUDA TRUE "${cuda_archs}, by ${SPILLWAY_NVCC}")
+endif()
+
+# hipcc, or a clang that is newer than the one of an old hipcc, with device libraries in the build folder:
+# what an old HIP has for gfx940 serves gfx942 too.
+function(sw_gpu_hip_try result) # <compiler and options>..
+    set(file "${PROJECT_BINARY_DIR}/gpu/try.hip")
+    file(WRITE "${file}" "#include <hip/hip_runtime.h>\n__global__ void set(int *p) { *p = 1; }\n")
+    execute_process(COMMAND ${ARGN} -x hip -c "${file}" -o "${file}.o" RESULT_VARIABLE failed
+        OUTPUT_QUIET ERROR_QUIET)
+    if(failed)
+        set(${result} FALSE PARENT_SCOPE)
+    else()
+        set(${result} TRUE PARENT_SCOPE)
+    endif()
+endfunction()
+
+function(sw_gpu_find_hip)
+    set(offload "")
+    foreach(arch IN LISTS SPILLWAY_HIP_ARCHS)
+        list(APPEND offload "--offload-arch=${arch}")
+    endforeach()
+    find_program(SPILLWAY_HIPCC hipcc PATHS /opt/rocm/bin)
+    find_program(SPILLWAY_HIP_CLANG NAMES clang-20 clang-19 clang-18)
+    find_path(SPILLWAY_HIP_BITCODE ocml.bc PATHS /usr/lib/x86_64-linux-gnu/amdgcn/bitcode)
+    mark_as_advanced(SPILLWAY_HIPCC SPILLWAY_HIP_CLANG SPILLWAY_HIP_BITCODE)
+    if(SPILLWAY_HIPCC)
+        sw_gpu_hip_try(works "${SPILLWAY_HIPCC}" ${offload})
+        if(works)
+            set(SPILLWAY_HIP_COMMAND "${SPILLWAY_HIPCC};${offload}" CACHE INTERNAL "")
+            set(SPILLWAY_HIP_HAS "${SPILLWAY_HIP_ARCHS}" CACHE INTERNAL "")
+            return()
+        endif()
+    endif()
+    if(SPILLWAY_HIP_CLANG AND SPILLWAY_HIP_BITCODE)
+        set(bitcode "${PROJECT_BINARY_DIR}/gpu/bitcode")
+        file(COPY "${SPILLWAY_HIP_BITCODE}/" DESTINATION "${bitcode}")
+        if(NOT EXISTS "${bitcode}/oclc_isa_version_942.bc" AND
+           EXISTS "${bitcode}/oclc_isa_version_940.bc")
+            file(COPY_FILE "${bitcode}/oclc_isa_version_940.bc"
+                "${bitcode}/oclc_isa_version_942.bc")
+        endif()
+        set(clang "${SPILLWAY_HIP_CLANG}" ${offload} -D__HIP_PLATFORM_AMD__ --rocm-path=/usr
+            "--rocm-device-lib-path=${bitcode}")
+        sw_gpu_hip_try(works ${clang})
+        if(works)
+            set(SPILLWAY_HIP_COMMAND "${clang}" CACHE INTERNAL "")
+            set(SPILLWAY_HIP_HAS "${SPILLWAY_HIP_ARCHS}" CACHE INTERNAL "")
+            return()
+        endif()
+    endif()
+    set(command "")
+    set(has "")
+    foreach(arch IN LISTS SPILLWAY_HIP_ARCHS) # those that an old hipcc knows
+        if(SPILLWAY_HIPCC)
+            sw_gpu_hip_try(works "${SPILLWAY_HIPCC}" "--offload-arch=${arch}")
+            if(works)
+                list(APPEND has "${arch}")
+                list(APPEND command "--offload-arch=${arch}")
+            endif()
+        endif()
+    endforeach()
+    if(has)
+        list(PREPEND command "${SPILLWAY_HIPCC}")
+    endif()
+    set(SPILLWAY_HIP_COMMAND "${command}" CACHE INTERNAL "")
+    set(SPILLWAY_HIP_HAS "${has}" CACHE INTERNAL "")
+endfunction()
+
+sw_gpu_wanted(HIP wanted)
+if(NOT wanted)
+    sw_gpu_summary(HIP FALSE "no AMD GPUs (switched off)")
+else()
+    if(NOT "${SPILLWAY_HIP_ARCHS}" STREQUAL "${SPILLWAY_HIP_TRIED}")
+        sw_gpu_find_hip()
+        set(SPILLWAY_HIP_TRIED "${SPILLWAY_HIP_ARCHS}" CACHE INTERNAL "")
+    endif()
+    find_library(SPILLWAY_AMDHIP amdhip64 PATHS /opt/rocm/lib)
+    mark_as_advanced(SPILLWAY_AMDHIP)
+    if(NOT SPILLWAY_HIP_HAS OR NOT SPILLWAY_AMDHIP)
+        sw_gpu_summary(HIP FALSE
+            "no AMD GPUs: there is no hipcc that works (apt-get install hipcc libamdhip64-dev)")
+    else()
+        list(JOIN SPILLWAY_HIP_HAS " " hip_archs)
+        sw_gpu_objects(hip objects ${SPILLWAY_CCACHE} ${SPILLWAY_HIP_COMMAND} -std=c++17 -x hip -O3
+            -ffp-contract=off -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -Wall -Wextra
+            $<$<BOOL:${SPILLWAY_WERROR}>:-Werror> -Rpass-analysis=kernel-resource-usage
+            "-DSW_GPU_ARCHS=\"${hip_archs}\"")
+        sw_gpu_module(hip OBJECTS ${objects} LINK "${CMAKE_C_COMPILER}" -shared ${objects}
+            "${SPILLWAY_AMDHIP}")
+        list(GET SPILLWAY_HIP_COMMAND 0 hip_compiler)
+        sw_gpu_summary(HIP TRUE "${hip_archs}, by ${hip_compiler}")
+    endif()
 endif()

@@ -22,6 +22,15 @@ if(SPILLWAY_GPU_EMULATION)
     set(CMAKE_CXX_EXTENSIONS ON)
 endif()
 
+# Modules for real ones: spillway_cuda.so by nvcc, spillway_hip.so by hipcc or clang. AUTO builds what there
+# is a compiler for, but not beside sanitizers, nor in a minimal build, where ON asks for it.
+foreach(vendor IN ITEMS CUDA HIP)
+    set(SPILLWAY_${vendor} AUTO CACHE STRING "Build the module for ${vendor}: AUTO, ON or OFF")
+    set_property(CACHE SPILLWAY_${vendor} PROPERTY STRINGS AUTO ON OFF)
+endforeach()
+set(SPILLWAY_CUDA_ARCHS "sm_80;sm_90" CACHE STRING "NVIDIA GPUs to compile for; of the last PTX too")
+set(SPILLWAY_HIP_ARCHS "gfx90a;gfx942" CACHE STRING "AMD GPUs to compile for")
+
 # AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
 foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC XXHASH HWLOC CMOCKA)
     set(SPILLWAY_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")

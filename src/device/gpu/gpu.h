@@ -27,11 +27,11 @@ struct gpu_call {
     struct gpu_device *dev;
     void *stream; /* the vendor's */
     const struct sw_op_desc *desc;
-    void *const *in;       /* [desc n_in], NULL = absent */
-    void *const *out;      /* [desc n_out], NULL = absent or not wanted */
-    void *workspace;       /* as query said, 64-byte aligned */
-    double *scalars;       /* [SW_SCALAR_COUNT] */
-    bool is_predicated;    /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
+    void *const *in;    /* [desc n_in], NULL = absent */
+    void *const *out;   /* [desc n_out], NULL = absent or not wanted */
+    void *workspace;    /* as query said, 64-byte aligned */
+    double *scalars;    /* [SW_SCALAR_COUNT] */
+    bool is_predicated; /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
 };
 

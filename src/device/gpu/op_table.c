@@ -23,6 +23,9 @@ extern const struct gpu_op sw_gpu_matmul, sw_gpu_linear_ce, sw_gpu_linear_ce_gra
 extern const struct gpu_op sw_gpu_sum_rows, sw_gpu_layer_norm, sw_gpu_layer_norm_grad,
     sw_gpu_rms_norm, sw_gpu_rms_norm_grad;
 extern const struct gpu_op sw_gpu_attention, sw_gpu_attention_grad;
+extern const struct gpu_op sw_gpu_accumulate, sw_gpu_stats_reset, sw_gpu_grad_stats,
+    sw_gpu_stats_finish, sw_gpu_update, sw_gpu_lamb_moments, sw_gpu_lamb_apply,
+    sw_gpu_lamb_add_norms;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,

@@ -9,6 +9,10 @@
 // second number says how many such blocks a multiprocessor must have registers for. What it does at
 // barriers and shuffles it does with all threads of the block, or warp. Compiled without
 // contraction: what is to be fused says fmaf.
+// with blocks of so many threads, all in one dimension, whole warps of SW_WARP lanes (32 or 64);
+// what it does at barriers and shuffles it does with all threads of the block, or warp.
+// SW_KERNEL_BLOCKS(256, 4): a multiprocessor should hold so many blocks; else the compiler chooses,
+// and may spill registers for it. Compiled without contraction: what is to be fused says fmaf.
 #pragma once
 
 #include <math.h>

@@ -37,7 +37,7 @@ SW_DEVICE struct rule rule_of(const struct gpu_rule &attrs, const struct gpu_rat
     return u;
 }
 
-/* ---- the master: the parameter (f32), joined from it and its low half (bf16), or fp32 (f16) ---- */
+/* ---- the master: the parameter (f32), joined from it and its low half (bf16), fp32 (f16) ---- */
 
 template <int N>
 SW_DEVICE void load_master(const struct gpu_param &p, const float *param, int64_t i, int n,

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of spillway_cuda.so and of spillway_hip.so: the calls of the two run times have the same
+// names behind their prefix, and mean the same. Every call names its device, because threads change.
+// What a stream writes and waits for is a word of pinned memory (CUDA), or of memory for signals
+// (HIP), which the host sees as well.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__HIP__)
+#include <hip/hip_runtime.h>
+#define GPU(name) hip##name
+#define BACKEND "hip"
+#define ARCHS_OPTION "HIP_ARCHS"
+#else
+#include <cuda.h> /* types alone: the driver's library is not linked to */
+#include <cuda_runtime.h>
+#define GPU(name) cuda##name
+#define BACKEND "cuda"
+#define ARCHS_OPTION "CUDA_ARCHS"
+#endif
+
+#include "device/gpu/module/registry.h"
+#include "device/gpu/module/tables.h"
+
+#define SW_TEXT_OF(x) #x
+#define SW_TEXT(x) SW_TEXT_OF(x)
+
+/* Codes of the driver's own calls begin here, above those of the run time. */
+enum { DRIVER_CODES = 100000 };
+
+#define GPU_RETURN_IF(call)                                                                        \
+    do {                                                                                           \
+        const int failed_with = (int)(call);                                                       \
+        if (failed_with != 0) {                                                                    \
+            (void)GPU(GetLastError)(); /* else the next call would say it again */                 \
+            return failed_with;                                                                    \
+        }                                                                                          \
+    } while (0)
+
+/* ---- what differs ---- */
+
+#if defined(__HIP__)
+
+#define BUILT_WITH                                                                                 \
+    "clang " __clang_version__ ", HIP " SW_TEXT(HIP_VERSION_MAJOR) "." SW_TEXT(HIP_VERSION_MINOR)
+
+static void describe_driver(char *text, size_t cap)
+{
+    snprintf(text, cap,
+             "no AMD GPU was found: this needs the driver amdgpu, its device /dev/kfd, "
+             "and the right to use it (group render)");
+}
+
+enum { NO_CODE = hipErrorNoBinaryForGpu };
+
+static const char *driver_error(int code)
+{
+    (void)code;
+    return "unknown error";
+}
+
+static bool is_no_device(int code)
+{
+    return code == hipErrorNoDevice || code == hipErrorInvalidDevice ||
+           code == hipErrorInsufficientDriver || code == hipErrorNotInitialized;
+}
+
+static int count(int *n_devices)
+{
+    *n_devices = 0;
+    /* Six queues; where several share one of the hardware's, one that waits holds up the others. */
+    setenv("GPU_MAX_HW_QUEUES", "8", 0);
+    GPU_RETURN_IF(hipGetDeviceCount(n_devices));
+    return *n_devices > 0 ? 0 : (int)hipErrorNoDevice;
+}
+
+static void name_arch(const hipDeviceProp_t *p, struct sw_gpu_facts *out)
+{
+    snprintf(out->arch, sizeof out->arch, "%.*s", (int)strcspn(p->gcnArchName, ":"),
+             p->gcnArchName);
+    out->shared_max = p->sharedMemPerBlock;
+}
+
+/* All of what a block may have is had without asking. */
+static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, size_t most)
+{
+    (void)kernel;
+    (void)entry;
+    (void)most;
+    return 0;
+}
+
+static int host_alloc(int device, size_t bytes, void **out)
+{
+    GPU_RETURN_IF(hipSetDevice(device));
+    if (bytes == sizeof(uint64_t)) { /* a timeline's */
+        GPU_RETURN_IF(hipExtMallocWithFlags(out, bytes, hipMallocSignalMemory));
+        return 0;
+    }
+    GPU_RETURN_IF(hipHostMalloc(out, bytes, hipHostMallocPortable | hipHostMallocMapped));
+    return 0;
+}
+
+static int host_release(int device, void *mem)
+{
+    GPU_RETURN_IF(hipSetDevice(device));
+    if (hipHostFree(mem) != hipSuccess) { /* memory for signals is freed as the device's */
+        (void)hipGetLastError();
+        GPU_RETURN_IF(hipFree(mem));
+    }
+    return 0;
+}
+
+static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
+{
+    GPU_RETURN_IF(hipSetDevice(device));
+    GPU_RETURN_IF(hipStreamWriteValue64((hipStream_t)stream, word, value, 0));
+    return 0;
+}
+
+static int await_word(int device, void *stream, const uint64_t *word, uint64_t value)
+{
+    GPU_RETURN_IF(hipSetDevice(device));
+    GPU_RETURN_IF(hipStreamWaitValue64((hipStream_t)stream, (void *)word, value,
+                                       hipStreamWaitValueGte, UINT64_MAX));
+    return 0;
+}
+
+#else
+
+#define BUILT_WITH                                                                                 \
+    "nvcc " SW_TEXT(__CUDACC_VER_MAJOR__) "." SW_TEXT(__CUDACC_VER_MINOR__) "." SW_TEXT(           \
+        __CUDACC_VER_BUILD__) ", " NEEDS_DRIVER
+#if CUDART_VERSION >= 13000
+#define NEEDS_DRIVER "driver 580 or later"
+#elif CUDART_VERSION >= 12000
+#define NEEDS_DRIVER "driver 525 or later"
+#else
+#define NEEDS_DRIVER "driver 450 or later"
+#endif
+
+static void describe_driver(char *text, size_t cap)
+{
+    int version = 0;
+    if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+        snprintf(text, cap,
+                 "there is no NVIDIA driver (libcuda.so.1): wanted " NEEDS_DRIVER
+                 ", and in a container that it is passed in (--gpus all)");
+    } else if (version / 1000 < CUDART_VERSION / 1000) {
+        snprintf(text, cap,
+                 "the NVIDIA driver is too old: it has CUDA %d.%d, this was built by CUDA %d.%d, "
+                 "which wants " NEEDS_DRIVER "; an older nvcc wants less",
+                 version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+    } else {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        snprintf(text, cap, "the NVIDIA driver sees no GPU%s%s",
+                 visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+    }
+}
+
+enum { NO_CODE = cudaErrorNoKernelImageForDevice };
+
+static bool is_no_device(int code)
+{
+    return code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice ||
+           code == cudaErrorStubLibrary;
+}
+
+static int count(int *n_devices)
+{
+    *n_devices = 0;
+    GPU_RETURN_IF(cudaGetDeviceCount(n_devices));
+    return *n_devices > 0 ? 0 : (int)cudaErrorNoDevice;
+}
+
+static void name_arch(const cudaDeviceProp *p, struct sw_gpu_facts *out)
+{
+    snprintf(out->arch, sizeof out->arch, "sm_%d%d", p->major, p->minor);
+    out->shared_max = p->sharedMemPerBlockOptin;
+}
+
+static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, size_t most)
+{
+    cudaFuncAttributes attributes;
+    (void)kernel;
+    GPU_RETURN_IF(cudaFuncGetAttributes(&attributes, entry)); /* and loads it */
+    if (attributes.sharedSizeBytes < most) {
+        GPU_RETURN_IF(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           (int)(most - attributes.sharedSizeBytes)));
+    }
+    return 0;
+}
+
+static int host_alloc(int device, size_t bytes, void **out)
+{
+    GPU_RETURN_IF(cudaSetDevice(device));
+    GPU_RETURN_IF(cudaHostAlloc(out, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    return 0;
+}
+
+static int host_release(int device, void *mem)
+{
+    GPU_RETURN_IF(cudaSetDevice(device));
+    GPU_RETURN_IF(cudaFreeHost(mem));
+    return 0;
+}
+
+/* A call of the driver's, as CUDA 12 has it; *cache is NULL before the first. */
+static int driver_call(const char *name, void **cache, void **out)
+{
+    *out = __atomic_load_n(cache, __ATOMIC_RELAXED);
+    if (*out) {
+        return 0;
+    }
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+    GPU_RETURN_IF(cudaGetDriverEntryPointByVersion(name, out, 12000, cudaEnableDefault, &found));
+#else
+    GPU_RETURN_IF(cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found));
+#endif
+    if (found != cudaDriverEntryPointSuccess) {
+        return (int)cudaErrorSymbolNotFound;
+    }
+    __atomic_store_n(cache, *out, __ATOMIC_RELAXED);
+    return 0;
+}
+
+typedef CUresult (*stream_value_fn)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
+typedef CUresult (*error_string_fn)(CUresult, const char **);
+
+static const char *driver_error(int code)
+{
+    void *cache = nullptr, *call = nullptr;
+    const char *text = nullptr;
+    if (driver_call("cuGetErrorString", &cache, &call) != 0 ||
+        ((error_string_fn)call)((CUresult)code, &text) != CUDA_SUCCESS || !text) {
+        return "unknown error";
+    }
+    return text;
+}
+
+/* cuStreamWriteValue64 or cuStreamWaitValue64, of the given flags. */
+static int stream_value(int device, const char *name, void **cache, void *stream,
+                        const uint64_t *word, uint64_t value, unsigned flags)
+{
+    void *call = nullptr;
+    GPU_RETURN_IF(cudaSetDevice(device));
+    GPU_RETURN_IF(driver_call(name, cache, &call));
+    const CUresult result = ((stream_value_fn)call)((CUstream)stream, (CUdeviceptr)(uintptr_t)word,
+                                                    (cuuint64_t)value, flags);
+    return result == CUDA_SUCCESS ? 0 : DRIVER_CODES + (int)result;
+}
+
+static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
+{
+    static void *cache; /* the same for all: of whoever is first */
+    return stream_value(device, "cuStreamWriteValue64", &cache, stream, word, value,
+                        CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+static int await_word(int device, void *stream, const uint64_t *word, uint64_t value)
+{
+    static void *cache;
+    return stream_value(device, "cuStreamWaitValue64", &cache, stream, word, value,
+                        CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+#endif
+
+/* ---- what does not ---- */
+
+static void describe(int code, char *text, size_t cap)
+{
+    if (is_no_device(code)) {
+        describe_driver(text, cap);
+    } else if (code >= DRIVER_CODES) {
+        snprintf(text, cap, "%s (driver error %d)", driver_error(code - DRIVER_CODES),
+                 code - DRIVER_CODES);
+    } else if (code == NO_CODE) {
+        snprintf(text, cap,
+                 "this module has code for " SW_GPU_ARCHS ", and none for this GPU: build it with "
+                 "-DSPILLWAY_" ARCHS_OPTION "=..");
+    } else {
+        snprintf(text, cap, "%s (%s %d)", GPU(GetErrorString)((GPU(Error_t))code), BACKEND, code);
+    }
+}
+
+static int facts(int device, struct sw_gpu_facts *out)
+{
+#if defined(__HIP__)
+    hipDeviceProp_t p;
+#else
+    cudaDeviceProp p;
+#endif
+    memset(out, 0, sizeof *out);
+    GPU_RETURN_IF(GPU(GetDeviceProperties)(&p, device));
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    name_arch(&p, out);
+    GPU_RETURN_IF(GPU(DeviceGetPCIBusId)(out->bus, (int)sizeof out->bus, device));
+    out->major = p.major;
+    out->minor = p.minor;
+    out->n_processors = p.multiProcessorCount;
+    out->warp = p.warpSize;
+    GPU_RETURN_IF(GPU(DriverGetVersion)(&out->driver));
+    GPU_RETURN_IF(GPU(RuntimeGetVersion)(&out->runtime));
+    return 0;
+}
+
+/* Attributes of a kernel are known once it is loaded. */
+static int load(const struct sw_gpu_kernel *kernel, size_t shared_max)
+{
+    for (int type = 0; type < SW_GPU_N_TYPES; type++) {
+        const void *entry = kernel->entry[type];
+        GPU(FuncAttributes) attributes;
+        if (entry) {
+            GPU_RETURN_IF(GPU(FuncGetAttributes)(&attributes, entry));
+            GPU_RETURN_IF(allow_shared(kernel, entry, shared_max));
+        }
+    }
+    return 0;
+}
+
+static int open_device(int device)
+{
+    struct sw_gpu_facts about;
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(facts(device, &about));
+    for (int t = 0; t < (int)SW_ROWS(all_kernels); t++) {
+        for (int i = 0; i < all_kernels[t]->n; i++) {
+            GPU_RETURN_IF(load(&all_kernels[t]->rows[i], about.shared_max));
+        }
+    }
+    return 0;
+}
+
+static int memory(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(MemGetInfo)(free_bytes, total_bytes));
+    return 0;
+}
+
+static int alloc(int device, size_t bytes, void **out)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(Malloc)(out, bytes));
+    return 0;
+}
+
+static int release(int device, void *mem)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(Free)(mem));
+    return 0;
+}
+
+static int stream_open(int device, void **out)
+{
+    GPU(Stream_t) stream;
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(StreamCreateWithFlags)(&stream, GPU(StreamNonBlocking)));
+    *out = (void *)stream;
+    return 0;
+}
+
+static int stream_close(int device, void *stream)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(StreamDestroy)((GPU(Stream_t))stream));
+    return 0;
+}
+
+static int stream_wait(int device, void *stream)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(StreamSynchronize)((GPU(Stream_t))stream));
+    return 0;
+}
+
+static int copy(int device, void *stream, void *dst, const void *src, size_t bytes)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(MemcpyAsync)(dst, src, bytes, GPU(MemcpyDefault), (GPU(Stream_t))stream));
+    return 0;
+}
+
+static int fill(int device, void *stream, void *dst, int byte, size_t bytes)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(MemsetAsync)(dst, byte, bytes, (GPU(Stream_t))stream));
+    return 0;
+}
+
+static int launch(int device, void *stream, const struct sw_gpu_kernel *kernel,
+                  enum sw_gpu_type type, const struct sw_gpu_launch *what)
+{
+    void *args[] = {(void *)what->args}; /* kernels take one struct, by value */
+    const dim3 grid(what->grid[0], what->grid[1], what->grid[2]);
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(LaunchKernel)(kernel->entry[type], grid, dim3((unsigned)kernel->n_threads),
+                                    args, what->shared, (GPU(Stream_t))stream));
+    return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) const struct sw_gpu_module sw_gpu_module;
+const struct sw_gpu_module sw_gpu_module = {
+    .abi = SW_GPU_ABI,
+    .bytes = sizeof(struct sw_gpu_module),
+    .backend = BACKEND,
+    .built_with = BUILT_WITH,
+    .archs = SW_GPU_ARCHS,
+    .digest = SW_GPU_DIGEST,
+    .kernels = all_kernels,
+    .n_kernels = SW_ROWS(all_kernels),
+    .describe = describe,
+    .count = count,
+    .facts = facts,
+    .open = open_device,
+    .memory = memory,
+    .alloc = alloc,
+    .release = release,
+    .host_alloc = host_alloc,
+    .host_release = host_release,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .signal = signal_word,
+    .await = await_word,
+    .launch = launch,
+};

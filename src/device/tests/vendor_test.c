@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modules of vendors, as far as they can be tried where there may be no GPU: they open, have
+// all kernels, and say in words why there is no device.
+#include <string.h>
+
+#include "device/gpu/gpu.h"
+#include "device/gpu/open.h"
+#include "support/test.h"
+
+static bool has_kernel(const struct sw_gpu_module *module, int id)
+{
+    for (int t = 0; t < module->n_kernels; t++) {
+        for (int i = 0; i < module->kernels[t]->n; i++) {
+            if (module->kernels[t]->rows[i].id == id) {
+                return module->kernels[t]->rows[i].n_threads > 0;
+            }
+        }
+    }
+    return false;
+}
+
+static void check_count(const struct sw_gpu_module *module)
+{
+    struct sw_gpu_facts facts;
+    char text[512] = "";
+    int n = -1;
+    const int code = module->count(&n);
+    if (code == 0) {
+        assert_true(n > 0);
+        assert_int_equal(module->facts(0, &facts), 0);
+        assert_true(facts.n_processors > 0 && facts.name[0] && facts.arch[0]);
+        return;
+    }
+    assert_int_equal(n, 0);
+    module->describe(code, text, sizeof text);
+    assert_non_null(strstr(text, "driver")); /* what is missing is it, or a GPU that it sees */
+    assert_int_not_equal(module->facts(0, &facts), 0);
+}
+
+static void check_module(const char *backend)
+{
+    const struct sw_gpu_module *module;
+    void *handle;
+    char text[512] = "";
+    if (sw_gpu_module_open(backend, &module, &handle) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        skip();
+    }
+    assert_string_equal(module->backend, backend);
+    assert_true(strlen(module->archs) > 0 && strlen(module->built_with) > 0);
+    assert_int_equal(strlen(module->digest), 12);
+    for (int id = 0; id < GPU_N_KERNELS; id++) {
+        assert_true(has_kernel(module, id));
+    }
+    module->describe(2, text, sizeof text);
+    assert_true(strlen(text) > 0);
+    check_count(module);
+    sw_gpu_module_close(handle);
+}
+
+static void cuda_opens_or_says_why_not(void **state)
+{
+    (void)state;
+    check_module("cuda");
+}
+
+static void hip_opens_or_says_why_not(void **state)
+{
+    (void)state;
+    check_module("hip");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuda_opens_or_says_why_not),
+        cmocka_unit_test(hip_opens_or_says_why_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
