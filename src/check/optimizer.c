@@ -117,8 +117,11 @@ static sw_status open_trace(struct trace *t)
     struct sw_graph *g = NULL;
     SW_TRY(build(t, &g));
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    const struct sw_plan_options options = {
-        .query = query, .query_ctx = t->device, .micro_batches = 1, .rule = &t->rule};
+    const struct sw_plan_options options = {.query = query,
+                                            .query_ctx = t->device,
+                                            .micro_batches = 1,
+                                            .rule = &t->rule,
+                                            .staging_bytes = t->device->staging_bytes};
     const struct sw_executor_options ex = {0};
     const sw_status st = sw_plan_open(&spec, 1, &options, &t->plan);
     sw_graph_close(g);

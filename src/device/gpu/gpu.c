@@ -479,8 +479,8 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
     snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d products:%s kernels:%s",
-             backend, dev->facts.arch, dev->facts.n_processors,
-             sw_gpu_products_name(dev->products), dev->module->digest);
+             backend, dev->facts.arch, dev->facts.n_processors, sw_gpu_products_name(dev->products),
+             dev->module->digest);
     dev->super.ops = &gpu_ops;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;

@@ -29,8 +29,6 @@
     SW_GPU_ROTARY_KERNELS(X)                                                                       \
     SW_GPU_SCALAR_KERNELS(X)                                                                       \
     SW_GPU_SPARSE_KERNELS(X)                                                                       \
-    SW_GPU_NORM_KERNELS(X)                                                                         \
-    SW_GPU_PRODUCT_KERNELS(X)                                                                      \
     SW_GPU_SUMS_KERNELS(X)                                                                         \
     SW_GPU_UPDATE_KERNELS(X)
 

@@ -9,10 +9,6 @@
 // second number says how many such blocks a multiprocessor must have registers for. What it does at
 // barriers and shuffles it does with all threads of the block, or warp. Compiled without
 // contraction: what is to be fused says fmaf.
-// with blocks of so many threads, all in one dimension, whole warps of SW_WARP lanes (32 or 64);
-// what it does at barriers and shuffles it does with all threads of the block, or warp.
-// SW_KERNEL_BLOCKS(256, 4): a multiprocessor should hold so many blocks; else the compiler chooses,
-// and may spill registers for it. Compiled without contraction: what is to be fused says fmaf.
 #pragma once
 
 #include <math.h>
@@ -37,6 +33,8 @@
 
 /* ---- a GPU ---- */
 
+/* In front of a loop whose bounds are constants: nothing that it indexes needs an address; and of
+ * one that is to be in the code once, whatever it is worth. */
 #define SW_UNROLL _Pragma("unroll")
 #define SW_ROLLED _Pragma("unroll 1")
 #define SW_SHARED(type, name) __shared__ type name
@@ -230,13 +228,6 @@ SW_DEVICE int warp_index()
 {
     return thread_index() / SW_WARP;
 }
-
-/* In front of a loop whose bounds are constants: nothing that it indexes needs an address. */
-#if defined(__CUDACC__) || defined(__HIP__)
-#define SW_UNROLL _Pragma("unroll")
-#else
-#define SW_UNROLL
-#endif
 
 /* a / b of numbers that are not negative; the division of 64 bits is slow, and seldom needed. */
 SW_DEVICE int64_t quotient(int64_t a, int64_t b)

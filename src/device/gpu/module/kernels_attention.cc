@@ -324,15 +324,15 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     }
 }
 
-template <typename T> SW_LARGE_KERNEL(THREADS) void attention_64(struct gpu_attention_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void attention_64(struct gpu_attention_args args)
 {
     forward<T, 64>(args);
 }
-template <typename T> SW_LARGE_KERNEL(THREADS) void attention_128(struct gpu_attention_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void attention_128(struct gpu_attention_args args)
 {
     forward<T, 128>(args);
 }
-template <typename T> SW_LARGE_KERNEL(THREADS) void attention_256(struct gpu_attention_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void attention_256(struct gpu_attention_args args)
 {
     forward<T, 256>(args);
 }

@@ -221,9 +221,7 @@ SW_DEVICE void lamb_run(const struct gpu_lamb_moments_args &args, const struct r
     *of_u = squares(g, n, &n_bad[1]);
 }
 
-template <typename T>
-SW_KERNEL(THREADS, 2)
-void lamb_moments(struct gpu_lamb_moments_args args)
+template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_moments_args args)
 {
     typedef exact_block<2, THREADS> block_words;
     SW_SHARED(block_words, block);

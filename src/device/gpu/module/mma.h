@@ -14,24 +14,12 @@
 
 #include "device/gpu/module/types.h"
 
-/* A kernel of many registers: two blocks are to have room beside each other, more are not worth
- * that some of them go to memory. */
-#if defined(__CUDACC__)
-#define SW_LARGE_KERNEL(threads) __global__ __launch_bounds__(threads, 2)
-#else
-#define SW_LARGE_KERNEL(threads) SW_KERNEL(threads)
-#endif
-
 #if defined(__CUDACC__) || defined(__HIP__)
 #define SW_PRAGMA(...) _Pragma(#__VA_ARGS__)
-#define SW_UNROLL _Pragma("unroll")
 #define SW_UNROLL_BY(n) SW_PRAGMA(unroll n)
-#define SW_ROLLED _Pragma("unroll 1") /* once in the code, whatever it is worth */
 #define SW_DEVICE_MEMBER __device__ __forceinline__
 #else
-#define SW_UNROLL
 #define SW_UNROLL_BY(n) static_assert((n) > 0, "so many at once");
-#define SW_ROLLED
 #define SW_DEVICE_MEMBER inline
 #include "device/gpu/module/emu_mma.h"
 #endif
