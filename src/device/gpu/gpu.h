@@ -83,6 +83,19 @@ static inline int64_t gpu_elems(const struct sw_view *x)
 {
     return sw_shape_elems(&x->shape);
 }
+static inline bool gpu_is_float(enum sw_dtype dtype) /* that a kernel takes */
+{
+    return sw_gpu_type_of(dtype) != SW_GPU_PLAIN;
+}
+static inline bool gpu_has_output(const struct sw_op_desc *desc, int i)
+{
+    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
+}
+/* The address so many elements behind another; NULL stays NULL. */
+static inline void *gpu_behind(const void *at, int64_t elems, enum sw_dtype dtype)
+{
+    return at ? (char *)(uintptr_t)at + elems * (int64_t)sw_dtype_bytes(dtype) : NULL;
+}
 
 /* Those that are there are of one type that kernels have instances for. */
 bool sw_gpu_all_floats(const struct sw_view *views, int n);

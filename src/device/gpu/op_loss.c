@@ -11,21 +11,6 @@
 
 enum { ROWS_AT_ONCE = 4096, THREADS = 256 };
 
-static bool is_float(enum sw_dtype dtype)
-{
-    return sw_gpu_type_of(dtype) != SW_GPU_PLAIN;
-}
-
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
-static void *behind(const void *at, int64_t elems, enum sw_dtype dtype)
-{
-    return at ? (char *)(uintptr_t)at + elems * (int64_t)sw_dtype_bytes(dtype) : NULL;
-}
-
 /* Consecutive parts of the workspace. */
 static size_t add_part(size_t *total, int64_t elems, size_t elem_bytes)
 {
@@ -60,7 +45,7 @@ static void query_logits(const struct gpu_device *dev, const struct sw_op_desc *
     (void)dev;
     size_t bytes = 0;
     add_part(&bytes, 4 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
-    out->supported = is_float(desc->in[0].dtype) && sw_shape_last(&desc->in[0].shape) > 0;
+    out->supported = gpu_is_float(desc->in[0].dtype) && sw_shape_last(&desc->in[0].shape) > 0;
     out->workspace_bytes = bytes;
 }
 
@@ -85,8 +70,8 @@ static void query_logits_grad(const struct gpu_device *dev, const struct sw_op_d
                               struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->in[0].dtype == SW_F32 && is_float(desc->in[1].dtype) &&
-                     desc->in[3].dtype == SW_F32 && is_float(desc->out[0].dtype);
+    out->supported = desc->in[0].dtype == SW_F32 && gpu_is_float(desc->in[1].dtype) &&
+                     desc->in[3].dtype == SW_F32 && gpu_is_float(desc->out[0].dtype);
 }
 
 static sw_status cross_entropy_grad(const struct gpu_call *call)
@@ -142,12 +127,12 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
     const enum sw_dtype dtype = desc->in[i_h].dtype;
-    bool good = !desc->is_predicated && is_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
+    bool good = !desc->is_predicated && gpu_is_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
                 attrs->chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0;
     for (int i = 0; i < desc->op->n_out; i++) {
-        good = good && (!has_output(desc, i) || is_float(desc->out[i].dtype));
+        good = good && (!gpu_has_output(desc, i) || gpu_is_float(desc->out[i].dtype));
     }
-    return good && (!attrs->has_bias || is_float(desc->in[i_h ? 5 : 3].dtype));
+    return good && (!attrs->has_bias || gpu_is_float(desc->in[i_h ? 5 : 3].dtype));
 }
 
 static sw_status get(const struct gpu_device *dev, struct linear_ce *l, struct gpu_product *shape,
@@ -210,16 +195,17 @@ static sw_status make_logits(const struct gpu_call *call, const struct linear_ce
 {
     char *workspace = call->workspace;
     SW_TRY(sw_gpu_product_run(call, l->logits[c < l->n_chunks - 1][i_run < l->n_runs - 1],
-                              behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
-                              behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype), NULL,
-                              workspace + l->at_now, workspace + l->at_product));
+                              gpu_behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
+                              gpu_behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype),
+                              NULL, workspace + l->at_now, workspace + l->at_product));
     return SW_OK;
 }
 
 static const void *bias_of(const struct gpu_call *call, const struct linear_ce *l, int i_bias,
                            int64_t c)
 {
-    return l->has_bias ? behind(call->in[i_bias], l->first + c * l->chunk, l->bias_dtype) : NULL;
+    return l->has_bias ? gpu_behind(call->in[i_bias], l->first + c * l->chunk, l->bias_dtype)
+                       : NULL;
 }
 
 static sw_status prepared_copy(const struct linear_ce *from, void **out)
@@ -355,9 +341,9 @@ static sw_status open_backward(const struct gpu_device *dev, const struct sw_op_
                                struct linear_ce *l)
 {
     describe(desc, 1, l);
-    l->has_dh = has_output(desc, 0);
-    l->has_dw = has_output(desc, 1);
-    l->has_db = has_output(desc, 2);
+    l->has_dh = gpu_has_output(desc, 0);
+    l->has_dw = gpu_has_output(desc, 1);
+    l->has_db = gpu_has_output(desc, 2);
     l->at_d = add_part(&l->bytes, l->rows * l->chunk, sw_dtype_bytes(l->dtype));
     if (l->has_dh && !l->partial) {
         l->at_sum = add_part(&l->bytes, l->rows * l->width, sizeof(float));
@@ -405,7 +391,7 @@ static sw_status make_d(const struct gpu_call *call, const struct linear_ce *l, 
             .labels = (const int32_t *)call->in[3] + row,
             .dsum = call->in[0],
             .lse = (const float *)call->in[4] + row,
-            .d = behind(workspace + l->at_d, row * l->chunk, l->dtype),
+            .d = gpu_behind(workspace + l->at_d, row * l->chunk, l->dtype),
             .first = l->first + c * l->chunk,
             .n = chunk_rows(l, c),
             .ld = l->chunk,
@@ -427,8 +413,8 @@ static sw_status add_dh(const struct gpu_call *call, const struct linear_ce *l, 
     const bool ends = c == l->n_chunks - 1 && !l->partial, begins = c == 0 && !l->continues;
     void *part = begins && !ends ? (void *)sum : workspace + l->at_now;
     SW_TRY(sw_gpu_product_run(call, l->dh[c < l->n_chunks - 1], workspace + l->at_d,
-                              behind(call->in[2], c * l->chunk * l->width, l->dtype), NULL, part,
-                              workspace + l->at_product));
+                              gpu_behind(call->in[2], c * l->chunk * l->width, l->dtype), NULL,
+                              part, workspace + l->at_product));
     if (begins && !ends) {
         return SW_OK;
     }
@@ -464,10 +450,11 @@ static sw_status make_db(const struct gpu_call *call, const struct linear_ce *l,
                                       .block = SW_SUM_BLOCK};
     GPU_LAUNCH(call, loss_bias, sw_gpu_type_of(l->dtype),
                blocks(n_blocks * sw_ceil_div(n, THREADS)), &args);
-    struct gpu_loss_bias_sum_args sum = {.sums = sums,
-                                         .db = behind(call->out[2], l->first + c * l->chunk, dtype),
-                                         .n_blocks = n_blocks,
-                                         .n = n};
+    struct gpu_loss_bias_sum_args sum = {
+        .sums = sums,
+        .db = gpu_behind(call->out[2], l->first + c * l->chunk, dtype),
+        .n_blocks = n_blocks,
+        .n = n};
     GPU_LAUNCH(call, loss_bias_sum, sw_gpu_type_of(dtype), sw_gpu_grid_for(n, THREADS), &sum);
     return SW_OK;
 }
@@ -484,7 +471,7 @@ static sw_status backward(const struct gpu_call *call)
         if (l->has_dw && call->out[1]) {
             SW_TRY(sw_gpu_product_run(
                 call, l->dw[c < l->n_chunks - 1], workspace + l->at_d, call->in[1], NULL,
-                behind(call->out[1], c * l->chunk * l->width, call->desc->out[1].dtype),
+                gpu_behind(call->out[1], c * l->chunk * l->width, call->desc->out[1].dtype),
                 workspace + l->at_product));
         }
         if (l->has_db && call->out[2]) {

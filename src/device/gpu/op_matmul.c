@@ -25,23 +25,13 @@ struct matmul {
     size_t part_bytes, sum_bytes, product_bytes;
 };
 
-static bool is_float(enum sw_dtype dtype)
-{
-    return sw_gpu_type_of(dtype) != SW_GPU_PLAIN;
-}
-
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
 static bool takes(const struct sw_op_desc *desc)
 {
     const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
-    return !desc->is_predicated && is_float(a->dtype) && b->dtype == a->dtype &&
-           has_output(desc, 0) && is_float(desc->out[0].dtype) &&
-           (!has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
-           (!desc->op->attrs.matmul.has_bias || is_float(desc->in[2].dtype));
+    return !desc->is_predicated && gpu_is_float(a->dtype) && b->dtype == a->dtype &&
+           gpu_has_output(desc, 0) && gpu_is_float(desc->out[0].dtype) &&
+           (!gpu_has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
+           (!desc->op->attrs.matmul.has_bias || gpu_is_float(desc->in[2].dtype));
 }
 
 /* The product of one piece with so many rows of the parameter. */
@@ -113,7 +103,7 @@ static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc,
     mm->bias_inside = !mm->sums && attrs->has_bias && desc->in[2].dtype == out &&
                       sw_gpu_products_add_bias(dev->products);
     const bool bias_behind = attrs->has_bias && !mm->bias_inside;
-    mm->finishes = mm->sums || bias_behind || attrs->act != SW_ACT_NONE || has_output(desc, 1);
+    mm->finishes = mm->sums || bias_behind || attrs->act != SW_ACT_NONE || gpu_has_output(desc, 1);
     if (mm->sums) {
         mm->to = TO_PART;
         mm->ld_part = mm->width;
@@ -177,11 +167,6 @@ static void release(struct gpu_device *dev, void *prepared)
     sw_free(prepared);
 }
 
-static void *behind(const void *at, int64_t elems, enum sw_dtype dtype)
-{
-    return at ? (char *)(uintptr_t)at + elems * (int64_t)sw_dtype_bytes(dtype) : NULL;
-}
-
 /* The products of one piece, and what follows them, where pieces are apart. */
 static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
 {
@@ -193,12 +178,12 @@ static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
     const int64_t row = i_piece * mm->piece; /* of the parameter, in this tile */
     const int64_t column = mm->form == BY_COLUMNS ? mm->first + row : 0;
     const int64_t at = column + (mm->form == BY_ROWS ? row * mm->width : 0); /* of the result */
-    const void *a = behind(call->in[0], mm->form == BY_ROWS ? mm->first + row : 0, in);
-    const void *b = behind(call->in[1], mm->form == BY_COLUMNS ? row * s->ldb : 0, in);
+    const void *a = gpu_behind(call->in[0], mm->form == BY_ROWS ? mm->first + row : 0, in);
+    const void *b = gpu_behind(call->in[1], mm->form == BY_COLUMNS ? row * s->ldb : 0, in);
     const bool has_bias = desc->op->attrs.matmul.has_bias;
-    const void *bias = has_bias ? behind(call->in[2], column, desc->in[2].dtype) : NULL;
-    void *y = behind(call->out[0], at, out);
-    void *pre = desc->op->n_out > 1 ? behind(call->out[1], at, out) : NULL;
+    const void *bias = has_bias ? gpu_behind(call->in[2], column, desc->in[2].dtype) : NULL;
+    void *y = gpu_behind(call->out[0], at, out);
+    void *pre = desc->op->n_out > 1 ? gpu_behind(call->out[1], at, out) : NULL;
     /* What backward reads is what the activation is given: the product leaves it there. */
     void *part = mm->to == TO_PART ? call->workspace : pre ? pre : y;
     SW_TRY(sw_gpu_product_run(call, product, a, b, mm->bias_inside ? bias : NULL, part,
@@ -237,8 +222,8 @@ static sw_status run_sum(const struct gpu_call *call)
         const bool last = p == mm->n_pieces - 1, begins = p == 0 && !attrs->tile.continues;
         const struct gpu_prepared *product = mm->product[!last];
         const int64_t row = p * mm->piece;
-        SW_TRY(sw_gpu_product_run(call, product, behind(call->in[0], mm->first + row, in),
-                                  behind(call->in[1], row * product->shape.ldb, in), NULL,
+        SW_TRY(sw_gpu_product_run(call, product, gpu_behind(call->in[0], mm->first + row, in),
+                                  gpu_behind(call->in[1], row * product->shape.ldb, in), NULL,
                                   begins ? sum : part,
                                   (char *)call->workspace + mm->part_bytes + mm->sum_bytes));
         if (begins) {
