@@ -60,7 +60,7 @@ struct gpu_product_of_tiles_args {
 /* ---- sizes; D: elements of a head that a kernel is for, 64, 128, 256; bytes: of an element ---- */
 
 enum {
-    GPU_ATTENTION_MAX = 1 << 30, /* of tokens: that places of them are ints */
+    GPU_ATTENTION_MAX = 1 << 29, /* tokens, of a window too: sums of them are ints */
     GPU_ATTENTION_GROUP = 16,    /* keys or queries that are looked at together; a product's rows */
     GPU_ATTENTION_WARPS = 4,     /* of a block, a group of rows for each */
     GPU_ATTENTION_SCRATCH = 16 * 20 * 4, /* bytes of a warp */
