@@ -6,6 +6,7 @@ set(gpu_root "${PROJECT_SOURCE_DIR}/src/device/gpu/module")
 file(GLOB gpu_kernels CONFIGURE_DEPENDS "${gpu_root}/kernels_*.cc")
 file(GLOB gpu_headers CONFIGURE_DEPENDS "${gpu_root}/*.h")
 set(SPILLWAY_GPU_MODULES "") # that are installed
+set(hip_archs "")
 
 # What the kernels' sources are, for the name of the kernel set: whoever changes a kernel changes it.
 set(digest "")
@@ -56,6 +57,8 @@ if(SPILLWAY_GPU_EMULATION)
 endif()
 
 # ---- modules of vendors: one object a file, by custom commands ----
+
+add_custom_target(gpu_modules)
 
 # Is SPILLWAY_<vendor> on where its compiler is found?
 function(sw_gpu_wanted vendor out)
@@ -109,10 +112,12 @@ function(sw_gpu_module backend) # OBJECTS .. LINK <command without objects>..
     set(output "${PROJECT_BINARY_DIR}/spillway_${backend}.so")
     add_custom_command(OUTPUT "${output}" COMMAND ${arg_LINK} -o "${output}" DEPENDS ${arg_OBJECTS}
         COMMENT "Linking spillway_${backend}.so" VERBATIM)
-    add_custom_target(spillway_${backend}_module ALL DEPENDS "${output}")
-    if(BUILD_TESTING)
-        add_dependencies(device_tests spillway_${backend}_module)
+    if(SPILLWAY_GPU_BY_NAME)
+        add_custom_target(spillway_${backend}_module DEPENDS "${output}")
+    else()
+        add_custom_target(spillway_${backend}_module ALL DEPENDS "${output}")
     endif()
+    add_dependencies(gpu_modules spillway_${backend}_module)
     set(SPILLWAY_GPU_MODULES "${SPILLWAY_GPU_MODULES};${output}" PARENT_SCOPE)
 endfunction()
 

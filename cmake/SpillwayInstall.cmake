@@ -17,7 +17,13 @@ foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)
 endforeach()
-install(PROGRAMS ${SPILLWAY_GPU_MODULES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)
+foreach(module IN LISTS SPILLWAY_GPU_MODULES)
+    if(SPILLWAY_GPU_BY_NAME)
+        install(PROGRAMS "${module}" DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway OPTIONAL)
+    else()
+        install(PROGRAMS "${module}" DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)
+    endif()
+endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

@@ -28,6 +28,8 @@ foreach(vendor IN ITEMS CUDA HIP)
     set(SPILLWAY_${vendor} AUTO CACHE STRING "Build the module for ${vendor}: AUTO, ON or OFF")
     set_property(CACHE SPILLWAY_${vendor} PROPERTY STRINGS AUTO ON OFF)
 endforeach()
+option(SPILLWAY_GPU_BY_NAME
+    "Build those modules by the target gpu_modules alone: it takes minutes" OFF)
 set(SPILLWAY_CUDA_ARCHS "sm_80;sm_90" CACHE STRING "NVIDIA GPUs to compile for; of the last PTX too")
 set(SPILLWAY_HIP_ARCHS "gfx90a;gfx942" CACHE STRING "AMD GPUs to compile for")
 

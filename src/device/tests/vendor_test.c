@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modules of vendors, as far as they can be tried where there may be no GPU: they open, have
 // all kernels, and say in words why there is no device.
+#include <stddef.h>
 #include <string.h>
 
 #include "device/gpu/gpu.h"
@@ -17,6 +18,19 @@ static bool has_kernel(const struct sw_gpu_module *module, int id)
         }
     }
     return false;
+}
+
+static void check_complete(const struct sw_gpu_module *module)
+{
+    const size_t first = offsetof(struct sw_gpu_module, describe);
+    for (size_t at = first; at < sizeof *module; at += sizeof(void (*)(void))) {
+        void (*call)(void);
+        memcpy(&call, (const char *)module + at, sizeof call);
+        assert_true(call != NULL);
+    }
+    for (int id = 0; id < GPU_N_KERNELS; id++) {
+        assert_true(has_kernel(module, id));
+    }
 }
 
 static void check_count(const struct sw_gpu_module *module)
@@ -49,9 +63,7 @@ static void check_module(const char *backend)
     assert_string_equal(module->backend, backend);
     assert_true(strlen(module->archs) > 0 && strlen(module->built_with) > 0);
     assert_int_equal(strlen(module->digest), 12);
-    for (int id = 0; id < GPU_N_KERNELS; id++) {
-        assert_true(has_kernel(module, id));
-    }
+    check_complete(module);
     module->describe(2, text, sizeof text);
     assert_true(strlen(text) > 0);
     check_count(module);

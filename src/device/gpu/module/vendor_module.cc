@@ -335,6 +335,12 @@ static int open_device(int device)
     return 0;
 }
 
+static int use(int device)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    return 0;
+}
+
 static int memory(int device, size_t *free_bytes, size_t *total_bytes)
 {
     GPU_RETURN_IF(GPU(SetDevice)(device));
@@ -418,6 +424,7 @@ const struct sw_gpu_module sw_gpu_module = {
     .count = count,
     .facts = facts,
     .open = open_device,
+    .use = use,
     .memory = memory,
     .alloc = alloc,
     .release = release,
