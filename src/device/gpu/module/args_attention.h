@@ -21,8 +21,8 @@
     X(attention_queries_256)                                                                       \
     X(product_of_tiles)
 
-/* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head begin
- * at multiples of 16 bytes, and have whole ones. */
+/* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head
+ * begin at multiples of 16 bytes, and have whole ones. */
 struct gpu_heads {
     const void *x;
     int64_t batch, token, head, element;
@@ -57,7 +57,7 @@ struct gpu_product_of_tiles_args {
     int transposed;
 };
 
-/* ---- sizes; D: elements of a head that a kernel is for, 64, 128, 256; bytes: of an element ---- */
+/* ---- sizes; D: elements of a head that a kernel is for, 64 to 256; bytes: of an element ---- */
 
 enum {
     GPU_ATTENTION_MAX = 1 << 29, /* tokens, of a window too: sums of them are ints */

@@ -228,8 +228,8 @@ template <int LATER> SW_DEVICE void wait_for_loads()
 }
 
 /* A load of rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the
- * block. Zeros are: rows that are not in `valid`, or that mask hides; columns from width up to whole
- * groups. */
+ * block. Zeros are: rows that are not in `valid`, or that mask hides; columns from width up to
+ * whole groups. */
 template <typename T, int D, int ROWS, int THREADS>
 SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head, int first,
                          struct span valid, const int32_t *mask, int width)

@@ -229,6 +229,7 @@ template <> struct mma<float> {
         for (int e = 0; e < MMA_ELEMS; e++) {
             cols[e] = b.x + mma_col(lane, e) * b.right;
         }
+        SW_UNROLL_BY(2)
         for (int k = 0; k < a.n; k++) {
             SW_UNROLL
             for (int e = 0; e < MMA_ELEMS; e++) {
