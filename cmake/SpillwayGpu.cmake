@@ -19,7 +19,13 @@ string(SHA256 digest "${digest}")
 string(SUBSTRING "${digest}" 0 12 SPILLWAY_GPU_DIGEST)
 
 if(SPILLWAY_GPU_EMULATION)
-    foreach(warp IN ITEMS 32 64)
+    # Compiled often and run on little: lightly optimised, and not with those checks of the sanitizers that take
+    # most of the time and find least.
+    set(emu_flags -O1 ${san_flags})
+    if(SPILLWAY_SAN)
+        list(APPEND emu_flags -fno-sanitize=null,object-size,vptr,pointer-overflow)
+    endif()
+    foreach(warp IN LISTS SPILLWAY_EMU_WARPS)
         set(target spillway_emu${warp}_module)
         add_library(${target} MODULE ${gpu_kernels} "${gpu_root}/emu.cc" "${gpu_root}/emu_module.cc")
         set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME spillway_emu${warp}
@@ -29,13 +35,14 @@ if(SPILLWAY_GPU_EMULATION)
             SW_GPU_DIGEST="${SPILLWAY_GPU_DIGEST}")
         target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wpointer-arith -fno-exceptions
             -fno-rtti -ffp-contract=off -fno-math-errno -Wno-missing-field-initializers
-            "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" ${san_flags}
+            "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" ${emu_flags}
             $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
         target_link_options(${target} PRIVATE ${san_flags} -nodefaultlibs)
         target_link_libraries(${target} PRIVATE Threads::Threads m c gcc_s)
         if(BUILD_TESTING)
             add_dependencies(device_tests ${target})
             add_dependencies(engine_tests ${target})
+            add_dependencies(check_tests ${target})
         endif()
     endforeach()
     # Stand-ins for the vendors' libraries of products, which check what those are given.
@@ -50,8 +57,9 @@ if(SPILLWAY_GPU_EMULATION)
         # members of a struct (lt.h, rocblas.h).
         set_source_files_properties("${standin_root}/${library}.c" "${standin_root}/product.c"
             PROPERTIES COMPILE_OPTIONS "-O3;-Wno-missing-prototypes")
-        add_dependencies(spillway_emu32_module ${target})
-        add_dependencies(spillway_emu64_module ${target})
+        foreach(warp IN LISTS SPILLWAY_EMU_WARPS)
+            add_dependencies(spillway_emu${warp}_module ${target})
+        endforeach()
         list(APPEND SPILLWAY_GPU_MODULES ${target})
     endforeach()
 endif()

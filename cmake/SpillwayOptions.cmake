@@ -8,14 +8,16 @@ option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
 option(SPILLWAY_FUZZ "Link the fuzz targets with libFuzzer instead of our driver (clang)" OFF)
 option(SPILLWAY_EXAMPLES "Build the example programs" ON)
 
-# GPUs. The emulation runs their kernels on the CPU, for tests; it wants a C++ compiler.
+# GPUs. The emulation runs their kernels on the CPU, for tests; it wants a C++ compiler. Its fibers are nothing that
+# the thread sanitizer knows.
 include(CheckLanguage)
 check_language(CXX)
 set(gpu_emulation OFF)
-if(BUILD_TESTING AND CMAKE_CXX_COMPILER AND NOT SPILLWAY_MINIMAL)
+if(BUILD_TESTING AND CMAKE_CXX_COMPILER AND NOT SPILLWAY_MINIMAL AND NOT SPILLWAY_TSAN)
     set(gpu_emulation ON)
 endif()
 option(SPILLWAY_GPU_EMULATION "Emulate GPUs on the CPU, for tests (device emu)" ${gpu_emulation})
+set(SPILLWAY_EMU_WARPS 32 64 CACHE STRING "Lanes of an emulated warp, a module each: 32, 64")
 if(SPILLWAY_GPU_EMULATION)
     enable_language(CXX)
     set(CMAKE_CXX_STANDARD 17)

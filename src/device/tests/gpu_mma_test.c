@@ -74,13 +74,15 @@ static void test_product_of_tiles_is_the_product(void **state)
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
     static const char *const backends[] = {"emu32", "emu64"};
     (void)state;
+    int n_met = 0;
     for (size_t i = 0; i < SW_LEN(backends); i++) {
         struct sw_device *dev;
         struct sw_stream_queue *on;
         if (sw_gpu_open(backends[i], 0, 1, &dev) < 0) {
-            print_message("skipped: %s\n", sw_error_message());
-            exit(77);
+            print_message("left out: %s\n", sw_error_message());
+            continue;
         }
+        n_met++;
         assert_int_equal(dev->ops->stream_open(dev, &on), SW_OK);
         for (size_t d = 0; d < SW_LEN(dtypes); d++) {
             check_product(dev, on, dtypes[d], false);
@@ -88,6 +90,9 @@ static void test_product_of_tiles_is_the_product(void **state)
         }
         dev->ops->stream_close(dev, on);
         sw_device_close(dev);
+    }
+    if (n_met == 0) {
+        exit(77);
     }
 }
 
