@@ -4,7 +4,7 @@
 // SLOW SPILLWAY_EMU_ALL=1
 // The kernels of GPUs, emulated: near the plain C reference (equal where the op is exact), the same
 // bits whichever thread goes first and wherever operands begin. Warps of 64 lanes and the other
-// order of threads are for the slow label.
+// order of threads are for the slow label. SPILLWAY_TEST_DEVICE=cuda: a GPU instead.
 #include <stdlib.h>
 
 #include "device/gpu/open.h"
@@ -36,9 +36,8 @@ static int open_devices(void **state)
         }
     }
     setenv("SPILLWAY_GPU_BLAS", "own", 1);
-    assert_int_equal(real ? sw_device_open(real, 1, &all.own)
-                          : sw_gpu_open("emu32", 0, 1, &all.own),
-                     SW_OK);
+    assert_int_equal(
+        real ? sw_device_open(real, 1, &all.own) : sw_gpu_open("emu32", 0, 1, &all.own), SW_OK);
     unsetenv("SPILLWAY_GPU_BLAS");
     return 0;
 }
