@@ -475,6 +475,25 @@ static int find_memory(struct gpu_device *dev, int n_sharing)
     return code;
 }
 
+/* What may change a bit. The compiler is named, too: functions as expf are its own. */
+static void name_kernels(struct gpu_device *dev, const char *backend)
+{
+    const char *compiler = dev->module->built_with;
+    char text[64];
+    size_t n = 0;
+    for (; compiler[n] && compiler[n] != ',' && n < sizeof text - 1; n++) {
+        text[n] = compiler[n];
+        if (text[n] == ' ') {
+            text[n] = '-';
+        }
+    }
+    text[n] = '\0';
+    snprintf(dev->kernel_set, sizeof dev->kernel_set,
+             "%s %s processors:%d products:%s kernels:%s compiler:%s", backend, dev->facts.arch,
+             dev->facts.n_processors, sw_gpu_products_name(dev->products), dev->module->digest,
+             text);
+}
+
 sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out)
 {
     struct gpu_device *dev = sw_alloc_zero("device", 1, sizeof *dev);
@@ -487,15 +506,17 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     dev->index = index;
     int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);
-    code = code ? code : find_memory(dev, n_sharing);
     if (code != 0) {
         st = failed(dev, code, "opening");
         goto close;
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
-    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d products:%s kernels:%s",
-             backend, dev->facts.arch, dev->facts.n_processors, sw_gpu_products_name(dev->products),
-             dev->module->digest);
+    code = find_memory(dev, n_sharing); /* behind what the library takes */
+    if (code != 0) {
+        st = failed(dev, code, "asking for its memory");
+        goto close;
+    }
+    name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
     dev->super.staging_bytes = STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
@@ -503,6 +524,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     *out = &dev->super;
     return SW_OK;
 close:
+    sw_gpu_products_close(dev->products);
     sw_gpu_module_close(dev->handle);
     sw_free(dev);
     return st;

@@ -52,7 +52,8 @@ static size_t whole_pages(size_t bytes)
 #if defined(__HIP__)
 
 #define BUILT_WITH                                                                                 \
-    "clang " __clang_version__ ", HIP " SW_TEXT(HIP_VERSION_MAJOR) "." SW_TEXT(HIP_VERSION_MINOR)
+    "clang " SW_TEXT(__clang_major__) "." SW_TEXT(__clang_minor__) ", HIP " SW_TEXT(               \
+        HIP_VERSION_MAJOR) "." SW_TEXT(HIP_VERSION_MINOR)
 
 static void describe_driver(char *text, size_t cap)
 {
@@ -181,9 +182,12 @@ static bool is_no_device(int code)
 static int count(int *n_devices)
 {
     *n_devices = 0;
-    /* Queues; where several streams share one, one that waits holds up the others. Two executors
-     * have more streams than the 8 that are the default. */
+    /* Queues; where several streams share one, one that waits holds up the others. Ranks
+     * that are threads have more streams than the 8 that are the default. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    /* Kernels of libraries, too: one that is loaded by its first launch waits for all streams, and
+     * those may wait for what this thread has not queued yet. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     GPU_RETURN_IF(cudaGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)cudaErrorNoDevice;
 }
