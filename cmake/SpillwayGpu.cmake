@@ -8,9 +8,11 @@ file(GLOB gpu_headers CONFIGURE_DEPENDS "${gpu_root}/*.h")
 set(SPILLWAY_GPU_MODULES "") # that are installed
 set(hip_archs "")
 
-# What the kernels' sources are, for the name of the kernel set: whoever changes a kernel changes it.
+# What the kernels' sources are, and those of who chooses among kernels, grids and pieces, for the name of the
+# kernel set: whoever changes one of them changes it.
+file(GLOB gpu_host CONFIGURE_DEPENDS "${gpu_root}/../op_*.c" "${gpu_root}/../blas*" "${gpu_root}/../lt.h")
 set(digest "")
-foreach(file IN LISTS gpu_kernels gpu_headers)
+foreach(file IN LISTS gpu_kernels gpu_headers gpu_host)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
     file(SHA256 "${file}" one)
     string(APPEND digest "${one}")

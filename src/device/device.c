@@ -76,7 +76,7 @@ static const char *const backends[] = {"cuda", "hip"};
 static const char *choose(void)
 {
     const char *asked = getenv("SPILLWAY_DEVICE");
-    if (asked && *asked) {
+    if (asked && *asked && strcmp(asked, "auto") != 0) {
         return asked;
     }
     for (size_t i = 0; i < SW_LEN(backends); i++) {

@@ -132,9 +132,21 @@ uint64_t sw_gpu_products_digest(const struct gpu_products *products)
 
 /* ---- products ---- */
 
+/* A library works on the thread's current device. */
+static sw_status use_device(const struct gpu_device *dev)
+{
+    const int code = dev->module->use(dev->index);
+    if (code != 0) {
+        return SW_FAIL(SW_E_DEVICE, "device %s:%d cannot be used by this thread: error %d",
+                       dev->module->backend, dev->index, code);
+    }
+    return SW_OK;
+}
+
 static sw_status prepare(struct gpu_products *products, const struct gpu_product *shape,
                          struct gpu_prepared **out)
 {
+    SW_TRY(use_device(products->dev));
     struct gpu_prepared *p = sw_alloc_zero("device", 1, sizeof *p);
     SW_TRY_ALLOC(p, "a product");
     p->shape = *shape;
@@ -229,11 +241,7 @@ sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepa
         return run_own(call, s, &what);
     }
     struct gpu_products *products = call->dev->products;
-    const int code = call->dev->module->use(call->dev->index);
-    if (code != 0) {
-        return SW_FAIL(SW_E_DEVICE, "device %s:%d cannot be used by this thread: error %d",
-                       call->dev->module->backend, call->dev->index, code);
-    }
+    SW_TRY(use_device(call->dev));
     pthread_mutex_lock(&products->lock);
     const sw_status st = product->blas->ops->run(product->blas, product, &what);
     pthread_mutex_unlock(&products->lock);

@@ -29,6 +29,9 @@ struct sw_kernel {
 };
 
 enum { MAX_GRID = 65536 };
+/* Pinned, for what disks and other ranks have to do with the device's memory: of a read, an eighth,
+ * one half is at the disk while the other is copied. */
+enum { STAGING_BYTES = 64 << 20 };
 
 static struct gpu_device *gpu_of(struct sw_device *dev)
 {
@@ -198,15 +201,26 @@ static int64_t timeline_get(struct sw_device *super, const struct sw_timeline *t
     return (int64_t)atomic_load(timeline->word);
 }
 
+/* A device that has failed sets no timeline any more, and says so when it is asked for anything. */
+static sw_status check_alive(struct gpu_device *dev)
+{
+    size_t free_bytes, total;
+    GPU_TRY(dev, "waiting for a timeline", dev->module->memory(dev->index, &free_bytes, &total));
+    return SW_OK;
+}
+
 static sw_status timeline_wait(struct sw_device *super, struct sw_timeline *timeline, int64_t value)
 {
-    enum { LOOKS = 200, SHORT_NS = 5000, LONG_NS = 100000 };
-    for (int i = 0; timeline_get(super, timeline) < value; i++) {
+    enum { LOOKS = 200, SHORT_NS = 5000, LONG_NS = 100000, CHECK = 2000 };
+    for (int64_t i = 0; timeline_get(super, timeline) < value; i++) {
         if (i < LOOKS) {
             sched_yield();
         } else {
             const struct timespec t = {0, i < 4 * LOOKS ? SHORT_NS : LONG_NS};
             nanosleep(&t, NULL);
+        }
+        if (i % CHECK == CHECK - 1) {
+            SW_TRY(check_alive(gpu_of(super)));
         }
     }
     return SW_OK;
@@ -369,6 +383,7 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
 static void close_device(struct sw_device *super)
 {
     struct gpu_device *dev = gpu_of(super);
+    dev->module->use(dev->index); /* the library's handle is of this device */
     sw_gpu_products_close(dev->products);
     sw_gpu_module_close(dev->handle);
     sw_free(dev);
@@ -460,6 +475,25 @@ static int find_memory(struct gpu_device *dev, int n_sharing)
     return code;
 }
 
+/* What may change a bit. The compiler is named, too: functions as expf are its own. */
+static void name_kernels(struct gpu_device *dev, const char *backend)
+{
+    const char *compiler = dev->module->built_with;
+    char text[64];
+    size_t n = 0;
+    for (; compiler[n] && compiler[n] != ',' && n < sizeof text - 1; n++) {
+        text[n] = compiler[n];
+        if (text[n] == ' ') {
+            text[n] = '-';
+        }
+    }
+    text[n] = '\0';
+    snprintf(dev->kernel_set, sizeof dev->kernel_set,
+             "%s %s processors:%d products:%s kernels:%s compiler:%s", backend, dev->facts.arch,
+             dev->facts.n_processors, sw_gpu_products_name(dev->products), dev->module->digest,
+             text);
+}
+
 sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out)
 {
     struct gpu_device *dev = sw_alloc_zero("device", 1, sizeof *dev);
@@ -472,21 +506,25 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     dev->index = index;
     int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);
-    code = code ? code : find_memory(dev, n_sharing);
     if (code != 0) {
         st = failed(dev, code, "opening");
         goto close;
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
-    snprintf(dev->kernel_set, sizeof dev->kernel_set, "%s %s processors:%d products:%s kernels:%s",
-             backend, dev->facts.arch, dev->facts.n_processors, sw_gpu_products_name(dev->products),
-             dev->module->digest);
+    code = find_memory(dev, n_sharing); /* behind what the library takes */
+    if (code != 0) {
+        st = failed(dev, code, "asking for its memory");
+        goto close;
+    }
+    name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
+    dev->super.staging_bytes = STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;
     *out = &dev->super;
     return SW_OK;
 close:
+    sw_gpu_products_close(dev->products);
     sw_gpu_module_close(dev->handle);
     sw_free(dev);
     return st;

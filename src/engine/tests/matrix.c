@@ -54,7 +54,7 @@ static const struct {
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
     /* where states and parameters are offloaded */
     [TILES]         = {"tiles of", 2, {"null", "700"}},
-    [DEVICE]        = {"device", 5, {"cpu", "mock", "mock:early", "emu", "emu:early"}},
+    [DEVICE]        = {"device", 6, {"cpu", "mock", "mock:early", "emu", "emu:early", "emu:direct"}},
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
@@ -72,7 +72,7 @@ static struct choices choices_of(enum matrix_devices devices, int a)
         static const struct choices of[] = {[MATRIX_CPU] = {0, 1},
                                             [MATRIX_MOCK] = {1, 2},
                                             [MATRIX_CPU_AND_MOCK] = {0, 3},
-                                            [MATRIX_EMU] = {3, 2}};
+                                            [MATRIX_EMU] = {3, 3}};
         return of[devices];
     }
     if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
@@ -460,7 +460,8 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
     static const char *known_device;
     static int known_steps;
     /* of what computes on the device; of mocks that is the reference */
-    static const char *const references[] = {"cpu", "cpu:reference", "cpu:reference", "emu", "emu"};
+    static const char *const references[] = {"cpu", "cpu:reference", "cpu:reference",
+                                             "emu", "emu",           "emu"};
     const char *device = references[row->at[DEVICE]];
     if (known_steps != n_steps || strcmp(known_device, device) != 0 ||
         memcmp(reference.at, row->at, N_MATH) != 0) {

@@ -12,7 +12,7 @@ enum { MATRIX_STEPS = 50 };
 
 /* The CPU with its kernels beside itself; the mock, whose memory the host cannot reach, in both
  * modes beside cpu:reference, with checkpoints and generation; or all of these; the emulation of a
- * GPU, in both modes of the mock, beside itself. */
+ * GPU, in both modes of the mock and without one, beside itself. */
 enum matrix_devices { MATRIX_CPU, MATRIX_MOCK, MATRIX_CPU_AND_MOCK, MATRIX_EMU };
 
 /* As few combinations as it takes for each pair (strength 2) or triple (3) of choices to be among

@@ -38,12 +38,22 @@ enum { DRIVER_CODES = 100000 };
         }                                                                                          \
     } while (0)
 
+/* What is smaller than a page of the vendor's is cut out of one, at multiples of 512 bytes; memory
+ * is to begin at multiples of 4096 (device.h), so each has pages of its own. */
+enum { OWN_PAGE = 2 << 20 };
+
+static size_t whole_pages(size_t bytes)
+{
+    return bytes < OWN_PAGE ? (size_t)OWN_PAGE : bytes;
+}
+
 /* ---- what differs ---- */
 
 #if defined(__HIP__)
 
 #define BUILT_WITH                                                                                 \
-    "clang " __clang_version__ ", HIP " SW_TEXT(HIP_VERSION_MAJOR) "." SW_TEXT(HIP_VERSION_MINOR)
+    "clang " SW_TEXT(__clang_major__) "." SW_TEXT(__clang_minor__) ", HIP " SW_TEXT(               \
+        HIP_VERSION_MAJOR) "." SW_TEXT(HIP_VERSION_MINOR)
 
 static void describe_driver(char *text, size_t cap)
 {
@@ -98,7 +108,8 @@ static int host_alloc(int device, size_t bytes, void **out)
         GPU_RETURN_IF(hipExtMallocWithFlags(out, bytes, hipMallocSignalMemory));
         return 0;
     }
-    GPU_RETURN_IF(hipHostMalloc(out, bytes, hipHostMallocPortable | hipHostMallocMapped));
+    GPU_RETURN_IF(
+        hipHostMalloc(out, whole_pages(bytes), hipHostMallocPortable | hipHostMallocMapped));
     return 0;
 }
 
@@ -171,6 +182,12 @@ static bool is_no_device(int code)
 static int count(int *n_devices)
 {
     *n_devices = 0;
+    /* Queues; where several streams share one, one that waits holds up the others. Ranks
+     * that are threads have more streams than the 8 that are the default. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    /* Kernels of libraries, too: one that is loaded by its first launch waits for all streams, and
+     * those may wait for what this thread has not queued yet. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     GPU_RETURN_IF(cudaGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)cudaErrorNoDevice;
 }
@@ -196,7 +213,8 @@ static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, s
 static int host_alloc(int device, size_t bytes, void **out)
 {
     GPU_RETURN_IF(cudaSetDevice(device));
-    GPU_RETURN_IF(cudaHostAlloc(out, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    const size_t n = bytes == sizeof(uint64_t) ? bytes : whole_pages(bytes); /* or a timeline's */
+    GPU_RETURN_IF(cudaHostAlloc(out, n, cudaHostAllocPortable | cudaHostAllocMapped));
     return 0;
 }
 
@@ -351,7 +369,7 @@ static int memory(int device, size_t *free_bytes, size_t *total_bytes)
 static int alloc(int device, size_t bytes, void **out)
 {
     GPU_RETURN_IF(GPU(SetDevice)(device));
-    GPU_RETURN_IF(GPU(Malloc)(out, bytes));
+    GPU_RETURN_IF(GPU(Malloc)(out, whole_pages(bytes)));
     return 0;
 }
 
