@@ -243,6 +243,13 @@ sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
     return SW_OK;
 }
 
+void sw_device_algorithms(struct sw_device *dev, struct sw_str *out)
+{
+    if (dev->ops->algorithms) {
+        dev->ops->algorithms(dev, out);
+    }
+}
+
 const char *sw_device_kernel_set(struct sw_device *dev)
 {
     return dev->kernel_set;

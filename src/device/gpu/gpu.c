@@ -331,7 +331,9 @@ static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
     kernel->desc.op = &kernel->op;
     kernel->is_predicated = desc->is_predicated || sw_op_has(desc->op, SW_TRAIT_UPDATE);
     if (kernel->row->prepare) {
+        sw_gpu_products_use(dev->products, true);
         const sw_status st = kernel->row->prepare(dev, &kernel->desc, &kernel->prepared);
+        sw_gpu_products_use(dev->products, false);
         if (st < 0) {
             sw_free(kernel);
             return sw_frame_at(__FILE__, __LINE__, st);
@@ -362,6 +364,11 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
     call.is_predicated = kernel->is_predicated;
     call.prepared = kernel->prepared;
     return kernel->row->run(&call);
+}
+
+static void algorithms(struct sw_device *super, struct sw_str *out)
+{
+    sw_gpu_products_describe(gpu_of(super)->products, out);
 }
 
 /* ---- the device ---- */
@@ -397,6 +404,7 @@ static const struct sw_device_ops gpu_ops = {
     .prepare = prepare,
     .release = release,
     .launch = launch,
+    .algorithms = algorithms,
 };
 
 /* Every kernel of ours must be there, with arguments of our size. */
