@@ -176,6 +176,10 @@ const char *sw_device_kernel_set(struct sw_device *dev);
 void sw_device_algorithms(struct sw_device *dev, struct sw_str *out);
 
 /* ---- for `doctor` ---- */
+/* Appends, for CUDA and for HIP, lines that begin with a check mark or a cross: the module, the
+ * driver, each GPU, the library of products; of what is missing how to get it. */
+void sw_device_gpu_report(struct sw_str *out);
+
 struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* what was found, what is used */

@@ -429,7 +429,7 @@ static sw_status index_kernels(struct gpu_device *dev)
     return SW_OK;
 }
 
-static sw_status count(const char *backend, const struct sw_gpu_module *module, int *out)
+sw_status sw_gpu_count_of(const char *backend, const struct sw_gpu_module *module, int *out)
 {
     const int code = module->count(out);
     if (code != 0 || *out == 0) {
@@ -447,7 +447,7 @@ sw_status sw_gpu_count(const char *backend, int *out)
     const struct sw_gpu_module *module;
     void *handle;
     SW_TRY(sw_gpu_module_open(backend, &module, &handle));
-    const sw_status st = count(backend, module, out);
+    const sw_status st = sw_gpu_count_of(backend, module, out);
     sw_gpu_module_close(handle);
     return st;
 }
@@ -476,7 +476,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     int n = 0;
     SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module, &dev->handle));
     SW_TRY_OR(close, index_kernels(dev));
-    SW_TRY_OR(close, count(backend, dev->module, &n));
+    SW_TRY_OR(close, sw_gpu_count_of(backend, dev->module, &n));
     dev->index = index;
     int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);
