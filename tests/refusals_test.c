@@ -657,13 +657,18 @@ static void a_run_is_no_model(void **state)
     assert_non_null(strstr(err, "gpt2-tiny: there is no folder with weights: they are drawn"));
 }
 
-/* A peak is that of some instructions; a product may use others. */
-static void doctor_names_the_unit_of_each_peak(void **state)
+/* A peak is that of some instructions; a product may use others. What GPUs lack is named. */
+static void doctor_names_the_unit_of_each_peak_and_what_gpus_lack(void **state)
 {
     (void)state;
     char err[512];
+    setenv("SPILLWAY_MODULES", "/nowhere", 1);
     assert_int_equal(run("doctor --threads 1", err, sizeof err), 0);
+    unsetenv("SPILLWAY_MODULES");
     char *text = printed();
+    assert_non_null(strstr(text, "\n✗ cuda      no NVIDIA GPUs: there is no /nowhere/"));
+    assert_non_null(strstr(text, "-DSPILLWAY_CUDA=ON makes it (docs/gpu.md)\n"));
+    assert_non_null(strstr(text, "\n✗ hip       no AMD GPUs: there is no /nowhere/"));
     int n = 0;
     for (const char *at = text; (at = strstr(at, "register peak")); at++, n++) {
         char unit[32] = "";
@@ -852,7 +857,7 @@ int main(void)
         cmocka_unit_test(the_best_checkpoint_is_exported),
         cmocka_unit_test(as_text_takes_files_as_they_are),
         cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
-        cmocka_unit_test(doctor_names_the_unit_of_each_peak),
+        cmocka_unit_test(doctor_names_the_unit_of_each_peak_and_what_gpus_lack),
         cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
         cmocka_unit_test(a_device_that_is_not_here_is_refused),
         cmocka_unit_test(lines_end_where_their_text_ends)};

@@ -68,6 +68,7 @@ struct sw_ckpt_meta {
     double val_loss;        /* NaN: not known */
     uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
     const char *kernel_set; /* NULL: not told */
+    const char *algorithms; /* that a library chose for products; NULL: none, or not told */
     struct sw_ckpt_scaler scaler;
     const struct sw_json *config; /* an object: effective configuration; NULL: {} */
     const struct sw_json *data;   /* an object: what it was trained on; NULL: not told */

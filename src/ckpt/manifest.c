@@ -334,6 +334,7 @@ static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
         return SW_FAIL(SW_E_FORMAT, "%s: \"val_loss\" is not finite", sw_json_name(doc));
     }
     SW_TRY(sw_json_get_str(doc, root, "kernel_set", NULL, &meta->kernel_set));
+    SW_TRY(sw_json_get_str(doc, root, "algorithms", NULL, &meta->algorithms));
     SW_TRY(read_scaler(doc, root, &meta->scaler));
     SW_TRY(get_member(doc, root, "config", SW_JSON_OBJECT, &meta->config));
     SW_TRY(get_member(doc, root, "data", SW_JSON_OBJECT, &meta->data));
@@ -603,6 +604,7 @@ static bool put_meta(struct sw_json_doc *doc, const struct ckpt_manifest *m)
            put_hex(doc, root, "seed", meta->seed) &&
            put_hex(doc, root, "fingerprint", meta->fingerprint) &&
            (!meta->kernel_set || sw_json_put_str(doc, root, "kernel_set", meta->kernel_set)) &&
+           (!meta->algorithms || sw_json_put_str(doc, root, "algorithms", meta->algorithms)) &&
            sw_json_put_f64(doc, root, "val_loss", meta->val_loss) &&
            (scaler = sw_json_put(doc, root, "scaler", SW_JSON_OBJECT)) &&
            sw_json_put_f64(doc, scaler, "scale", meta->scaler.scale) &&

@@ -93,14 +93,14 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
 {
     name = strcmp(name, "auto") == 0 ? choose() : name;
     const struct sw_device_place alone = {0, 1};
-    const struct sw_cpu_options cpu = {.n_threads = n_threads,
-                                       .reference = strcmp(name, "cpu:reference") == 0};
-    const struct sw_mock_options mock = {.n_threads = n_threads,
-                                         .early = strcmp(name, "mock:early") == 0};
-    if (cpu.reference || strcmp(name, "cpu") == 0) {
+    const char *rest = behind(name, "cpu");
+    if (rest && (!*rest || strcmp(rest, "reference") == 0)) {
+        const struct sw_cpu_options cpu = {.n_threads = n_threads, .reference = *rest != '\0'};
         return sw_device_open_cpu(&cpu, out);
     }
-    if (mock.early || strcmp(name, "mock") == 0) {
+    rest = behind(name, "mock");
+    if (rest && (!*rest || strcmp(rest, "early") == 0)) {
+        const struct sw_mock_options mock = {.n_threads = n_threads, .early = *rest != '\0'};
         return sw_device_open_mock(&mock, out);
     }
     if (behind(name, "emu")) {
@@ -241,6 +241,13 @@ sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
     }
     SW_TRY(dev->ops->launch(dev, on, kernel, in, out, workspace, scalars));
     return SW_OK;
+}
+
+void sw_device_algorithms(struct sw_device *dev, struct sw_str *out)
+{
+    if (dev->ops->algorithms) {
+        dev->ops->algorithms(dev, out);
+    }
 }
 
 const char *sw_device_kernel_set(struct sw_device *dev)

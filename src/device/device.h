@@ -86,6 +86,7 @@ struct sw_device_ops {
      * an fp16 working copy by rounding it from its master: nobody has read it. */
     sw_status (*launch)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_kernel *kernel,
                         void *const *in, void *const *out, void *workspace, double *scalars);
+    void (*algorithms)(struct sw_device *dev, struct sw_str *out); /* NULL: nothing is chosen */
 };
 
 struct sw_device { /* base; first member of every implementation */
@@ -168,7 +169,17 @@ sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
  * Part of the math fingerprint. Static for the device's life. */
 const char *sw_device_kernel_set(struct sw_device *dev);
 
+/* Appends what a library chose for the kernels that were prepared, where it chooses by shapes:
+ * "5x7x3 of f32 to f32, ..: algorithm 3 tile 2; .." - of each product what was asked for, ": ", the
+ * algorithm, "; " between them, in the order in which they were prepared. The same question with
+ * another answer has other bits. Appends nothing where the kernel set says all. */
+void sw_device_algorithms(struct sw_device *dev, struct sw_str *out);
+
 /* ---- for `doctor` ---- */
+/* Appends, for CUDA and for HIP, lines that begin with a check mark or a cross: the module, the
+ * driver, each GPU, the library of products; of what is missing how to get it. */
+void sw_device_gpu_report(struct sw_str *out);
+
 struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* what was found, what is used */

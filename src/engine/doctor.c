@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `spillway doctor`: libraries of the build with what goes without each, and measured
-// rates of the processor with the path that products of each dtype take.
+// The report of `spillway doctor`: libraries of the build with what goes without each, GPUs with
+// what is missing for them, and measured rates of the processor with the path that products of each
+// dtype take.
 #include "spillway/doctor.h"
 
 #include <string.h>
@@ -37,6 +38,7 @@ static void print_libraries(struct sw_str *text)
         sw_str_puts(text, world);
         sw_text_free(world);
     }
+    sw_device_gpu_report(text);
 }
 
 static void print_processor(const struct sw_cpu_report *report, const char *kernels,

@@ -307,6 +307,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     const struct sw_executor_options options = {
         .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
     SW_TRY(open_executor(e, options));
+    SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     if (e->model && !e->folder && o->no_train) { /* a training says so in its first lines */

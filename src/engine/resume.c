@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/adapter.h"
+#include "engine/agree.h"
 
 /* Of a value in a message, and of all changes in one. */
 enum { VALUE_CAP = 64, CHANGES_CAP = 1200 };
@@ -138,16 +139,35 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
     return SW_OK;
 }
 
+/* Of kernels that are the same, what a library chose. */
+static sw_status list_algorithms(struct sw_engine *e, const struct sw_ckpt_meta *meta,
+                                 struct changes *c)
+{
+    struct sw_str now = {0};
+    struct sw_other_algorithm other;
+    sw_device_algorithms(e->device, &now);
+    const char *was = meta->algorithms ? meta->algorithms : ""; /* older programs did not say */
+    while (sw_engine_next_other_algorithm(&was, sw_str_text(&now), &other)) {
+        char key[sizeof other.product + 16];
+        snprintf(key, sizeof key, "product of %s:", other.product);
+        add_change(c, key, other.was, other.is);
+    }
+    const bool failed = now.failed;
+    sw_str_fini(&now);
+    return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for algorithms") : SW_OK;
+}
+
 /* Appends what a refusal says; nothing where the arithmetic is the same, or is allowed to be
  * another. */
 static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, struct sw_str *refusal)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
-    if (meta->fingerprint == e->plan->fingerprint) {
+    const bool same = meta->fingerprint == e->plan->fingerprint;
+    struct changes c = {.config = e->config};
+    const sw_status st = same ? list_algorithms(e, meta, &c) : list_changes(e, meta, &c);
+    if (st >= 0 && c.n == 0 && same) {
         return SW_OK;
     }
-    struct changes c = {.config = e->config};
-    const sw_status st = list_changes(e, meta, &c);
     if (st >= 0 && e->config->spillway.allow_other_math) {
         sw_log(SW_LOG_WARN,
                "%s: written under other arithmetic; goes on because spillway.allow_other_math is "
@@ -155,8 +175,10 @@ static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, str
                sw_ckpt_path(ckpt), sw_str_text(&c.text));
     } else if (st >= 0) {
         sw_str_printf(refusal,
-                      "it was written under another math fingerprint; changed: %s; --set "
+                      "it was written under %s; changed: %s; --set "
                       "spillway.allow_other_math=true goes on all the same",
+                      same ? "the same kernels, of which a library chose others"
+                           : "another math fingerprint",
                       sw_str_text(&c.text));
     }
     refusal->failed |= c.text.failed;

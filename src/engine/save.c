@@ -239,9 +239,12 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
         return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
     }
     struct sw_json_doc *config = NULL;
+    struct sw_str algorithms = {0};
     struct tensors t;
     SW_TRY(sw_engine_describe_run(e, &config));
-    sw_status st = list_init(e, &t);
+    sw_device_algorithms(e->device, &algorithms);
+    sw_status st = algorithms.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint")
+                                     : list_init(e, &t);
     if (st >= 0) {
         const struct sw_ckpt_meta meta = {
             .step = e->step,
@@ -251,6 +254,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .val_loss = options ? options->val_loss : NAN,
             .fingerprint = e->plan->fingerprint,
             .kernel_set = sw_device_kernel_set(e->device),
+            .algorithms = algorithms.ptr,
             .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
                        e->scaler.hysteresis_left},
             .config = sw_json_root(config),
@@ -259,6 +263,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
         st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);
     }
+    sw_str_fini(&algorithms);
     sw_json_close(config);
     return st;
 }

@@ -90,6 +90,7 @@ static sw_status save_holding(const struct sw_ckpt_lock *lock, int64_t step, uin
                                       .val_loss = val_loss,
                                       .fingerprint = UINT64_C(0xfedcba9876543210),
                                       .kernel_set = "reference",
+                                      .algorithms = "1x2x3: own",
                                       .scaler = {0.1, step, -1, 2}};
     if (n_writers == 1) {
         const int64_t n = cut(0, 1, tensors);
@@ -190,7 +191,8 @@ const char *check_state(struct sw_ckpt *ckpt)
     if (meta->applied != meta->step - 1 || meta->samples != 3 * meta->step ||
         meta->fingerprint != UINT64_C(0xfedcba9876543210) || meta->scaler.scale != 0.1 ||
         meta->scaler.iteration != meta->step || meta->scaler.last_overflow != -1 ||
-        meta->scaler.hysteresis_left != 2 || strcmp(meta->kernel_set, "reference") != 0) {
+        meta->scaler.hysteresis_left != 2 || strcmp(meta->kernel_set, "reference") != 0 ||
+        !meta->algorithms || strcmp(meta->algorithms, "1x2x3: own") != 0) {
         return "the meta data";
     }
     for (int i = 0; i < N_TENSORS; i++) {

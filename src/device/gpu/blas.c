@@ -15,6 +15,7 @@ struct gpu_products {
     pthread_mutex_t lock;  /* a library's descriptors are one launch's at a time */
     struct gpu_prepared **all;
     int n, cap;
+    bool uses; /* what is asked for is a kernel's */
 };
 
 /* ---- libraries ---- */
@@ -111,23 +112,31 @@ bool sw_gpu_products_add_bias(const struct gpu_products *products)
     return !products->blas || products->blas->ops->adds_bias;
 }
 
-static uint64_t fnv(uint64_t hash, const void *bytes, size_t n)
+void sw_gpu_products_use(struct gpu_products *products, bool used)
 {
-    for (size_t i = 0; i < n; i++) {
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    }
-    return hash;
+    products->uses = used;
 }
 
-uint64_t sw_gpu_products_digest(const struct gpu_products *products)
+/* All that a library is asked for is before the ": ". */
+static void describe(const struct gpu_prepared *p, struct sw_str *out)
 {
-    uint64_t sum = 0;
+    const struct gpu_product *s = &p->shape;
+    sw_str_printf(out, "%s%lldx%lldx%lld%s%s of %s to %s%s, rows of %lld %lld %lld, ",
+                  out->len ? "; " : "", (long long)s->m, (long long)s->k, (long long)s->n,
+                  s->ta ? " a^T" : "", s->tb ? " b^T" : "", sw_dtype_name((enum sw_dtype)s->in),
+                  sw_dtype_name((enum sw_dtype)s->out), s->has_bias ? " with bias" : "",
+                  (long long)s->lda, (long long)s->ldb, (long long)s->ldd);
+    sw_str_printf(out, "aligned to %d %d %d: %s", (int)s->align_a, (int)s->align_b, (int)s->align_d,
+                  p->algorithm);
+}
+
+void sw_gpu_products_describe(const struct gpu_products *products, struct sw_str *out)
+{
     for (int i = 0; i < products->n; i++) {
-        const struct gpu_prepared *p = products->all[i];
-        const uint64_t of_shape = fnv(0xcbf29ce484222325u, &p->shape, sizeof p->shape);
-        sum += fnv(of_shape, p->algorithm, strlen(p->algorithm));
+        if (products->all[i]->is_used) {
+            describe(products->all[i], out);
+        }
     }
-    return sum;
 }
 
 /* ---- products ---- */
@@ -173,6 +182,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     struct gpu_products *products = dev->products;
     for (int i = 0; i < products->n; i++) {
         if (memcmp(&products->all[i]->shape, shape, sizeof *shape) == 0) {
+            products->all[i]->is_used |= products->uses;
             *out = products->all[i];
             return SW_OK;
         }
@@ -186,6 +196,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     }
     struct gpu_prepared *product = NULL;
     SW_TRY(prepare(products, shape, &product));
+    product->is_used = products->uses;
     products->all[products->n++] = product;
     *out = product;
     return SW_OK;

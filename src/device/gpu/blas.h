@@ -43,6 +43,7 @@ struct gpu_prepared {
     struct gpu_blas *blas; /* NULL = our kernel */
     size_t workspace_bytes;
     char algorithm[96]; /* what was chosen, in words */
+    bool is_used;       /* by a kernel; others were looked at, while a plan was made */
     void *handle;       /* the library's part */
 };
 
@@ -91,9 +92,10 @@ const char *sw_gpu_products_name(const struct gpu_products *products);
 const char *sw_gpu_products_path(const struct gpu_products *products);
 /* Bias of the result's dtype is added by the product itself. */
 bool sw_gpu_products_add_bias(const struct gpu_products *products);
-/* Of all products that were asked for, in whatever order, and what was chosen for each: two ranks,
- * or two runs, with another digest have other bits. */
-uint64_t sw_gpu_products_digest(const struct gpu_products *products);
+/* Products that are asked for from here on are a kernel's, or are only looked at. */
+void sw_gpu_products_use(struct gpu_products *products, bool used);
+/* Appends what was chosen for each product of a kernel (see sw_device_algorithms). */
+void sw_gpu_products_describe(const struct gpu_products *products, struct sw_str *out);
 
 /* The product of that shape; the device's, and there as long as it is. */
 sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_product *shape,

@@ -345,7 +345,9 @@ static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
     kernel->desc.op = &kernel->op;
     kernel->is_predicated = desc->is_predicated || sw_op_has(desc->op, SW_TRAIT_UPDATE);
     if (kernel->row->prepare) {
+        sw_gpu_products_use(dev->products, true);
         const sw_status st = kernel->row->prepare(dev, &kernel->desc, &kernel->prepared);
+        sw_gpu_products_use(dev->products, false);
         if (st < 0) {
             sw_free(kernel);
             return sw_frame_at(__FILE__, __LINE__, st);
@@ -376,6 +378,11 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
     call.is_predicated = kernel->is_predicated;
     call.prepared = kernel->prepared;
     return kernel->row->run(&call);
+}
+
+static void algorithms(struct sw_device *super, struct sw_str *out)
+{
+    sw_gpu_products_describe(gpu_of(super)->products, out);
 }
 
 /* ---- the device ---- */
@@ -412,6 +419,7 @@ static const struct sw_device_ops gpu_ops = {
     .prepare = prepare,
     .release = release,
     .launch = launch,
+    .algorithms = algorithms,
 };
 
 /* Every kernel of ours must be there, with arguments of our size. */
@@ -436,7 +444,7 @@ static sw_status index_kernels(struct gpu_device *dev)
     return SW_OK;
 }
 
-static sw_status count(const char *backend, const struct sw_gpu_module *module, int *out)
+sw_status sw_gpu_count_of(const char *backend, const struct sw_gpu_module *module, int *out)
 {
     const int code = module->count(out);
     if (code != 0 || *out == 0) {
@@ -454,7 +462,7 @@ sw_status sw_gpu_count(const char *backend, int *out)
     const struct sw_gpu_module *module;
     void *handle;
     SW_TRY(sw_gpu_module_open(backend, &module, &handle));
-    const sw_status st = count(backend, module, out);
+    const sw_status st = sw_gpu_count_of(backend, module, out);
     sw_gpu_module_close(handle);
     return st;
 }
@@ -502,7 +510,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     int n = 0;
     SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module, &dev->handle));
     SW_TRY_OR(close, index_kernels(dev));
-    SW_TRY_OR(close, count(backend, dev->module, &n));
+    SW_TRY_OR(close, sw_gpu_count_of(backend, dev->module, &n));
     dev->index = index;
     int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);

@@ -12,11 +12,17 @@ void sw_gpu_module_close(void *handle)
     (void)handle; /* stays: what a run time has begun, threads among it, outlives its users */
 }
 
+bool sw_gpu_module_path(const char *backend, char *path, size_t cap)
+{
+    char file[64];
+    snprintf(file, sizeof file, "spillway_%s.so", backend);
+    return sw_module_find(file, path, cap);
+}
+
 sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out, void **handle)
 {
-    char file[64], path[PATH_MAX + 256];
-    snprintf(file, sizeof file, "spillway_%s.so", backend);
-    if (!sw_module_find(file, path, sizeof path)) {
+    char path[PATH_MAX + 256];
+    if (!sw_gpu_module_path(backend, path, sizeof path)) {
         return SW_FAIL(SW_E_UNSUP,
                        "device %s: there is no %s; a build with -DSPILLWAY_%s=ON makes it "
                        "(docs/gpu.md)",
@@ -28,12 +34,22 @@ sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **o
     void *opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct sw_gpu_module *module = opened ? dlsym(opened, "sw_gpu_module") : NULL;
     if (!module) {
-        const char *why = dlerror();
-        return SW_FAIL(SW_E_UNSUP, "%s: %s", path, why ? why : "it has no sw_gpu_module");
+        const char *error = dlerror(), *why = error ? error : "it has no sw_gpu_module";
+        const bool names_path = strncmp(why, path, strlen(path)) == 0;
+        return SW_FAIL(SW_E_UNSUP, "%s%s%s%s", names_path ? "" : path, names_path ? "" : ": ", why,
+                       strstr(why, "libamdhip64") ? " (apt-get install libamdhip64-5, or what ROCm "
+                                                    "has for the same)"
+                                                  : "");
     }
     if (module->abi != SW_GPU_ABI || module->bytes != sizeof *module) {
-        return SW_FAIL(SW_E_UNSUP, "%s: interface %d of %zu bytes, wanted %d of %zu: another build",
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: interface %d of %zu bytes, wanted %d of %zu: it is of another build, "
+                       "make both again",
                        path, module->abi, module->bytes, SW_GPU_ABI, sizeof *module);
+    }
+    if (strncmp(backend, module->backend, strlen(module->backend)) != 0) {
+        return SW_FAIL(SW_E_UNSUP, "%s: it is the module for %s, wanted %s", path, module->backend,
+                       backend);
     }
     *out = module;
     *handle = opened;

@@ -551,6 +551,11 @@ static void close_device(struct sw_device *dev)
     sw_free(m);
 }
 
+static void algorithms(struct sw_device *dev, struct sw_str *out)
+{
+    sw_device_algorithms(mock_of(dev)->inner, out);
+}
+
 static const struct sw_device_ops mock_ops = {
     .name = "mock",
     .close = close_device,
@@ -574,6 +579,7 @@ static const struct sw_device_ops mock_ops = {
     .prepare = prepare,
     .release = release,
     .launch = launch,
+    .algorithms = algorithms,
 };
 
 sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out)

@@ -48,6 +48,10 @@ static void check_count(const struct sw_gpu_module *module)
     assert_int_equal(n, 0);
     module->describe(code, text, sizeof text);
     assert_non_null(strstr(text, "driver")); /* what is missing is it, or a GPU that it sees */
+    if (strstr(text, "there is no NVIDIA driver")) {
+        assert_non_null(strstr(text, ": wanted driver "));
+        assert_non_null(strstr(text, "nvidia.com/drivers"));
+    }
     assert_int_not_equal(module->facts(0, &facts), 0);
 }
 

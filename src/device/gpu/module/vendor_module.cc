@@ -142,7 +142,7 @@ static int await_word(int device, void *stream, const uint64_t *word, uint64_t v
 
 #define BUILT_WITH                                                                                 \
     "nvcc " SW_TEXT(__CUDACC_VER_MAJOR__) "." SW_TEXT(__CUDACC_VER_MINOR__) "." SW_TEXT(           \
-        __CUDACC_VER_BUILD__) ", " NEEDS_DRIVER
+        __CUDACC_VER_BUILD__) " (wants " NEEDS_DRIVER ")"
 #if CUDART_VERSION >= 13000
 #define NEEDS_DRIVER "driver 580 or later"
 #elif CUDART_VERSION >= 12000
@@ -151,17 +151,19 @@ static int await_word(int device, void *stream, const uint64_t *word, uint64_t v
 #define NEEDS_DRIVER "driver 450 or later"
 #endif
 
+#define GET_DRIVER " (nvidia.com/drivers, or Debian's package nvidia-driver where it is as new)"
+
 static void describe_driver(char *text, size_t cap)
 {
     int version = 0;
     if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
         snprintf(text, cap,
-                 "there is no NVIDIA driver (libcuda.so.1): wanted " NEEDS_DRIVER
-                 ", and in a container that it is passed in (--gpus all)");
+                 "there is no NVIDIA driver (libcuda.so.1): wanted " NEEDS_DRIVER GET_DRIVER
+                 "; a container wants it passed in (--gpus all)");
     } else if (version / 1000 < CUDART_VERSION / 1000) {
         snprintf(text, cap,
                  "the NVIDIA driver is too old: it has CUDA %d.%d, this was built by CUDA %d.%d, "
-                 "which wants " NEEDS_DRIVER "; an older nvcc wants less",
+                 "which wants " NEEDS_DRIVER GET_DRIVER "; an older nvcc wants less",
                  version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
                  CUDART_VERSION % 1000 / 10);
     } else {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said where a GPU cannot be had, and what doctor says: of modules that are missing, are of
+// another build or another back end's, are no modules at all; of drivers; of an emulated GPU.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/gpu/open.h"
+#include "support/test.h"
+
+static char folder[] = "/tmp/spillway_open_XXXXXX";
+static char *modules; /* the variable, as it was */
+
+static int use_modules(const char *where)
+{
+    return setenv("SPILLWAY_MODULES", where, 1);
+}
+
+static void want(const char *text, const char *const *says, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strstr(text, says[i])) {
+            fail_msg("%s\nwanted: %s", text, says[i]);
+        }
+    }
+}
+#define WANT(text, ...)                                                                            \
+    do {                                                                                           \
+        static const char *const says[] = {__VA_ARGS__};                                           \
+        want(text, says, (int)SW_LEN(says));                                                       \
+    } while (0)
+
+static const char *report(const char *backend)
+{
+    static char text[8192];
+    struct sw_str out = {0};
+    if (backend) {
+        sw_gpu_report(backend, &out);
+    } else {
+        sw_device_gpu_report(&out);
+    }
+    snprintf(text, sizeof text, "%s", sw_str_text(&out));
+    sw_str_fini(&out);
+    return text;
+}
+
+static void a_missing_module_says_what_makes_it(void **state)
+{
+    (void)state;
+    assert_int_equal(use_modules("/nowhere"), 0);
+    const char *text = report(NULL);
+    WANT(text, "✗ cuda      no NVIDIA GPUs: there is no /nowhere/spillway_cuda.so",
+         "SPILLWAY_CUDA=ON", "✗ hip       no AMD GPUs: there is no /nowhere/spillway_hip.so",
+         "SPILLWAY_HIP=ON");
+    assert_null(strstr(text, "✓"));
+}
+
+static void write_module(const char *name, const char *bytes, size_t n)
+{
+    char file[96];
+    snprintf(file, sizeof file, "%s/%s", folder, name);
+    unlink(file); /* what is open stays as it was */
+    FILE *out = fopen(file, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* The number of the interface, in the file of a module: its table begins with it and its size. */
+static int *find_interface(char *bytes, size_t n)
+{
+    const uint64_t begin[] = {SW_GPU_ABI, sizeof(struct sw_gpu_module)};
+    for (size_t at = 0; at + sizeof begin <= n; at += sizeof begin[0]) {
+        if (memcmp(bytes + at, begin, sizeof begin) == 0) {
+            return (int *)(void *)(bytes + at);
+        }
+    }
+    fail_msg("the file has no table");
+    return NULL;
+}
+
+/* A text; an emulation under the name of CUDA's module; one of another interface as HIP's. */
+static void a_module_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    char path[512], *bytes = NULL;
+    size_t n = 0;
+    int count;
+    if (!sw_gpu_module_path("emu32", path, sizeof path)) {
+        print_message("skipped: there is no %s\n", path);
+        skip();
+    }
+    assert_int_equal(sw_file_read(path, &bytes, &n), SW_OK);
+    assert_int_equal(use_modules(folder), 0);
+    write_module("spillway_cuda.so", "no module", 9);
+    WANT(report("cuda"), "✗ cuda      no NVIDIA GPUs: ", "too short");
+    assert_ptr_equal(strstr(sw_error_message(), folder), sw_error_message()); /* once */
+    assert_null(strstr(sw_error_message() + 1, folder));
+    write_module("spillway_cuda.so", bytes, n);
+    WANT(report("cuda"), "✗ cuda      no NVIDIA GPUs: ", "it is the module for emu, wanted cuda");
+    assert_int_equal(sw_gpu_count("cuda", &count), SW_E_UNSUP);
+    *find_interface(bytes, n) = SW_GPU_ABI + 97;
+    write_module("spillway_hip.so", bytes, n);
+    WANT(report("hip"), "✗ hip       no AMD GPUs: ", "another build, make both again");
+    assert_int_equal(sw_gpu_count("hip", &count), SW_E_UNSUP);
+    sw_free(bytes);
+}
+
+/* ---- drivers ---- */
+
+static int no_driver(int *n)
+{
+    *n = 0;
+    return 35;
+}
+
+static int no_devices(int *n)
+{
+    *n = 0;
+    return 0;
+}
+
+static int two_devices(int *n)
+{
+    *n = 2;
+    return 0;
+}
+
+static void describe(int code, char *text, size_t cap)
+{
+    snprintf(text, cap, "code %d, there is no driver: wanted 580 or later", code);
+}
+
+static void a_missing_driver_is_described_by_the_module(void **state)
+{
+    (void)state;
+    struct sw_gpu_module module = {.backend = "cuda", .describe = describe, .count = no_driver};
+    int n = -1;
+    assert_int_equal(sw_gpu_count_of("cuda", &module, &n), SW_E_UNSUP);
+    assert_string_equal(sw_error_message(),
+                        "device cuda: code 35, there is no driver: wanted 580 or later");
+    module.count = no_devices;
+    assert_int_equal(sw_gpu_count_of("cuda", &module, &n), SW_E_UNSUP);
+    assert_string_equal(sw_error_message(), "device cuda: the driver knows no GPU");
+    module.count = two_devices;
+    assert_int_equal(sw_gpu_count_of("cuda", &module, &n), SW_OK);
+    assert_int_equal(n, 2);
+}
+
+/* ---- a GPU that is there ---- */
+
+static void a_gpu_is_named_with_what_makes_its_products(void **state)
+{
+    (void)state;
+    char path[512];
+    if (!sw_gpu_module_path("emu32", path, sizeof path)) {
+        print_message("skipped: there is no %s\n", path);
+        skip();
+    }
+    const char *text = report("emu32");
+    WANT(text, "✓ emu32     ", "spillway_emu32.so, built by ", ", kernels ", "✓ emu32:0   ",
+         "emulation (warps of 32), ", " processors, ", " free\n",
+         "✓ products  cublaslt:", "spillway_emu_cublaslt.so\n");
+    assert_null(strstr(text, "✗"));
+    assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "own", 1), 0);
+    WANT(report("emu32"), "✓ emu32:0   ", "✗ products  by a kernel of ours", "SPILLWAY_GPU_BLAS");
+    unsetenv("SPILLWAY_GPU_BLAS");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *before = getenv("SPILLWAY_MODULES");
+    modules = before ? sw_strdup("test", before) : NULL;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int put_back(void **state)
+{
+    (void)state;
+    return modules ? use_modules(modules) : unsetenv("SPILLWAY_MODULES");
+}
+
+static int tear_down(void **state)
+{
+    char command[64];
+    (void)state;
+    sw_free(modules);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_missing_module_says_what_makes_it, NULL, put_back),
+        cmocka_unit_test_setup_teardown(a_module_that_does_not_fit_is_refused, NULL, put_back),
+        cmocka_unit_test(a_missing_driver_is_described_by_the_module),
+        cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
