@@ -139,26 +139,32 @@ out:
     return st;
 }
 
+/* -1: it does not say. */
 static int config(const struct lt *lt, const void *algo, int attribute)
 {
+    const bool is_short = attribute == LT_CONFIG_INNER || attribute == LT_CONFIG_CLUSTER;
+    uint16_t half = 0; /* the size is compared */
     int32_t value = 0;
     size_t n = 0;
-    if (!lt->f.MatmulAlgoConfigGetAttribute ||
-        lt->f.MatmulAlgoConfigGetAttribute(algo, attribute, &value, sizeof value, &n) !=
-            LT_SUCCESS) {
-        value = 0;
+    if (!lt->f.MatmulAlgoConfigGetAttribute) {
+        return 0;
     }
-    return value;
+    const int code = lt->f.MatmulAlgoConfigGetAttribute(algo, attribute,
+                                                        is_short ? (void *)&half : (void *)&value,
+                                                        is_short ? sizeof half : sizeof value, &n);
+    return code != LT_SUCCESS ? -1 : is_short ? half : value;
 }
 
 /* In words, for comparisons: two texts are the same where the algorithms are. */
 static void name_algorithm(const struct lt *lt, const void *algo, char *text, size_t cap)
 {
     if (lt->f.MatmulAlgoConfigGetAttribute) {
-        snprintf(text, cap, "algorithm %d tile %d stages %d swizzle %d custom %d cluster %d",
+        snprintf(text, cap,
+                 "algorithm %d tile %d stages %d swizzle %d custom %d inner %d cluster %d",
                  config(lt, algo, LT_CONFIG_ID), config(lt, algo, LT_CONFIG_TILE),
                  config(lt, algo, LT_CONFIG_STAGES), config(lt, algo, LT_CONFIG_SWIZZLE),
-                 config(lt, algo, LT_CONFIG_CUSTOM), config(lt, algo, LT_CONFIG_CLUSTER) & 0xffff);
+                 config(lt, algo, LT_CONFIG_CUSTOM), config(lt, algo, LT_CONFIG_INNER),
+                 config(lt, algo, LT_CONFIG_CLUSTER));
         return;
     }
     /* Its first word is the number of the solution. */
@@ -186,13 +192,13 @@ static sw_status choose(struct lt *lt, const struct gpu_product *s, struct lt_pr
     st = SW_E_UNSUP;
     for (int i = 0; i < n && st < 0; i++) {
         const unsigned char *answer = answers + (size_t)i * answer_bytes;
+        const int split_k = config(lt, answer, LT_CONFIG_SPLIT_K);
         size_t workspace;
         int status;
         memcpy(&workspace, answer + algo_bytes, sizeof workspace);
         memcpy(&status, answer + algo_bytes + sizeof workspace, sizeof status);
         if (status == LT_SUCCESS && workspace <= lt->values->workspace_limit &&
-            config(lt, answer, LT_CONFIG_SPLIT_K) <= 1 &&
-            config(lt, answer, LT_CONFIG_REDUCTION) == 0) {
+            (split_k == 0 || split_k == 1) && config(lt, answer, LT_CONFIG_REDUCTION) == 0) {
             memcpy(p->algo, answer, algo_bytes);
             out->workspace_bytes = workspace;
             name_algorithm(lt, answer, out->algorithm, sizeof out->algorithm);

@@ -44,7 +44,7 @@ enum { LT_NONE = -1 }; /* the library has no such thing */
 /* Data types and epilogues are the same. */
 enum { LT_R_32F = 0, LT_R_16F = 2, LT_R_16BF = 14 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4 };
-/* Of a chosen algorithm of cuBLASLt. */
+/* Of a chosen algorithm of cuBLASLt: numbers of 32 bits, of 16 those for shapes. */
 enum {
     LT_CONFIG_ID = 0,
     LT_CONFIG_TILE = 1,
@@ -53,6 +53,7 @@ enum {
     LT_CONFIG_SWIZZLE = 4,
     LT_CONFIG_CUSTOM = 5,
     LT_CONFIG_STAGES = 6,
+    LT_CONFIG_INNER = 7,
     LT_CONFIG_CLUSTER = 8
 };
 

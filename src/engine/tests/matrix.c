@@ -54,7 +54,8 @@ static const struct {
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
     /* where states and parameters are offloaded */
     [TILES]         = {"tiles of", 2, {"null", "700"}},
-    [DEVICE]        = {"device", 6, {"cpu", "mock", "mock:early", "emu", "emu:early", "emu:direct"}},
+    [DEVICE]        = {"device", 6,
+                       {"cpu", "mock", "mock:early", "emu", "emu:early", "emu:direct"}},
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };

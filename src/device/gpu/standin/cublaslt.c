@@ -293,9 +293,11 @@ EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const void *x, int attribute, vo
     const int32_t is = attribute == LT_CONFIG_ID        ? algo.id
                        : attribute == LT_CONFIG_SPLIT_K ? algo.split_k
                                                         : 0;
-    CHECK(value && n_written && bytes == sizeof is, "MatmulAlgoConfigGetAttribute", "an argument");
-    memcpy(value, &is, sizeof is);
-    *n_written = sizeof is;
+    const bool is_short = attribute == LT_CONFIG_INNER || attribute == LT_CONFIG_CLUSTER;
+    const size_t wanted = is_short ? sizeof(uint16_t) : sizeof is; /* of a little-endian machine */
+    CHECK(value && n_written && bytes == wanted, "MatmulAlgoConfigGetAttribute", "an argument");
+    memcpy(value, &is, wanted);
+    *n_written = wanted;
     return LT_SUCCESS;
 }
 
