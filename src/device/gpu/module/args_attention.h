@@ -68,8 +68,7 @@ enum {
 /* Elements from a row to the next in shared memory: banks differ, 16 bytes stay together. */
 #define GPU_ATTENTION_LD(D, bytes) ((D) + 16 / (int)(bytes))
 /* Forward: keys of a tile; what there is in shared memory: keys and values, scratch. */
-#define GPU_ATTENTION_KEYS(D, bytes)                                                               \
-    ((D) * (int)(bytes) <= 256 ? 64 : (D) * (int)(bytes) == 512 ? 32 : 16)
+#define GPU_ATTENTION_KEYS(D, bytes) ((D) * (int)(bytes) <= 256 ? 64 : (D) == 128 ? 32 : 16)
 #define GPU_ATTENTION_SHARED(D, bytes)                                                             \
     (2 * GPU_ATTENTION_KEYS(D, bytes) * GPU_ATTENTION_LD(D, bytes) * (int)(bytes) +                \
      GPU_ATTENTION_WARPS * GPU_ATTENTION_SCRATCH)

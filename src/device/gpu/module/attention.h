@@ -235,13 +235,14 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
                          struct span valid, const int32_t *mask, int width)
 {
     constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), MANY = 16 / sizeof(T), CHUNKS = D / MANY;
+    constexpr int AT_ONCE = D <= 128 ? ROWS : 2; /* wide heads need the registers for sums */
     const int padded = (width + GROUP - 1) / GROUP * GROUP;
     const T *from = head_at<T>(x, b, head) + first * x.token;
     const int begin = valid.first > first ? valid.first - first : 0;
     const int end = valid.end - first < ROWS ? valid.end - first : ROWS;
     if (first >= valid.end) { /* nothing to load: nobody will look at it */
     } else if (x.aligned) {
-        SW_UNROLL
+        SW_UNROLL_BY(AT_ONCE)
         for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
             const int at = i + thread_index(), row = at / CHUNKS, col = at % CHUNKS * MANY;
             if (row < ROWS && col < padded) {

@@ -22,7 +22,10 @@
 #include <hip/hip_runtime.h>
 #define SW_WARP 64
 #define SW_DEVICE __device__ __forceinline__
-#define SW_KERNEL(threads, ...) __global__ __launch_bounds__(threads)
+/* Its second bound is waves of each of four units. */
+#define SW_KERNEL(...) SW_BOUNDS(__VA_ARGS__, 1, 0)
+#define SW_BOUNDS(threads, blocks, ...)                                                            \
+    __global__ __launch_bounds__(threads, ((threads) / SW_WARP * (blocks) + 3) / 4)
 #else
 #include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
 #define SW_DEVICE static inline

@@ -163,6 +163,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     using M = mma<T>;
     constexpr int KEYS = GPU_ATTENTION_KEYS(D, sizeof(T)), SUBS = KEYS / GROUP;
     constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), STEPS = D / GROUP;
+    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps: fp32 has longer ones */
     SW_DYNAMIC_SHARED(shared);
     if (args.skip && *args.skip != 0) {
         return;
@@ -244,7 +245,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
         load_tile<T, D, KEYS, THREADS>(values, args.v, b, s.kv_head, at, seen, mask, width);
         float p[SUBS][MMA_ELEMS] = {};
         if (shown) {
-            SW_UNROLL
+            SW_UNROLL_BY(AT_ONCE)
             for (int step = 0; step < STEPS; step++) {
                 if (step * GROUP < width) {
                     const typename M::tile_a a = q.at(step);

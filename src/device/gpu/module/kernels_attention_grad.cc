@@ -244,13 +244,13 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
 
 #define GRADIENT(D)                                                                                \
     template <typename T>                                                                          \
-    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP, 2)                                            \
+    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP, 8 / GPU_ATTENTION_GRAD_WARPS(D))              \
     void attention_keys_##D(struct gpu_attention_args args)                                        \
     {                                                                                              \
         gradient<T, D, true>(args);                                                                \
     }                                                                                              \
     template <typename T>                                                                          \
-    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP, 2)                                            \
+    SW_KERNEL(GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP, 8 / GPU_ATTENTION_GRAD_WARPS(D))              \
     void attention_queries_##D(struct gpu_attention_args args)                                     \
     {                                                                                              \
         gradient<T, D, false>(args);                                                               \

@@ -162,6 +162,8 @@ template <typename T> struct mma {
         for (int e = 0; e < 4; e++) {
             c[e] = d[e];
         }
+#else
+        (void)c, (void)a, (void)b; /* compiled for the host, where nobody calls it */
 #endif
 #elif SW_WARP == 32
         for (int half = 0; half < 2; half++) {
