@@ -95,6 +95,9 @@ SW_DEVICE void probabilities(struct result<D> *r, float (*p)[MMA_ELEMS], uint32_
         r->sum[slot] += x;
         p[n / MMA_ELEMS][e] = kept >> n & 1 ? x : 0;
     }
+    if (factor[0] == 1 && factor[MMA_ROWS - 1] == 1) {
+        return; /* seldom is a larger one found after the first tiles */
+    }
     SW_UNROLL
     for (int d = 0; d < D / GROUP; d++) {
         SW_UNROLL
