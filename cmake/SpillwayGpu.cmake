@@ -62,7 +62,6 @@ if(SPILLWAY_GPU_EMULATION)
         foreach(warp IN LISTS SPILLWAY_EMU_WARPS)
             add_dependencies(spillway_emu${warp}_module ${target})
         endforeach()
-        list(APPEND SPILLWAY_GPU_MODULES ${target})
     endforeach()
 endif()
 
