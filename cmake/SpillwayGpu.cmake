@@ -21,11 +21,11 @@ string(SHA256 digest "${digest}")
 string(SUBSTRING "${digest}" 0 12 SPILLWAY_GPU_DIGEST)
 
 if(SPILLWAY_GPU_EMULATION)
-    # Compiled often and run on little: lightly optimised, and not with those checks of the sanitizers that take
-    # most of the time and find least.
+    # Compiled often and run on little: lightly optimised, and with those checks of the sanitizers that find what a
+    # GPU would not forgive.
     set(emu_flags -O1 ${san_flags})
     if(SPILLWAY_SAN)
-        list(APPEND emu_flags -fno-sanitize=null,object-size,vptr,pointer-overflow)
+        list(APPEND emu_flags -fno-sanitize=undefined -fsanitize=alignment,shift,integer-divide-by-zero)
     endif()
     foreach(warp IN LISTS SPILLWAY_EMU_WARPS)
         set(target spillway_emu${warp}_module)
