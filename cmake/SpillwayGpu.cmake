@@ -127,7 +127,8 @@ function(sw_gpu_module backend) # OBJECTS .. LINK <command without objects>..
         add_custom_target(spillway_${backend}_module ALL DEPENDS "${output}")
     endif()
     add_dependencies(gpu_modules spillway_${backend}_module)
-    set(SPILLWAY_GPU_MODULES "${SPILLWAY_GPU_MODULES};${output}" PARENT_SCOPE)
+    list(APPEND SPILLWAY_GPU_MODULES "${output}")
+    set(SPILLWAY_GPU_MODULES "${SPILLWAY_GPU_MODULES}" PARENT_SCOPE)
 endfunction()
 
 list(JOIN SPILLWAY_CUDA_ARCHS " " cuda_archs)
