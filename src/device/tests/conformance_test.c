@@ -73,37 +73,6 @@ static void run(struct sw_device *dev, const struct op_case *c, struct op_case *
     }
 }
 
-/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
-static double tolerance(enum sw_dtype dtype)
-{
-    switch (dtype) {
-    case SW_BF16:
-        return 1.0 / 128;
-    case SW_F16:
-        return 1.0 / 1024;
-    case SW_F64:
-        return 1e-13;
-    default:
-        return 4e-6;
-    }
-}
-
-/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has
- * them. */
-static double tolerance_of(const struct op_case *c, int i_out)
-{
-    double wide = tolerance(c->out[i_out].view.dtype);
-    if (c->op.kind == SW_OP_LINEAR_CE_GRAD || c->op.kind == SW_OP_ATTENTION ||
-        c->op.kind == SW_OP_ATTENTION_GRAD) {
-        for (int i = 0; i < c->op.n_in; i++) {
-            if (sw_dtype_is_float(c->in[i].view.dtype)) {
-                wide = fmax(wide, tolerance(c->in[i].view.dtype));
-            }
-        }
-    }
-    return wide * c->slack;
-}
-
 static void same_bits(const struct op_case *a, const struct op_case *b, const char *what,
                       const char *where)
 {
@@ -142,9 +111,9 @@ static void check_fast(struct devices *all, const struct op_case *c, const struc
     }
     for (int i = 0; i < c->op.n_out; i++) {
         const double error = case_error(&first, want, i);
-        if (error > tolerance_of(c, i)) {
+        if (error > case_tolerance(c, i)) {
             fail_msg("%s: output %d is off by %g, tolerance %g (%s)", c->name, i, error,
-                     tolerance_of(c, i), set);
+                     case_tolerance(c, i), set);
         }
     }
     case_fini(&first);

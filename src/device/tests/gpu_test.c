@@ -53,28 +53,6 @@ static int close_devices(void **state)
     return 0;
 }
 
-/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
-static double tolerance(enum sw_dtype dtype)
-{
-    return dtype == SW_BF16 ? 1.0 / 128 : dtype == SW_F16 ? 1.0 / 1024 : 4e-6;
-}
-
-/* Inputs of 16 bits are exact in fp32; what differs is rounded intermediates, where the op has
- * them. */
-static double tolerance_of(const struct op_case *c, int i_out)
-{
-    double wide = tolerance(c->out[i_out].view.dtype);
-    if (c->op.kind == SW_OP_LINEAR_CE_GRAD || c->op.kind == SW_OP_ATTENTION ||
-        c->op.kind == SW_OP_ATTENTION_GRAD) {
-        for (int i = 0; i < c->op.n_in; i++) {
-            if (sw_dtype_is_float(c->in[i].view.dtype)) {
-                wide = fmax(wide, tolerance(c->in[i].view.dtype));
-            }
-        }
-    }
-    return wide * c->slack;
-}
-
 /* False: the device has no kernel for it. */
 static bool run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
 {
@@ -97,9 +75,9 @@ static void check_near(const struct op_case *got, const struct op_case *want, co
             fail_msg("%s: output %d has other bits than the reference, off by %g (%s)", got->name,
                      i, error, set);
         }
-        if (error > tolerance_of(got, i)) {
+        if (error > case_tolerance(got, i)) {
             fail_msg("%s: output %d is off by %g, tolerance %g (%s)", got->name, i, error,
-                     tolerance_of(got, i), set);
+                     case_tolerance(got, i), set);
         }
     }
     for (int i = 0; i < SW_SCALAR_COUNT; i++) {

@@ -337,6 +337,35 @@ double case_error(const struct op_case *a, const struct op_case *b, int i_out)
     return worst == 0 ? 0 : worst / scale;
 }
 
+/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
+static double tolerance(enum sw_dtype dtype)
+{
+    switch (dtype) {
+    case SW_BF16:
+        return 1.0 / 128;
+    case SW_F16:
+        return 1.0 / 1024;
+    case SW_F64:
+        return 1e-13;
+    default:
+        return 4e-6;
+    }
+}
+
+double case_tolerance(const struct op_case *c, int i_out)
+{
+    double wide = tolerance(c->out[i_out].view.dtype);
+    if (c->op.kind == SW_OP_LINEAR_CE_GRAD || c->op.kind == SW_OP_ATTENTION ||
+        c->op.kind == SW_OP_ATTENTION_GRAD) {
+        for (int i = 0; i < c->op.n_in; i++) {
+            if (sw_dtype_is_float(c->in[i].view.dtype)) {
+                wide = fmax(wide, tolerance(c->in[i].view.dtype));
+            }
+        }
+    }
+    return wide * c->slack;
+}
+
 bool case_same_bits(const struct op_case *a, const struct op_case *b, int i_out)
 {
     const struct case_tensor *x = &a->out[i_out], *y = &b->out[i_out];
