@@ -21,7 +21,9 @@ static const char *behind(const char *name, const char *prefix)
 static sw_status open_emulation(const char *name, const char *words, int n_threads,
                                 struct sw_device **out)
 {
-    static const char *const known[] = {"64", "reversed", "early", "direct"};
+    enum { WIDE, REVERSED, EARLY, DIRECT };
+    static const char *const known[] = {
+        [WIDE] = "64", [REVERSED] = "reversed", [EARLY] = "early", [DIRECT] = "direct"};
     bool is[SW_LEN(known)] = {false};
     while (*words) {
         const size_t n = strcspn(words, ":");
@@ -38,9 +40,9 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
         is[i] = true;
         words += n + (words[n] == ':');
     }
-    struct sw_mock_options mock = {.n_threads = n_threads, .early = is[2]};
-    SW_TRY(sw_gpu_open(is[0] ? "emu64" : "emu32", is[1], 1, &mock.inner));
-    if (is[3]) {
+    struct sw_mock_options mock = {.n_threads = n_threads, .early = is[EARLY]};
+    SW_TRY(sw_gpu_open(is[WIDE] ? "emu64" : "emu32", is[REVERSED], 1, &mock.inner));
+    if (is[DIRECT]) {
         *out = mock.inner;
         return SW_OK;
     }

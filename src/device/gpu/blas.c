@@ -40,12 +40,17 @@ static const struct library {
     {"emu", 64, sw_gpu_blas_open_rocblas, {"spillway_emu_rocblas.so"}},
 };
 
-static struct gpu_blas *open_library(const struct gpu_device *dev)
+bool sw_gpu_products_own(void)
 {
     const char *wish = getenv("SPILLWAY_GPU_BLAS");
+    return wish && strcmp(wish, "own") == 0;
+}
+
+static struct gpu_blas *open_library(const struct gpu_device *dev)
+{
     char path[512];
     struct gpu_blas *blas = NULL;
-    for (size_t i = 0; i < SW_LEN(libraries) && !(wish && strcmp(wish, "own") == 0); i++) {
+    for (size_t i = 0; i < SW_LEN(libraries) && !sw_gpu_products_own(); i++) {
         const struct library *l = &libraries[i];
         if (strcmp(l->backend, dev->module->backend) != 0 ||
             (l->warp && l->warp != dev->facts.warp)) {

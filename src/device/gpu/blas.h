@@ -88,6 +88,8 @@ sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out
 void sw_gpu_products_close(struct gpu_products *products); /* NULL is fine */
 /* "cublaslt 13.1.0", or "own". */
 const char *sw_gpu_products_name(const struct gpu_products *products);
+/* SPILLWAY_GPU_BLAS=own asks for our kernel instead of a library. */
+bool sw_gpu_products_own(void);
 /* The library's file; NULL = none. */
 const char *sw_gpu_products_path(const struct gpu_products *products);
 /* Bias of the result's dtype is added by the product itself. */

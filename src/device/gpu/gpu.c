@@ -392,7 +392,6 @@ static void close_device(struct sw_device *super)
     struct gpu_device *dev = gpu_of(super);
     dev->module->use(dev->index); /* the library's handle is of this device */
     sw_gpu_products_close(dev->products);
-    sw_gpu_module_close(dev->handle);
     sw_free(dev);
 }
 
@@ -460,10 +459,8 @@ sw_status sw_gpu_count_of(const char *backend, const struct sw_gpu_module *modul
 sw_status sw_gpu_count(const char *backend, int *out)
 {
     const struct sw_gpu_module *module;
-    void *handle;
-    SW_TRY(sw_gpu_module_open(backend, &module, &handle));
+    SW_TRY(sw_gpu_module_open(backend, &module));
     const sw_status st = sw_gpu_count_of(backend, module, out);
-    sw_gpu_module_close(handle);
     return st;
 }
 
@@ -508,7 +505,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     SW_TRY_ALLOC(dev, "a device");
     sw_status st;
     int n = 0;
-    SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module, &dev->handle));
+    SW_TRY_OR(close, sw_gpu_module_open(backend, &dev->module));
     SW_TRY_OR(close, index_kernels(dev));
     SW_TRY_OR(close, sw_gpu_count_of(backend, dev->module, &n));
     dev->index = index;
@@ -533,7 +530,6 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     return SW_OK;
 close:
     sw_gpu_products_close(dev->products);
-    sw_gpu_module_close(dev->handle);
     sw_free(dev);
     return st;
 }

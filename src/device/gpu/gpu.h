@@ -14,8 +14,7 @@ struct gpu_products; /* blas.h */
 struct gpu_device {
     struct sw_device super;
     const struct sw_gpu_module *module;
-    void *handle; /* of the module (dlopen) */
-    int index;    /* of the device, as the vendor counts */
+    int index; /* of the device, as the vendor counts */
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
@@ -74,6 +73,10 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
                             size_t bytes);
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
+
+/* y [width] of a dtype = sums [blocks, width], of blocks of SW_SUM_BLOCK rows, added in order. */
+sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
+                            int64_t width, void *y, enum sw_dtype dtype);
 
 /* Which elements an op with dropout p keeps (module/philox.h). */
 struct gpu_draw_args sw_gpu_draw_args(const struct gpu_call *call, double p, int64_t batch);

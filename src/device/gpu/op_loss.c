@@ -450,13 +450,8 @@ static sw_status make_db(const struct gpu_call *call, const struct linear_ce *l,
                                       .block = SW_SUM_BLOCK};
     GPU_LAUNCH(call, loss_bias, sw_gpu_type_of(l->dtype),
                blocks(n_blocks * sw_ceil_div(n, THREADS)), &args);
-    struct gpu_loss_bias_sum_args sum = {
-        .sums = sums,
-        .db = gpu_behind(call->out[2], l->first + c * l->chunk, dtype),
-        .n_blocks = n_blocks,
-        .n = n};
-    GPU_LAUNCH(call, loss_bias_sum, sw_gpu_type_of(dtype), sw_gpu_grid_for(n, THREADS), &sum);
-    return SW_OK;
+    void *db = gpu_behind(call->out[2], l->first + c * l->chunk, dtype);
+    return sw_gpu_add_blocks(call, sums, l->rows, n, db, dtype);
 }
 
 static sw_status backward(const struct gpu_call *call)

@@ -17,14 +17,9 @@ static struct gpu_grid grid_of_teams(int64_t n_rows, int team)
     return (struct gpu_grid){.x = sw_ceil_div(n_rows, THREADS / team)};
 }
 
-static bool is_there(const struct sw_view *view)
-{
-    return view->shape.rank >= 0;
-}
-
 static bool is_f32(const struct sw_view *view)
 {
-    return !is_there(view) || view->dtype == SW_F32;
+    return view->shape.rank < 0 || view->dtype == SW_F32;
 }
 
 /* ---- sums ---- */
@@ -44,17 +39,23 @@ static size_t sums_bytes(int64_t n_rows, int64_t width)
     return (size_t)(n_blocks_of(n_rows) * width) * sizeof(float);
 }
 
+sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
+                            int64_t width, void *y, enum sw_dtype dtype)
+{
+    struct gpu_sum_blocks_args args = {.sums = sums,
+                                       .y = y,
+                                       .n_blocks = n_blocks_of(n_rows),
+                                       .width = width,
+                                       .out_type = (int)sw_gpu_type_of(dtype)};
+    GPU_LAUNCH(call, sum_blocks, SW_GPU_PLAIN, sw_gpu_grid_for(width, SUM_THREADS), &args);
+    return SW_OK;
+}
+
 static sw_status finish_sums(const struct gpu_call *call, const float *sums, int64_t n_rows,
                              int64_t width, int i_out)
 {
-    struct gpu_sum_blocks_args args = {.sums = sums,
-                                       .y = call->out[i_out],
-                                       .n_blocks = n_blocks_of(n_rows),
-                                       .width = width,
-                                       .out_type =
-                                           (int)sw_gpu_type_of(call->desc->out[i_out].dtype)};
-    GPU_LAUNCH(call, sum_blocks, SW_GPU_PLAIN, sw_gpu_grid_for(width, SUM_THREADS), &args);
-    return SW_OK;
+    return sw_gpu_add_blocks(call, sums, n_rows, width, call->out[i_out],
+                             call->desc->out[i_out].dtype);
 }
 
 static void sum_rows_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
@@ -156,12 +157,12 @@ static void norm_grad_query(const struct gpu_device *dev, const struct sw_op_des
     const struct sw_shape *shape = &desc->in[0].shape;
     (void)dev;
     out->supported = sw_gpu_all_floats(desc->in, 3) &&
-                     (!is_there(&desc->out[0]) || desc->out[0].dtype == desc->in[0].dtype);
+                     (!gpu_has_output(desc, 0) || desc->out[0].dtype == desc->in[0].dtype);
     for (int k = 3; k < desc->op->n_in; k++) {
         out->supported = out->supported && is_f32(&desc->in[k]);
     }
     for (int k = 1; k < desc->op->n_out; k++) {
-        if (is_there(&desc->out[k])) {
+        if (gpu_has_output(desc, k)) {
             out->supported = out->supported && sw_gpu_all_floats(&desc->out[k], 1);
             out->workspace_bytes += sums_bytes(sw_shape_rows(shape), sw_shape_last(shape));
         }

@@ -7,11 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void sw_gpu_module_close(void *handle)
-{
-    (void)handle; /* stays: what a run time has begun, threads among it, outlives its users */
-}
-
 bool sw_gpu_module_path(const char *backend, char *path, size_t cap)
 {
     char file[64];
@@ -19,7 +14,7 @@ bool sw_gpu_module_path(const char *backend, char *path, size_t cap)
     return sw_module_find(file, path, cap);
 }
 
-sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out, void **handle)
+sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out)
 {
     char path[PATH_MAX + 256];
     if (!sw_gpu_module_path(backend, path, sizeof path)) {
@@ -52,6 +47,5 @@ sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **o
                        backend);
     }
     *out = module;
-    *handle = opened;
     return SW_OK;
 }

@@ -6,14 +6,14 @@
 #include "device/gpu/module/module.h"
 
 /*
- * sw_gpu_module_open - opens spillway_<backend>.so (see sw_module_find).
+ * sw_gpu_module_open - opens spillway_<backend>.so (see sw_module_find), for good: what a run time
+ * has begun, threads among it, outlives its users.
  *
  * SW_E_UNSUP    there is none, or it is of another build; the message says where it was looked for
  */
-sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out, void **handle);
+sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out);
 /* Where that file is; false: not in path, which is where it was looked for last. */
 bool sw_gpu_module_path(const char *backend, char *path, size_t cap);
-void sw_gpu_module_close(void *handle); /* NULL is fine */
 
 /* GPUs that the module of this backend ("cuda", "hip", "emu32", "emu64") reaches. SW_E_UNSUP: no
  * module, no driver or one that is too old, or no GPU; says what is missing, and how to get it. */

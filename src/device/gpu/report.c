@@ -82,10 +82,10 @@ static void report_driver(const struct vendor *vendor, const struct sw_gpu_modul
 static void report_products(const struct vendor *vendor, const struct gpu_products *products,
                             struct sw_str *out)
 {
-    const char *wish = getenv("SPILLWAY_GPU_BLAS"), *path = sw_gpu_products_path(products);
+    const char *path = sw_gpu_products_path(products);
     if (path) {
         sw_str_printf(out, "✓ products  %s, %s\n", sw_gpu_products_name(products), path);
-    } else if (!vendor || (wish && strcmp(wish, "own") == 0)) {
+    } else if (!vendor || sw_gpu_products_own()) {
         sw_str_puts(out, "✗ products  by a kernel of ours, slowly: SPILLWAY_GPU_BLAS=own asks for "
                          "it\n");
     } else {
@@ -125,9 +125,8 @@ void sw_gpu_report(const char *backend, struct sw_str *out)
     const struct vendor *vendor = vendor_of(backend);
     const struct sw_gpu_module *module;
     char path[512];
-    void *handle;
     int n = 0;
-    if (sw_gpu_module_open(backend, &module, &handle) < 0) {
+    if (sw_gpu_module_open(backend, &module) < 0) {
         sw_str_printf(out, "✗ %-9s %s%s\n", backend, vendor ? vendor->gpus : "", reason(backend));
         return;
     }
@@ -143,7 +142,6 @@ void sw_gpu_report(const char *backend, struct sw_str *out)
             said |= report_gpu(backend, i, !said, out);
         }
     }
-    sw_gpu_module_close(handle);
 }
 
 void sw_device_gpu_report(struct sw_str *out)

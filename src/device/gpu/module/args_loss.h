@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-#define SW_GPU_LOSS_KERNELS(X)                                                                     \
-    X(loss_stats) X(loss_rows) X(loss_sum) X(loss_slope) X(loss_bias) X(loss_bias_sum)
+#define SW_GPU_LOSS_KERNELS(X) X(loss_stats) X(loss_rows) X(loss_sum) X(loss_slope) X(loss_bias)
 
 /* The state of rows, [3, rows]: the label's logit (NaN until a column is the label's), the maximum,
  * the sum of exponentials under it. Logits of columns first .. first + n - 1 go into
@@ -56,10 +55,4 @@ struct gpu_loss_bias_args {
     const void *d;
     float *sums; /* [blocks of rows, n] */
     int64_t rows, n, ld_d, block;
-};
-struct gpu_loss_bias_sum_args {
-    const double *skip;
-    const float *sums;
-    void *db;
-    int64_t n_blocks, n;
 };

@@ -45,11 +45,6 @@ struct emu_lanes {
  * lane's exchange after the next. */
 struct emu_lanes emu_bring(const void *mine, size_t bytes);
 
-template <typename Fn> static inline void emu_exchange(const void *mine, size_t bytes, Fn &&look)
-{
-    look(emu_bring(mine, bytes));
-}
-
 /* ---- launching (module.cc) ---- */
 
 struct emu_launch {

@@ -172,9 +172,7 @@ SW_DEVICE void sync_warp()
 template <typename V> SW_DEVICE V shuffle(V value, int lane)
 {
     V out;
-    emu_exchange(&value, sizeof value, [&](const struct emu_lanes &all) {
-        all.read(lane & (SW_WARP - 1), &out, sizeof out);
-    });
+    emu_bring(&value, sizeof value).read(lane & (SW_WARP - 1), &out, sizeof out);
     return out;
 }
 template <typename V> SW_DEVICE V shuffle_xor(V value, int mask)

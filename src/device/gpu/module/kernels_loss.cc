@@ -162,23 +162,8 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
     }
 }
 
-template <typename T> SW_KERNEL(THREADS) void loss_bias_sum(struct gpu_loss_bias_sum_args args)
-{
-    if (skipped(args.skip)) {
-        return;
-    }
-    for (int64_t j = first_element(); j < args.n; j += grid_threads()) {
-        float total = 0;
-        for (int64_t b = 0; b < args.n_blocks; b++) {
-            total += args.sums[b * args.n + j];
-        }
-        store((T *)args.db, j, total);
-    }
-}
-
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS),
-    SW_PLAIN(loss_sum, THREADS),    SW_FLOATS(loss_slope, THREADS),
-    SW_FLOATS(loss_bias, THREADS),  SW_FLOATS(loss_bias_sum, THREADS)};
+    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS), SW_PLAIN(loss_sum, THREADS),
+    SW_FLOATS(loss_slope, THREADS), SW_FLOATS(loss_bias, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};
