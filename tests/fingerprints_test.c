@@ -53,7 +53,8 @@ static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
                                                 .mask = -1,
                                                 .position = -1,
                                                 .slopes = -1,
-                                                .segments = -1};
+                                                .segments = -1,
+                                                .bias = SW_NO_VALUE};
     (void)ctx;
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch));
@@ -80,7 +81,8 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                                 .mask = SW_NO_VALUE,
                                                 .position = SW_NO_VALUE,
                                                 .slopes = SW_NO_VALUE,
-                                                .segments = SW_NO_VALUE};
+                                                .segments = SW_NO_VALUE,
+                                                .bias = SW_NO_VALUE};
     float angles[T * R];
     (void)ctx;
     for (int i = 0; i < T * R; i++) {

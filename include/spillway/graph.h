@@ -84,6 +84,8 @@ SW_API sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bia
 /* b has a's shape, or a suffix of it (then it repeats over the leading dims). */
 SW_API sw_value sw_add(sw_graph *g, sw_value a, sw_value b);
 SW_API sw_value sw_scale(sw_graph *g, sw_value x, double factor);
+/* x in another float dtype. */
+SW_API sw_value sw_cast(sw_graph *g, sw_value x, enum sw_dtype dtype);
 SW_API sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act);
 /* x [..,C], weight and bias [C]; statistics in fp32, biased variance, eps inside the root. */
 SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps);
@@ -112,6 +114,11 @@ struct sw_attention_spec {
     /* i32 [B,S]: a query sees the keys of its own segment alone, which is that of the key at its
      * absolute index. SW_NO_VALUE for none; else T = S, or there is a position */
     sw_value segments;
+    /* f32 [H,T,S] or [B,H,T,S] (f64 in f64 graphs), added to the scores behind all of these: of
+     * relative positions, say. It may be trained: its gradient is fp32, of [H,T,S] the sum over
+     * samples in order; those of layers that share a bias are added in fp32. SW_NO_VALUE for none
+     */
+    sw_value bias;
 };
 /* qkv [B,T,(H + 2 KV) D], queries then keys then values, heads contiguous inside -> [B,T,H D].
  * Streams over key blocks: no T x T matrix is stored. A query that sees no key gives zeros. */

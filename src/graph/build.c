@@ -122,6 +122,17 @@ sw_value sw_scale(sw_graph *g, sw_value x, double factor)
     return unary(g, SW_OP_SCALE, x, &attrs);
 }
 
+sw_value sw_cast(sw_graph *g, sw_value x, enum sw_dtype dtype)
+{
+    if (!usable(g, x, "cast")) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype) || !sw_dtype_is_float(dtype)) {
+        return bad_dtype(g, "cast", x, "a float tensor, and a float dtype");
+    }
+    return sw_graph_cast(g, x, dtype);
+}
+
 sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act)
 {
     if (act == SW_ACT_NONE) {
@@ -414,13 +425,31 @@ static bool is_i32(const sw_graph *g, sw_value v, struct sw_shape wanted)
     return info_of(g, v)->dtype == SW_I32 && sw_shape_equal(&info_of(g, v)->shape, &wanted);
 }
 
+static bool bias_fits(sw_graph *g, sw_value bias, sw_value q, int64_t heads, int64_t n_queries,
+                      struct sw_shape keys)
+{
+    const struct sw_shape *shape = &info_of(g, bias)->shape;
+    const struct sw_shape shared = SW_SHAPE(heads, n_queries, keys.dims[1]);
+    const struct sw_shape each = SW_SHAPE(keys.dims[0], heads, n_queries, keys.dims[1]);
+    if (!sw_shape_equal(shape, &shared) && !sw_shape_equal(shape, &each)) {
+        bad_shapes(g, "attention", q, bias,
+                   "wants a bias [heads, queries, keys], or one of each sample");
+        return false;
+    }
+    if (info_of(g, bias)->dtype != sw_stat_dtype(info_of(g, q)->dtype)) {
+        bad_dtype(g, "attention", bias, "an f32 bias");
+        return false;
+    }
+    return true;
+}
+
 /* What may come besides, appended to `in`. Returns how many inputs there are then; -1: one is
  * wrong. */
 static int attention_extras(sw_graph *g, const struct sw_attention_spec *spec,
                             const struct sw_attention_attrs *attrs, int64_t n_queries,
                             struct sw_shape keys, sw_value *in, int n_in)
 {
-    const sw_value all[] = {spec->mask, spec->position, spec->slopes, spec->segments};
+    const sw_value all[] = {spec->mask, spec->position, spec->slopes, spec->segments, spec->bias};
     for (size_t i = 0; i < SW_LEN(all); i++) {
         if (all[i] >= 0 && !usable(g, all[i], "attention")) {
             return -1;
@@ -442,6 +471,9 @@ static int attention_extras(sw_graph *g, const struct sw_attention_spec *spec,
         (!is_i32(g, spec->segments, keys) || (n_queries != keys.dims[1] && !attrs->has_position))) {
         bad_shapes(g, "attention", in[0], spec->segments,
                    "wants i32 segments [B, keys], and a position unless queries are keys");
+        return -1;
+    }
+    if (attrs->has_bias && !bias_fits(g, spec->bias, in[0], attrs->heads, n_queries, keys)) {
         return -1;
     }
     for (size_t i = 0; i < SW_LEN(all); i++) {
@@ -473,6 +505,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                                      .has_position = spec->position >= 0,
                                      .has_slopes = spec->slopes >= 0,
                                      .has_segments = spec->segments >= 0,
+                                     .has_bias = spec->bias >= 0,
                                  }};
     const struct sw_attention_attrs *attrs = &all.attention;
     if (!heads_fit(g, qkv, attrs)) {
@@ -488,7 +521,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
     }
     const int64_t n_queries = info_of(g, qkv[0])->shape.dims[1];
     const struct sw_shape k = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
-    sw_value in[7];
+    sw_value in[8];
     for (int i = 0; i < n_qkv; i++) {
         /* Kernels walk rows, so only the last dim must be dense. */
         const struct sw_value_info *x = info_of(g, qkv[i]);

@@ -181,6 +181,10 @@ void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_valu
     for (int k = 0; k < n_qkv; k++) {
         d_in[k] = out_like(g, i, op->in[k]);
     }
+    if (op->attrs.attention.has_bias) {
+        const int k = sw_attention_bias_input(&op->attrs.attention, 0);
+        d_in[k] = out_like(g, i, op->in[k]);
+    }
 }
 
 void sw_grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
@@ -212,7 +216,7 @@ void sw_grad_pass(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
     d_in[0] = d_out[0];
 }
 
-static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
+sw_value sw_graph_cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
 {
     if (x < 0 || info_of(g, x)->dtype == dtype) {
         return x;
@@ -224,7 +228,7 @@ static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
 
 void sw_grad_cast(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
-    d_in[0] = cast(g, d_out[0], grad_dtype(g, op->in[0]));
+    d_in[0] = sw_graph_cast(g, d_out[0], grad_dtype(g, op->in[0]));
 }
 
 void sw_grad_loss_mean(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -275,7 +279,7 @@ void sw_grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
 static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
 {
     if (info_of(g, grad)->sparse_index < 0) {
-        grad = cast(g, sw_graph_dense(g, grad), g->grad_dtype);
+        grad = sw_graph_cast(g, sw_graph_dense(g, grad), g->grad_dtype);
     }
     if (grad < 0) {
         return;

@@ -149,6 +149,12 @@ int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct 
     return sw_head_width(q, attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
 }
 
+int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first)
+{
+    return first + (attrs->packed ? 1 : 3) + attrs->has_mask + attrs->has_position +
+           attrs->has_slopes + attrs->has_segments;
+}
+
 static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
@@ -160,8 +166,12 @@ static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 
 static void shapes_attention_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
-    for (int k = 0; k < (d->op->attrs.attention.packed ? 1 : 3); k++) {
+    const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
+    for (int k = 0; k < (attrs->packed ? 1 : 3); k++) {
         like(&out[k], &d->in[3 + k]);
+    }
+    if (attrs->has_bias) {
+        like(&out[sw_attention_bias_output(attrs)], &d->in[sw_attention_bias_input(attrs, 3)]);
     }
 }
 

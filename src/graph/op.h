@@ -49,10 +49,11 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with     \
                                                    the same path is its own gradient */            \
     X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask, position, \
-                                                   slopes, segments where there are such           \
+                                                   slopes, segments, bias where there are such     \
                                                    -> o [B,T,H D], lse [B,H,T] f32 */              \
     X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION        \
-                                                   -> dqkv, or dq, dk, dv */                       \
+                                                   -> dqkv, or dq, dk, dv [, dbias: of a bias that \
+                                                   samples share the sum over them in order] */    \
     X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no       \
                                                    padding */                                      \
     X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C] */ \
@@ -165,7 +166,7 @@ struct sw_linear_ce_attrs {
 };
 
 struct sw_attention_attrs {
-    bool packed, causal, has_mask, has_position, has_slopes, has_segments;
+    bool packed, causal, has_mask, has_position, has_slopes, has_segments, has_bias;
     int64_t heads, kv_heads, window;
     double scale, dropout, cap;
 };
@@ -173,6 +174,12 @@ struct sw_attention_attrs {
 int64_t sw_head_width(const struct sw_shape *x, int64_t heads);
 /* The same of an attention, from its input q or qkv. */
 int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q);
+/* Which input the bias is, where `first` is q or qkv; which output of the gradient is its own. */
+int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first);
+static inline int sw_attention_bias_output(const struct sw_attention_attrs *attrs)
+{
+    return attrs->packed ? 1 : 3;
+}
 
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 

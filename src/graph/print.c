@@ -152,7 +152,8 @@ static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
 {
     h = a->cap > 0 ? hash_f64(sw_hash_str(h, "cap"), a->cap) : h;
     h = a->has_slopes ? sw_hash_str(h, "slopes") : h;
-    return a->has_segments ? sw_hash_str(h, "segments") : h;
+    h = a->has_segments ? sw_hash_str(h, "segments") : h;
+    return a->has_bias ? sw_hash_str(h, "bias") : h;
 }
 
 static uint64_t hash_attrs(uint64_t h, const struct sw_op *op)

@@ -38,6 +38,9 @@ static inline enum sw_dtype sw_stat_dtype(enum sw_dtype of)
     return of == SW_F64 ? SW_F64 : SW_F32;
 }
 
+/* x itself where it has the dtype, else a CAST of it. */
+sw_value sw_graph_cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype);
+
 /* Adds an op with the outputs that its row says; its index, -1 after a failure. */
 int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                       const struct sw_attrs *attrs);

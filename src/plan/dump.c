@@ -182,6 +182,7 @@ static const struct attr {
     ATTR(SW_ATTRS_ATTENTION, attention.cap, TYPE_REAL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_slopes, TYPE_BOOL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_segments, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_bias, TYPE_BOOL),
     ATTR(SW_ATTRS_LAST_INDEX, last_index.padding_id, TYPE_I64),
     ATTR(SW_ATTRS_SLICE, slice.dim, TYPE_INT),
     ATTR(SW_ATTRS_SLICE, slice.start, TYPE_I64),

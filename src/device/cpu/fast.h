@@ -58,6 +58,8 @@ struct cpu_attention {
     float scale, cap;               /* cap 0 = none */
     float slope;                    /* of the scores by the key's place; 0 = none */
     const int32_t *mask, *segments; /* [s] or NULL */
+    const float *bias;              /* [t,s] or NULL */
+    float *dbias;                   /* backward: likewise, added to */
     const void *q, *k, *v;
     int64_t ld_q, ld_k, ld_v;
     void *o; /* backward: read */
@@ -80,7 +82,7 @@ enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
  * of queries and keys, dq (then all keys are there), or dk and dv (then all queries), or both. */
 struct cpu_attention_part {
     int64_t first_query, end_query, first_key, end_key;
-    bool dq, dkv;
+    bool dq, dkv, dbias;
 };
 
 /* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */

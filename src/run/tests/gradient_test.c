@@ -326,10 +326,11 @@ static sw_value build_select(sw_graph *g)
 }
 
 static struct sw_attention_spec the_attention;
-static bool with_mask, with_position, with_slopes, with_segments;
+static bool with_mask, with_position, with_slopes, with_segments, with_bias;
 
-/* The inputs besides queries and keys, of which there are so many. */
-static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_keys)
+/* The inputs besides queries and keys, of which there are so many. A bias is used by other scores,
+ * too. */
+static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_queries, int64_t n_keys)
 {
     struct sw_attention_spec spec = the_attention;
     const struct sw_shape keys = SW_SHAPE(2, n_keys);
@@ -337,6 +338,10 @@ static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_keys)
     spec.position = with_position ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
     spec.slopes = with_slopes ? sw_input(g, "slopes", SW_F32, SW_SHAPE(spec.heads)) : SW_NO_VALUE;
     spec.segments = with_segments ? sw_input(g, "segments", SW_I32, keys) : SW_NO_VALUE;
+    const struct sw_shape shared = SW_SHAPE(spec.heads, n_queries, n_keys);
+    const struct sw_shape each = SW_SHAPE(2, spec.heads, n_queries, n_keys);
+    spec.bias =
+        with_bias ? sw_scale(g, param(g, "bias", spec.causal ? shared : each), 0.5) : SW_NO_VALUE;
     return spec;
 }
 
@@ -348,7 +353,7 @@ static sw_value projected(sw_graph *g, sw_value o, const struct sw_attention_spe
 
 static sw_value build_packed(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 5);
+    struct sw_attention_spec spec = attention_with(g, 5, 5);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     spec.position = SW_NO_VALUE;
     const sw_value x = param(g, "x", SW_SHAPE(2, 5, (spec.heads + 2 * kv) * 3));
@@ -357,9 +362,9 @@ static sw_value build_packed(sw_graph *g)
 
 static sw_value build_separate(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 6);
-    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const int64_t n_queries = with_segments && !with_position ? 6 : 4;
+    struct sw_attention_spec spec = attention_with(g, n_queries, 6);
+    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const sw_value q = param(g, "q", SW_SHAPE(2, n_queries, spec.heads * 3));
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, 2 * kv * 3));
     return projected(g,
@@ -371,7 +376,7 @@ static sw_value build_separate(sw_graph *g)
 /* Keys and values of a head side by side; queries of a head tokens apart. */
 static sw_value build_strided_heads(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 6);
+    struct sw_attention_spec spec = attention_with(g, 6, 6);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const sw_value q = param(g, "q", SW_SHAPE(2, spec.heads, 6, 3));
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, kv, 6));
@@ -570,6 +575,7 @@ static void attention(void **state)
         with_position = (i & 2) != 0;
         with_slopes = i & 16 && i % 5 < 3;
         with_segments = i & 16 && i % 7 < 4;
+        with_bias = i % 3 == 1;
         check(build_packed, (i & 8) != 0);
         check(build_separate, (i & 8) != 0);
         check(build_strided_heads, (i & 8) != 0);
