@@ -140,6 +140,11 @@ struct cpu_norm_grad {
     bool one_plus; /* RMS norm */
 };
 
+/* What a label is in a gradient: `hot` where it is, on top of `smooth` everywhere. */
+struct cpu_onehot {
+    float smooth, hot;
+};
+
 /* Kernels of one instruction set. All work on what they are given, in one thread. */
 struct cpu_vector {
     const char *name;
@@ -157,11 +162,12 @@ struct cpu_vector {
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)), of capped x times 1 - (x /
-     * cap)^2; label_i -100: the row is 0. cap 0: none */
+    /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), of capped x
+     * times 1 - (x / cap)^2; label_i -100: the row is 0. cap 0: none */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
-                         const float *lse, const int32_t *labels, int64_t first_label, float dsum,
-                         float cap, void *out, int64_t ld_out);
+                         const float *lse, const int32_t *labels, int64_t first_label,
+                         struct cpu_onehot onehot, float dsum, float cap, void *out,
+                         int64_t ld_out);
     /* x = cap tanh((x + bias_j) / cap) of [m,n]; bias NULL, cap 0: none */
     void (*finish_logits)(enum sw_dtype dtype, float *logits, int64_t m, int64_t n,
                           const void *bias, float cap);
