@@ -149,6 +149,12 @@ int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct 
     return sw_head_width(q, attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
 }
 
+int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first)
+{
+    return first + (attrs->packed ? 1 : 3) + attrs->has_mask + attrs->has_position +
+           attrs->has_slopes + attrs->has_segments;
+}
+
 static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
@@ -160,8 +166,12 @@ static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 
 static void shapes_attention_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
-    for (int k = 0; k < (d->op->attrs.attention.packed ? 1 : 3); k++) {
+    const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
+    for (int k = 0; k < (attrs->packed ? 1 : 3); k++) {
         like(&out[k], &d->in[3 + k]);
+    }
+    if (attrs->has_bias) {
+        like(&out[sw_attention_bias_output(attrs)], &d->in[sw_attention_bias_input(attrs, 3)]);
     }
 }
 
@@ -190,6 +200,12 @@ static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], dtype, SW_SHAPE(sw_shape_rows(&d->in[0].shape)));
 }
 
+static void shapes_element_loss(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(1));
+    like(&out[1], &out[0]);
+}
+
 static void shapes_linear_ce_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
     shapes_of_two_gradients(d, out);
@@ -214,6 +230,35 @@ static void shapes_moments(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], SW_I64, SW_SHAPE(SW_LAMB_WORDS));
 }
 
+/* All of the inputs along one dim. */
+static void shapes_concat(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+    for (int k = 1; k < d->op->n_in; k++) {
+        out[0].shape.dims[d->op->attrs.slice.dim] += d->in[k].shape.dims[d->op->attrs.slice.dim];
+    }
+}
+
+static void shapes_masked_mean(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], d->in[0].dtype, SW_SHAPE(x->dims[0], x->dims[2]));
+}
+
+static void shapes_relative_bias(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_relative_attrs *attrs = &d->op->attrs.relative;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(sw_shape_last(&d->in[0].shape), attrs->queries, attrs->keys));
+}
+
+static void shapes_relative_scores(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(x->dims[0], x->dims[2], x->dims[1], x->dims[1]));
+}
+
 /* ---- indices ---- */
 
 static int64_t rows_of_first(const struct sw_op_desc *d)
@@ -228,7 +273,8 @@ static int64_t tokens_of_first(const struct sw_op_desc *d)
 
 static int64_t classes_of_first(const struct sw_op_desc *d)
 {
-    return sw_shape_last(&d->in[0].shape);
+    const bool all = d->op->attrs.cross_entropy.ignores_beyond;
+    return all ? INT64_C(1) << 31 : sw_shape_last(&d->in[0].shape);
 }
 
 static int64_t rows_of_second(const struct sw_op_desc *d)
@@ -277,6 +323,16 @@ static int64_t flops_attention(const struct sw_op_desc *d)
 static int64_t flops_attention_grad(const struct sw_op_desc *d)
 {
     return attention_flops(d, 3, 10);
+}
+
+static int64_t flops_relative_scores(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
+}
+
+static int64_t flops_relative_scores_grad(const struct sw_op_desc *d)
+{
+    return 4 * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
 /* Of a piece of it the states tell the length: the parameter is there as a whole. */
@@ -351,6 +407,7 @@ static int64_t grad_unit_linear_ce(const struct sw_op *op)
 
 static const char elementwise[] = "works element by element: whoever adds a matrix reads it once";
 static const char made[] = "gradients and activations only";
+static const char small[] = "a table of a few positions";
 static const char vectors[] = "its parameters are vectors";
 static const char moved[] = "made by passes that know of tiles";
 static const char theirs[] = "the user's kernel knows whole tensors";
@@ -407,10 +464,10 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .takes_no_matrix = made},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
         .takes_no_matrix = made},
-    [SW_OP_CROSS_ENTROPY] = {.n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
+    [SW_OP_CROSS_ENTROPY] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
         .takes_no_matrix = made, .traits = SW_TRAIT_LABELS,
         .index_input = 1, .n_indexed = classes_of_first},
-    [SW_OP_CROSS_ENTROPY_GRAD] = {.n_out = 1, .shapes = shapes_second_like_first,
+    [SW_OP_CROSS_ENTROPY_GRAD] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 1, .shapes = shapes_second_like_first,
         .takes_no_matrix = made},
     [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
         .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3,
@@ -465,6 +522,33 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .index_input = 2, .n_indexed = rows_of_second},
     [SW_OP_POSITIONS] = {.attrs = SW_ATTRS_POSITIONS, .n_out = 1, .shapes = shapes_like_first,
         .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_NOT_EQUAL] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SHIFT_RIGHT] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
+        .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_MASK_ROWS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mask_rows,
+        .flops_per_elem = -1, .takes_no_matrix = elementwise},
+    [SW_OP_CONCAT] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .shapes = shapes_concat,
+        .gradient = sw_grad_concat, .flops_per_elem = -1, .takes_no_matrix = elementwise},
+    [SW_OP_MASKED_MEAN] = {.n_out = 1, .shapes = shapes_masked_mean,
+        .gradient = sw_grad_masked_mean, .takes_no_matrix = made},
+    [SW_OP_MASKED_MEAN_GRAD] = {.n_out = 1, .takes_no_matrix = made},
+    [SW_OP_ELEMENT_LOSS] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 2,
+        .shapes = shapes_element_loss, .gradient = sw_grad_element_loss, .flops_per_elem = 4,
+        .takes_no_matrix = made},
+    [SW_OP_RELATIVE_BIAS] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .shapes = shapes_relative_bias, .gradient = sw_grad_relative_bias,
+        .flops_per_elem = -1, .takes_no_matrix = small},
+    [SW_OP_RELATIVE_BIAS_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
+        .shapes = shapes_relative_scores, .gradient = sw_grad_relative_scores,
+        .flops = flops_relative_scores, .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 2, .shapes = shapes_of_two_gradients, .flops = flops_relative_scores_grad,
+        .factor = 1, .takes_no_matrix = made},
+    [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 4, .takes_no_matrix = made},
 };
 // clang-format on
 
