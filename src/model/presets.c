@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/decoder.h"
+#include "model/model.h"
 
 struct preset {
     const char *name, *type;
@@ -98,13 +98,14 @@ static void put_size(struct sw_str *out, const char *key, int64_t value)
 static void write_config(const struct preset *p, int64_t vocab, int64_t max_tokens,
                          struct sw_str *out)
 {
-    const struct sw_decoder_family *family = sw_decoder_family_of(p->type);
-    const struct sw_decoder_key *keys = family->sizes;
+    const struct sw_model_ops *family = sw_model_family(p->type);
+    const struct sw_model_key *keys = family->sizes;
     const int64_t v = vocab > 0 ? vocab : p->vocab;
     sw_str_printf(out, "{\"model_type\":\"%s\",\"architectures\":[\"%s\"]", p->type,
-                  family->lm_class);
+                  family->classes[0].name);
     put_size(out, keys[SW_SIZE_VOCAB].key, v);
-    put_size(out, keys[SW_SIZE_TOKENS].key, max_tokens > 0 ? max_tokens : p->tokens);
+    put_size(out, keys[SW_SIZE_TOKENS].key,
+             (max_tokens > 0 ? max_tokens : p->tokens) + family->extra_tokens);
     put_size(out, keys[SW_SIZE_WIDTH].key, p->width);
     put_size(out, keys[SW_SIZE_LAYERS].key, p->layers);
     put_size(out, keys[SW_SIZE_HEADS].key, p->heads);

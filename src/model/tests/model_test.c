@@ -13,7 +13,7 @@ static struct sw_model *open_text(const char *text, sw_status *st)
     struct sw_json_doc *doc = NULL;
     struct sw_model *model = NULL;
     assert_int_equal(sw_json_parse("config.json", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
-    *st = sw_model_open(doc, &model);
+    *st = sw_model_open(doc, NULL, &model);
     sw_json_close(doc);
     return model;
 }
@@ -89,7 +89,7 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         struct sw_json_doc *doc = NULL;
         struct sw_model *model = NULL;
         assert_int_equal(sw_model_preset(rows[i].name, 0, 0, &doc), SW_OK);
-        assert_int_equal(sw_model_open(doc, &model), SW_OK);
+        assert_int_equal(sw_model_open(doc, NULL, &model), SW_OK);
         const int64_t n = count_parameters(model);
         if (n != rows[i].n) {
             fail_msg("%s has %lld parameters, published are %lld", rows[i].name, (long long)n,
@@ -116,7 +116,7 @@ static void each_preset_opens_with_another_vocabulary_and_context(void **state)
         struct sw_json_doc *doc = NULL;
         struct sw_model *model = NULL;
         assert_int_equal(sw_model_preset(name, 777, 55, &doc), SW_OK);
-        assert_int_equal(sw_model_open(doc, &model), SW_OK);
+        assert_int_equal(sw_model_open(doc, NULL, &model), SW_OK);
         assert_int_equal(model->vocab, 777);
         assert_int_equal(model->max_tokens, 55);
         sw_model_close(model);
