@@ -430,21 +430,32 @@ static sw_status check_any(const struct parsing *in)
                                in->len > 0 ? "no record in it" : "the file is empty");
 }
 
+static sw_status parse(sw_status (*read)(struct parsing *in), struct parsing in)
+{
+    const size_t skip = sw_source_mark_len(in.text, in.len);
+    in.text += skip;
+    in.len -= skip;
+    SW_TRY(read(&in));
+    return check_any(&in);
+}
+
 sw_status sw_records_parse(const char *path, const char *text, size_t len, bool numbered,
                            sw_record_fn fn, void *ctx)
 {
     const struct format *format = format_of(path);
-    const size_t skip = sw_source_mark_len(text, len);
-    struct parsing in = {.path = path,
-                         .text = text + skip,
-                         .len = len - skip,
-                         .numbered = numbered,
-                         .fn = fn,
-                         .ctx = ctx};
     SW_TRY(check_format(path, format));
     SW_ASSERT(format->read);
-    SW_TRY(format->read(&in));
-    return check_any(&in);
+    return parse(format->read, (struct parsing){path, text, len, numbered, fn, ctx, 0});
+}
+
+sw_status sw_records_read_text(const char *path, sw_record_fn fn, void *ctx)
+{
+    char *text;
+    size_t len;
+    SW_TRY(sw_file_read(path, &text, &len));
+    const sw_status st = parse(read_text, (struct parsing){path, text, len, false, fn, ctx, 0});
+    sw_free(text);
+    return st;
 }
 
 sw_status sw_records_read(const char *path, bool numbered, sw_record_fn fn, void *ctx)
@@ -470,6 +481,12 @@ static bool is_number(const char *name)
 {
     const size_t n = name ? strlen(name) : 0;
     return n > 0 && strspn(name, "0123456789") == n;
+}
+
+struct sw_columns sw_columns_of(const struct sw_dataset_options *options)
+{
+    const struct sw_task_data *task = options->task;
+    return (struct sw_columns){{task->text_columns[0], task->text_columns[1]}, task->label_column};
 }
 
 bool sw_columns_are_numbered(const struct sw_columns *columns)

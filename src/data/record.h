@@ -19,6 +19,8 @@ typedef sw_status (*sw_record_fn)(void *ctx, const struct sw_json_doc *doc,
  * SW_E_UNSUP   no format that is known by this ending
  */
 sw_status sw_records_read(const char *path, bool numbered, sw_record_fn fn, void *ctx);
+/* A file of whatever name as one text. */
+sw_status sw_records_read_text(const char *path, sw_record_fn fn, void *ctx);
 /* Of a text in memory, as if it were a file of that name: what the ending says. */
 sw_status sw_records_parse(const char *path, const char *text, size_t len, bool numbered,
                            sw_record_fn fn, void *ctx);
@@ -28,6 +30,7 @@ struct sw_columns {
     const char *text[2]; /* of the first and the second text; NULL: not said */
     const char *label;   /* of labels, tags or targets; NULL: not said */
 };
+struct sw_columns sw_columns_of(const struct sw_dataset_options *options);
 /* Whether a column is named by its number, so that tables begin with their first row. */
 bool sw_columns_are_numbered(const struct sw_columns *columns);
 
