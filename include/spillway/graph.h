@@ -142,6 +142,34 @@ SW_API sw_value sw_relative_bias(sw_graph *g, sw_value rows, sw_value position, 
 SW_API sw_value sw_relative_scores(sw_graph *g, sw_value x, sw_value table, sw_value index,
                                    bool by_key, double scale);
 
+/* Windows of an image, rows and then columns; of a sequence the columns alone count. */
+struct sw_window {
+    int64_t kernel[2];
+    int64_t stride[2];  /* 0 = 1 */
+    int64_t padding[2]; /* zeros around, at each side */
+};
+/* x [B,C,H,W] -> [B,OH OW,C KH KW], or a sequence [B,C,W] -> [B,OW,C KW]: of each place of the
+ * window all that it sees, as weights [O,C,KH,KW] lie, so that a convolution is sw_linear with
+ * [O,C KH KW]. x may have any strides. */
+SW_API sw_value sw_im2col(sw_graph *g, sw_value x, const struct sw_window *window);
+/* x [B,C,H,W] -> [B,C,OH,OW]: the largest in each window, whose gradient the first of equal ones
+ * has, or the mean; without padding. x may have any strides. */
+SW_API sw_value sw_pool_max(sw_graph *g, sw_value x, const struct sw_window *window);
+SW_API sw_value sw_pool_mean(sw_graph *g, sw_value x, const struct sw_window *window);
+
+/* A layer of long short-term memory in one direction, with PyTorch's parameters: its gates are input,
+ * forget, cell and output, in this order. */
+struct sw_lstm_spec {
+    sw_value w_ih, w_hh; /* [4H,I], [4H,H] */
+    sw_value b_ih, b_hh; /* [4H] */
+    /* i32 [B,T], 1 = a real token; no step is taken at the others, and their row is 0. SW_NO_VALUE
+     * for none */
+    sw_value mask;
+    bool reverse; /* from the last token to the first */
+};
+/* x [B,T,I] -> [B,T,H] */
+SW_API sw_value sw_lstm(sw_graph *g, sw_value x, const struct sw_lstm_spec *spec);
+
 /* Rotary positions. x [B,T,H,D], whose last dim alone must be dense; table f32 [P,R], a constant:
  * row p holds the cosines of R/2 angles, then their sines; R is even and at most D: of each head
  * the first R elements are turned, in pairs (i, i + R/2) or interleaved ones (2i, 2i + 1), and the
