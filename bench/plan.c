@@ -222,7 +222,7 @@ static sw_status plan_tiny(const struct args *args, const void *of, int layers, 
     sw_status st = SW_OK;
     (void)args, (void)of, (void)layers;
     SW_TRY_OR(done, sw_model_preset("gpt2-tiny", 0, 0, &doc));
-    SW_TRY_OR(done, sw_model_open(doc, &model));
+    SW_TRY_OR(done, sw_model_open(doc, NULL, &model));
     SW_TRY_OR(done, sw_device_open_cpu(&cpu, &dev));
     st = open_tiny(dev, model, out);
 done:

@@ -34,8 +34,9 @@ struct sw_batch {
     int n_tensors;
 };
 
-/* Describes the forward of one micro-batch of `batch` samples and returns its loss ([1], from
- * sw_cross_entropy or sw_linear_cross_entropy). Called once for each program. */
+/* Describes the forward of one micro-batch of `batch` samples and returns its loss, f32 [1]: what
+ * sw_cross_entropy and its like return, or up to two of these, scaled and added. Called once for
+ * each program. */
 typedef sw_value (*sw_forward_fn)(sw_graph *graph, void *ctx, int64_t batch);
 
 enum { SW_DEFAULT_TOKENS = 1024 }; /* of a row where nobody says; contexts may be far longer */
@@ -53,8 +54,14 @@ struct sw_engine_options {
     const char *model;
     const char *adapter; /* of the model: a folder that PEFT wrote, or a training; NULL = none */
     int64_t vocab_size;  /* of a preset: replaces its own, 0 keeps it */
+    /* What it is to learn, in the words of --task ("masked", "classify", ..); NULL = what its class
+     * says. Another one than that of its class has a new head, which begins at random. Borrowed
+     * while opening. */
+    const char *task;
+    int64_t labels;      /* of a head: classes, or numbers; 0 = those of config.json */
     int64_t seq_len;     /* T of a micro-batch; 0 = the model's context .. */
     int64_t most_tokens; /* .. or this, if it is less; 0 = SW_DEFAULT_TOKENS */
+    int64_t target_len;  /* tokens that a decoder behind an encoder is asked for; 0 = T */
     /* .. or your own. */
     sw_forward_fn forward;
     void *forward_ctx;
@@ -101,7 +108,7 @@ struct sw_step_report {
     int64_t samples; /* global samples so far */
     double loss, grad_norm, lr, loss_scale;
     bool skipped;   /* overflow: nothing was changed */
-    double targets; /* labels that counted in this step */
+    double targets; /* labels that counted in this step, of the loss's first term */
 };
 
 /*
@@ -151,11 +158,13 @@ SW_API sw_status sw_forward(sw_engine *engine, const struct sw_batch *batch, dou
 SW_API sw_status sw_backward(sw_engine *engine);
 SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
 
-/* Sum of losses and number of targets of one batch, without dropout (want_eval). A batch that is
- * wrong is SW_E_ARG, here and in all calls that take one. */
+/* Sum of losses and number of targets of one batch, without dropout (want_eval); of a loss of
+ * several terms the loss, and 1. A batch that is wrong is SW_E_ARG, here and in all calls that take
+ * one. */
 SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
                              double *out_count);
-/* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier. */
+/* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier; of a task with
+ * several outputs the first. out NULL: nothing is read. */
 SW_API sw_status sw_logits(sw_engine *engine, const struct sw_batch *batch, float *out);
 SW_API int64_t sw_logits_elems(const sw_engine *engine);
 

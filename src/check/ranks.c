@@ -87,7 +87,7 @@ static sw_status train(struct run *run, sw_engine *e, struct given *given, struc
         }
         SW_TRY(sw_train_batch(e, batches, local, &report));
         for (int64_t j = 0; j < local; j++) {
-            const double *loss = sw_engine_losses(e) + 2 * j;
+            const double *loss = sw_engine_losses(e) + 2 * sw_engine_terms(e) * j;
             run->losses[s * run->k + j * facts.ranks + facts.rank] =
                 loss[1] > 0 ? loss[0] / loss[1] : 0;
         }

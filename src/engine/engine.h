@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "run/run.h"
 #include "spillway/engine.h"
+#include "task/task.h"
 
 /* ---- facts.c: what an engine turned out to be ---- */
 
@@ -23,8 +24,11 @@ struct sw_engine_facts {
     const char *kernel_set, *device_name;
     const char *model_folder;          /* where the model came from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
-    bool trains, language_model;
-    bool lora; /* what is trained, saved and exported are adapters */
+    bool trains;
+    bool language_model;        /* whose text is continued */
+    const struct sw_task *task; /* NULL: a forward of yours */
+    struct sw_task_sizes sizes; /* of its inputs, of a micro-batch */
+    bool lora;                  /* what is trained, saved and exported are adapters */
     uint64_t seed;
     sw_comm *comm;           /* NULL = alone */
     int rank, ranks;         /* of the data axis */
@@ -48,8 +52,19 @@ const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const cha
 /* Of those that adapters are trained with; without adapters all. */
 int64_t sw_engine_trained_parameters(const sw_engine *e);
 
-/* Of the last step: sum and count of the losses of each micro-batch of this rank, [local, 2]. */
+/* Of the last step: sum and count of each term of the losses of each micro-batch of this rank,
+ * [local, terms, 2]. */
 const double *sw_engine_losses(const sw_engine *e);
+/* Terms of the loss of a micro-batch: one for each loss of the task. */
+int sw_engine_terms(const sw_engine *e);
+/* sw_evaluate term by term: sum and count of each, [terms, 2]; .. */
+sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out);
+/* .. and the loss of such sums, added up over batches. */
+double sw_engine_mean_loss(const struct sw_engine *e, const double *terms);
+/* The task that a model (a folder, a config.json, a preset) is for, or that it would be opened
+ * with; labels: classes of its head, 0 = those of config.json. Nothing is opened. */
+sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
+                              const struct sw_task **out);
 /* Elements of an output of the program that sw_logits runs; -1: it has none of this name. */
 int64_t sw_engine_output_elems(const sw_engine *e, const char *name);
 /* Reads one that is there, after sw_logits, widened to f32. */

@@ -4,6 +4,13 @@
 
 #include "engine/private.h"
 
+static struct sw_task_sizes sizes_of(const struct sw_engine *e)
+{
+    const struct sw_forward_spec spec = {
+        .batch = e->batch, .tokens = e->tokens, .targets = e->targets};
+    return e->model ? sw_model_sizes(e->model, &spec) : (struct sw_task_sizes){0};
+}
+
 struct sw_engine_facts sw_engine_facts(const sw_engine *e)
 {
     return (struct sw_engine_facts){
@@ -19,7 +26,9 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .export_dtype = e->export_dtype,
         .trains = e->trains,
         .lora = e->lora != NULL,
-        .language_model = e->model && e->model->head == SW_HEAD_LM,
+        .language_model = e->model && sw_model_is_causal(e->model),
+        .task = e->model ? e->model->task : NULL,
+        .sizes = sizes_of(e),
         .context = e->model ? e->model->max_tokens : 0,
         .seed = e->seed,
         .comm = e->options.comm,
@@ -56,6 +65,11 @@ const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const cha
         }
     }
     return NULL;
+}
+
+int sw_engine_terms(const sw_engine *e)
+{
+    return e->n_terms;
 }
 
 const double *sw_engine_losses(const sw_engine *e)

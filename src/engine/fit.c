@@ -41,6 +41,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         const struct sw_forward_spec forward = {
             .batch = r->batch,
             .tokens = r->tokens,
+            .targets = e->targets,
             .has_mask = e->options.want_mask && r->cache == 0,
             .is_packed = c->spillway.packing && r->cache == 0,
             .has_labels = r->labels,
@@ -58,15 +59,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         st = SW_FAIL(SW_E_ARG, "the forward returned no loss");
     }
     if (st >= 0 && r->labels) {
-        const struct sw_op *op = &g->ops[g->values[loss].producer];
-        if (sw_op_info(op->kind)->attrs != SW_ATTRS_LOSS_MEAN) {
-            st = SW_FAIL(SW_E_ARG, "the loss must come from sw_cross_entropy or "
-                                   "sw_linear_cross_entropy");
-        } else {
-            e->loss_weight = r->backward ? op->attrs.loss_mean.weight : e->loss_weight;
-            sw_output(g, "loss.sum", op->in[0]);
-            sw_output(g, "loss.count", op->in[1]);
-        }
+        st = sw_engine_learn_loss(e, g, loss, r->backward);
     }
     st = st < 0 ? st : sw_engine_learn_inputs(e, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
@@ -163,7 +156,7 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
     const bool train = !o->no_train;
-    const bool generate = o->generate_tokens > 0 && e->model && e->model->head == SW_HEAD_LM;
+    const bool generate = o->generate_tokens > 0 && e->model && sw_model_is_causal(e->model);
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
     const struct {
@@ -213,25 +206,6 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
     }
     *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
     return SW_OK;
-}
-
-/* The outputs that the parts of a step read. */
-static void find_losses(struct sw_engine *e)
-{
-    const struct engine_programs *p = &e->programs;
-    if (p->train >= 0) {
-        const struct sw_program *program = &e->plan->programs[p->train];
-        for (int micro = 0; micro < program->micro_batches; micro++) {
-            const struct sw_port **loss = &e->loss_outputs[2 * micro];
-            loss[0] = sw_program_output(program, "loss.sum", micro);
-            loss[1] = sw_program_output(program, "loss.count", micro);
-        }
-    }
-    if (p->eval >= 0) {
-        const struct sw_program *program = &e->plan->programs[p->eval];
-        e->eval_sum = sw_program_output(program, "loss.sum", 0);
-        e->eval_count = sw_program_output(program, "loss.count", 0);
-    }
 }
 
 /* What no policy says. */
@@ -332,6 +306,6 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         SW_TRY(sw_engine_resolve_batch(e));
         SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
     }
-    find_losses(e);
+    sw_engine_find_losses(e);
     return SW_OK;
 }

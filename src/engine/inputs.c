@@ -168,10 +168,12 @@ static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const c
     return NULL;
 }
 
-/* Positions may be left out, and are 0, 1, .. then. */
-static bool is_optional(const struct sw_engine *e, const struct sw_port *port)
+/* What the task says of an input that a batch leaves out. */
+static enum sw_task_absent absent(const struct sw_engine *e, const struct sw_port *port)
 {
-    return e->model && strcmp(port->name, "positions") == 0;
+    const struct sw_task_input *input =
+        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+    return input ? input->absent : SW_ABSENT_REFUSED;
 }
 
 static sw_status check_tensor(const struct sw_engine *e, const struct sw_port *port,
@@ -206,7 +208,7 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
             port->micro == micro ? find_tensor(batch, port->name) : NULL;
         if (tensor) {
             SW_TRY(check_tensor(e, port, tensor));
-        } else if (port->micro == micro && !is_optional(e, port)) {
+        } else if (port->micro == micro && absent(e, port) == SW_ABSENT_REFUSED) {
             return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", port->name);
         }
     }
@@ -222,13 +224,14 @@ static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t r
                      : sw_executor_give(e->executor, port, round, data, bytes);
 }
 
-static sw_status give_positions(struct sw_engine *e, const struct sw_port *port, int64_t round)
+static sw_status give_absent(struct sw_engine *e, const struct sw_port *port, int64_t round)
 {
     const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);
-    SW_ASSERT(n <= sw_engine_scratch_elems(e));
+    const enum sw_task_absent what = absent(e, port);
+    SW_ASSERT(n <= sw_engine_scratch_elems(e) && port->dtype == SW_I32);
     int32_t *ids = (int32_t *)e->scratch;
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)(i % width);
+        ids[i] = what == SW_ABSENT_COUNTED ? (int32_t)(i % width) : what == SW_ABSENT_ONES;
     }
     return give(e, port, round, ids, (size_t)n * sizeof *ids);
 }
@@ -244,7 +247,7 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
         }
         const struct sw_tensor *tensor = find_tensor(batch, port->name);
         SW_TRY(tensor ? give(e, port, round, tensor->view.data, sw_port_bytes(port))
-                      : give_positions(e, port, round));
+                      : give_absent(e, port, round));
     }
     return SW_OK;
 }

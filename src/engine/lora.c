@@ -112,10 +112,8 @@ static sw_status untie(struct sw_engine *e)
     if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
     }
-    sw_model_close(e->model);
-    e->model = NULL;
     e->lora->untied = true;
-    return sw_model_open(e->model_doc, &e->model);
+    return sw_engine_open_model(e);
 }
 
 sw_status sw_engine_fit_lora(struct sw_engine *e)
@@ -124,13 +122,13 @@ sw_status sw_engine_fit_lora(struct sw_engine *e)
         return SW_OK;
     }
     struct sw_lora *spec = &e->lora->spec;
-    if (e->model->tied && e->model->head == SW_HEAD_LM &&
+    if (e->model->tied && e->model->lm_head_name && !e->model->head_module &&
         (sw_lora_saves(spec, e->model->embedding_name) ||
          sw_lora_saves(spec, e->model->lm_head_name))) {
         SW_TRY(untie(e));
     }
-    spec->head = e->model->head_name;
-    spec->saves_head = e->model->head == SW_HEAD_CLASSIFY;
+    spec->head = e->model->head_module;
+    spec->saves_head = sw_model_is_labelled(e->model);
     return SW_OK;
 }
 
@@ -268,6 +266,22 @@ static bool put_alpha(const struct sw_engine *e, struct sw_json_doc *doc, struct
                : sw_json_put_f64(doc, object, "lora_alpha", alpha) != NULL;
 }
 
+/* In PEFT's words. */
+static const char *task_type(const struct sw_task *task)
+{
+    static const struct {
+        const char *head, *type;
+    } types[] = {{"causal", "CAUSAL_LM"},          {"seq2seq", "SEQ_2_SEQ_LM"},
+                 {"tokens", "TOKEN_CLS"},          {"answers", "QUESTION_ANS"},
+                 {"masked", "FEATURE_EXTRACTION"}, {"pretrain", "FEATURE_EXTRACTION"}};
+    for (size_t i = 0; i < SW_LEN(types); i++) {
+        if (strcmp(types[i].head, task->head) == 0) {
+            return types[i].type;
+        }
+    }
+    return "SEQ_CLS";
+}
+
 /* adapter_config.json */
 static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
 {
@@ -282,8 +296,7 @@ static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, stru
     const bool in_out = e->lora->n_layers > 0 && e->lora->layers[0].in_out;
     bool good =
         sw_json_put_str(doc, object, "peft_type", "LORA") &&
-        sw_json_put_str(doc, object, "task_type",
-                        e->model->head == SW_HEAD_LM ? "CAUSAL_LM" : "SEQ_CLS") &&
+        sw_json_put_str(doc, object, "task_type", task_type(e->model->task)) &&
         (e->model_folder ? sw_json_put_str(doc, object, "base_model_name_or_path", e->model_folder)
                          : sw_json_put(doc, object, "base_model_name_or_path", SW_JSON_NULL)) &&
         sw_json_put_bool(doc, object, "inference_mode", true) &&

@@ -84,10 +84,10 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
                                                   : c->batch.accumulation_steps * c->batch.ranks;
     e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
     e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
-    e->losses = sw_alloc_zero("engine", 2 * (size_t)e->rounds, sizeof *e->losses);
-    e->all_losses =
-        sw_alloc_zero("engine", 2 * (size_t)(e->rounds * e->ranks), sizeof *e->all_losses);
-    e->loss_outputs = sw_alloc("engine", 2 * (size_t)e->rounds * sizeof *e->loss_outputs);
+    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->rounds);
+    e->losses = sw_alloc_zero("engine", n, sizeof *e->losses);
+    e->all_losses = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->all_losses);
+    e->loss_outputs = sw_alloc("engine", n * sizeof *e->loss_outputs);
     SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
     SW_TRY_ALLOC(e->losses, "the losses of a step");
     SW_TRY_ALLOC(e->all_losses, "the losses of a step");
@@ -141,6 +141,68 @@ static sw_status open_weights(struct sw_engine *e, const struct sw_engine_option
     return sw_hf_folder_open(o->model, &e->folder);
 }
 
+sw_status sw_engine_open_model(struct sw_engine *e)
+{
+    const struct sw_model_options options = {.task = e->options.task, .labels = e->options.labels};
+    sw_model_close(e->model);
+    e->model = NULL;
+    return sw_model_open(e->model_doc, &options, &e->model);
+}
+
+static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
+{
+    const struct sw_task *task = e->model->task;
+    if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: the task \"%s\" reads one text a row; spillway.packing is for "
+                       "language models",
+                       o->model, task->name);
+    }
+    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model)) {
+        return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" continues no text", o->model,
+                       task->name);
+    }
+    if (task->n_losses == 0 && (!o->no_train || o->want_eval)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: %s has no head, and nothing is lost: a task says which head is put on "
+                       "it",
+                       o->model, e->model->class_name);
+    }
+    return SW_OK;
+}
+
+/* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
+static sw_status read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
+                            bool *out_folder)
+{
+    struct stat st;
+    SW_TRY(sw_model_check_path(o->model));
+    if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
+        *out_folder = false;
+        return sw_model_preset(o->model, o->vocab_size, o->seq_len, out);
+    }
+    *out_folder = is_folder(o->model);
+    return sw_hf_read_config(o->model, out);
+}
+
+sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
+                              const struct sw_task **out)
+{
+    const struct sw_engine_options options = {.model = model};
+    const struct sw_model_options as = {.task = asked, .labels = labels};
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *opened = NULL;
+    bool folder;
+    SW_TRY(read_model(&options, &doc, &folder));
+    const sw_status st = sw_model_open(doc, &as, &opened);
+    if (st >= 0) {
+        *out = opened->task;
+    }
+    sw_model_close(opened);
+    sw_json_close(doc);
+    return st;
+}
+
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
 {
     if (!o->model) {
@@ -149,21 +211,19 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     if (o->forward) {
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
-    struct stat st;
-    SW_TRY(sw_model_check_path(o->model));
-    if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
-        SW_TRY(sw_model_preset(o->model, o->vocab_size, o->seq_len, &e->model_doc));
-    } else {
-        SW_TRY(sw_hf_read_config(o->model, &e->model_doc));
-        if (is_folder(o->model)) {
-            e->model_folder = sw_strdup("engine", o->model);
-            SW_TRY_ALLOC(e->model_folder, "the model's path");
-            SW_TRY(open_weights(e, o));
-        }
+    bool folder = false;
+    SW_TRY(read_model(o, &e->model_doc, &folder));
+    if (folder) {
+        e->model_folder = sw_strdup("engine", o->model);
+        SW_TRY_ALLOC(e->model_folder, "the model's path");
+        SW_TRY(open_weights(e, o));
     }
-    SW_TRY(sw_model_open(e->model_doc, &e->model));
+    SW_TRY(sw_engine_open_model(e));
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
+    if (o->task || o->labels > 0) {
+        SW_TRY(sw_model_put_task(e->model, e->model_doc));
+    }
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
     if (o->seq_len == 0) {
@@ -178,15 +238,8 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",
                        (long long)o->vocab_size, (long long)e->model->vocab);
     }
-    if (e->config->spillway.packing && e->model->head != SW_HEAD_LM) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: a classifier reads one text a row; spillway.packing is for "
-                       "language models",
-                       o->model);
-    }
-    if (o->generate_tokens != 0 && e->model->head != SW_HEAD_LM) {
-        return SW_FAIL(SW_E_UNSUP, "%s: a classifier continues no text", o->model);
-    }
+    e->targets = o->target_len > 0 ? o->target_len : e->tokens;
+    SW_TRY(check_task(e, o));
     if (o->generate_tokens < 0) {
         e->options.generate_tokens = e->tokens;
     }

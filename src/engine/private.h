@@ -13,6 +13,7 @@
 #include "layout/layout.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "task/task.h"
 
 /* Which program of the plan computes what; -1 = not planned. */
 struct engine_programs {
@@ -45,11 +46,12 @@ struct sw_engine {
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     int64_t batch, tokens, micro_batches; /* B, T, K */
+    int64_t targets;                      /* U, of an encoder-decoder */
     struct sw_mesh mesh;                  /* today: data only */
     int rank, ranks;                      /* of its data axis */
     int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    double *losses;        /* [rounds, 2] sum and count of this rank's micro-batches */
-    double *all_losses;    /* [ranks, rounds, 2] */
+    double *losses;        /* [rounds, terms, 2] sum and count of this rank's micro-batches */
+    double *all_losses;    /* [ranks, rounds, terms, 2] */
     int64_t *statuses;     /* [ranks] */
     struct sw_update_rule rule;
     bool trains;
@@ -67,15 +69,18 @@ struct sw_engine {
     int32_t n_params;
     struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
     int n_bounds;
-    /* [rounds, 2] sum and count in the training program; one round where it holds one */
+    /* [rounds, terms, 2] sum and count in the training program; one round where it holds one */
     const struct sw_port **loss_outputs;
-    const struct sw_port *eval_sum, *eval_count;
-    double loss_weight; /* see attrs.loss_mean */
-    float *scratch;     /* [sw_engine_scratch_elems] for conversions, and for positions */
+    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
+    int n_terms;                                                /* of a micro-batch's loss .. */
+    double term_weights[SW_TASK_MAX_LOSSES]; /* .. a sum of means, each with its weight */
+    double loss_weight;                      /* see attrs.loss_mean */
+    float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
     /* the run */
     struct engine_totals {
-        double sum, count, means; /* of the losses of a step, over k, in the order of k */
+        double sum, count; /* of the first term of a step's losses, over k, in the order of k */
+        double means;      /* of the losses of micro-batches */
     } totals;
     struct sw_rates rates; /* of the step under way */
     int64_t step, applied, samples;
@@ -95,8 +100,7 @@ struct sw_engine {
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
 {
-    const int64_t rows = e->config->spillway.packing ? e->batch : 1; /* else all have the same */
-    return sw_max_i64(SW_SCRATCH_ELEMS, rows * e->tokens);
+    return sw_max_i64(SW_SCRATCH_ELEMS, e->batch * sw_max_i64(e->tokens, e->targets));
 }
 
 /* All micro-batches of a block before the next block. */
@@ -127,9 +131,19 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
 
+/* ---- loss.c ---- */
+/* The terms of a loss that the forward of a graph returned: their sums and counts become outputs.
+ * SW_E_ARG: it is no sum of scaled means. */
+sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, bool backward);
+/* Where the parts of a step read them. */
+void sw_engine_find_losses(struct sw_engine *e);
+
 /* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
+
+/* By config.json and what the options ask for; in the place of one that is open. */
+sw_status sw_engine_open_model(struct sw_engine *e);
 
 /* Ranks that the batch keys count. */
 int sw_engine_batch_ranks(const struct sw_engine *e);

@@ -101,15 +101,19 @@ static sw_status begin_step(struct sw_engine *e)
 /* Nobody waits for it: it is here when the executor has joined. */
 static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
-    const struct sw_port *const *from = &e->loss_outputs[2 * micro];
-    SW_TRY(sw_executor_fetch(e->executor, from[0], j, 0));
-    return sw_executor_fetch(e->executor, from[1], j, 1);
+    const int n = 2 * e->n_terms;
+    const struct sw_port *const *from = &e->loss_outputs[n * micro];
+    for (int i = 0; i < n; i++) {
+        SW_TRY(sw_executor_fetch(e->executor, from[i], j, i));
+    }
+    return SW_OK;
 }
 
 static void take_loss(struct sw_engine *e, int64_t j)
 {
-    for (int i = 0; i < 2; i++) {
-        e->losses[2 * j + i] = sw_executor_fetched(e->executor, j, i);
+    const int n = 2 * e->n_terms;
+    for (int i = 0; i < n; i++) {
+        e->losses[n * j + i] = sw_executor_fetched(e->executor, j, i);
     }
 }
 
@@ -117,17 +121,18 @@ static void take_loss(struct sw_engine *e, int64_t j)
 static sw_status total_losses(struct sw_engine *e)
 {
     const double *all = e->losses;
+    const int n = 2 * e->n_terms;
     if (e->ranks > 1) {
         SW_TRY(sw_comm_all_gather(e->options.comm, e->losses, e->all_losses,
-                                  2 * (size_t)e->rounds * sizeof *e->losses, "the losses"));
+                                  (size_t)(n * e->rounds) * sizeof *e->losses, "the losses"));
         all = e->all_losses;
     }
     struct engine_totals t = {0};
     for (int64_t k = 0; k < e->micro_batches; k++) {
-        const double *loss = &all[2 * (k % e->ranks * e->rounds + k / e->ranks)];
+        const double *loss = &all[n * (k % e->ranks * e->rounds + k / e->ranks)];
         t.sum += loss[0];
         t.count += loss[1];
-        t.means += loss[1] > 0 ? loss[0] / loss[1] : 0;
+        t.means += sw_engine_mean_loss(e, loss);
     }
     e->totals = t;
     return SW_OK;
@@ -293,9 +298,8 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     SW_TRY(advance(e, batch));
     SW_TRY(join(e));
     take_loss(e, round);
-    const double *loss = &e->losses[2 * round];
     if (out_loss) {
-        *out_loss = loss[1] > 0 ? loss[0] / loss[1] : 0;
+        *out_loss = sw_engine_mean_loss(e, &e->losses[2 * e->n_terms * round]);
     }
     return SW_OK;
 }
@@ -381,18 +385,26 @@ static sw_status check_idle(const struct sw_engine *e, int i_program, const char
     return SW_OK;
 }
 
-sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,
-                      double *out_count)
+sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)
 {
     SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
-    double sum = 0, count = 0;
-    SW_TRY(sw_engine_read_scalar(e, e->eval_sum, &sum));
-    SW_TRY(sw_engine_read_scalar(e, e->eval_count, &count));
-    *out_sum = sum;
-    *out_count = count;
+    for (int i = 0; i < 2 * e->n_terms; i++) {
+        SW_TRY(sw_engine_read_scalar(e, e->eval_outputs[i], &out[i]));
+    }
+    return SW_OK;
+}
+
+sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,
+                      double *out_count)
+{
+    double terms[2 * SW_TASK_MAX_LOSSES];
+    SW_TRY(sw_engine_evaluate(e, batch, terms));
+    const bool one = e->n_terms == 1 && e->term_weights[0] == 1;
+    *out_sum = one ? terms[0] : sw_engine_mean_loss(e, terms);
+    *out_count = one ? terms[1] : 1;
     return SW_OK;
 }
 
@@ -412,17 +424,19 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
     return SW_OK;
 }
 
+/* Of a trunk alone there are none. */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
-    return sw_program_output(&e->plan->programs[e->programs.logits], "logits", 0);
+    const struct sw_task *task = e->model->task;
+    return task->n_losses > 0 ? sw_program_output(&e->plan->programs[e->programs.logits],
+                                                  task->losses[0].output, 0)
+                              : NULL;
 }
 
 int64_t sw_logits_elems(const sw_engine *e)
 {
-    if (e->programs.logits < 0) {
-        return 0;
-    }
-    return sw_shape_elems(&logits_of(e)->shape);
+    const struct sw_port *port = e->programs.logits < 0 ? NULL : logits_of(e);
+    return port ? sw_shape_elems(&port->shape) : 0;
 }
 
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
@@ -431,5 +445,5 @@ sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.logits));
-    return sw_engine_read_output(e, logits_of(e), out);
+    return out ? sw_engine_read_output(e, logits_of(e), out) : SW_OK;
 }

@@ -333,7 +333,7 @@ static sw_status read_alias(const struct sw_engine *e, const char *name,
 sw_status sw_engine_resolve_tie(struct sw_engine *e)
 {
     const struct sw_safetensor *head = NULL, *table = NULL;
-    if (!e->folder || !e->model->tied) {
+    if (!e->folder || !e->model->tied || !e->model->lm_head_name) {
         return SW_OK;
     }
     SW_TRY(read_alias(e, e->model->lm_head_name, &head));
@@ -345,9 +345,7 @@ sw_status sw_engine_resolve_tie(struct sw_engine *e)
     if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
     }
-    sw_model_close(e->model);
-    e->model = NULL;
-    return sw_model_open(e->model_doc, &e->model);
+    return sw_engine_open_model(e);
 }
 
 static sw_status load_values(struct sw_engine *e, const struct engine_param *param,
@@ -440,8 +438,7 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
             if (i == 0 && !e->lora) { /* adapters are f32, as their masters are */
                 e->export_dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
-        } else if (e->model->head == SW_HEAD_CLASSIFY &&
-                   strcmp(param->work->name, e->model->head_name) == 0) {
+        } else if (sw_model_may_begin(e->model, param->work->name)) {
             sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
                    e->model_folder, param->work->name);
             st = init_param(e, param, NULL, piece);

@@ -213,6 +213,16 @@ void sw_graph_print(const struct sw_graph *g, struct sw_str *out);
 /* Hash of everything that may change a bit of the training in this graph. */
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 
+/* A loss is a sum of terms, weight times the mean over the term's own targets each. */
+struct sw_loss_term {
+    double weight;
+    double row_weight;   /* attrs.loss_mean.weight */
+    sw_value sum, count; /* f32 [1] */
+};
+/* How many terms, in the order of the forward; 0: it is no such sum, or of more than `most`. */
+int sw_graph_loss_terms(const struct sw_graph *g, sw_value loss, struct sw_loss_term *terms,
+                        int most);
+
 /* ---- exact sums: a long fixed-point accumulator, so that a sum of doubles does not depend on how
  * it was cut or ordered. Holds |x| < 2^640 down to 2^-640; smaller parts are dropped alike always.
  * ---- */

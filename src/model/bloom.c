@@ -7,11 +7,11 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     struct sw_decoder_spec *s = &decoder->spec;
-    SW_TRY(sw_decoder_only(doc, config, "apply_residual_connection_post_layernorm", false));
-    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
+    SW_TRY(sw_model_only(doc, config, "apply_residual_connection_post_layernorm", false));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
     s->act = SW_ACT_GELU_TANH;
     s->positions = SW_POSITION_ALIBI;
     s->qkv = SW_QKV_BY_HEAD;
@@ -20,15 +20,14 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_bloom = {
-    .ops = SW_DECODER_OPS("bloom"),
-    .lm_class = "BloomForCausalLM",
-    .trunk_class = "BloomModel",
-    .classify_class = "BloomForSequenceClassification",
-    .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", "n_embed", 64},
-              [SW_SIZE_LAYERS] = {"n_layer", "num_hidden_layers", 2},
-              [SW_SIZE_HEADS] = {"n_head", "num_attention_heads", 8},
-              [SW_SIZE_VOCAB] = {"vocab_size", NULL, 250880},
-              [SW_SIZE_TOKENS] = {"seq_length", NULL, 2048}},
+    SW_DECODER_OPS("bloom"),
+    .ops.classes =
+        SW_DECODER_CLASSES("BloomForCausalLM", "BloomForSequenceClassification", "BloomModel"),
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"hidden_size", "n_embed", 64},
+                  [SW_SIZE_LAYERS] = {"n_layer", "num_hidden_layers", 2},
+                  [SW_SIZE_HEADS] = {"n_head", "num_attention_heads", 8},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 250880},
+                  [SW_SIZE_TOKENS] = {"seq_length", NULL, 2048}},
     .names = {.trunk = "transformer",
               .embedding = "word_embeddings",
               .embedding_norm = "word_embeddings_layernorm",

@@ -246,22 +246,21 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
     return sw_dropout(b->g, h, s->embedding_dropout);
 }
 
-static sw_value input(struct build *b, const char *name, bool wanted, struct sw_shape shape)
+static sw_value input(const struct build *b, const char *name, bool wanted)
 {
-    return wanted ? sw_input(b->g, name, SW_I32, shape) : SW_NO_VALUE;
+    return wanted ? sw_model_input(b->g, &b->m->super, b->spec, name) : SW_NO_VALUE;
 }
 
 static void open_inputs(struct build *b, sw_value *ids)
 {
     const struct sw_forward_spec *spec = b->spec;
-    const struct sw_shape rows = SW_SHAPE(spec->batch, spec->tokens);
     const enum sw_position_kind kind = b->m->spec.positions;
-    *ids = sw_input(b->g, "input_ids", SW_I32, rows);
-    b->positions = input(b, "positions", kind != SW_POSITION_ALIBI && !counts_mask(b),
-                         spec->is_packed ? rows : SW_SHAPE(spec->tokens));
-    b->mask = input(b, "attention_mask", spec->has_mask, rows);
-    b->segments = input(b, "segments", spec->is_packed, rows);
-    b->position = input(b, "position", spec->cache_tokens > 0, SW_SHAPE(1));
+    *ids = input(b, "input_ids", true);
+    b->positions = input(b, "positions", kind != SW_POSITION_ALIBI && !counts_mask(b));
+    b->mask = input(b, "attention_mask", spec->has_mask);
+    b->segments = input(b, "segments", spec->is_packed);
+    b->position =
+        spec->cache_tokens > 0 ? sw_input(b->g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
     b->table = kind == SW_POSITION_ROTARY
                    ? sw_rotary_table(b->g, &b->m->spec.rotary,
                                      sw_max_i64(spec->tokens, spec->cache_tokens))
@@ -307,7 +306,7 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_scope_pop(g);
 
     sw_scope_push(g, "head");
-    *out_loss = model->head == SW_HEAD_LM ? sw_head_lm(b.m, g, spec, h, table)
+    *out_loss = sw_model_is_causal(model) ? sw_head_lm(b.m, g, spec, h, table)
                                           : sw_head_classify(b.m, g, spec, h, ids);
     if (*out_loss >= 0) {
         sw_output(g, "loss", *out_loss);

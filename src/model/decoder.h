@@ -85,28 +85,10 @@ struct sw_decoder_names {
     const char *gate, *up, *down; /* gate: act(gate) up, else act(up) */
 };
 
-/* Keys of config.json that every family has under some name; fallback: what transformers takes
- * where the key is absent. */
-enum sw_decoder_size {
-    SW_SIZE_WIDTH,
-    SW_SIZE_LAYERS,
-    SW_SIZE_HEADS,
-    SW_SIZE_INNER, /* fallback 0: four times the width; without a key it is always that */
-    SW_SIZE_VOCAB,
-    SW_SIZE_TOKENS,
-    SW_SIZE_COUNT
-};
-struct sw_decoder_key {
-    const char *key, *alias; /* alias: an older name, or NULL */
-    int64_t fallback;
-};
-
 struct sw_decoder;
 
 struct sw_decoder_family {
-    struct sw_model_ops ops;                             /* SW_DECODER_OPS of its model_type */
-    const char *lm_class, *trunk_class, *classify_class; /* architectures[0] */
-    struct sw_decoder_key sizes[SW_SIZE_COUNT];
+    struct sw_model_ops ops; /* SW_DECODER_OPS of its model_type, and SW_DECODER_CLASSES */
     struct sw_decoder_names names;
     bool tied;                  /* where config.json does not say */
     const char *const *ignored; /* globs over tensors of files; ends with NULL, or is it */
@@ -129,7 +111,8 @@ struct sw_decoder {
 /* ---- what the members of struct sw_model_ops are for these families ---- */
 
 sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, struct sw_model **out);
+                          const struct sw_json *config, const struct sw_model_options *options,
+                          struct sw_model **out);
 void sw_decoder_close(struct sw_model *model);
 void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss);
@@ -138,34 +121,24 @@ const char *sw_decoder_alias(const struct sw_model *model, const char *name, int
 bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
 
 #define SW_DECODER_OPS(type)                                                                       \
+    .ops.model_type = (type), .ops.open = sw_decoder_open, .ops.close = sw_decoder_close,          \
+    .ops.forward = sw_decoder_forward, .ops.alias = sw_decoder_alias,                              \
+    .ops.ignores = sw_decoder_ignores
+/* Files of the trunk alone are language models whose head is the embedding table. */
+#define SW_DECODER_CLASSES(lm, classify, trunk)                                                    \
     {                                                                                              \
-        .model_type = (type), .open = sw_decoder_open, .close = sw_decoder_close,                  \
-        .forward = sw_decoder_forward, .alias = sw_decoder_alias, .ignores = sw_decoder_ignores,   \
+        {(lm), "causal"}, {(classify), "classify"}, {(trunk), "causal"},                           \
     }
 
 extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family_mistral,
     sw_family_qwen2, sw_family_qwen3, sw_family_gemma2, sw_family_gpt_neox, sw_family_opt,
     sw_family_phi, sw_family_bloom, sw_family_gptj;
 
-/* By model_type; NULL: there is none. */
-const struct sw_decoder_family *sw_decoder_family_of(const char *type);
-/* " name" of each preset of a family. */
-void sw_model_list_presets(const char *type, struct sw_str *out);
-
 /* ---- reading config.json ---- */
 
-/* 0 <= p < 1. */
-sw_status sw_decoder_read_dropout(struct sw_json_doc *doc, const struct sw_json *config,
-                                  const char *key, double fallback, double *out);
-/* A number that is 0 or more. */
-sw_status sw_decoder_read_amount(struct sw_json_doc *doc, const struct sw_json *config,
-                                 const char *key, double fallback, double *out);
 /* A cap of tanh: null is none (0), absent is `fallback`. */
 sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *config,
                               const char *key, double fallback, double *out);
-/* SW_E_UNSUP unless the key is absent, null or the value that is built. */
-sw_status sw_decoder_only(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
-                          bool built);
 /* rope_parameters as transformers 5 writes them, or rope_theta, rope_scaling and
  * partial_rotary_factor; share: of a head that turns, where the file does not say. */
 sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
@@ -218,7 +191,7 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
 /* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */
 sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
 
-/* ---- heads ---- */
+/* ---- heads (model/heads.h has what other families share) ---- */
 
 /* Logits and loss of a language model; h [B,T,C], table [V,C] of the embedding. */
 sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,

@@ -6,143 +6,39 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 10000 };
-
 /* ---- single keys ---- */
-
-sw_status sw_decoder_read_amount(struct sw_json_doc *doc, const struct sw_json *config,
-                                 const char *key, double fallback, double *out)
-{
-    SW_TRY(sw_json_get_f64(doc, config, key, fallback, out));
-    if (!(*out >= 0)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted 0 or more", sw_json_name(doc), key, *out);
-    }
-    return SW_OK;
-}
-
-sw_status sw_decoder_read_dropout(struct sw_json_doc *doc, const struct sw_json *config,
-                                  const char *key, double fallback, double *out)
-{
-    double p = 0;
-    SW_TRY(sw_json_get_f64(doc, config, key, fallback, &p));
-    if (!(p >= 0 && p < 1)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted 0 <= p < 1", sw_json_name(doc), key, p);
-    }
-    *out = p;
-    return SW_OK;
-}
-
-sw_status sw_decoder_only(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
-                          bool built)
-{
-    bool value = built;
-    SW_TRY(sw_json_get_bool(doc, config, key, built, &value));
-    if (value != built) {
-        return SW_FAIL(SW_E_UNSUP, "%s: %s %s is not built in this version", sw_json_name(doc), key,
-                       value ? "true" : "false");
-    }
-    return SW_OK;
-}
 
 sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *config,
                               const char *key, double fallback, double *out)
 {
     const struct sw_json *cap = sw_json_get(config, key);
     const bool none = cap && cap->type == SW_JSON_NULL;
-    return sw_decoder_read_amount(doc, config, key, none ? 0 : fallback, out);
-}
-
-/* A special token's id, the first of a list; -1 = none. */
-static int64_t token_id(const struct sw_json *config, const char *key)
-{
-    const struct sw_json *value = sw_json_get(config, key);
-    value = value && value->type == SW_JSON_ARRAY ? value->first : value;
-    return value && value->type == SW_JSON_INT ? value->integer : -1;
+    return sw_model_read_amount(doc, config, key, none ? 0 : fallback, out);
 }
 
 /* ---- sizes ---- */
 
-static sw_status check_size(const struct sw_json_doc *doc, const char *key, int64_t value)
-{
-    if (value < 1 || value > INT32_MAX) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted a positive 32-bit number",
-                       sw_json_name(doc), key, (long long)value);
-    }
-    return SW_OK;
-}
-
-static sw_status read_size(struct sw_json_doc *doc, const struct sw_json *config,
-                           const struct sw_decoder_key *key, int64_t fallback, int64_t *out)
-{
-    int64_t old = fallback;
-    if (key->alias) {
-        SW_TRY(sw_json_get_i64(doc, config, key->alias, fallback, &old));
-    }
-    SW_TRY(sw_json_get_i64(doc, config, key->key, old, out));
-    return check_size(doc, key->key, *out);
-}
-
-/* Sizes that are fine one by one: what is summed over all parameters must still fit 64 bits. */
 static sw_status check_parameters(const struct sw_json_doc *doc, const struct sw_decoder *m)
 {
-    const struct sw_model *base = &m->super;
-    const struct sw_decoder_key *keys = m->family->sizes;
-    const double width = (double)base->width, most = 0x1p56;
+    const double width = (double)m->super.width;
     const double inner = (m->names.gate ? 3 : 2) * width * (double)m->spec.inner;
     const double heads = 2 * width * (double)(m->spec.heads + m->spec.kv_heads);
-    const double layer = heads * (double)m->spec.head_width + inner;
-    const double all =
-        layer * (double)base->layers + width * ((double)base->vocab + (double)base->max_tokens);
-    if (all > most) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: %s %lld, %s %lld, %s %lld, %s %lld: %.3g parameters; wanted at most "
-                       "%.3g",
-                       sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)base->width,
-                       keys[SW_SIZE_INNER].key ? keys[SW_SIZE_INNER].key : "width of the MLP",
-                       (long long)m->spec.inner, keys[SW_SIZE_LAYERS].key, (long long)base->layers,
-                       keys[SW_SIZE_VOCAB].key, (long long)base->vocab, all, most);
-    }
-    return SW_OK;
-}
-
-static sw_status read_sizes(struct sw_json_doc *doc, const struct sw_json *config,
-                            struct sw_decoder *m)
-{
-    const struct sw_decoder_key *keys = m->family->sizes;
-    int64_t *const out[SW_SIZE_COUNT] = {
-        [SW_SIZE_WIDTH] = &m->super.width, [SW_SIZE_LAYERS] = &m->super.layers,
-        [SW_SIZE_HEADS] = &m->spec.heads,  [SW_SIZE_INNER] = &m->spec.inner,
-        [SW_SIZE_VOCAB] = &m->super.vocab, [SW_SIZE_TOKENS] = &m->super.max_tokens,
-    };
-    for (int i = 0; i < SW_SIZE_COUNT; i++) {
-        const bool by_width = i == SW_SIZE_INNER && keys[i].fallback == 0;
-        if (!keys[i].key) {
-            *out[i] = 4 * m->super.width;
-            continue;
-        }
-        SW_TRY(read_size(doc, config, &keys[i], by_width ? 4 * m->super.width : keys[i].fallback,
-                         out[i]));
-    }
-    if (m->super.layers > MOST_LAYERS) { /* a plan grows with them, and takes time before it is
-                                            refused */
-        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted at most %d", sw_json_name(doc),
-                       keys[SW_SIZE_LAYERS].key, (long long)m->super.layers, MOST_LAYERS);
-    }
-    return SW_OK;
+    return sw_model_check_parameters(doc, &m->super, heads * (double)m->spec.head_width + inner,
+                                     m->spec.inner);
 }
 
 sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
                                    struct sw_decoder *m)
 {
-    static const struct sw_decoder_key kv = {"num_key_value_heads", NULL, 0};
-    return read_size(doc, config, &kv, m->spec.heads, &m->spec.kv_heads);
+    static const struct sw_model_key kv = {"num_key_value_heads", NULL, 0};
+    return sw_model_read_size(doc, config, &kv, m->spec.heads, &m->spec.kv_heads);
 }
 
 /* Heads share the width where the file does not say how wide they are. */
 static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
-    const struct sw_decoder_key *keys = m->family->sizes;
+    const struct sw_model_key *keys = m->family->ops.sizes;
     if (s->head_width == 0 && m->super.width % s->heads != 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s %lld does not divide into %s %lld heads",
                        sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)m->super.width,
@@ -156,7 +52,7 @@ static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_dec
 static sw_status resolve_heads(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
-    const struct sw_decoder_key *keys = m->family->sizes;
+    const struct sw_model_key *keys = m->family->ops.sizes;
     SW_TRY(resolve_head_width(doc, m));
     s->kv_heads = s->kv_heads > 0 ? s->kv_heads : s->heads;
     s->score_scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt((double)s->head_width);
@@ -171,66 +67,38 @@ static sw_status resolve_heads(const struct sw_json_doc *doc, struct sw_decoder 
 
 /* ---- heads of the model ---- */
 
-static sw_status read_classifier(struct sw_json_doc *doc, const struct sw_json *config,
-                                 struct sw_decoder *m)
+static void name_heads(struct sw_decoder *m)
 {
-    const char *problem = NULL;
-    SW_TRY(sw_json_get_str(doc, config, "problem_type", NULL, &problem));
-    SW_TRY(sw_model_read_labels(doc, config, &m->super.labels));
-    if ((problem && strcmp(problem, "single_label_classification") != 0) ||
-        (!problem && m->super.labels == 1)) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: problem_type \"%s\" is not built in this version (it has: "
-                       "single_label_classification with two labels or more)",
-                       sw_json_name(doc), problem ? problem : "regression");
-    }
-    m->super.head = SW_HEAD_CLASSIFY;
-    m->super.head_name = "score.weight";
-    return SW_OK;
-}
-
-static sw_status read_head(struct sw_json_doc *doc, const struct sw_json *config,
-                           struct sw_decoder *m)
-{
-    const struct sw_decoder_family *f = m->family;
-    const struct sw_json *list = sw_json_get(config, "architectures");
-    const char *name =
-        list && list->type == SW_JSON_ARRAY && list->first && list->first->type == SW_JSON_STRING
-            ? list->first->string
-            : f->lm_class;
+    struct sw_model *model = &m->super;
+    const bool causal = sw_model_is_causal(model);
     snprintf(m->embedding, sizeof m->embedding, "%s.%s.weight", m->names.trunk, m->names.embedding);
     snprintf(m->head, sizeof m->head, "%s.weight", m->names.head);
-    m->super.embedding_name = m->embedding;
-    m->super.lm_head_name = m->head;
-    if (strcmp(name, f->lm_class) == 0 || strcmp(name, f->trunk_class) == 0) {
-        m->super.head = SW_HEAD_LM;
-        m->super.head_name = m->super.tied ? NULL : m->head;
-        return SW_OK;
-    }
-    if (strcmp(name, f->classify_class) == 0) {
-        return read_classifier(doc, config, m);
-    }
-    return SW_FAIL(SW_E_UNSUP,
-                   "%s: architectures \"%s\" is not built in this version (it has: %s, %s)",
-                   sw_json_name(doc), name, f->lm_class, f->classify_class);
+    model->trunk = m->names.trunk;
+    model->embedding_name = m->embedding;
+    model->lm_head_name = m->head;
+    model->head_name = causal && !model->tied ? m->head : NULL;
+    model->head_module = !causal ? "score" : model->tied ? NULL : m->names.head;
 }
 
 /* ---- open ---- */
 
 static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
-                          struct sw_decoder *m)
+                          const struct sw_model_options *options, struct sw_decoder *m)
 {
-    SW_TRY(read_sizes(doc, config, m));
+    SW_TRY(sw_model_read_sizes(doc, config, &m->super, &m->spec.heads, &m->spec.inner));
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", m->family->tied, &m->super.tied));
-    m->super.pad_id = token_id(config, "pad_token_id");
-    m->super.eos_id = token_id(config, "eos_token_id");
+    m->super.pad_id = sw_model_token_id(config, "pad_token_id");
+    m->super.eos_id = sw_model_token_id(config, "eos_token_id");
     SW_TRY(m->family->read(doc, config, m));
     SW_TRY(resolve_heads(doc, m));
-    return read_head(doc, config, m);
+    SW_TRY(sw_model_read_task(m->super.ops, doc, config, options, &m->super));
+    name_heads(m);
+    return SW_OK;
 }
 
 sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, struct sw_model **out)
+                          const struct sw_json *config, const struct sw_model_options *options,
+                          struct sw_model **out)
 {
     const struct sw_decoder_family *family = SW_CONTAINER(ops, struct sw_decoder_family, ops);
     struct sw_decoder *m = sw_alloc_zero("model", 1, sizeof *m);
@@ -239,7 +107,7 @@ sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *do
     m->family = family;
     m->names = family->names;
     m->spec.padding_id = -1;
-    const sw_status st = read_all(doc, config, m);
+    const sw_status st = read_all(doc, config, options, m);
     if (st < 0) {
         sw_decoder_close(&m->super);
         return st;
@@ -266,7 +134,7 @@ sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *
         return SW_OK;
     }
     SW_TRY(sw_json_get_i64(doc, config, "sliding_window", fallback, &m->spec.window));
-    return m->spec.window == 0 ? SW_OK : check_size(doc, "sliding_window", m->spec.window);
+    return m->spec.window == 0 ? SW_OK : sw_model_check_size(doc, "sliding_window", m->spec.window);
 }
 
 sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
@@ -343,10 +211,10 @@ static sw_status read_yarn(struct sw_json_doc *doc, const struct sw_json *rope,
     double mscale = 0, all = 0;
     bool truncate = true;
     r->factor = r->factor > 0 ? r->factor : (double)m->super.max_tokens / r->original_tokens;
-    SW_TRY(sw_decoder_read_amount(doc, rope, "beta_fast", 32, &r->beta_fast));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "beta_slow", 1, &r->beta_slow));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "mscale", 0, &mscale));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "mscale_all_dim", 0, &all));
+    SW_TRY(sw_model_read_amount(doc, rope, "beta_fast", 32, &r->beta_fast));
+    SW_TRY(sw_model_read_amount(doc, rope, "beta_slow", 1, &r->beta_slow));
+    SW_TRY(sw_model_read_amount(doc, rope, "mscale", 0, &mscale));
+    SW_TRY(sw_model_read_amount(doc, rope, "mscale_all_dim", 0, &all));
     SW_TRY(sw_json_get_bool(doc, rope, "truncate", true, &truncate));
     r->beta_fast = r->beta_fast > 0 ? r->beta_fast : 32;
     r->beta_slow = r->beta_slow > 0 ? r->beta_slow : 1;
@@ -354,7 +222,7 @@ static sw_status read_yarn(struct sw_json_doc *doc, const struct sw_json *rope,
     const double otherwise = mscale > 0 && all > 0
                                  ? yarn_scale(r->factor, mscale) / yarn_scale(r->factor, all)
                                  : yarn_scale(r->factor, 1);
-    return sw_decoder_read_amount(doc, rope, "attention_factor", otherwise, &r->attention_factor);
+    return sw_model_read_amount(doc, rope, "attention_factor", otherwise, &r->attention_factor);
 }
 
 static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rope,
@@ -363,12 +231,12 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
     struct sw_rotary_spec *r = &m->spec.rotary;
     double top = (double)m->super.max_tokens;
     SW_TRY(read_kind(doc, rope, m));
-    SW_TRY(sw_decoder_read_amount(doc, config, "original_max_position_embeddings", top, &top));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "original_max_position_embeddings", top,
-                                  &r->original_tokens));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "factor", 0, &r->factor));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "low_freq_factor", 1, &r->low));
-    SW_TRY(sw_decoder_read_amount(doc, rope, "high_freq_factor", 4, &r->high));
+    SW_TRY(sw_model_read_amount(doc, config, "original_max_position_embeddings", top, &top));
+    SW_TRY(sw_model_read_amount(doc, rope, "original_max_position_embeddings", top,
+                                &r->original_tokens));
+    SW_TRY(sw_model_read_amount(doc, rope, "factor", 0, &r->factor));
+    SW_TRY(sw_model_read_amount(doc, rope, "low_freq_factor", 1, &r->low));
+    SW_TRY(sw_model_read_amount(doc, rope, "high_freq_factor", 4, &r->high));
     const bool scales = r->kind == SW_ROTARY_LINEAR || r->kind == SW_ROTARY_LLAMA3;
     if (scales && !(r->factor > 0)) {
         return SW_FAIL(SW_E_FORMAT, "%s: factor of the rotary scaling is %g; wanted more than 0",
@@ -424,16 +292,16 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
                                 int64_t head_width, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
-    static const struct sw_decoder_key head = {"head_dim", NULL, 0};
+    static const struct sw_model_key head = {"head_dim", NULL, 0};
     const struct sw_json *given = sw_json_get(config, "head_dim");
     SW_TRY(sw_decoder_read_kv_heads(doc, config, m));
     if (head_width > 0 || (given && given->type != SW_JSON_NULL)) {
-        SW_TRY(read_size(doc, config, &head, head_width, &s->head_width));
+        SW_TRY(sw_model_read_size(doc, config, &head, head_width, &s->head_width));
     }
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "silu", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     s->norm = SW_NORM_RMS;
     s->padding_id = m->super.pad_id;
     return sw_decoder_read_rotary(doc, config, theta, 1, m);

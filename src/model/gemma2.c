@@ -18,11 +18,11 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_names *n = &decoder->names;
     double scalar = 0;
     bool bias = false;
-    SW_TRY(sw_decoder_only(doc, config, "use_bidirectional_attention", false));
+    SW_TRY(sw_model_only(doc, config, "use_bidirectional_attention", false));
     SW_TRY(sw_decoder_read_llama(doc, config, 10000, 256, decoder));
     SW_TRY(sw_model_read_act(doc, config, "hidden_activation", "gelu_pytorch_tanh", &s->act));
     SW_TRY(sw_json_get_bool(doc, config, "attention_bias", false, &bias));
-    SW_TRY(sw_decoder_read_amount(doc, config, "query_pre_attn_scalar", 256, &scalar));
+    SW_TRY(sw_model_read_amount(doc, config, "query_pre_attn_scalar", 256, &scalar));
     SW_TRY(sw_decoder_read_cap(doc, config, "attn_logit_softcapping", 50, &s->score_cap));
     SW_TRY(sw_decoder_read_cap(doc, config, "final_logit_softcapping", 30, &s->logits_cap));
     s->norm = SW_NORM_RMS_ONE_PLUS;
@@ -37,11 +37,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_gemma2 = {
-    .ops = SW_DECODER_OPS("gemma2"),
-    .lm_class = "Gemma2ForCausalLM",
-    .trunk_class = "Gemma2Model",
-    .classify_class = "Gemma2ForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(2304, 26, 8, 9216, 256000, 8192),
+    SW_DECODER_OPS("gemma2"),
+    .ops.classes =
+        SW_DECODER_CLASSES("Gemma2ForCausalLM", "Gemma2ForSequenceClassification", "Gemma2Model"),
+    .ops.sizes = SW_LLAMA_SIZES(2304, 26, 8, 9216, 256000, 8192),
     .names = SW_LLAMA_NAMES,
     .tied = true,
     .read = read,

@@ -8,7 +8,7 @@
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
 {
     const struct sw_json *pruned = sw_json_get(config, "pruned_heads");
-    SW_TRY(sw_decoder_only(doc, config, "add_cross_attention", false));
+    SW_TRY(sw_model_only(doc, config, "add_cross_attention", false));
     if (pruned && pruned->n_children > 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: pruned_heads is not built in this version",
                        sw_json_name(doc));
@@ -23,11 +23,11 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     bool scales = true;
     SW_TRY(refuse(doc, config));
     SW_TRY(sw_model_read_act(doc, config, "activation_function", "gelu_new", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0.1, &s->embedding_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attn_pdrop", 0.1, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0.1, &s->hidden_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "embd_pdrop", 0.1, &s->embedding_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "attn_pdrop", 0.1, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0.1, &s->hidden_dropout));
     SW_TRY(sw_json_get_bool(doc, config, "scale_attn_weights", true, &scales));
     SW_TRY(sw_json_get_bool(doc, config, "scale_attn_by_inverse_layer_idx", false,
                             &s->scale_by_layer));
@@ -42,16 +42,15 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 static const char *const ignored[] = {"*.attn.bias", "*.attn.masked_bias", NULL};
 
 const struct sw_decoder_family sw_family_gpt2 = {
-    .ops = SW_DECODER_OPS("gpt2"),
-    .lm_class = "GPT2LMHeadModel",
-    .trunk_class = "GPT2Model",
-    .classify_class = "GPT2ForSequenceClassification",
-    .sizes = {[SW_SIZE_WIDTH] = {"n_embd", NULL, 768},
-              [SW_SIZE_LAYERS] = {"n_layer", NULL, 12},
-              [SW_SIZE_HEADS] = {"n_head", NULL, 12},
-              [SW_SIZE_INNER] = {"n_inner", NULL, 0},
-              [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50257},
-              [SW_SIZE_TOKENS] = {"n_positions", "n_ctx", 1024}},
+    SW_DECODER_OPS("gpt2"),
+    .ops.classes =
+        SW_DECODER_CLASSES("GPT2LMHeadModel", "GPT2ForSequenceClassification", "GPT2Model"),
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"n_embd", NULL, 768},
+                  [SW_SIZE_LAYERS] = {"n_layer", NULL, 12},
+                  [SW_SIZE_HEADS] = {"n_head", NULL, 12},
+                  [SW_SIZE_INNER] = {"n_inner", NULL, 0},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50257},
+                  [SW_SIZE_TOKENS] = {"n_positions", "n_ctx", 1024}},
     .names = {.trunk = "transformer",
               .embedding = "wte",
               .positions = "wpe",

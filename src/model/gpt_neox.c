@@ -9,10 +9,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     double theta = 10000, share = 0.25;
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
     SW_TRY(sw_json_get_bool(doc, config, "use_parallel_residual", true, &s->parallel));
     SW_TRY(sw_json_get_bool(doc, config, "attention_bias", true, &s->qkv_bias));
     SW_TRY(sw_json_get_f64(doc, config, "rotary_emb_base", theta, &theta));
@@ -28,11 +28,10 @@ static const char *const ignored[] = {"*.attention.bias", "*.attention.masked_bi
 static const char *const aliases[] = {"embed_out.weight", "lm_head.weight", NULL};
 
 const struct sw_decoder_family sw_family_gpt_neox = {
-    .ops = SW_DECODER_OPS("gpt_neox"),
-    .lm_class = "GPTNeoXForCausalLM",
-    .trunk_class = "GPTNeoXModel",
-    .classify_class = "GPTNeoXForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(6144, 44, 64, 24576, 50432, 2048),
+    SW_DECODER_OPS("gpt_neox"),
+    .ops.classes = SW_DECODER_CLASSES("GPTNeoXForCausalLM", "GPTNeoXForSequenceClassification",
+                                      "GPTNeoXModel"),
+    .ops.sizes = SW_LLAMA_SIZES(6144, 44, 64, 24576, 50432, 2048),
     .names = {.trunk = "gpt_neox",
               .embedding = "embed_in",
               .layers = "layers",

@@ -29,11 +29,11 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 {
     struct sw_decoder_spec *s = &decoder->spec;
     SW_TRY(sw_model_read_act(doc, config, "activation_function", "gelu_new", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attn_pdrop", 0, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "attn_pdrop", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
     s->parallel = s->mlp_bias = s->head_bias = true;
     return read_rotary(doc, config, decoder);
 }
@@ -42,16 +42,15 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 static const char *const ignored[] = {"*.attn.bias", "*.attn.masked_bias", NULL};
 
 const struct sw_decoder_family sw_family_gptj = {
-    .ops = SW_DECODER_OPS("gptj"),
-    .lm_class = "GPTJForCausalLM",
-    .trunk_class = "GPTJModel",
-    .classify_class = "GPTJForSequenceClassification",
-    .sizes = {[SW_SIZE_WIDTH] = {"n_embd", NULL, 4096},
-              [SW_SIZE_LAYERS] = {"n_layer", NULL, 28},
-              [SW_SIZE_HEADS] = {"n_head", NULL, 16},
-              [SW_SIZE_INNER] = {"n_inner", NULL, 0},
-              [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50400},
-              [SW_SIZE_TOKENS] = {"n_positions", NULL, 2048}},
+    SW_DECODER_OPS("gptj"),
+    .ops.classes =
+        SW_DECODER_CLASSES("GPTJForCausalLM", "GPTJForSequenceClassification", "GPTJModel"),
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"n_embd", NULL, 4096},
+                  [SW_SIZE_LAYERS] = {"n_layer", NULL, 28},
+                  [SW_SIZE_HEADS] = {"n_head", NULL, 16},
+                  [SW_SIZE_INNER] = {"n_inner", NULL, 0},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50400},
+                  [SW_SIZE_TOKENS] = {"n_positions", NULL, 2048}},
     .names = {.trunk = "transformer",
               .embedding = "wte",
               .layers = "h",

@@ -1,8 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands on top of a decoder's trunk: the language model, and the classifier of texts.
-#include "model/decoder.h"
+// What stands on top of a trunk: outputs and losses by the task's table, and the heads of decoders.
+#include "model/heads.h"
 
 #include <stdio.h>
+
+#include "model/decoder.h"
+
+/* ---- the task's table ---- */
+
+static sw_value labels_of(const struct sw_head *head, int i)
+{
+    return sw_model_input(head->g, head->model, head->spec, head->model->task->losses[i].labels);
+}
+
+static void add_term(struct sw_head *head, int i, sw_value mean)
+{
+    const double weight = head->model->task->losses[i].weight;
+    const sw_value term = weight != 1 ? sw_scale(head->g, mean, weight) : mean;
+    head->loss = head->loss < 0 ? term : sw_add(head->g, head->loss, term);
+}
+
+static sw_value loss_of(const struct sw_head *head, int i, sw_value logits)
+{
+    const sw_value labels = labels_of(head, i);
+    switch (head->model->task->losses[i].kind) {
+    case SW_LOSS_BITS:
+        return sw_binary_cross_entropy(head->g, logits, labels);
+    case SW_LOSS_SQUARES:
+        return sw_mean_squared_error(head->g, logits, labels);
+    case SW_LOSS_PLACE:
+        return sw_cross_entropy_of(head->g, logits, labels,
+                                   &(struct sw_cross_entropy_spec){.ignores_beyond = true});
+    case SW_LOSS_CLASSES:
+        break;
+    }
+    return sw_cross_entropy(head->g, logits, labels);
+}
+
+void sw_head_term(struct sw_head *head, int i, sw_value logits)
+{
+    if (head->spec->want_logits) {
+        sw_output(head->g, head->model->task->losses[i].output, logits);
+    }
+    if (head->spec->has_labels) {
+        add_term(head, i, loss_of(head, i, logits));
+    }
+}
 
 /* cap tanh(x / cap), as Gemma 2 keeps logits within bounds. */
 static sw_value capped(sw_graph *g, sw_value x, double cap)
@@ -10,10 +53,26 @@ static sw_value capped(sw_graph *g, sw_value x, double cap)
     return cap > 0 ? sw_scale(g, sw_act(g, sw_scale(g, x, 1 / cap), SW_ACT_TANH), cap) : x;
 }
 
+void sw_head_linear_term(struct sw_head *head, int i, sw_value h, sw_value read, sw_value weight,
+                         sw_value bias, double cap)
+{
+    sw_graph *g = head->g;
+    if (head->spec->want_logits) {
+        sw_output(g, head->model->task->losses[i].output,
+                  capped(g, sw_linear(g, read, weight, bias, false), cap));
+    }
+    if (head->spec->has_labels) {
+        add_term(head, i, sw_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), cap));
+    }
+}
+
+/* ---- decoders ---- */
+
 sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,
                     sw_value h, sw_value table)
 {
     const struct sw_model *model = &m->super;
+    struct sw_head head = {model, g, spec, SW_NO_VALUE};
     char name[112];
     const sw_value head_VC =
         model->tied ? table
@@ -23,34 +82,22 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
     const sw_value bias = m->spec.head_bias ? sw_param(g, name, SW_SHAPE(model->vocab),
                                                        (struct sw_init){SW_INIT_ZERO, 0})
                                             : SW_NO_VALUE;
-    if (spec->want_logits) {
-        sw_value x = h;
-        if (spec->cache_tokens > 0) {
-            x = sw_select_rows(g, h, sw_input(g, "last", SW_I32, SW_SHAPE(spec->batch)));
-        }
-        sw_output(g, "logits",
-                  capped(g, sw_linear(g, x, head_VC, bias, false), m->spec.logits_cap));
+    sw_value read = h;
+    if (spec->want_logits && spec->cache_tokens > 0) {
+        read = sw_select_rows(g, h, sw_input(g, "last", SW_I32, SW_SHAPE(spec->batch)));
     }
-    if (!spec->has_labels) {
-        return SW_NO_VALUE;
-    }
-    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(spec->batch, spec->tokens));
-    return sw_linear_cross_entropy(g, h, head_VC, bias, labels, m->spec.logits_cap);
+    sw_head_linear_term(&head, 0, h, read, head_VC, bias, m->spec.logits_cap);
+    return head.loss;
 }
 
 sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
                           const struct sw_forward_spec *spec, sw_value h, sw_value ids)
 {
     const struct sw_model *model = &m->super;
-    const sw_value score_LC = sw_param(g, model->head_name, SW_SHAPE(model->labels, model->width),
+    struct sw_head head = {model, g, spec, SW_NO_VALUE};
+    const sw_value score_LC = sw_param(g, "score.weight", SW_SHAPE(model->labels, model->width),
                                        (struct sw_init){SW_INIT_NORMAL, m->spec.init_range});
     const sw_value x_BC = sw_select_rows(g, h, sw_last_index(g, ids, model->pad_id));
-    const sw_value logits_BL = sw_matmul(g, x_BC, false, score_LC, true);
-    if (spec->want_logits) {
-        sw_output(g, "logits", logits_BL);
-    }
-    if (!spec->has_labels) {
-        return SW_NO_VALUE;
-    }
-    return sw_cross_entropy(g, logits_BL, sw_input(g, "labels", SW_I32, SW_SHAPE(spec->batch)));
+    sw_head_term(&head, 0, sw_matmul(g, x_BC, false, score_LC, true));
+    return head.loss;
 }

@@ -15,11 +15,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_llama = {
-    .ops = SW_DECODER_OPS("llama"),
-    .lm_class = "LlamaForCausalLM",
-    .trunk_class = "LlamaModel",
-    .classify_class = "LlamaForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(4096, 32, 32, 11008, 32000, 2048),
+    SW_DECODER_OPS("llama"),
+    .ops.classes =
+        SW_DECODER_CLASSES("LlamaForCausalLM", "LlamaForSequenceClassification", "LlamaModel"),
+    .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 11008, 32000, 2048),
     .names = SW_LLAMA_NAMES,
     .read = read,
 };

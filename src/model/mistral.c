@@ -10,11 +10,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_mistral = {
-    .ops = SW_DECODER_OPS("mistral"),
-    .lm_class = "MistralForCausalLM",
-    .trunk_class = "MistralModel",
-    .classify_class = "MistralForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(4096, 32, 32, 14336, 32000, 131072),
+    SW_DECODER_OPS("mistral"),
+    .ops.classes = SW_DECODER_CLASSES("MistralForCausalLM", "MistralForSequenceClassification",
+                                      "MistralModel"),
+    .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 14336, 32000, 131072),
     .names = SW_LLAMA_NAMES,
     .read = read,
 };

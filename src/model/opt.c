@@ -8,9 +8,9 @@ static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config,
 {
     int64_t projected = 0;
     double layerdrop = 0;
-    SW_TRY(sw_decoder_only(doc, config, "do_layer_norm_before", true));
-    SW_TRY(sw_decoder_only(doc, config, "_remove_final_layer_norm", false));
-    SW_TRY(sw_decoder_only(doc, config, "layer_norm_elementwise_affine", true));
+    SW_TRY(sw_model_only(doc, config, "do_layer_norm_before", true));
+    SW_TRY(sw_model_only(doc, config, "_remove_final_layer_norm", false));
+    SW_TRY(sw_model_only(doc, config, "layer_norm_elementwise_affine", true));
     SW_TRY(sw_json_get_i64(doc, config, "word_embed_proj_dim", decoder->super.width, &projected));
     SW_TRY(sw_json_get_f64(doc, config, "layerdrop", 0, &layerdrop));
     if (projected != decoder->super.width) {
@@ -32,9 +32,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     SW_TRY(refuse(doc, config, decoder));
     SW_TRY(sw_model_read_act(doc, config, "activation_function", "relu", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "init_std", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "dropout", 0.1, &s->hidden_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "init_std", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "dropout", 0.1, &s->hidden_dropout));
     SW_TRY(sw_json_get_bool(doc, config, "enable_bias", true, &s->qkv_bias));
     s->out_bias = s->mlp_bias = s->qkv_bias;
     s->eps = 1e-5;
@@ -48,16 +48,14 @@ static const char *const aliases[] = {
     "model.decoder.final_layer_norm.bias", "decoder.layer_norm.bias", NULL};
 
 const struct sw_decoder_family sw_family_opt = {
-    .ops = SW_DECODER_OPS("opt"),
-    .lm_class = "OPTForCausalLM",
-    .trunk_class = "OPTModel",
-    .classify_class = "OPTForSequenceClassification",
-    .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
-              [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
-              [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
-              [SW_SIZE_INNER] = {"ffn_dim", NULL, 3072},
-              [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50272},
-              [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, 2048}},
+    SW_DECODER_OPS("opt"),
+    .ops.classes = SW_DECODER_CLASSES("OPTForCausalLM", "OPTForSequenceClassification", "OPTModel"),
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
+                  [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
+                  [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
+                  [SW_SIZE_INNER] = {"ffn_dim", NULL, 3072},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50272},
+                  [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, 2048}},
     .names = {.trunk = "model.decoder",
               .embedding = "embed_tokens",
               .positions = "embed_positions",

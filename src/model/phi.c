@@ -7,14 +7,14 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     struct sw_decoder_spec *s = &decoder->spec;
-    SW_TRY(sw_decoder_only(doc, config, "qk_layernorm", false));
+    SW_TRY(sw_model_only(doc, config, "qk_layernorm", false));
     SW_TRY(sw_decoder_read_kv_heads(doc, config, decoder));
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu_new", &s->act));
-    SW_TRY(sw_decoder_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
-    SW_TRY(sw_decoder_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
-    SW_TRY(sw_decoder_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
     s->parallel = true;
     s->qkv_bias = s->out_bias = s->mlp_bias = s->head_bias = true;
     s->padding_id = decoder->super.pad_id;
@@ -22,11 +22,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_phi = {
-    .ops = SW_DECODER_OPS("phi"),
-    .lm_class = "PhiForCausalLM",
-    .trunk_class = "PhiModel",
-    .classify_class = "PhiForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(2048, 24, 32, 8192, 51200, 2048),
+    SW_DECODER_OPS("phi"),
+    .ops.classes = SW_DECODER_CLASSES("PhiForCausalLM", "PhiForSequenceClassification", "PhiModel"),
+    .ops.sizes = SW_LLAMA_SIZES(2048, 24, 32, 8192, 51200, 2048),
     .names = {.trunk = "model",
               .embedding = "embed_tokens",
               .layers = "layers",

@@ -31,11 +31,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_qwen2 = {
-    .ops = SW_DECODER_OPS("qwen2"),
-    .lm_class = "Qwen2ForCausalLM",
-    .trunk_class = "Qwen2Model",
-    .classify_class = "Qwen2ForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
+    SW_DECODER_OPS("qwen2"),
+    .ops.classes =
+        SW_DECODER_CLASSES("Qwen2ForCausalLM", "Qwen2ForSequenceClassification", "Qwen2Model"),
+    .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
     .names = SW_LLAMA_NAMES,
     .read = read,
 };

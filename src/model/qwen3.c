@@ -16,11 +16,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 }
 
 const struct sw_decoder_family sw_family_qwen3 = {
-    .ops = SW_DECODER_OPS("qwen3"),
-    .lm_class = "Qwen3ForCausalLM",
-    .trunk_class = "Qwen3Model",
-    .classify_class = "Qwen3ForSequenceClassification",
-    .sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
+    SW_DECODER_OPS("qwen3"),
+    .ops.classes =
+        SW_DECODER_CLASSES("Qwen3ForCausalLM", "Qwen3ForSequenceClassification", "Qwen3Model"),
+    .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
     .names = SW_LLAMA_NAMES,
     .read = read,
 };

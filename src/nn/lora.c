@@ -41,9 +41,15 @@ static bool saves_module(const struct sw_lora *lora, const char *name, size_t n)
     return false;
 }
 
+static bool is_in(const char *module, const char *name)
+{
+    const size_t n = strlen(module);
+    return strncmp(module, name, n) == 0 && name[n] == '.';
+}
+
 bool sw_lora_saves(const struct sw_lora *lora, const char *param)
 {
-    bool saves = lora->saves_head && lora->head && strcmp(lora->head, param) == 0;
+    bool saves = lora->saves_head && lora->head && is_in(lora->head, param);
     for (const char *dot = strchr(param, '.'); dot && !saves; dot = strchr(dot + 1, '.')) {
         saves = saves_module(lora, param, (size_t)(dot - param));
     }
@@ -111,8 +117,7 @@ static bool is_in_layers(const struct sw_lora *lora, const char *module)
 
 static bool is_head(const struct sw_lora *lora, const char *module)
 {
-    const size_t n = strlen(module);
-    return lora->head && strncmp(lora->head, module, n) == 0 && lora->head[n] == '.';
+    return lora->head && (strcmp(lora->head, module) == 0 || is_in(lora->head, module));
 }
 
 /* Whole names are meant whatever the block, as in PEFT. */

@@ -34,7 +34,7 @@ struct sw_lora {
     int n_ranks, n_alphas;
     const char *const *saved; /* [n_saved] ends of names of modules that are trained whole */
     int n_saved;
-    const char *head; /* parameter of the output head, NULL = none of its own */
+    const char *head; /* module of the output head, NULL = none of its own */
     bool saves_head;
 };
 

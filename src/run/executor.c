@@ -55,7 +55,7 @@ struct sw_executor {
     struct sw_swap *swap;  /* the disk's tier; NULL = none */
     double *scalars;       /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
     double *host_scalars;  /* the same, in host memory that the device gave */
-    float *fetched;        /* [n_rows, FETCHED] likewise: outputs of micro-steps */
+    float *fetched;        /* [n_rows, SW_FETCHED] likewise: outputs of micro-steps */
     int64_t n_rows;
     bool has_new_scalars; /* the device does not know them yet */
     struct loaded *programs;
@@ -76,11 +76,9 @@ static size_t scalars_bytes(const struct sw_executor *ex)
     return (size_t)ex->n_rows * SW_SCALAR_COUNT * sizeof *ex->scalars;
 }
 
-enum { FETCHED = 2 };
-
 static size_t fetched_bytes(const struct sw_executor *ex)
 {
-    return (size_t)ex->n_rows * FETCHED * sizeof *ex->fetched;
+    return (size_t)ex->n_rows * SW_FETCHED * sizeof *ex->fetched;
 }
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
@@ -899,14 +897,14 @@ sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, 
                             int i)
 {
     SW_TRY(check_bytes(port, sizeof *ex->fetched));
-    SW_ASSERT(round < ex->n_rows && i < FETCHED);
-    return sw_device_copy(ex->dev, ex->compute, &ex->fetched[round * FETCHED + i],
+    SW_ASSERT(round < ex->n_rows && i < SW_FETCHED);
+    return sw_device_copy(ex->dev, ex->compute, &ex->fetched[round * SW_FETCHED + i],
                           address(ex, &port->at), sizeof *ex->fetched);
 }
 
 double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i)
 {
-    return ex->fetched[round * FETCHED + i];
+    return ex->fetched[round * SW_FETCHED + i];
 }
 
 sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,

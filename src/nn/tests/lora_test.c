@@ -143,7 +143,7 @@ static struct sw_lora fresh(const char *const *target, int n)
     lora.r = 2;
     lora.alpha = 3;
     lora.target = (struct sw_lora_names){target, n, false};
-    lora.head = "head.weight";
+    lora.head = "head";
     return lora;
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a loss is made of: means over targets, scaled and added.
+#include "graph/graph.h"
+
+struct found {
+    struct sw_loss_term *terms;
+    int n, most;
+};
+
+static bool add_terms(const struct sw_graph *g, sw_value v, double weight, struct found *out)
+{
+    const int32_t producer = v >= 0 ? g->values[v].producer : -1;
+    const struct sw_op *op = producer >= 0 ? &g->ops[producer] : NULL;
+    switch (op ? op->kind : SW_N_OP_KINDS) {
+    case SW_OP_ADD:
+        return add_terms(g, op->in[0], weight, out) && add_terms(g, op->in[1], weight, out);
+    case SW_OP_SCALE:
+        return add_terms(g, op->in[0], weight * op->attrs.scale.factor, out);
+    case SW_OP_LOSS_MEAN:
+        if (out->n == out->most) {
+            return false;
+        }
+        out->terms[out->n++] =
+            (struct sw_loss_term){weight, op->attrs.loss_mean.weight, op->in[0], op->in[1]};
+        return true;
+    default:
+        return false;
+    }
+}
+
+int sw_graph_loss_terms(const struct sw_graph *g, sw_value loss, struct sw_loss_term *terms,
+                        int most)
+{
+    struct found found = {.terms = terms, .most = most};
+    return add_terms(g, loss, 1, &found) ? found.n : 0;
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the families' readers of config.json share: single keys, sizes, and which task the model is
+// for.
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model.h"
+
+enum { MOST_LAYERS = 10000 };
+
+/* ---- single keys ---- */
+
+sw_status sw_model_read_amount(struct sw_json_doc *doc, const struct sw_json *config,
+                               const char *key, double fallback, double *out)
+{
+    SW_TRY(sw_json_get_f64(doc, config, key, fallback, out));
+    if (!(*out >= 0)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted 0 or more", sw_json_name(doc), key, *out);
+    }
+    return SW_OK;
+}
+
+sw_status sw_model_read_dropout(struct sw_json_doc *doc, const struct sw_json *config,
+                                const char *key, double fallback, double *out)
+{
+    double p = 0;
+    SW_TRY(sw_json_get_f64(doc, config, key, fallback, &p));
+    if (!(p >= 0 && p < 1)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted 0 <= p < 1", sw_json_name(doc), key, p);
+    }
+    *out = p;
+    return SW_OK;
+}
+
+sw_status sw_model_only(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
+                        bool built)
+{
+    bool value = built;
+    SW_TRY(sw_json_get_bool(doc, config, key, built, &value));
+    if (value != built) {
+        return SW_FAIL(SW_E_UNSUP, "%s: %s %s is not built in this version", sw_json_name(doc), key,
+                       value ? "true" : "false");
+    }
+    return SW_OK;
+}
+
+int64_t sw_model_token_id(const struct sw_json *config, const char *key)
+{
+    const struct sw_json *value = sw_json_get(config, key);
+    value = value && value->type == SW_JSON_ARRAY ? value->first : value;
+    return value && value->type == SW_JSON_INT ? value->integer : -1;
+}
+
+sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,
+                            const char *key, const char *fallback, enum sw_act *out)
+{
+    static const struct {
+        const char *name;
+        enum sw_act act;
+    } names[] = {
+        {"gelu", SW_ACT_GELU},           {"gelu_new", SW_ACT_GELU_TANH},
+        {"gelu_fast", SW_ACT_GELU_TANH}, {"gelu_pytorch_tanh", SW_ACT_GELU_TANH},
+        {"relu", SW_ACT_RELU},           {"silu", SW_ACT_SILU},
+        {"swish", SW_ACT_SILU},          {"tanh", SW_ACT_TANH},
+        {"sigmoid", SW_ACT_SIGMOID},     {"quick_gelu", SW_ACT_QUICK_GELU},
+        {"linear", SW_ACT_NONE},
+    };
+    const char *name = NULL;
+    SW_TRY(sw_json_get_str(doc, config, key, fallback, &name));
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        if (strcmp(names[i].name, name) == 0) {
+            *out = names[i].act;
+            return SW_OK;
+        }
+    }
+    return SW_FAIL(SW_E_UNSUP, "%s: %s \"%s\" is not an activation this version knows",
+                   sw_json_name(doc), key, name);
+}
+
+/* ---- sizes ---- */
+
+sw_status sw_model_check_size(const struct sw_json_doc *doc, const char *key, int64_t value)
+{
+    if (value < 1 || value > INT32_MAX) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted a positive 32-bit number",
+                       sw_json_name(doc), key, (long long)value);
+    }
+    return SW_OK;
+}
+
+sw_status sw_model_read_size(struct sw_json_doc *doc, const struct sw_json *config,
+                             const struct sw_model_key *key, int64_t fallback, int64_t *out)
+{
+    int64_t old = fallback;
+    if (key->alias) {
+        SW_TRY(sw_json_get_i64(doc, config, key->alias, fallback, &old));
+    }
+    SW_TRY(sw_json_get_i64(doc, config, key->key, old, out));
+    return sw_model_check_size(doc, key->key, *out);
+}
+
+sw_status sw_model_read_sizes(struct sw_json_doc *doc, const struct sw_json *config,
+                              struct sw_model *model, int64_t *out_heads, int64_t *out_inner)
+{
+    const struct sw_model_key *keys = model->ops->sizes;
+    int64_t *const out[SW_SIZE_COUNT] = {
+        [SW_SIZE_WIDTH] = &model->width, [SW_SIZE_LAYERS] = &model->layers,
+        [SW_SIZE_HEADS] = out_heads,     [SW_SIZE_INNER] = out_inner,
+        [SW_SIZE_VOCAB] = &model->vocab, [SW_SIZE_TOKENS] = &model->max_tokens,
+    };
+    for (int i = 0; i < SW_SIZE_COUNT; i++) {
+        const bool by_width = i == SW_SIZE_INNER && keys[i].fallback == 0;
+        if (keys[i].key) {
+            SW_TRY(sw_model_read_size(doc, config, &keys[i],
+                                      by_width ? 4 * model->width : keys[i].fallback, out[i]));
+        } else if (i == SW_SIZE_INNER) {
+            *out[i] = 4 * model->width;
+        }
+    }
+    if (model->layers > MOST_LAYERS) { /* a plan grows with them, and takes time before it is
+                                          refused */
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted at most %d", sw_json_name(doc),
+                       keys[SW_SIZE_LAYERS].key, (long long)model->layers, MOST_LAYERS);
+    }
+    model->max_tokens -= model->ops->extra_tokens;
+    if (keys[SW_SIZE_TOKENS].key && model->max_tokens < 1) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted more than %lld", sw_json_name(doc),
+                       keys[SW_SIZE_TOKENS].key,
+                       (long long)(model->max_tokens + model->ops->extra_tokens),
+                       (long long)model->ops->extra_tokens);
+    }
+    return SW_OK;
+}
+
+sw_status sw_model_check_parameters(const struct sw_json_doc *doc, const struct sw_model *model,
+                                    double layer, int64_t inner)
+{
+    const struct sw_model_key *keys = model->ops->sizes;
+    const double width = (double)model->width, most = 0x1p56;
+    const double all =
+        layer * (double)model->layers + width * ((double)model->vocab + (double)model->max_tokens);
+    if (all > most) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: %s %lld, %s %lld, %s %lld, %s %lld: %.3g parameters; wanted at most "
+                       "%.3g",
+                       sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)model->width,
+                       keys[SW_SIZE_INNER].key ? keys[SW_SIZE_INNER].key : "width of the MLP",
+                       (long long)inner, keys[SW_SIZE_LAYERS].key, (long long)model->layers,
+                       keys[SW_SIZE_VOCAB].key, (long long)model->vocab, all, most);
+    }
+    return SW_OK;
+}
+
+/* ---- the task ---- */
+
+sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_json *config,
+                               int64_t *out)
+{
+    const struct sw_json *map = sw_json_get(config, "id2label");
+    int64_t labels = 2;
+    SW_TRY(sw_json_get_i64(doc, config, "num_labels", 2, &labels));
+    if (map && map->type == SW_JSON_OBJECT && map->n_children > 0) {
+        labels = map->n_children;
+    }
+    if (labels < 1) {
+        return SW_FAIL(SW_E_FORMAT, "%s: num_labels is %lld", sw_json_name(doc), (long long)labels);
+    }
+    *out = labels;
+    return SW_OK;
+}
+
+/* What "classify" may be, in the words of problem_type. */
+static const struct {
+    const char *problem, *task;
+} problems[] = {{"single_label_classification", "classify"},
+                {"multi_label_classification", "multi-label"},
+                {"regression", "regression"}};
+
+static const char *problem_of(const char *task)
+{
+    for (size_t i = 0; i < SW_LEN(problems); i++) {
+        if (strcmp(problems[i].task, task) == 0) {
+            return problems[i].problem;
+        }
+    }
+    return NULL;
+}
+
+/* The task that a class with a head for "classify" is for. */
+static sw_status read_problem(const struct sw_json_doc *doc, const struct sw_json *config,
+                              int64_t labels, const char **out)
+{
+    const char *problem = NULL;
+    SW_TRY(sw_json_get_str(doc, config, "problem_type", NULL, &problem));
+    *out = labels == 1 ? "regression" : "classify";
+    for (size_t i = 0; problem && i < SW_LEN(problems); i++) {
+        if (strcmp(problems[i].problem, problem) == 0) {
+            *out = problems[i].task;
+            return SW_OK;
+        }
+    }
+    return !problem ? SW_OK
+                    : SW_FAIL(SW_E_UNSUP,
+                              "%s: problem_type \"%s\" is not built in this version (it has: "
+                              "single_label_classification, multi_label_classification, "
+                              "regression)",
+                              sw_json_name(doc), problem);
+}
+
+/* A task's head in the words of the classes. */
+static const char *class_task(const struct sw_task *task)
+{
+    return problem_of(task->head) ? "classify" : task->head;
+}
+
+static const struct sw_model_class *class_with(const struct sw_model_ops *ops, const char *task)
+{
+    for (int i = 0; i < SW_MODEL_MAX_CLASSES && ops->classes[i].name; i++) {
+        if (strcmp(ops->classes[i].task, task) == 0) {
+            return &ops->classes[i];
+        }
+    }
+    return NULL;
+}
+
+static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_ops *ops,
+                           const char *asked)
+{
+    struct sw_str has = {0};
+    if (!sw_task_of(asked)) {
+        sw_task_list(&has);
+        const sw_status st = SW_FAIL(SW_E_CONFIG, "task \"%s\": there is none (there are: %s)",
+                                     asked, sw_str_text(&has));
+        sw_str_fini(&has);
+        return st;
+    }
+    for (int i = 0; sw_task_at(i); i++) {
+        if (class_with(ops, class_task(sw_task_at(i)))) {
+            sw_str_printf(&has, "%s%s", has.len ? ", " : "", sw_task_at(i)->name);
+        }
+    }
+    const sw_status st = SW_FAIL(SW_E_CONFIG, "%s: task \"%s\": %s has no head for it (it has: %s)",
+                                 sw_json_name(doc), asked, ops->model_type, sw_str_text(&has));
+    sw_str_fini(&has);
+    return st;
+}
+
+static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json *config,
+                            const struct sw_model_ops *ops, const struct sw_model_class **out)
+{
+    const struct sw_json *list = sw_json_get(config, "architectures");
+    const bool given =
+        list && list->type == SW_JSON_ARRAY && list->first && list->first->type == SW_JSON_STRING;
+    const char *name = given ? list->first->string : ops->classes[0].name;
+    struct sw_str has = {0};
+    for (int i = 0; i < SW_MODEL_MAX_CLASSES && ops->classes[i].name; i++) {
+        if (strcmp(ops->classes[i].name, name) == 0) {
+            *out = &ops->classes[i];
+            sw_str_fini(&has);
+            return SW_OK;
+        }
+        sw_str_printf(&has, "%s%s", i ? ", " : "", ops->classes[i].name);
+    }
+    const sw_status st =
+        SW_FAIL(SW_E_UNSUP, "%s: architectures \"%s\" is not built in this version (it has: %s)",
+                sw_json_name(doc), name, sw_str_text(&has));
+    sw_str_fini(&has);
+    return st;
+}
+
+/* A file that says nothing of labels has two; of numbers, one. */
+static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json *config,
+                             const struct sw_model_options *options, struct sw_model *model)
+{
+    const bool numbers = strcmp(model->task->head, "regression") == 0;
+    const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
+    SW_TRY(sw_model_read_labels(doc, config, &model->labels));
+    if (options && options->labels > 0) {
+        model->labels = options->labels;
+    } else if (numbers && !said && model->is_other_class) {
+        model->labels = 1;
+    }
+    if (model->labels == 1 && strcmp(model->task->head, "classify") == 0) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: classes to tell apart: 1; wanted two or more (one number for a text is "
+                       "the task \"regression\")",
+                       sw_json_name(doc));
+    }
+    return SW_OK;
+}
+
+sw_status sw_model_read_task(const struct sw_model_ops *ops, struct sw_json_doc *doc,
+                             const struct sw_json *config, const struct sw_model_options *options,
+                             struct sw_model *model)
+{
+    const struct sw_model_class *own = NULL;
+    int64_t labels = 0;
+    SW_TRY(find_class(doc, config, ops, &own));
+    const char *asked = own->task;
+    if (options && options->task) {
+        asked = options->task;
+    } else if (strcmp(own->task, "classify") == 0) {
+        SW_TRY(sw_model_read_labels(doc, config, &labels));
+        labels = options && options->labels > 0 ? options->labels : labels;
+        SW_TRY(read_problem(doc, config, labels, &asked));
+    }
+    model->task = sw_task_of(asked);
+    const struct sw_model_class *wanted =
+        model->task ? class_with(ops, class_task(model->task)) : NULL;
+    if (!wanted) {
+        return fail_task(doc, ops, asked);
+    }
+    model->is_other_class = strcmp(wanted->task, own->task) != 0;
+    model->class_name = model->is_other_class ? wanted->name : own->name;
+    return find_labels(doc, config, options, model);
+}
+
+bool sw_model_is_causal(const struct sw_model *model)
+{
+    return strcmp(model->task->head, "causal") == 0;
+}
+
+bool sw_model_is_labelled(const struct sw_model *model)
+{
+    return strcmp(class_task(model->task), model->ops->classes[0].task) != 0 &&
+           strcmp(model->task->head, "pretrain") != 0;
+}
+
+static bool is_in(const char *module, const char *param)
+{
+    const size_t n = module ? strlen(module) : 0;
+    return module && strncmp(param, module, n) == 0 && param[n] == '.';
+}
+
+bool sw_model_may_begin(const struct sw_model *model, const char *param)
+{
+    const char *first = model->ops->classes[0].task;
+    const bool of_head = !is_in(model->trunk, param) || is_in(model->pooler, param);
+    return of_head && (model->is_other_class || strcmp(class_task(model->task), first) != 0);
+}
+
+static bool put_labels(const struct sw_model *model, struct sw_json_doc *doc, struct sw_json *root)
+{
+    struct sw_json *names = sw_json_put(doc, root, "id2label", SW_JSON_OBJECT);
+    struct sw_json *ids = names ? sw_json_put(doc, root, "label2id", SW_JSON_OBJECT) : NULL;
+    bool good = ids != NULL;
+    for (int64_t i = 0; good && i < model->labels; i++) {
+        char id[32], name[40];
+        snprintf(id, sizeof id, "%lld", (long long)i);
+        snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
+        good = sw_json_put_str(doc, names, id, name) && sw_json_put_i64(doc, ids, name, i);
+    }
+    return good && (!sw_json_get(root, "num_labels") ||
+                    sw_json_put_i64(doc, root, "num_labels", model->labels));
+}
+
+sw_status sw_model_put_task(const struct sw_model *model, struct sw_json_doc *doc)
+{
+    struct sw_json *root = (struct sw_json *)(uintptr_t)sw_json_root(doc);
+    const char *problem = problem_of(model->task->head);
+    const bool labelled = problem || strcmp(model->task->head, "tokens") == 0;
+    const struct sw_json *said = sw_json_get(root, "id2label");
+    struct sw_json *list = sw_json_put(doc, root, "architectures", SW_JSON_ARRAY);
+    bool good = list && sw_json_put_str(doc, list, NULL, model->class_name);
+    if (good && problem) {
+        good = sw_json_put_str(doc, root, "problem_type", problem) != NULL;
+    }
+    if (good && labelled && !(said && said->n_children == model->labels)) {
+        good = put_labels(model, doc, root);
+    }
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+}
+
+/* ---- inputs ---- */
+
+struct sw_task_sizes sw_model_sizes(const struct sw_model *model,
+                                    const struct sw_forward_spec *spec)
+{
+    return (struct sw_task_sizes){{[SW_DIM_BATCH] = spec->batch,
+                                   [SW_DIM_TOKENS] = spec->tokens,
+                                   [SW_DIM_TARGETS] = spec->targets,
+                                   [SW_DIM_LABELS] = model->labels,
+                                   [SW_DIM_CHANNELS] = model->channels,
+                                   [SW_DIM_HEIGHT] = model->image_height,
+                                   [SW_DIM_WIDTH] = model->image_width}};
+}
+
+sw_value sw_model_input(sw_graph *g, const struct sw_model *model,
+                        const struct sw_forward_spec *spec, const char *name)
+{
+    const struct sw_task_input *input = sw_task_input_of(model->task, name);
+    const struct sw_task_sizes sizes = sw_model_sizes(model, spec);
+    if (!input) {
+        sw_graph_fail(g, SW_E_UNSUP, "%s reads %s, which the task \"%s\" does not have",
+                      model->ops->model_type, name, model->task->name);
+        return SW_NO_VALUE;
+    }
+    struct sw_shape shape = sw_task_shape(input, &sizes);
+    if (input->absent == SW_ABSENT_COUNTED && !spec->is_packed) {
+        shape = SW_SHAPE(sw_shape_last(&shape));
+    }
+    return sw_input(g, input->name, input->dtype, shape);
+}

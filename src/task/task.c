@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tasks. A new one is its inputs, its losses and a row.
+#include "task/task.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- inputs that tasks share ---- */
+
+// clang-format off
+#define ROW_OF(dim) 2, {SW_DIM_BATCH, (dim)}
+#define ONE_A_ROW   1, {SW_DIM_BATCH}
+#define IMAGE       4, {SW_DIM_BATCH, SW_DIM_CHANNELS, SW_DIM_HEIGHT, SW_DIM_WIDTH}
+#define A_TOKEN(name, recorded, pad, absent) \
+    {(name), (recorded), SW_I32, ROW_OF(SW_DIM_TOKENS), (pad), (absent), false}
+
+#define IDS       A_TOKEN("input_ids", NULL, SW_PAD_ID, SW_ABSENT_REFUSED)
+#define MASK      A_TOKEN("attention_mask", NULL, SW_PAD_ZERO, SW_ABSENT_ONES)
+#define TYPES     A_TOKEN("token_type_ids", NULL, SW_PAD_ZERO, SW_ABSENT_ZEROS)
+#define POSITIONS A_TOKEN("positions", "position_ids", SW_PAD_ZERO, SW_ABSENT_COUNTED)
+#define SEGMENTS  A_TOKEN("segments", "segment_ids", SW_PAD_ZERO, SW_ABSENT_REFUSED)
+#define LENGTHS   {"lengths", NULL, SW_I32, ONE_A_ROW, SW_PAD_ZERO, SW_ABSENT_REFUSED, false}
+#define PIXELS    {"pixel_values", NULL, SW_F32, IMAGE, SW_PAD_ZERO, SW_ABSENT_REFUSED, false}
+#define LABEL_EACH(dim) \
+    {"labels", NULL, SW_I32, ROW_OF(dim), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
+#define LABEL_ROW(name) {(name), NULL, SW_I32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
+#define NUMBERS \
+    {"labels", NULL, SW_F32, ROW_OF(SW_DIM_LABELS), SW_PAD_ZERO, SW_ABSENT_REFUSED, true}
+// clang-format on
+
+static const struct sw_task_input causal_inputs[] = {IDS, MASK, POSITIONS, SEGMENTS,
+                                                     LABEL_EACH(SW_DIM_TOKENS)};
+static const struct sw_task_input token_inputs[] = {IDS,       MASK,     TYPES,
+                                                    POSITIONS, SEGMENTS, LABEL_EACH(SW_DIM_TOKENS)};
+static const struct sw_task_input pretrain_inputs[] = {
+    IDS, MASK, TYPES, POSITIONS, LABEL_EACH(SW_DIM_TOKENS), LABEL_ROW("next_sentence_label")};
+static const struct sw_task_input pair_inputs[] = {IDS, MASK, LABEL_EACH(SW_DIM_TARGETS)};
+static const struct sw_task_input class_inputs[] = {IDS,       MASK,    TYPES,
+                                                    POSITIONS, LENGTHS, LABEL_ROW("labels")};
+static const struct sw_task_input number_inputs[] = {IDS, MASK, TYPES, POSITIONS, NUMBERS};
+static const struct sw_task_input answer_inputs[] = {
+    IDS, MASK, TYPES, POSITIONS, LABEL_ROW("start_positions"), LABEL_ROW("end_positions")};
+static const struct sw_task_input trunk_inputs[] = {IDS, MASK, TYPES, POSITIONS};
+static const struct sw_task_input image_inputs[] = {PIXELS, LABEL_ROW("labels")};
+
+/* ---- losses ---- */
+
+static const struct sw_task_loss next_token[] = {
+    {SW_LOSS_CLASSES, "labels", "logits", NULL, 1, true}};
+static const struct sw_task_loss class_of[] = {
+    {SW_LOSS_CLASSES, "labels", "logits", NULL, 1, false}};
+static const struct sw_task_loss pretrain_losses[] = {
+    {SW_LOSS_CLASSES, "labels", "logits", "prediction_logits", 1, false},
+    {SW_LOSS_CLASSES, "next_sentence_label", "next_logits", "seq_relationship_logits", 1, false}};
+static const struct sw_task_loss bits_of[] = {{SW_LOSS_BITS, "labels", "logits", NULL, 1, false}};
+static const struct sw_task_loss squares_of[] = {
+    {SW_LOSS_SQUARES, "labels", "logits", NULL, 1, false}};
+static const struct sw_task_loss answer_losses[] = {
+    {SW_LOSS_PLACE, "start_positions", "start_logits", NULL, 0.5, false},
+    {SW_LOSS_PLACE, "end_positions", "end_logits", NULL, 0.5, false}};
+
+/* ---- metrics ---- */
+
+static const enum sw_metric of_text[] = {SW_METRIC_PERPLEXITY};
+static const enum sw_metric of_masked[] = {SW_METRIC_PERPLEXITY, SW_METRIC_ACCURACY};
+static const enum sw_metric of_classes[] = {SW_METRIC_ACCURACY, SW_METRIC_F1, SW_METRIC_MATTHEWS};
+static const enum sw_metric of_bits[] = {SW_METRIC_F1, SW_METRIC_ACCURACY};
+static const enum sw_metric of_numbers[] = {SW_METRIC_PEARSON};
+static const enum sw_metric of_entities[] = {SW_METRIC_ENTITY_F1, SW_METRIC_ACCURACY};
+static const enum sw_metric of_answers[] = {SW_METRIC_ANSWER_F1, SW_METRIC_EXACT};
+
+#define ROW(inputs, losses, metrics)                                                               \
+    inputs, (int)SW_LEN(inputs), losses, (int)SW_LEN(losses), metrics, (int)SW_LEN(metrics)
+
+static const struct sw_task tasks[] = {
+    {"causal", "the next token of a text", "causal", ROW(causal_inputs, next_token, of_text)},
+    {"masked", "tokens of a text that were masked", "masked",
+     ROW(token_inputs, class_of, of_masked)},
+    {"pretrain", "masked tokens, and whether the second text follows the first", "pretrain",
+     ROW(pretrain_inputs, pretrain_losses, of_masked)},
+    {"seq2seq", "a text for a text", "seq2seq", ROW(pair_inputs, class_of, of_text)},
+    {"denoise", "the spans of a text that were left out", "seq2seq",
+     ROW(pair_inputs, class_of, of_text)},
+    {"classify", "one of several classes for a text", "classify",
+     ROW(class_inputs, class_of, of_classes)},
+    {"multi-label", "any of several classes for a text", "multi-label",
+     ROW(number_inputs, bits_of, of_bits)},
+    {"regression", "numbers for a text", "regression", ROW(number_inputs, squares_of, of_numbers)},
+    {"tokens", "a class for each word of a text", "tokens",
+     ROW(token_inputs, class_of, of_entities)},
+    {"answers", "the place of an answer in a text", "answers",
+     ROW(answer_inputs, answer_losses, of_answers)},
+    {"embed", "nothing: texts become vectors", "embed", trunk_inputs, (int)SW_LEN(trunk_inputs),
+     NULL, 0, NULL, 0},
+    {"images", "one of several classes for an image", "images",
+     ROW(image_inputs, class_of, of_classes)},
+};
+
+const struct sw_task *sw_task_at(int i)
+{
+    return i >= 0 && (size_t)i < SW_LEN(tasks) ? &tasks[i] : NULL;
+}
+
+const struct sw_task *sw_task_of(const char *name)
+{
+    for (size_t i = 0; i < SW_LEN(tasks); i++) {
+        if (strcmp(tasks[i].name, name) == 0) {
+            return &tasks[i];
+        }
+    }
+    return NULL;
+}
+
+void sw_task_list(struct sw_str *out)
+{
+    for (size_t i = 0; i < SW_LEN(tasks); i++) {
+        sw_str_printf(out, "%s%s", i ? ", " : "", tasks[i].name);
+    }
+}
+
+const struct sw_task_input *sw_task_input_of(const struct sw_task *task, const char *name)
+{
+    for (int i = 0; i < task->n_inputs; i++) {
+        if (strcmp(task->inputs[i].name, name) == 0) {
+            return &task->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+struct sw_shape sw_task_shape(const struct sw_task_input *input, const struct sw_task_sizes *sizes)
+{
+    struct sw_shape shape = {.rank = input->rank};
+    for (int d = 0; d < input->rank; d++) {
+        shape.dims[d] = sizes->of[input->dims[d]];
+    }
+    return shape;
+}
+
+const struct sw_task_loss *sw_task_loss_of(const struct sw_task *task, const char *input)
+{
+    for (int i = 0; i < task->n_losses; i++) {
+        if (strcmp(task->losses[i].labels, input) == 0) {
+            return &task->losses[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- metrics ---- */
+
+static const char *const metric_names[SW_METRIC_COUNT] = {
+    [SW_METRIC_PERPLEXITY] = "perplexity",
+    [SW_METRIC_ACCURACY] = "accuracy",
+    [SW_METRIC_F1] = "f1",
+    [SW_METRIC_MATTHEWS] = "matthews",
+    [SW_METRIC_PEARSON] = "pearson",
+    [SW_METRIC_EXACT] = "exact_match",
+    [SW_METRIC_ANSWER_F1] = "answer_f1",
+    [SW_METRIC_ENTITY_F1] = "entity_f1",
+};
+
+const char *sw_metric_name(enum sw_metric metric)
+{
+    return metric_names[metric];
+}
+
+enum sw_metric sw_metric_of(const char *name)
+{
+    int i = 0;
+    while (i < SW_METRIC_COUNT && strcmp(metric_names[i], name) != 0) {
+        i++;
+    }
+    return (enum sw_metric)i;
+}
+
+bool sw_metric_is_better(enum sw_metric metric, double a, double b)
+{
+    if (isnan(a) || isnan(b)) {
+        return isnan(b) && !isnan(a);
+    }
+    return metric == SW_METRIC_PERPLEXITY ? a < b : a > b;
+}
