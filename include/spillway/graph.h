@@ -53,6 +53,9 @@ SW_API sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, str
 /* A trainable tensor, by its full name ("transformer.h.0.ln_1.weight"). The same name again is the
  * same parameter; each use is a gradient stream of its own. */
 SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init);
+/* The same for a tensor of the model's files that is never trained: a buffer. */
+SW_API sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape,
+                               struct sw_init init);
 /* How ranks that compute with parts of the parameter cut it; by default they do not. */
 SW_API void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split);
 /* A tensor of these values (copied), the same for every program and rank: a table of angles, say.
