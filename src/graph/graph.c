@@ -282,6 +282,15 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     return v;
 }
 
+sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
+{
+    const sw_value v = sw_param(g, name, shape, init);
+    if (v >= 0) {
+        g->values[v].needs_grad = false;
+    }
+    return v;
+}
+
 void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer)
 {
     if (g->status < 0 || !grow(g, (void **)&g->adapted.items, &g->adapted.cap, g->adapted.n + 1,
