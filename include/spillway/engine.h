@@ -82,8 +82,8 @@ struct sw_engine_options {
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */
-    bool want_logits;    /* sw_logits; the model's folder form only */
-    bool want_hidden;    /* with want_logits */
+    bool want_logits;    /* sw_logits; of your own forward: its output "logits" */
+    bool want_hidden;    /* with want_logits, of a model */
     bool want_mask;      /* programs take attention_mask */
     bool keep_gradients; /* sw_gradient */
     bool no_dropout;     /* training programs leave dropout out */
