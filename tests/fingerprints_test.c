@@ -117,7 +117,8 @@ static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value targets = sw_input(g, "targets", SW_F32, SW_SHAPE(batch));
     const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
-    const sw_value mask = sw_not_equal(g, ids, PAD);
+    const sw_value lengths = sw_input(g, "lengths", SW_I32, SW_SHAPE(batch));
+    const sw_value mask = sw_not_equal(g, sw_trim(g, ids, lengths), -1);
     sw_value both[2] = {sw_embedding(g, table, ids, PAD),
                         sw_embedding(g, table, sw_shift_right(g, ids, 2, PAD), -1)};
     static const int32_t apart[2 * T - 1] = {2, 2, 2, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0};

@@ -188,6 +188,9 @@ SW_API sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset);
 /* ids i32 [..] -> i32 [..]: 0 where an id is `value`, else 1. The places of tokens that are no
  * padding count by sw_positions(g, sw_not_equal(g, ids, pad), first). */
 SW_API sw_value sw_not_equal(sw_graph *g, sw_value ids, int64_t value);
+/* ids i32 [B,T], lengths i32 [B] -> i32 [B,T]: the ids of a row's first tokens, as many as its length
+ * says, then -1, which is no token: look-ups give it no gradient, sw_not_equal finds it. */
+SW_API sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths);
 /* ids i32 [B,T] -> i32 [B,T]: `start`, then all ids of the row but its last; -100, a label that is
  * none, becomes `pad`. What a decoder is given where the labels are the other sequence. */
 SW_API sw_value sw_shift_right(sw_graph *g, sw_value ids, int64_t start, int64_t pad);

@@ -316,6 +316,11 @@ static int64_t tokens_of_first(const struct sw_op_desc *d)
     return d->in[0].shape.dims[1];
 }
 
+static int64_t lengths_of_first(const struct sw_op_desc *d)
+{
+    return d->in[0].shape.dims[1] + 1; /* 0 .. T */
+}
+
 static int64_t classes_of_first(const struct sw_op_desc *d)
 {
     const bool all = d->op->attrs.cross_entropy.ignores_beyond;
@@ -583,6 +588,9 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_SHIFT_RIGHT] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
         .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_TRIM] = {.n_out = 1, .shapes = shapes_like_first, .traits = SW_TRAIT_COPY,
+        .flops_per_elem = -1, .takes_no_matrix = made, .index_input = 1,
+        .n_indexed = lengths_of_first},
     [SW_OP_MASK_ROWS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mask_rows,
         .flops_per_elem = -1, .takes_no_matrix = elementwise},
     [SW_OP_CONCAT] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .shapes = shapes_concat,

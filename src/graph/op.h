@@ -167,7 +167,9 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    zeros, where the mask is 0; reverse: from the   \
                                                    last token on */                                \
     X(LSTM_GRAD,          "lstm_grad")          /* dy, w, y, gates, cells [, mask] -> dx, dw,      \
-                                                   dbias; dw, dbias summed by sample, then step */
+                                                   dbias; dw, dbias summed by sample, then step */ \
+    X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, and -1   \
+                                                   from the length of the row on */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,

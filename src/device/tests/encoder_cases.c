@@ -47,6 +47,16 @@ bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+bool case_trim(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    start(c, SW_OP_TRIM, dtype, variant);
+    c->exact = true;
+    case_in_ints(c, SW_SHAPE(7, 33), 0, 9);
+    case_in_ints(c, SW_SHAPE(7), 0, 34);
+    case_out(c, SW_I32, SW_SHAPE(7, 33));
+    return variant == 0;
+}
+
 /* ---- rows ---- */
 
 static const int64_t row_shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 37, 72}, {4, 130, 33}};

@@ -1048,6 +1048,7 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_POSITIONS] = case_positions,
     [SW_OP_NOT_EQUAL] = case_not_equal,
     [SW_OP_SHIFT_RIGHT] = case_shift_right,
+    [SW_OP_TRIM] = case_trim,
     [SW_OP_MASK_ROWS] = case_mask_rows,
     [SW_OP_CONCAT] = case_concat,
     [SW_OP_MASKED_MEAN] = case_masked_mean,

@@ -24,6 +24,7 @@ bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int varian
 /* Of encoder_cases.c. */
 bool case_not_equal(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_trim(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_mask_rows(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_concat(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_masked_mean(struct op_case *c, enum sw_dtype dtype, int variant);
