@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from its
-// first token, classes of tokens, places of answers.
+// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from
+// its first token, classes of tokens, places of answers.
 #include <stdio.h>
 #include <string.h>
 
