@@ -249,8 +249,8 @@ SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool 
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
 /* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200"
- * in GFLOP/s, "copy=20", "disk_read=2", "disk_write=1", "comm=1.2" in GB/s), or measured within
- * seconds on this machine. */
+ * in GFLOP/s, "copy=20", "disk_read=2", "disk_write=1", "comm=1.2", "host=20" in GB/s), or measured
+ * within seconds on this machine. */
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;

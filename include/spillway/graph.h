@@ -129,6 +129,19 @@ SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv,
 SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                              const struct sw_attention_spec *spec);
 
+/* A bias of scores that depends on how far key and query are apart: rows [R,H], position i32 [1] as
+ * in struct sw_attention_spec or SW_NO_VALUE -> f32 [H,queries,keys] (f64 in f64 graphs). Key s and
+ * query t take row s - (t + position) + origin, the first one below and the last one above. With
+ * origin queries - 1 and R = queries + keys - 1 each difference has a row of its own. */
+SW_API sw_value sw_relative_bias(sw_graph *g, sw_value rows, sw_value position, int64_t queries,
+                                 int64_t keys, int64_t origin);
+/* What a token and a relative position make of each other, for a bias of each sample: x [B,T,H,D],
+ * table [P,H,D], index i32 [2T - 1], a constant: key j and query i take row index[j - i + T - 1] of
+ * the table -> f32 [B,H,T,T]: scale times its product with x of the query, or with by_key of the
+ * key. */
+SW_API sw_value sw_relative_scores(sw_graph *g, sw_value x, sw_value table, sw_value index,
+                                   bool by_key, double scale);
+
 /* Rotary positions. x [B,T,H,D], whose last dim alone must be dense; table f32 [P,R], a constant:
  * row p holds the cosines of R/2 angles, then their sines; R is even and at most D: of each head
  * the first R elements are turned, in pairs (i, i + R/2) or interleaved ones (2i, 2i + 1), and the

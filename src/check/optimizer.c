@@ -117,8 +117,7 @@ static sw_status open_trace(struct trace *t)
     struct sw_graph *g = NULL;
     SW_TRY(build(t, &g));
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    const struct sw_plan_options options = {.query = query,
-                                            .query_ctx = t->device,
+    const struct sw_plan_options options = {.device = {query, t->device},
                                             .micro_batches = 1,
                                             .rule = &t->rule,
                                             .staging_bytes = t->device->staging_bytes};

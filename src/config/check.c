@@ -146,6 +146,17 @@ static bool boundary_without_whole_gradients(const struct sw_config *c)
     return c->spillway.reduce == SW_REDUCE_BOUNDARY && c->zero.stage >= 2;
 }
 
+static bool host_updates_without_states(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST &&
+           c->zero.offload_optimizer.device != SW_OFFLOAD_CPU;
+}
+
+static bool host_updates_by_norms(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST && c->optimizer.type == SW_OPTIMIZER_LAMB;
+}
+
 static bool two_choose_recompute(const struct sw_config *c)
 {
     return c->spillway.recompute_every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
@@ -187,6 +198,11 @@ static const struct rule impossible[] = {
      "needs momentum above 0 and no dampening"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
+    {"spillway.update", host_updates_without_states,
+     "\"host\" updates what zero_optimization.offload_optimizer.device \"cpu\" puts into host "
+     "memory"},
+    {"spillway.update", host_updates_by_norms,
+     "LAMB, which wants norms between its two halves, is updated on the device"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };

@@ -152,6 +152,8 @@ enum sw_loss_mean {
     SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
 };
+/* Where states that lie in host memory are updated. */
+enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
@@ -176,6 +178,7 @@ struct sw_lora_config {
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
     int micro_batch;                 /* enum sw_micro_batch */
+    int update;                      /* enum sw_update_place */
     int loss;                        /* enum sw_loss_mean */
     bool packing;                    /* several documents a row, which do not see each other */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */

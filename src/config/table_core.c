@@ -445,6 +445,7 @@ static const char *const losses[] = {"microbatch", "tokens", NULL};
 static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const updates[] = {"auto", "device", "host", NULL};
 static const char *const schedules[] = {"horizontal", "vertical", NULL};
 static const char *const kernels[] = {"fast", "reference", NULL};
 
@@ -510,6 +511,13 @@ static const struct config_field spillway_fields[] = {
         "schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
         "order of a step: one micro-batch after the other, or all of them block by block, so that "
         "parameters move once a step",
+        BUILT),
+    CHOICE(
+        "update", AT(spillway.update), "\"auto\"", updates,
+        "where optimizer states that are offloaded to \"cpu\" are updated: on the device, to which "
+        "they come and from which they go; on the host's processors, to which gradients go and "
+        "from which parameters come; auto = by which a step takes less. No bit depends on it, and "
+        "on the CPU both are one",
         BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels, "fast, or the plain C reference",
            BUILT),

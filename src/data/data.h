@@ -19,3 +19,13 @@ sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const in
 /* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer
  * takes their place. */
 void sw_tokenizer_remove(const char *folder);
+
+/* Classes that data has, by its labels. */
+struct sw_label_list {
+    char **names; /* [n] owned; NULL: they are numbers */
+    int64_t n;    /* 0: none was found */
+};
+void sw_label_list_fini(struct sw_label_list *list);
+/* Of the files of options: names in rising order; numbers up to the highest; as many as a list has
+ * numbers. */
+sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_label_list *out);

@@ -213,8 +213,8 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return (struct sw_plan_options){
-        .query = query,
-        .query_ctx = e->device,
+        .device = {query, e->device},
+        .host = {e->host ? query : NULL, e->host},
         .kernel_set = sw_device_kernel_set(e->device),
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
@@ -240,6 +240,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return (struct sw_policy){
+        .host_updates = c->spillway.update == SW_PLACE_HOST,
         .micro_batch = e->batch,
         .micro_batches = e->micro_batches,
         .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
@@ -282,6 +283,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .sub_group_elems = e->config->zero.sub_group_elems,
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
         .any_recompute = c->recompute_every == SW_CONFIG_AUTO,
+        .any_update = c->update == SW_PLACE_AUTO,
         .rates = rates,
         .ctx = &graphs,
         .graphs = lend_graphs,

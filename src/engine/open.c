@@ -342,6 +342,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
     SW_TRY(sw_engine_open_device(e, &e->device));
+    SW_TRY(sw_engine_open_host(e, &e->host));
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
@@ -357,8 +358,11 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (e->one_slot && e->plan->two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
-    const struct sw_executor_options options = {
-        .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
+    const struct sw_executor_options options = {.swap = sw_engine_swap(e),
+                                                .comm = o->comm,
+                                                .host = e->host,
+                                                .verify = o->verify,
+                                                .profile = o->profile};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
@@ -405,6 +409,7 @@ void sw_close(sw_engine *e)
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);
+    sw_device_close(e->host);
     sw_engine_close_lora(e);
     sw_model_close(e->model);
     sw_json_close(e->model_doc);

@@ -191,11 +191,11 @@ static sw_status hold_and_write(struct sw_engine *e, const char *folder, int kee
                                 const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     struct sw_ckpt_lock *own = NULL;
-    const bool held = e->lock && strcmp(sw_ckpt_lock_dir(e->lock), folder) == 0;
+    const bool held = e->training.lock && strcmp(sw_ckpt_lock_dir(e->training.lock), folder) == 0;
     sw_status st = e->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
     st = sw_engine_agree(e, st, "holding the folder of checkpoints");
     if (st >= 0) {
-        const struct sw_ckpt_save_options save = {.lock = own ? own : e->lock,
+        const struct sw_ckpt_save_options save = {.lock = own ? own : e->training.lock,
                                                   .keep_last = keep_last};
         st = write_parts(e, folder, &save, meta, t);
     }
@@ -258,7 +258,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
                        e->scaler.hysteresis_left},
             .config = sw_json_root(config),
-            .data = e->data,
+            .data = e->training.data,
         };
         st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);

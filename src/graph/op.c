@@ -245,6 +245,20 @@ static void shapes_masked_mean(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[0], d->in[0].dtype, SW_SHAPE(x->dims[0], x->dims[2]));
 }
 
+static void shapes_relative_bias(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_relative_attrs *attrs = &d->op->attrs.relative;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(sw_shape_last(&d->in[0].shape), attrs->queries, attrs->keys));
+}
+
+static void shapes_relative_scores(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(x->dims[0], x->dims[2], x->dims[1], x->dims[1]));
+}
+
 /* ---- indices ---- */
 
 static int64_t rows_of_first(const struct sw_op_desc *d)
@@ -309,6 +323,16 @@ static int64_t flops_attention(const struct sw_op_desc *d)
 static int64_t flops_attention_grad(const struct sw_op_desc *d)
 {
     return attention_flops(d, 3, 10);
+}
+
+static int64_t flops_relative_scores(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
+}
+
+static int64_t flops_relative_scores_grad(const struct sw_op_desc *d)
+{
+    return 4 * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
 /* Of a piece of it the states tell the length: the parameter is there as a whole. */
@@ -383,6 +407,7 @@ static int64_t grad_unit_linear_ce(const struct sw_op *op)
 
 static const char elementwise[] = "works element by element: whoever adds a matrix reads it once";
 static const char made[] = "gradients and activations only";
+static const char small[] = "a table of a few positions";
 static const char vectors[] = "its parameters are vectors";
 static const char moved[] = "made by passes that know of tiles";
 static const char theirs[] = "the user's kernel knows whole tensors";
@@ -511,6 +536,17 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_ELEMENT_LOSS] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 2,
         .shapes = shapes_element_loss, .gradient = sw_grad_element_loss, .flops_per_elem = 4,
         .takes_no_matrix = made},
+    [SW_OP_RELATIVE_BIAS] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .shapes = shapes_relative_bias, .gradient = sw_grad_relative_bias,
+        .flops_per_elem = -1, .takes_no_matrix = small},
+    [SW_OP_RELATIVE_BIAS_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
+        .shapes = shapes_relative_scores, .gradient = sw_grad_relative_scores,
+        .flops = flops_relative_scores, .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 2, .shapes = shapes_of_two_gradients, .flops = flops_relative_scores_grad,
+        .factor = 1, .takes_no_matrix = made},
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
         .shapes = shapes_second_like_first, .flops_per_elem = 4, .takes_no_matrix = made},
 };

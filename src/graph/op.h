@@ -141,7 +141,16 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1] of (x - t)^2, \
                                                    or binary: -log p(t), p(1) = sigmoid(x), over   \
                                                    the targets that are no NaN */                  \
-    X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */
+    X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */                        \
+    X(RELATIVE_BIAS,      "relative_bias")      /* rows [R,H] [, position i32 [1]] -> f32 [H,T,S]: \
+                                                   of query t and key s row s - (t + position) +   \
+                                                   origin, or the nearest there is */              \
+    X(RELATIVE_BIAS_GRAD, "relative_bias_grad") /* d [H,T,S] [, position] -> drows, summed in the  \
+                                                   order of queries, then of keys */               \
+    X(RELATIVE_SCORES,    "relative_scores")    /* x [B,T,H,D], table [P,H,D], index i32 [2T - 1]  \
+                                                   -> f32 [B,H,T,T]: scale x_i . table row         \
+                                                   index[j - i + T - 1]; by_key: x_j */            \
+    X(RELATIVE_SCORES_GRAD, "relative_scores_grad") /* d, x, table, index -> dx, dtable */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -200,6 +209,12 @@ static inline int sw_attention_bias_output(const struct sw_attention_attrs *attr
     return attrs->packed ? 1 : 3;
 }
 
+struct sw_relative_attrs {
+    int64_t queries, keys, origin; /* BIAS */
+    bool by_key;                   /* SCORES */
+    double scale;
+};
+
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 
 struct sw_view_attrs {
@@ -245,6 +260,7 @@ enum sw_attrs_kind {
     SW_ATTRS_INTEGERS,
     SW_ATTRS_CROSS_ENTROPY,
     SW_ATTRS_ELEMENT_LOSS,
+    SW_ATTRS_RELATIVE,
     SW_N_ATTRS_KINDS
 };
 
@@ -304,6 +320,7 @@ struct sw_attrs {
         struct {
             bool binary;
         } element_loss;
+        struct sw_relative_attrs relative;
         struct {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */

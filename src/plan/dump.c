@@ -221,6 +221,11 @@ static const struct attr {
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.smoothing, TYPE_REAL),
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.ignores_beyond, TYPE_BOOL),
     ATTR(SW_ATTRS_ELEMENT_LOSS, element_loss.binary, TYPE_BOOL),
+    ATTR(SW_ATTRS_RELATIVE, relative.queries, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.keys, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.origin, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.by_key, TYPE_BOOL),
+    ATTR(SW_ATTRS_RELATIVE, relative.scale, TYPE_REAL),
 };
 
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)

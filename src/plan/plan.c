@@ -13,7 +13,7 @@ const char *sw_tier_name(enum sw_tier tier)
 
 const char *sw_queue_name(enum sw_queue queue)
 {
-    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write"};
+    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
     return names[queue];
 }
 

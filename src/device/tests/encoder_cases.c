@@ -168,3 +168,115 @@ bool case_element_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     case_out(c, variant < 2 ? stat_of(dtype) : dtype, SW_SHAPE(n));
     return true;
 }
+
+/* ---- positions apart ---- */
+
+/* A row for each difference; fewer; of a query in the middle of a cache. */
+static const struct {
+    int64_t heads, queries, keys, rows, origin;
+    int position; /* -1: none given */
+} relative_rows[] = {
+    {1, 1, 1, 1, 0, -1},   {3, 5, 5, 9, 4, -1},    {4, 37, 70, 106, 36, -1},
+    {2, 20, 33, 7, 2, -1}, {5, 1, 40, 40, 39, 17}, {2, 3, 9, 4, 3, 90},
+};
+
+static void relative_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
+{
+    start(c, kind, dtype, variant);
+    c->exact = true;
+    c->op.attrs.relative = (struct sw_relative_attrs){.queries = relative_rows[variant].queries,
+                                                      .keys = relative_rows[variant].keys,
+                                                      .origin = relative_rows[variant].origin};
+}
+
+static void position_in(struct op_case *c, int variant)
+{
+    if (relative_rows[variant].position >= 0) {
+        case_in_i32(c, 1, (int32_t[]){relative_rows[variant].position});
+    }
+}
+
+bool case_relative_bias(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(relative_rows)) {
+        return false;
+    }
+    const int64_t heads = relative_rows[variant].heads;
+    relative_init(c, SW_OP_RELATIVE_BIAS, dtype, variant);
+    case_in(c, dtype, SW_SHAPE(relative_rows[variant].rows, heads), -1, 1);
+    position_in(c, variant);
+    case_out(c, stat_of(dtype),
+             SW_SHAPE(heads, relative_rows[variant].queries, relative_rows[variant].keys));
+    return true;
+}
+
+bool case_relative_bias_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= (int)SW_LEN(relative_rows)) {
+        return false;
+    }
+    const int64_t heads = relative_rows[variant].heads;
+    relative_init(c, SW_OP_RELATIVE_BIAS_GRAD, dtype, variant);
+    case_in(c, stat_of(dtype),
+            SW_SHAPE(heads, relative_rows[variant].queries, relative_rows[variant].keys), -1, 1);
+    position_in(c, variant);
+    case_out(c, dtype, SW_SHAPE(relative_rows[variant].rows, heads));
+    return true;
+}
+
+static const int64_t score_shapes[][5] = {/* B, T, H, D, P */
+                                          {1, 1, 1, 1, 1},
+                                          {2, 7, 3, 5, 4},
+                                          {1, 33, 2, 24, 17},
+                                          {2, 130, 1, 64, 48}};
+
+/* Rows of the table by difference, in order and clamped, as buckets are. */
+static void relative_inputs(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    const int64_t *s = score_shapes[variant / 2];
+    c->slack = 4;
+    c->op.attrs.relative.by_key = variant % 2;
+    c->op.attrs.relative.scale = 0.3;
+    case_in(c, dtype, SW_SHAPE(s[0], s[1], s[2], s[3]), -1, 1);
+    case_in(c, dtype, SW_SHAPE(s[4], s[2], s[3]), -1, 1);
+    const int i = case_in_ints(c, SW_SHAPE(2 * s[1] - 1), 0, 1);
+    for (int64_t e = 0; e < 2 * s[1] - 1; e++) {
+        const int64_t row = (s[1] - 1 - e) / 2 + s[4] / 2;
+        ((int32_t *)c->in[i].view.data)[e] = (int32_t)sw_max_i64(0, sw_min_i64(s[4] - 1, row));
+    }
+}
+
+bool case_relative_scores(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2 * (int)SW_LEN(score_shapes)) {
+        return false;
+    }
+    const int64_t *s = score_shapes[variant / 2];
+    start(c, SW_OP_RELATIVE_SCORES, dtype, variant);
+    relative_inputs(c, dtype, variant);
+    case_out(c, stat_of(dtype), SW_SHAPE(s[0], s[2], s[1], s[1]));
+    return true;
+}
+
+/* The first: of the table alone; the second: of x alone. */
+bool case_relative_scores_grad(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= 2 * (int)SW_LEN(score_shapes)) {
+        return false;
+    }
+    const int64_t *s = score_shapes[variant / 2];
+    start(c, SW_OP_RELATIVE_SCORES_GRAD, dtype, variant);
+    case_in(c, stat_of(dtype), SW_SHAPE(s[0], s[2], s[1], s[1]), -1, 1);
+    relative_inputs(c, dtype, variant);
+    if (variant == 0) {
+        case_out_absent(c);
+    } else {
+        case_out(c, dtype, c->in[1].view.shape);
+    }
+    if (variant == 1) {
+        case_out_absent(c);
+    } else {
+        case_out(c, dtype, c->in[2].view.shape);
+    }
+    return true;
+}

@@ -1023,5 +1023,9 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_MASKED_MEAN] = case_masked_mean,
     [SW_OP_MASKED_MEAN_GRAD] = case_masked_mean_grad,
     [SW_OP_ELEMENT_LOSS] = case_element_loss,
+    [SW_OP_RELATIVE_BIAS] = case_relative_bias,
+    [SW_OP_RELATIVE_BIAS_GRAD] = case_relative_bias_grad,
+    [SW_OP_RELATIVE_SCORES] = case_relative_scores,
+    [SW_OP_RELATIVE_SCORES_GRAD] = case_relative_scores_grad,
     [SW_OP_ELEMENT_LOSS_GRAD] = case_element_loss_grad,
 };

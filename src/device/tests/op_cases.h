@@ -30,6 +30,10 @@ bool case_masked_mean(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_masked_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_element_loss(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_element_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_bias(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_bias_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_scores(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_scores_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

@@ -18,7 +18,7 @@ enum axis {
     FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, PACKING, FROZEN, OPTIMIZER,
     /* that was the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
-    STATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
+    STATES, UPDATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
@@ -49,6 +49,7 @@ static const struct {
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
     /* where the stage allows it, see below */
     [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}},
+    [UPDATES]       = {"updated on", 3, {"device", "host", "auto"}}, /* those that "cpu" has */
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
@@ -75,6 +76,9 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_CPU_AND_MOCK] = {0, 3},
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
+    }
+    if (cpu && a == UPDATES) { /* it is one memory */
+        return (struct choices){0, 1};
     }
     if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
         return (struct choices){0, 1};
@@ -185,11 +189,22 @@ static int write_model(const struct row *row)
 
 /* Optimizer states go to the host from stage 1 on and to a disk at stage 3, offloaded parameters at
  * stage 3. */
+static int states_on(const struct row *row)
+{
+    const int stage = row->at[STAGE], states = row->at[STATES];
+    return stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
+}
+
+/* LAMB is updated on the device. */
+static const char *updated_on(const struct row *row)
+{
+    return states_on(row) == 1 && !is_second(row, OPTIMIZER) ? choice(row, UPDATES) : "auto";
+}
+
 static void write_offload(const struct row *row, char *text, size_t size)
 {
-    const int stage = row->at[STAGE];
-    int states = row->at[STATES], params = row->at[PARAMS];
-    states = stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
+    const int stage = row->at[STAGE], states = states_on(row);
+    int params = row->at[PARAMS];
     params = stage < 3 ? 0 : params;
     char paths[2][96] = {"", ""};
     snprintf(paths[0], sizeof paths[0], ", \"nvme_path\": \"%s\"", folder);
@@ -243,13 +258,13 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
         "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
         "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
-        "\"tile_bytes\": %s, "
+        "\"tile_bytes\": %s, \"update\": \"%s\", "
         "\"frozen\": [%s]%s}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
         choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
         is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
         choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE), choice(row, PACKING),
-        may_tile(row) ? choice(row, TILES) : "null",
+        may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
         is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                                  "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
                                : "",

@@ -91,7 +91,7 @@ static void start(struct harness *h, build_fn build, bool training)
         fail_msg("%s", sw_error_message());
     }
     const struct sw_plan_options plan = {
-        .query = query, .query_ctx = h->dev, .micro_batches = 1, .keep_gradients = true};
+        .device = {query, h->dev}, .micro_batches = 1, .keep_gradients = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan, &h->plan) < 0) {
         fail_msg("%s", sw_error_message());
@@ -544,6 +544,38 @@ static void more_losses(void **state)
     }
 }
 
+/* A table by distance that two attentions share, and what tokens make of distances. */
+static sw_value build_relative(sw_graph *g)
+{
+    static const int32_t rows[9] = {4, 4, 3, 3, 2, 1, 1, 0, 0};
+    const sw_value index = sw_constant(g, "index", SW_I32, SW_SHAPE(9), rows);
+    const sw_value table = param(g, "table", SW_SHAPE(6, 2)), x = param(g, "x", SW_SHAPE(2, 5, 6));
+    const sw_value ids = sw_constant(g, "buckets", SW_I32, SW_SHAPE(7), rows);
+    const sw_value by_distance = sw_relative_bias(
+        g, sw_embedding(g, table, ids, -1),
+        variant & 1 ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE, 5, 5, 3);
+    struct sw_attention_spec spec = {.heads = 2,
+                                     .scale = 1,
+                                     .mask = SW_NO_VALUE,
+                                     .position = SW_NO_VALUE,
+                                     .slopes = SW_NO_VALUE,
+                                     .segments = SW_NO_VALUE,
+                                     .bias = by_distance};
+    const sw_value y = sw_attention(g, x, x, x, &spec);
+    const sw_value heads = sw_reshape(g, y, SW_SHAPE(2, 5, 2, 3));
+    const sw_value p = param(g, "p", SW_SHAPE(5, 2, 3));
+    spec.bias = sw_add(g, sw_relative_scores(g, heads, p, index, variant & 1, 0.7), by_distance);
+    return loss_of(g, sw_attention(g, y, x, y, &spec));
+}
+
+static void relative_positions(void **state)
+{
+    (void)state;
+    for (variant = 0; variant < 2; variant++) {
+        check(build_relative, false);
+    }
+}
+
 static void rows_of_encoders(void **state)
 {
     (void)state;
@@ -670,6 +702,7 @@ int main(void)
         cmocka_unit_test(losses_with_cap_or_bias),
         cmocka_unit_test(rows_of_encoders),
         cmocka_unit_test(more_losses),
+        cmocka_unit_test(relative_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
