@@ -424,13 +424,12 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
     return SW_OK;
 }
 
-/* Of a trunk alone there are none. */
+/* Of a trunk alone it is what its last layer gives. */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
     const struct sw_task *task = e->model->task;
-    return task->n_losses > 0 ? sw_program_output(&e->plan->programs[e->programs.logits],
-                                                  task->losses[0].output, 0)
-                              : NULL;
+    const char *output = task->n_losses > 0 ? task->losses[0].output : "hidden";
+    return sw_program_output(&e->plan->programs[e->programs.logits], output, 0);
 }
 
 int64_t sw_logits_elems(const sw_engine *e)
