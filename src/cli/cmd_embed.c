@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway embed - a vector for each line of text, standard input to standard output.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,36 +44,42 @@ static sw_status add_line(sw_tokenizer *tokenizer, const char *text, size_t len,
     return st;
 }
 
-static sw_status read_lines(sw_tokenizer *tokenizer, FILE *in, struct lines *lines)
+/* -1 to go on, else the exit status. */
+static int read_lines(const struct command *command, sw_tokenizer *tokenizer, const char *name,
+                      FILE *in, struct lines *lines)
 {
     char *text = NULL;
     size_t cap = 0;
     ssize_t len;
-    sw_status st = SW_OK;
-    while (st >= 0 && (len = getline(&text, &cap, in)) >= 0) {
+    int status = -1;
+    for (long long line = 1; status < 0 && (len = getline(&text, &cap, in)) >= 0; line++) {
         len -= len > 0 && text[len - 1] == '\n';
         len -= len > 0 && text[len - 1] == '\r';
-        st = add_line(tokenizer, text, (size_t)len, lines);
+        if (add_line(tokenizer, text, (size_t)len, lines) < 0) {
+            status = cli_fail(command, CLI_REFUSED, "%s:%lld: %s", name, line, sw_error_message());
+        }
     }
     free(text);
-    return st;
+    return status;
 }
 
-static sw_status read_all(const struct run *run, const struct command *command,
-                          sw_tokenizer *tokenizer, struct lines *lines, bool *said)
+static int read_all(const struct command *command, const struct run *run, sw_tokenizer *tokenizer,
+                    struct lines *lines)
 {
-    sw_status st = run->data.n == 0 ? read_lines(tokenizer, stdin, lines) : SW_OK;
-    for (int i = 0; st >= 0 && i < run->data.n; i++) {
-        FILE *in = fopen(run->data.items[i], "r");
+    if (run->data.n == 0) {
+        return read_lines(command, tokenizer, "standard input", stdin, lines);
+    }
+    int status = -1;
+    for (int i = 0; status < 0 && i < run->data.n; i++) {
+        const char *name = run->data.items[i];
+        FILE *in = fopen(name, "r");
         if (!in) {
-            cli_fail(command, CLI_REFUSED, "cannot open %s", run->data.items[i]);
-            *said = true;
-            return SW_E_IO;
+            return cli_fail(command, CLI_REFUSED, "cannot open %s: %s", name, strerror(errno));
         }
-        st = read_lines(tokenizer, in, lines);
+        status = read_lines(command, tokenizer, name, in, lines);
         fclose(in);
     }
-    return st;
+    return status;
 }
 
 static int64_t longest(const struct lines *lines)
@@ -175,22 +182,24 @@ static int embed(const struct command *command, const struct run *run)
     sw_tokenizer *tokenizer = NULL;
     sw_engine *engine = NULL;
     struct lines lines = {{0}, NULL, 0, 0};
-    bool said = false, started = false;
     const char *folder = cli_tokenizer_folder(run->tokenizer, NULL, run->model);
-    sw_status st = cli_open_tokenizer(folder, run->model, &tokenizer);
-    st = st < 0 ? st : read_all(run, command, tokenizer, &lines, &said);
-    st = st < 0 ? st : open_engine(run, &lines, &engine);
-    if (st >= 0) {
-        const int32_t pad = sw_tokenizer_pad(tokenizer);
-        started = true;
-        st = embed_lines(run, engine, &lines, pad < 0 ? 0 : pad);
+    if (cli_open_tokenizer(folder, run->model, &tokenizer) < 0) {
+        return cli_error(command, CLI_REFUSED);
     }
-    const int status = started ? CLI_FAILED : CLI_REFUSED;
-    const int end = st >= 0 ? CLI_DONE : said ? status : cli_error(command, status);
+    int status = read_all(command, run, tokenizer, &lines);
+    if (status < 0 && open_engine(run, &lines, &engine) < 0) {
+        status = cli_error(command, CLI_REFUSED);
+    }
+    if (status < 0) {
+        const int32_t pad = sw_tokenizer_pad(tokenizer);
+        status = embed_lines(run, engine, &lines, pad < 0 ? 0 : pad) >= 0
+                     ? CLI_DONE
+                     : cli_error(command, CLI_FAILED);
+    }
     lines_fini(&lines);
     sw_close(engine);
     sw_tokenizer_close(tokenizer);
-    return end;
+    return status;
 }
 
 int sw_cmd_embed(int argc, char **argv)
