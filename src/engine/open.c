@@ -118,6 +118,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
         SW_TRY(sw_schedule_init(&e->schedule, c, 1));
     }
     sw_scaler_init(&e->scaler, &c->fp16);

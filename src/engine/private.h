@@ -215,6 +215,11 @@ sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item,
                           int64_t n, const void *src);
 sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                           int64_t n, void *dst);
+/* The same of a state that is fp32 or bf16, as fp32. */
+sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, const float *src);
+sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, float *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

@@ -31,7 +31,7 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum"};
+    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;
@@ -136,7 +136,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     if (item->param) {
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
-    return sw_engine_fetch(t->engine, item->held, at, n, dst);
+    return sw_engine_fetch_f32(t->engine, item->held, at, n, dst);
 }
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement,
@@ -310,7 +310,7 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
             const int64_t n = sw_min_i64(run.first + run.n - first, piece_elems);
             SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
             SW_TRY(item->param ? sw_engine_set_master(e, item->param, first, n, piece)
-                               : sw_engine_store(e, item->held, first, n, piece));
+                               : sw_engine_store_f32(e, item->held, first, n, piece));
         }
     }
     return SW_OK;

@@ -90,6 +90,7 @@ sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
 struct sw_update_rule {
     struct sw_update_attrs attrs; /* n_states is set per dtype when emitted */
     bool decay_1d;                /* false: parameters of one dimension do not decay */
+    bool half_moments;            /* moments of bf16, rounded stochastically: Adam */
     double momentum;              /* SGD: goes into the scalar BETA1 */
 };
 
@@ -98,9 +99,10 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
                               struct sw_update_rule *out);
 
 /* What one parameter keeps between steps, in the order the UPDATE op takes it. bf16 parameters: the
- * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32. */
+ * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32 or
+ * bf16. */
 struct sw_update_state {
-    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum" */
+    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum" */
     enum sw_dtype dtype;
 };
 enum { SW_UPDATE_MAX_STATES = 4 };

@@ -17,10 +17,11 @@ struct sw_ir_form {
     struct sw_init init; /* PARAM */
     const void *data;    /* STATE: of a constant, its elements, in the arena of names; else NULL */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
-     * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
-     * is cut. */
+     * `whole`; what lies beyond its end is padding: it begins as zeros, and nobody reads it.
+     * whole.rank = -1 where nothing is cut. */
     struct sw_shape whole;
     int64_t first;
+    int64_t tile_first;   /* of a tile of a parameter: its first element in all of it */
     int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
     int64_t elems;        /* of the shape */
 };

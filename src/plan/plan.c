@@ -596,6 +596,11 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
             const double lamb[] = {a->eps_inside_sqrt, a->min_coeff, a->max_coeff};
             h = sw_hash(h, lamb, sizeof lamb);
         }
+        if (a->kind == SW_UPDATE_ADAGRAD) {
+            const double adagrad[] = {a->lr_decay, a->initial};
+            h = sw_hash(h, adagrad, sizeof adagrad);
+        }
+        h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
     }
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }

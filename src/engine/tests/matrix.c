@@ -39,7 +39,8 @@ static const struct {
     [TABLE]         = {"table", 2, {"tied", "untied"}},
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
-    [OPTIMIZER]     = {"optimizer", 2, {"AdamW", "Lamb"}},
+    [OPTIMIZER]     = {"optimizer", 6, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
+                                         "AdamW in bf16"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
@@ -239,6 +240,17 @@ static void write_lora(const struct row *row, char *text, size_t size)
     }
 }
 
+/* The block, by OPTIMIZER. */
+static const char *const optimizers[MAX_CHOICES] = {
+    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",
+    "\"type\": \"Lamb\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, \"min_coeff\": 0}",
+    "\"type\": \"Adagrad\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
+    "\"lr_decay\": 0.1, \"initial_accumulator_value\": 0.01}",
+    "\"type\": \"Lion\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1}",
+    "\"type\": \"SparseAdam\", \"params\": {\"lr\": 0.01}",
+    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}"};
+enum { HALF_MOMENTS = 5 };
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
     char offload[384], lora[384];
@@ -247,28 +259,30 @@ static void write_config(const struct row *row, char *text, size_t size)
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
-    snprintf(
-        text, size,
-        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-        "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
-        "\"stage3_param_persistence_threshold\": 30, "
-        "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
-        "\"reduce_bucket_size\": 1000}, "
-        "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
-        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
-        "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
-        "\"tile_bytes\": %s, \"update\": \"%s\", "
-        "\"frozen\": [%s]%s}}",
-        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
-        choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
-        is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
-        choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE), choice(row, PACKING),
-        may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
-        is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
-                                 "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                               : "",
-        lora);
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+             "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
+             "\"stage3_param_persistence_threshold\": 30, "
+             "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
+             "\"reduce_bucket_size\": 1000}, "
+             "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
+             "\"optimizer\": {%s}, "
+             "\"spillway\": {\"moments\": \"%s\", \"micro_batches\": %s, \"threads\": %s, "
+             "\"decay_1d\": false, "
+             "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
+             "\"tile_bytes\": %s, \"update\": \"%s\", "
+             "\"frozen\": [%s]%s}}",
+             B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
+             choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
+             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? "bf16" : "fp32",
+             choice(row, MICRO_BATCHES), choice(row, THREADS), choice(row, RECOMPUTE),
+             choice(row, SCHEDULE), choice(row, PACKING),
+             may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
+             is_second(row, FROZEN)
+                 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
+                   "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
+                 : "",
+             lora);
 }
 
 /* Every second step by its parts, where it has them. */
@@ -541,7 +555,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
                        [PIECES] = 1,
                        [ACTIVATIONS] = 1,
                        [GENERATION] = 1}};
-    for (int way = 0; way < 3 * 2 * 3 * 2 * 2; way++) {
+    for (int way = 0; way < 2 * 2 * 3 * 6 * 2; way++) {
         int rest = way;
         for (int a = 0; a < 5; a++) {
             static const enum axis varied[] = {RANKS, SCHEDULE, MICRO_BATCHES, OPTIMIZER,
@@ -552,7 +566,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
         }
         row.at[TILES] = (int8_t)(way / 2 % 2);
         row.at[DEVICE] = (int8_t)(devices == MATRIX_CPU ? 0 : 1 + way % 2);
-        if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 2 == 0)) {
+        if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 5 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }
     }
