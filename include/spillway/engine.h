@@ -168,6 +168,18 @@ SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, do
 SW_API sw_status sw_logits(sw_engine *engine, const struct sw_batch *batch, float *out);
 SW_API int64_t sw_logits_elems(const sw_engine *engine);
 
+/* A vector for each row of a batch, by an engine for the task "embed" (want_logits), whose logits
+ * are what the trunk gives for each token, [B,T,width]: the mean over the tokens of attention_mask,
+ * or the first one's; normalized to length 1. out [B, width]. */
+enum sw_pooling { SW_POOL_MEAN, SW_POOL_CLS };
+struct sw_embed_options {
+    enum sw_pooling pool;
+    bool normalize;
+};
+SW_API sw_status sw_embed(sw_engine *engine, const struct sw_batch *batch,
+                          const struct sw_embed_options *options, float *out);
+SW_API int64_t sw_engine_width(const sw_engine *engine);
+
 /* ---- weights: decoded fp32 values by name ---- */
 
 SW_API int32_t sw_engine_n_tensors(const sw_engine *engine);
