@@ -53,7 +53,8 @@ static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
                                                 .mask = -1,
                                                 .position = -1,
                                                 .slopes = -1,
-                                                .segments = -1};
+                                                .segments = -1,
+                                                .bias = SW_NO_VALUE};
     (void)ctx;
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch));
@@ -80,7 +81,8 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                                 .mask = SW_NO_VALUE,
                                                 .position = SW_NO_VALUE,
                                                 .slopes = SW_NO_VALUE,
-                                                .segments = SW_NO_VALUE};
+                                                .segments = SW_NO_VALUE,
+                                                .bias = SW_NO_VALUE};
     float angles[T * R];
     (void)ctx;
     for (int i = 0; i < T * R; i++) {
@@ -105,6 +107,25 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                    30);
 }
 
+/* What encoders and pairs of sequences have beside those: rows that a mask leaves out, ids of
+ * another sequence, a loss of numbers. */
+static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    enum { C = 16, PAD = 1 };
+    const struct sw_init init = {SW_INIT_NORMAL, 0.02};
+    (void)ctx;
+    const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
+    const sw_value targets = sw_input(g, "targets", SW_F32, SW_SHAPE(batch));
+    const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
+    const sw_value mask = sw_not_equal(g, ids, PAD);
+    const sw_value both[2] = {sw_embedding(g, table, ids, PAD),
+                              sw_embedding(g, table, sw_shift_right(g, ids, 2, PAD), -1)};
+    const sw_value h = sw_mask_rows(g, sw_concat(g, both, 2, 2), mask);
+    const sw_value mean = sw_masked_mean(g, h, mask);
+    const sw_value w = sw_param(g, "head", SW_SHAPE(1, 2 * C), init);
+    return sw_mean_squared_error(g, sw_linear(g, mean, w, SW_NO_VALUE, false), targets);
+}
+
 /* ---- one line ---- */
 
 static uint64_t plan(char *const *columns, int n_ranks)
@@ -112,7 +133,8 @@ static uint64_t plan(char *const *columns, int n_ranks)
     char model[1024], config[2048];
     const char *optimizer = "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, ";
     const bool decoder = strcmp(columns[MODEL], "decoder") == 0;
-    const bool own = decoder || strcmp(columns[MODEL], "own") == 0;
+    const bool encoder = strcmp(columns[MODEL], "encoder") == 0;
+    const bool own = decoder || encoder || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
         strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
     snprintf(config, sizeof config, "{%s%s}",
@@ -135,9 +157,10 @@ static uint64_t plan(char *const *columns, int n_ranks)
         .sets = kernels,
         .n_sets = 1,
         .model = own ? NULL : model_path,
-        .forward = decoder ? decoder_forward
-                   : own   ? own_forward
-                           : NULL,
+        .forward = decoder   ? decoder_forward
+                   : encoder ? encoder_forward
+                   : own     ? own_forward
+                             : NULL,
         .seq_len = own ? 0 : T,
         .seed = 5,
         .comm = comm,

@@ -84,6 +84,8 @@ SW_API sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bia
 /* b has a's shape, or a suffix of it (then it repeats over the leading dims). */
 SW_API sw_value sw_add(sw_graph *g, sw_value a, sw_value b);
 SW_API sw_value sw_scale(sw_graph *g, sw_value x, double factor);
+/* x in another float dtype. */
+SW_API sw_value sw_cast(sw_graph *g, sw_value x, enum sw_dtype dtype);
 SW_API sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act);
 /* x [..,C], weight and bias [C]; statistics in fp32, biased variance, eps inside the root. */
 SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps);
@@ -112,6 +114,11 @@ struct sw_attention_spec {
     /* i32 [B,S]: a query sees the keys of its own segment alone, which is that of the key at its
      * absolute index. SW_NO_VALUE for none; else T = S, or there is a position */
     sw_value segments;
+    /* f32 [H,T,S] or [B,H,T,S] (f64 in f64 graphs), added to the scores behind all of these: of
+     * relative positions, say. It may be trained: its gradient is fp32, of [H,T,S] the sum over
+     * samples in order; those of layers that share a bias are added in fp32. SW_NO_VALUE for none
+     */
+    sw_value bias;
 };
 /* qkv [B,T,(H + 2 KV) D], queries then keys then values, heads contiguous inside -> [B,T,H D].
  * Streams over key blocks: no T x T matrix is stored. A query that sees no key gives zeros. */
@@ -134,6 +141,20 @@ SW_API sw_value sw_positions(sw_graph *g, sw_value mask, int64_t offset);
 /* positions i32 [..] -> + offset */
 SW_API sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset);
 
+/* ids i32 [..] -> i32 [..]: 0 where an id is `value`, else 1. The places of tokens that are no
+ * padding count by sw_positions(g, sw_not_equal(g, ids, pad), first). */
+SW_API sw_value sw_not_equal(sw_graph *g, sw_value ids, int64_t value);
+/* ids i32 [B,T] -> i32 [B,T]: `start`, then all ids of the row but its last; -100, a label that is
+ * none, becomes `pad`. What a decoder is given where the labels are the other sequence. */
+SW_API sw_value sw_shift_right(sw_graph *g, sw_value ids, int64_t start, int64_t pad);
+/* x [..,C], mask i32 [..] -> x, with zeros in the rows whose mask is 0. */
+SW_API sw_value sw_mask_rows(sw_graph *g, sw_value x, sw_value mask);
+/* Behind one another along `dim`, the other dims being equal; 1 to 12 values. */
+SW_API sw_value sw_concat(sw_graph *g, const sw_value *values, int n, int dim);
+/* x [B,T,C], mask i32 [B,T] -> [B,C]: the mean of the rows of a sample whose mask is not 0, summed
+ * in order in fp32; 0 where there is none. */
+SW_API sw_value sw_masked_mean(sw_graph *g, sw_value x, sw_value mask);
+
 /* Views: no bytes move. A strided view that a consumer cannot read is copied once before it. */
 SW_API sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape);
 SW_API sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b);
@@ -141,17 +162,34 @@ SW_API sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_
 
 /* ids i32 [B,T] -> i32 [B]: place of the last id that is not pad (0 if all are); pad < 0: T-1. */
 SW_API sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad);
+/* ids i32 [B,T] -> i32 [B]: place of the last id that is this one (0 if none is). */
+SW_API sw_value sw_last_index_of(sw_graph *g, sw_value ids, int64_t id);
 /* x [B,T,C], index i32 [B] -> [B,C] */
 SW_API sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index);
 
 /* Mean cross entropy over the labels that are not -100; labels i32 with one label per row of the
  * first argument. -> f32 [1]; 0 when no label counts. */
 SW_API sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels);
-/* The same of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C], bias
+struct sw_cross_entropy_spec {
+    double smoothing; /* e in [0, 1): (1 - e) of it, and e of the mean of -log p over all classes */
+    bool ignores_beyond; /* labels from V on are no error; they count like -100 */
+};
+SW_API sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value labels,
+                                    const struct sw_cross_entropy_spec *spec);
+/* Means over all elements of x with targets f32, as many: of (x - target)^2, and of -(target log p
+ * + (1 - target) log(1 - p)) with p = sigmoid(logit). A target that is NaN does not count; 0 when
+ * none does. -> f32 [1] */
+SW_API sw_value sw_mean_squared_error(sw_graph *g, sw_value x, sw_value target);
+SW_API sw_value sw_binary_cross_entropy(sw_graph *g, sw_value logits, sw_value target);
+/* Cross entropy of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C], bias
  * [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x / cap);
  * 0 = none. */
 SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
                                         sw_value labels, double cap);
+/* With label smoothing (struct sw_cross_entropy_spec); where it is not 0 the logits are held. */
+SW_API sw_value sw_smoothed_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight,
+                                                 sw_value bias, sw_value labels, double cap,
+                                                 double smoothing);
 
 /* ---- an operation of your own ---- */
 

@@ -1,82 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over
-// recorded batches; greedy continuation. Labels of language models are recorded as Hugging Face
-// takes them, not shifted.
+// recorded batches; greedy continuation.
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check/private.h"
-
-enum { MAX_INPUTS = 5 };
-
-/* Inputs of one micro-batch in the engine's own types. */
-struct given {
-    int32_t *data[MAX_INPUTS];
-    struct sw_tensor tensors[MAX_INPUTS];
-    struct sw_batch batch;
-};
-
-static void given_fini(struct given *g)
-{
-    for (int i = 0; i < MAX_INPUTS; i++) {
-        sw_free(g->data[i]);
-    }
-}
-
-/* Adds elements [first, first + shape) of a recorded tensor; shifted: each row's next element, and
- * -100 at its end. */
-static sw_status give(struct given *g, const char *name, const struct sw_safetensor *src,
-                      int64_t first, struct sw_shape shape, bool shifted)
-{
-    const int64_t n = sw_shape_elems(&shape), width = sw_shape_last(&shape);
-    const int i = g->batch.n_tensors;
-    if (first + n > sw_check_elems(src)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s has %lld values, wanted %lld", src->file, src->name,
-                       (long long)sw_check_elems(src), (long long)(first + n));
-    }
-    g->data[i] = sw_alloc("check", (size_t)n * sizeof **g->data);
-    SW_TRY_ALLOC(g->data[i], "a recorded batch");
-    for (int64_t k = 0; k < n; k++) {
-        const bool last = shifted && k % width == width - 1;
-        const double value = last ? -100 : sw_check_value(src, first + k + shifted);
-        if (!(value >= INT32_MIN && value <= INT32_MAX)) {
-            return SW_FAIL(SW_E_FORMAT, "%s: %s holds %g, wanted an id or a mask", src->file,
-                           src->name, value);
-        }
-        g->data[i][k] = (int32_t)value;
-    }
-    g->tensors[i] = (struct sw_tensor){name, {.data = g->data[i], .dtype = SW_I32, .shape = shape}};
-    g->batch = (struct sw_batch){g->tensors, i + 1};
-    return SW_OK;
-}
-
-/* One micro-batch of "input." or "train.": number i of those stacked in the leading dims. */
-static sw_status give_batch(struct check *c, const char *group, int64_t i, struct given *g)
-{
-    const struct sw_safetensor *ids = sw_check_tensor(c, "%s.input_ids", group);
-    const struct sw_safetensor *labels = sw_check_tensor(c, "%s.labels", group);
-    const struct sw_safetensor *mask = sw_check_tensor(c, "%s.attention_mask", group);
-    const struct sw_safetensor *segments = sw_check_tensor(c, "%s.segment_ids", group);
-    const struct sw_safetensor *positions = sw_check_tensor(c, "%s.position_ids", group);
-    const int rank = ids->shape.rank;
-    const struct sw_shape shape = SW_SHAPE(ids->shape.dims[rank - 2], ids->shape.dims[rank - 1]);
-    const int64_t n = sw_shape_elems(&shape);
-    SW_TRY(give(g, "input_ids", ids, i * n, shape, false));
-    if (labels && labels->shape.rank == rank) {
-        SW_TRY(give(g, "labels", labels, i * n, shape, true));
-    } else if (labels) {
-        const struct sw_shape rows = SW_SHAPE(shape.dims[0]);
-        SW_TRY(give(g, "labels", labels, i * shape.dims[0], rows, false));
-    }
-    if (segments) {
-        SW_TRY(give(g, "segments", segments, i * n, shape, false));
-    }
-    if (segments && positions) {
-        SW_TRY(give(g, "positions", positions, i * n, shape, false));
-    }
-    return mask ? give(g, "attention_mask", mask, i * n, shape, false) : SW_OK;
-}
 
 /* ---- forward and backward ---- */
 
@@ -85,11 +14,10 @@ static double largest(const float *ours, const struct sw_safetensor *ref,
                       const struct sw_safetensor *mask)
 {
     const int64_t n = sw_check_elems(ref), n_masked = mask ? sw_check_elems(mask) : 0;
-    const bool by_token = n_masked > 0 && ref->shape.rank == 3 && n % n_masked == 0;
-    const int64_t width = by_token ? n / n_masked : 1;
+    const int64_t width = n_masked > 0 && n % n_masked == 0 ? n / n_masked : 0;
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (by_token && sw_check_value(mask, i / width) == 0) {
+        if (width > 0 && sw_check_value(mask, i / width) == 0) {
             continue;
         }
         worst = sw_check_worse(worst, fabs(ours[i] - sw_check_value(ref, i)));
@@ -97,8 +25,9 @@ static double largest(const float *ours, const struct sw_safetensor *ref,
     return worst;
 }
 
+/* by_token: the output has a row for each token of the input. */
 static sw_status check_output(struct check *c, sw_engine *e, const char *output,
-                              const struct sw_safetensor *ref, double tolerance)
+                              const struct sw_safetensor *ref, bool by_token, double tolerance)
 {
     const int64_t elems = sw_engine_output_elems(e, output);
     if (elems != sw_check_elems(ref)) {
@@ -111,30 +40,51 @@ static sw_status check_output(struct check *c, sw_engine *e, const char *output,
     if (st >= 0) {
         const struct sw_safetensor *mask = sw_check_tensor(c, "input.attention_mask");
         mask = mask ? mask : sw_check_tensor(c, "input.segment_ids"); /* 0 is padding in both */
-        sw_check_row(c, ref->name, largest(ours, ref, mask), tolerance, NULL);
+        sw_check_row(c, ref->name, largest(ours, ref, by_token ? mask : NULL), tolerance, NULL);
     }
     sw_free(ours);
     return st;
 }
 
-static sw_status check_forward(struct check *c, sw_engine *e, const struct given *given)
+static sw_status check_hidden(struct check *c, sw_engine *e)
 {
-    float *logits = sw_alloc("check", (size_t)sw_logits_elems(e) * sizeof *logits);
-    SW_TRY_ALLOC(logits, "logits");
-    sw_status st = sw_logits(e, &given->batch, logits);
-    sw_free(logits);
-    SW_TRY(st);
+    static const char *const kinds[] = {"output.hidden.", "output.encoder_hidden.",
+                                        "output.decoder_hidden."};
     for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
         const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
-        if (strncmp(ref->name, "output.hidden.", 14) == 0) {
-            sw_check_tensor(c, "%s", ref->name);
-            SW_TRY(check_output(c, e, ref->name + 7, ref,
-                                sw_check_number(c, "tolerance.hidden_abs", 1e-5)));
+        for (size_t k = 0; k < SW_LEN(kinds); k++) {
+            if (strncmp(ref->name, kinds[k], strlen(kinds[k])) == 0) {
+                sw_check_tensor(c, "%s", ref->name);
+                SW_TRY(check_output(c, e, ref->name + strlen("output."), ref, k < 2,
+                                    sw_check_number(c, "tolerance.hidden_abs", 1e-5)));
+            }
         }
     }
-    const struct sw_safetensor *ref = sw_check_tensor(c, "output.logits");
-    return ref ? check_output(c, e, "logits", ref, sw_check_number(c, "tolerance.logits_abs", 1e-5))
-               : SW_OK;
+    return SW_OK;
+}
+
+/* What a loss compares with labels has a row for each token where they have one, or is one number
+ * for each token. */
+static bool is_by_token(const struct sw_task *task, const struct sw_task_loss *loss)
+{
+    const struct sw_task_input *labels = sw_task_input_of(task, loss->labels);
+    return loss->kind == SW_LOSS_PLACE || (labels->rank > 1 && labels->dims[1] == SW_DIM_TOKENS);
+}
+
+static sw_status check_forward(struct check *c, sw_engine *e, const struct check_batch *given)
+{
+    SW_TRY(sw_logits(e, &given->batch, NULL));
+    SW_TRY(check_hidden(c, e));
+    for (int i = 0; i < c->task->n_losses; i++) {
+        const struct sw_task_loss *loss = &c->task->losses[i];
+        const struct sw_safetensor *ref =
+            sw_check_tensor(c, "output.%s", loss->recorded ? loss->recorded : loss->output);
+        if (ref) {
+            SW_TRY(check_output(c, e, loss->output, ref, is_by_token(c->task, loss),
+                                sw_check_number(c, "tolerance.logits_abs", 1e-5)));
+        }
+    }
+    return SW_OK;
 }
 
 /* The parameter that a file calls `name`, or that an adapter does. */
@@ -192,7 +142,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
     return st;
 }
 
-static sw_status check_backward(struct check *c, sw_engine *e, const struct given *given)
+static sw_status check_backward(struct check *c, sw_engine *e, const struct check_batch *given)
 {
     const struct sw_safetensor *loss = sw_check_tensor_of(c, 1, "output.loss");
     double ours = 0, largest_of_all = 0;
@@ -424,8 +374,9 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
 }
 
 static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning *meaning,
-                             int64_t steps)
+                             const struct check_group *group)
 {
+    const int64_t steps = group->steps;
     const struct sw_safetensor *lr = sw_check_tensor_of(c, steps, "train.lr");
     const struct sw_safetensor *loss =
         sw_check_tensor_of(c, steps, "train.loss%s", meaning->suffix);
@@ -436,11 +387,11 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
     for (int64_t s = 0; s < steps; s++) {
         struct sw_step_report report;
         for (int64_t m = 0; m < k; m++) {
-            struct given given = {0};
-            sw_status st = give_batch(c, "train", s * k + m, &given);
+            struct check_batch given;
+            sw_status st = sw_check_batch_open(c, group, s * k + m, &given);
             st = st < 0 ? st : sw_forward(e, &given.batch, NULL);
             st = st < 0 ? st : sw_backward(e);
-            given_fini(&given);
+            sw_check_batch_close(&given);
             SW_TRY(st);
         }
         sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN);
@@ -465,25 +416,26 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning
     return check_after(c, e, meaning->suffix);
 }
 
-/* ids: [steps, B, T] or [steps, micro, B, T] */
-static sw_status train_with(struct check *c, const struct meaning *meaning,
-                            const struct sw_safetensor *ids)
+/* An engine for batches like those of a group. */
+static sw_status open_for(const struct check *c, const struct check_group *group,
+                          struct sw_engine_options options, sw_engine **out)
 {
-    const int rank = ids->shape.rank;
-    const int64_t micro = rank == 4 ? ids->shape.dims[1] : 1;
+    options.model = c->path;
+    options.seq_len = group->sizes.of[SW_DIM_TOKENS];
+    options.target_len = group->sizes.of[SW_DIM_TARGETS];
+    options.want_mask = group->has_mask;
+    return sw_check_engine(c, options, out);
+}
+
+static sw_status train_with(struct check *c, const struct meaning *meaning,
+                            const struct check_group *group)
+{
     char config[1024];
     sw_engine *e = NULL;
-    SW_TRY(sw_check_train_config(c, ids->shape.dims[rank - 2], micro, meaning->tokens, config,
-                                 sizeof config));
-    SW_TRY(sw_check_engine(
-        c,
-        (struct sw_engine_options){.config_text = config,
-                                   .model = c->path,
-                                   .seq_len = ids->shape.dims[rank - 1],
-                                   .want_mask =
-                                       sw_safetensors_find(c->ref, "train.attention_mask") != NULL},
-        &e));
-    const sw_status st = train_steps(c, e, meaning, ids->shape.dims[0]);
+    SW_TRY(sw_check_train_config(c, group->sizes.of[SW_DIM_BATCH], group->micro_batches,
+                                 meaning->tokens, config, sizeof config));
+    SW_TRY(open_for(c, group, (struct sw_engine_options){.config_text = config}, &e));
+    const sw_status st = train_steps(c, e, meaning, group);
     sw_close(e);
     return st;
 }
@@ -492,16 +444,11 @@ static sw_status check_training(struct check *c)
 {
     static const struct meaning meanings[] = {
         {"", false}, {"_tokens", true}, {"_microbatch", false}};
-    const struct sw_safetensor *ids = sw_check_tensor(c, "train.input_ids");
     const struct sw_safetensor *lr = sw_check_tensor(c, "train.lr");
-    if (!ids) {
+    struct check_group group;
+    SW_TRY(sw_check_group_open(c, "train", &group));
+    if (group.steps == 0) {
         return SW_OK;
-    }
-    const int rank = ids->shape.rank;
-    if (rank != 3 && rank != 4) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: train.input_ids wants the shape [steps, B, T] or [steps, micro, B, T]",
-                       c->path);
     }
     if (lr) {
         check_rates(c, lr);
@@ -512,35 +459,26 @@ static sw_status check_training(struct check *c)
         if (!sw_safetensors_find(c->ref, name)) {
             continue;
         }
-        SW_TRY(train_with(c, &meanings[i], ids));
+        SW_TRY(train_with(c, &meanings[i], &group));
     }
     return SW_OK;
 }
 
-/* Other classes of model are recorded with other inputs: its folder says which class, and
- * refuses. */
-static sw_status refuse_class(struct check *c)
+/* Other classes of model are recorded with other inputs. */
+static sw_status refuse_inputs(const struct check *c)
 {
-    static const char *const inputs[] = {"input.input_ids", "train.input_ids", "input.prompt"};
-    for (size_t i = 0; i < SW_LEN(inputs); i++) {
-        if (sw_safetensors_find(c->ref, inputs[i])) {
-            return SW_OK;
-        }
+    const struct sw_task_input *first = &c->task->inputs[0];
+    const char *name = first->recorded ? first->recorded : first->name;
+    char input[64], train[64];
+    snprintf(input, sizeof input, "input.%s", name);
+    snprintf(train, sizeof train, "train.%s", name);
+    if (sw_safetensors_find(c->ref, input) || sw_safetensors_find(c->ref, train) ||
+        sw_safetensors_find(c->ref, "input.prompt")) {
+        return SW_OK;
     }
-    sw_engine *e = NULL;
-    SW_TRY(sw_check_engine(
-        c,
-        (struct sw_engine_options){.config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-                                   .model = c->path,
-                                   .no_train = true,
-                                   .want_eval = true,
-                                   .plan_only = true},
-        &e));
-    sw_close(e);
     return SW_FAIL(SW_E_UNSUP,
-                   "%s: neither input.input_ids nor train.input_ids is recorded: this version "
-                   "checks models of text",
-                   c->path);
+                   "%s: neither %s nor %s is recorded, which models for the task \"%s\" read",
+                   c->path, input, train, c->task->name);
 }
 
 /* ---- adapters ---- */
@@ -592,41 +530,42 @@ static bool find_adapter(struct check *c)
     return fits;
 }
 
+/* One batch, forward and backward. */
+static sw_status check_batch(struct check *c)
+{
+    char config[160];
+    struct check_group group;
+    struct check_batch given;
+    sw_engine *e = NULL;
+    SW_TRY(sw_check_group_open(c, "input", &group));
+    if (group.steps == 0) {
+        return SW_OK;
+    }
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"spillway\": {\"packing\": %s}}",
+             (long long)group.sizes.of[SW_DIM_BATCH], sw_check_is_packed(c) ? "true" : "false");
+    SW_TRY(open_for(c, &group,
+                    (struct sw_engine_options){.config_text = config,
+                                               .want_logits = true,
+                                               .want_hidden = true,
+                                               .keep_gradients = true},
+                    &e));
+    sw_status st = sw_check_batch_open(c, &group, 0, &given);
+    st = st < 0 ? st : check_forward(c, e, &given);
+    st = st < 0 ? st : check_backward(c, e, &given);
+    sw_check_batch_close(&given);
+    sw_close(e);
+    return st;
+}
+
 sw_status sw_check_model(struct check *c)
 {
     if (!find_adapter(c)) {
         return SW_FAIL(SW_E_ARG, "%s: the path is too long", c->path);
     }
-    SW_TRY(refuse_class(c));
-    const struct sw_safetensor *ids = sw_check_tensor(c, "input.input_ids");
-    if (ids && ids->shape.rank != 2) {
-        return SW_FAIL(SW_E_FORMAT, "%s: input.input_ids wants the shape [B, T]", c->path);
-    }
-    if (ids) {
-        char config[160];
-        struct given given = {0};
-        sw_engine *e = NULL;
-        snprintf(config, sizeof config,
-                 "{\"train_micro_batch_size_per_gpu\": %lld, \"spillway\": {\"packing\": %s}}",
-                 (long long)ids->shape.dims[0], sw_check_is_packed(c) ? "true" : "false");
-        SW_TRY(sw_check_engine(
-            c,
-            (struct sw_engine_options){
-                .config_text = config,
-                .model = c->path,
-                .seq_len = ids->shape.dims[1],
-                .want_logits = true,
-                .want_hidden = true,
-                .keep_gradients = true,
-                .want_mask = sw_safetensors_find(c->ref, "input.attention_mask") != NULL},
-            &e));
-        sw_status st = give_batch(c, "input", 0, &given);
-        st = st < 0 ? st : check_forward(c, e, &given);
-        st = st < 0 ? st : check_backward(c, e, &given);
-        given_fini(&given);
-        sw_close(e);
-        SW_TRY(st);
-    }
+    SW_TRY(sw_engine_find_task(c->path, NULL, 0, &c->task));
+    SW_TRY(refuse_inputs(c));
+    SW_TRY(check_batch(c));
     SW_TRY(check_merged(c));
     SW_TRY(check_generate(c));
     return check_training(c);

@@ -8,6 +8,7 @@
 #include "hf/hf.h"
 #include "json/json.h"
 #include "spillway/check.h"
+#include "task/task.h"
 
 struct check {
     const char *path;
@@ -17,6 +18,7 @@ struct check {
     struct sw_json_doc *doc;    /* reference.json */
     struct sw_safetensors *ref; /* reference.safetensors */
     bool *understood;           /* [tensors of ref] */
+    const struct sw_task *task; /* of the model's class; model cases */
     int n_rows, n_failed;
 };
 
@@ -73,6 +75,30 @@ sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx,
                             void *ctx, int *out_n);
 /* "shared/X" is X beside the root of the recorded cases. */
 void sw_check_shared_path(const char *name, char *buf, size_t cap);
+
+/* ---- batches (batch.c) ---- */
+
+/* The recorded inputs "input.NAME", one batch, or "train.NAME", stacked. */
+struct check_group {
+    const char *name;
+    int leading;                  /* dims before those of a batch */
+    int64_t steps, micro_batches; /* 0 steps: none of the task's inputs is recorded */
+    struct sw_task_sizes sizes;
+    bool has_mask;
+};
+/* SW_E_FORMAT names an input of another rank. */
+sw_status sw_check_group_open(struct check *c, const char *group, struct check_group *out);
+
+/* One micro-batch in the engine's own types. */
+struct check_batch {
+    void *data[SW_TASK_MAX_INPUTS];
+    struct sw_tensor tensors[SW_TASK_MAX_INPUTS];
+    struct sw_batch batch;
+};
+/* Number i of those that are stacked. To be closed after a failure, too. */
+sw_status sw_check_batch_open(struct check *c, const struct check_group *group, int64_t i,
+                              struct check_batch *out);
+void sw_check_batch_close(struct check_batch *batch);
 
 /* ---- kinds of case ---- */
 

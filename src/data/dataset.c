@@ -407,6 +407,9 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
         sw_str_fini(&names);
         return st;
     }
+    if ((*out)->rows == SW_ROWS_NONE) {
+        return SW_FAIL(SW_E_CONFIG, "task \"%s\" is not trained: it has no labels", name);
+    }
     if ((*out)->rows != SW_ROWS_TEXT && (options->packing || options->chat)) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": %s of texts that are continued", name,
                        options->chat ? "chats are" : "spillway.packing is for rows");

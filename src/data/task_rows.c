@@ -65,7 +65,8 @@ static sw_status find_sentinels(struct sw_task_form *form, const struct sw_token
 
 static sw_status check_room(const struct sw_task_form *form)
 {
-    const int64_t least = form->single.n_items; /* one token of a text */
+    /* Special tokens; and of what is cut into pieces, one token. */
+    const int64_t least = form->single.n_items - (form->task->rows != SW_ROWS_MASKED);
     if (form->T < least) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": rows of %lld tokens, wanted at least %lld",
                        form->task->name, (long long)form->T, (long long)least);

@@ -69,12 +69,12 @@ const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const cha
 
 int sw_engine_terms(const sw_engine *e)
 {
-    return e->n_terms;
+    return e->loss.n_terms;
 }
 
 const double *sw_engine_losses(const sw_engine *e)
 {
-    return e->losses;
+    return e->loss.local;
 }
 
 static const struct sw_port *find_output(const sw_engine *e, const char *name)

@@ -41,8 +41,8 @@ static int64_t limit_before(const struct sw_op *op, int64_t limit)
     return op->attrs.positions.counted ? 2 : limit - op->attrs.positions.offset;
 }
 
-/* The input that v shows elements of, through views, row-major copies and positions; NULL: it is
- * computed. A part of a copy of a part counts as all of the copy. */
+/* The input that v shows elements of, through views, copies and positions; NULL: it is computed. A
+ * part of a copy of a part counts as all of the copy. */
 static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_bound *out)
 {
     sw_value root = sw_graph_root(g, v);
@@ -54,6 +54,7 @@ static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_
             return NULL;
         }
         out->limit = places ? limit_before(&g->ops[producer], out->limit) : out->limit;
+        out->may_ignore = out->may_ignore || sw_op_has(&g->ops[producer], SW_TRAIT_LABELS);
         v = g->ops[producer].in[0];
         root = sw_graph_root(g, v);
     }

@@ -85,12 +85,12 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
     e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
     e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
     const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->rounds);
-    e->losses = sw_alloc_zero("engine", n, sizeof *e->losses);
-    e->all_losses = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->all_losses);
-    e->loss_outputs = sw_alloc("engine", n * sizeof *e->loss_outputs);
-    SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
-    SW_TRY_ALLOC(e->losses, "the losses of a step");
-    SW_TRY_ALLOC(e->all_losses, "the losses of a step");
+    e->loss.local = sw_alloc_zero("engine", n, sizeof *e->loss.local);
+    e->loss.all = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->loss.all);
+    e->loss.outputs = sw_alloc("engine", n * sizeof *e->loss.outputs);
+    SW_TRY_ALLOC(e->loss.outputs, "the losses of a step");
+    SW_TRY_ALLOC(e->loss.local, "the losses of a step");
+    SW_TRY_ALLOC(e->loss.all, "the losses of a step");
     return SW_OK;
 }
 
@@ -412,9 +412,9 @@ void sw_close(sw_engine *e)
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);
-    sw_free(e->losses);
-    sw_free(e->loss_outputs);
-    sw_free(e->all_losses);
+    sw_free(e->loss.local);
+    sw_free(e->loss.outputs);
+    sw_free(e->loss.all);
     sw_free(e->statuses);
     sw_free(e->params);
     sw_free(e->bounds);

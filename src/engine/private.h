@@ -32,6 +32,19 @@ struct engine_trace {
     bool made; /* the file was not there before */
 };
 
+/* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a
+ * count. See loss.c. */
+struct engine_loss {
+    int n_terms;
+    double weights[SW_TASK_MAX_LOSSES];
+    double row_weight; /* attrs.loss_mean.weight */
+    /* [rounds, terms, 2] in the training program; one round where it holds one */
+    const struct sw_port **outputs;
+    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
+    double *local;                                              /* [rounds, terms, 2] this rank's */
+    double *all;                                                /* [ranks, rounds, terms, 2] */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -50,8 +63,6 @@ struct sw_engine {
     struct sw_mesh mesh;                  /* today: data only */
     int rank, ranks;                      /* of its data axis */
     int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    double *losses;        /* [rounds, terms, 2] sum and count of this rank's micro-batches */
-    double *all_losses;    /* [ranks, rounds, terms, 2] */
     int64_t *statuses;     /* [ranks] */
     struct sw_update_rule rule;
     bool trains;
@@ -69,12 +80,7 @@ struct sw_engine {
     int32_t n_params;
     struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
     int n_bounds;
-    /* [rounds, terms, 2] sum and count in the training program; one round where it holds one */
-    const struct sw_port **loss_outputs;
-    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
-    int n_terms;                                                /* of a micro-batch's loss .. */
-    double term_weights[SW_TASK_MAX_LOSSES]; /* .. a sum of means, each with its weight */
-    double loss_weight;                      /* see attrs.loss_mean */
+    struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
     /* the run */

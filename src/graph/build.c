@@ -12,7 +12,7 @@ static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
     return &g->values[v];
 }
 
-static bool usable(sw_graph *g, sw_value v, const char *what)
+bool sw_graph_usable(struct sw_graph *g, sw_value v, const char *what)
 {
     if (g->status < 0) {
         return false;
@@ -24,7 +24,8 @@ static bool usable(sw_graph *g, sw_value v, const char *what)
     return true;
 }
 
-static sw_value bad_shapes(sw_graph *g, const char *op, sw_value a, sw_value b, const char *wanted)
+sw_value sw_graph_bad_shapes(struct sw_graph *g, const char *op, sw_value a, sw_value b,
+                             const char *wanted)
 {
     char text_a[96], text_b[96] = "";
     sw_shape_format(&info_of(g, a)->shape, text_a, sizeof text_a);
@@ -36,7 +37,7 @@ static sw_value bad_shapes(sw_graph *g, const char *op, sw_value a, sw_value b, 
     return SW_NO_VALUE;
 }
 
-static sw_value bad_dtype(sw_graph *g, const char *op, sw_value v, const char *wanted)
+sw_value sw_graph_bad_dtype(struct sw_graph *g, const char *op, sw_value v, const char *wanted)
 {
     sw_graph_fail(g, SW_E_ARG, "%s: wants %s, got %s", op, wanted,
                   sw_dtype_name(info_of(g, v)->dtype));
@@ -80,11 +81,11 @@ sw_value sw_graph_dense(struct sw_graph *g, sw_value x)
 
 static sw_value unary(sw_graph *g, enum sw_op_kind kind, sw_value x, const struct sw_attrs *attrs)
 {
-    if (!usable(g, x, "unary op")) {
+    if (!sw_graph_usable(g, x, "unary op")) {
         return SW_NO_VALUE;
     }
     if (!sw_dtype_is_float(info_of(g, x)->dtype)) {
-        return bad_dtype(g, "unary op", x, "a float tensor");
+        return sw_graph_bad_dtype(g, "unary op", x, "a float tensor");
     }
     x = sw_graph_dense(g, x);
     return sw_graph_emit_one(g, kind, &x, 1, attrs);
@@ -105,12 +106,13 @@ static bool is_suffix(const struct sw_shape *suffix, const struct sw_shape *of)
 
 sw_value sw_add(sw_graph *g, sw_value a, sw_value b)
 {
-    if (!usable(g, a, "add") || !usable(g, b, "add")) {
+    if (!sw_graph_usable(g, a, "add") || !sw_graph_usable(g, b, "add")) {
         return SW_NO_VALUE;
     }
     if (!is_suffix(&info_of(g, b)->shape, &info_of(g, a)->shape) ||
         info_of(g, a)->dtype != info_of(g, b)->dtype) {
-        return bad_shapes(g, "add", a, b, "wants equal shapes and dtypes, or b a suffix of a");
+        return sw_graph_bad_shapes(g, "add", a, b,
+                                   "wants equal shapes and dtypes, or b a suffix of a");
     }
     const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
     return sw_graph_emit_one(g, SW_OP_ADD, in, 2, NULL);
@@ -120,6 +122,17 @@ sw_value sw_scale(sw_graph *g, sw_value x, double factor)
 {
     const struct sw_attrs attrs = {.scale = {.factor = factor}};
     return unary(g, SW_OP_SCALE, x, &attrs);
+}
+
+sw_value sw_cast(sw_graph *g, sw_value x, enum sw_dtype dtype)
+{
+    if (!sw_graph_usable(g, x, "cast")) {
+        return SW_NO_VALUE;
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype) || !sw_dtype_is_float(dtype)) {
+        return sw_graph_bad_dtype(g, "cast", x, "a float tensor, and a float dtype");
+    }
+    return sw_graph_cast(g, x, dtype);
 }
 
 sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act)
@@ -133,7 +146,7 @@ sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act)
 
 sw_value sw_dropout(sw_graph *g, sw_value x, double p)
 {
-    if (!usable(g, x, "dropout")) {
+    if (!sw_graph_usable(g, x, "dropout")) {
         return SW_NO_VALUE;
     }
     if (!(p >= 0 && p < 1)) {
@@ -149,16 +162,16 @@ sw_value sw_dropout(sw_graph *g, sw_value x, double p)
 
 sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps)
 {
-    if (!usable(g, x, "layer norm") || !usable(g, weight, "layer norm") ||
-        !usable(g, bias, "layer norm")) {
+    if (!sw_graph_usable(g, x, "layer norm") || !sw_graph_usable(g, weight, "layer norm") ||
+        !sw_graph_usable(g, bias, "layer norm")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *shape = &info_of(g, x)->shape;
     const struct sw_shape wanted = SW_SHAPE(sw_shape_last(shape));
     if (shape->rank < 1 || !sw_shape_equal(&info_of(g, weight)->shape, &wanted) ||
         !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
-        return bad_shapes(g, "layer norm", x, weight,
-                          "weight and bias must be as long as x's rows");
+        return sw_graph_bad_shapes(g, "layer norm", x, weight,
+                                   "weight and bias must be as long as x's rows");
     }
     const struct sw_attrs attrs = {.norm = {.eps = eps}};
     const sw_value in[3] = {sw_graph_dense(g, x), weight, bias};
@@ -167,17 +180,17 @@ sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, 
 
 sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool one_plus)
 {
-    if (!usable(g, x, "RMS norm") || !usable(g, weight, "RMS norm")) {
+    if (!sw_graph_usable(g, x, "RMS norm") || !sw_graph_usable(g, weight, "RMS norm")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *shape = &info_of(g, x)->shape;
     const struct sw_shape wanted = SW_SHAPE(shape->rank < 1 ? -1 : sw_shape_last(shape));
     if (!sw_shape_equal(&info_of(g, weight)->shape, &wanted)) {
-        return bad_shapes(g, "RMS norm", x, weight, "weight must be as long as x's rows");
+        return sw_graph_bad_shapes(g, "RMS norm", x, weight, "weight must be as long as x's rows");
     }
     if (!sw_dtype_is_float(info_of(g, x)->dtype) ||
         info_of(g, weight)->dtype != info_of(g, x)->dtype) {
-        return bad_dtype(g, "RMS norm", weight, "floats of one dtype");
+        return sw_graph_bad_dtype(g, "RMS norm", weight, "floats of one dtype");
     }
     const struct sw_attrs attrs = {.norm = {.eps = eps, .one_plus = one_plus}};
     const sw_value in[2] = {sw_graph_dense(g, x), weight};
@@ -188,14 +201,14 @@ sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool 
 static sw_value binary(sw_graph *g, enum sw_op_kind kind, sw_value a, sw_value b, const char *what,
                        const struct sw_attrs *attrs)
 {
-    if (!usable(g, a, what) || !usable(g, b, what)) {
+    if (!sw_graph_usable(g, a, what) || !sw_graph_usable(g, b, what)) {
         return SW_NO_VALUE;
     }
     if (!sw_shape_equal(&info_of(g, a)->shape, &info_of(g, b)->shape)) {
-        return bad_shapes(g, what, a, b, "wants equal shapes");
+        return sw_graph_bad_shapes(g, what, a, b, "wants equal shapes");
     }
     if (!sw_dtype_is_float(info_of(g, a)->dtype) || info_of(g, b)->dtype != info_of(g, a)->dtype) {
-        return bad_dtype(g, what, b, "floats of one dtype");
+        return sw_graph_bad_dtype(g, what, b, "floats of one dtype");
     }
     const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
     return sw_graph_emit_one(g, kind, in, 2, attrs);
@@ -216,29 +229,31 @@ sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act)
 
 sw_value sw_rotary(sw_graph *g, sw_value x, sw_value table, sw_value positions, bool interleaved)
 {
-    if (!usable(g, x, "rotary") || !usable(g, table, "rotary") || !usable(g, positions, "rotary")) {
+    if (!sw_graph_usable(g, x, "rotary") || !sw_graph_usable(g, table, "rotary") ||
+        !sw_graph_usable(g, positions, "rotary")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape sx = info_of(g, x)->shape;
     const struct sw_shape *st = &info_of(g, table)->shape, *sp = &info_of(g, positions)->shape;
     if (sx.rank != 4 || st->rank != 2 || st->dims[1] < 2 || st->dims[1] % 2 != 0 ||
         st->dims[1] > sx.dims[3]) {
-        return bad_shapes(g, "rotary", x, table,
-                          "wants x [B, T, H, D] and a table [P, R] with an even R of at most D");
+        return sw_graph_bad_shapes(
+            g, "rotary", x, table,
+            "wants x [B, T, H, D] and a table [P, R] with an even R of at most D");
     }
     const struct sw_shape by_token = SW_SHAPE(sx.dims[1]);
     const struct sw_shape by_sample = SW_SHAPE(sx.dims[0], sx.dims[1]);
     if (!sw_shape_equal(sp, &by_token) && !sw_shape_equal(sp, &by_sample)) {
-        return bad_shapes(g, "rotary", x, positions, "wants positions [T] or [B, T]");
+        return sw_graph_bad_shapes(g, "rotary", x, positions, "wants positions [T] or [B, T]");
     }
     if (info_of(g, positions)->dtype != SW_I32) {
-        return bad_dtype(g, "rotary", positions, "i32 positions");
+        return sw_graph_bad_dtype(g, "rotary", positions, "i32 positions");
     }
     if (info_of(g, table)->dtype != SW_F32 || info_of(g, table)->needs_grad) {
-        return bad_dtype(g, "rotary", table, "an f32 table that is not trained");
+        return sw_graph_bad_dtype(g, "rotary", table, "an f32 table that is not trained");
     }
     if (!sw_dtype_is_float(info_of(g, x)->dtype)) {
-        return bad_dtype(g, "rotary", x, "a float tensor");
+        return sw_graph_bad_dtype(g, "rotary", x, "a float tensor");
     }
     const struct sw_attrs attrs = {.rotary = {.interleaved = interleaved}};
     /* Kernels walk heads, so only the last dim must be dense. */
@@ -250,14 +265,14 @@ sw_value sw_rotary(sw_graph *g, sw_value x, sw_value table, sw_value positions, 
 static sw_value positions_of(sw_graph *g, sw_value x, const char *what,
                              const struct sw_attrs *attrs)
 {
-    if (!usable(g, x, what)) {
+    if (!sw_graph_usable(g, x, what)) {
         return SW_NO_VALUE;
     }
     if (info_of(g, x)->dtype != SW_I32) {
-        return bad_dtype(g, what, x, "i32");
+        return sw_graph_bad_dtype(g, what, x, "i32");
     }
     if (attrs->positions.counted && info_of(g, x)->shape.rank != 2) {
-        return bad_shapes(g, what, x, SW_NO_VALUE, "wants a mask [B, T]");
+        return sw_graph_bad_shapes(g, what, x, SW_NO_VALUE, "wants a mask [B, T]");
     }
     x = sw_graph_dense(g, x);
     return sw_graph_emit_one(g, SW_OP_POSITIONS, &x, 1, attrs);
@@ -295,7 +310,7 @@ static sw_value peel_transpose(sw_graph *g, sw_value x, bool *trans)
 
 sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans_b)
 {
-    if (!usable(g, a, "matmul") || !usable(g, b, "matmul")) {
+    if (!sw_graph_usable(g, a, "matmul") || !sw_graph_usable(g, b, "matmul")) {
         return SW_NO_VALUE;
     }
     a = sw_graph_dense(g, peel_transpose(g, a, &trans_a));
@@ -306,15 +321,15 @@ sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans
     const struct sw_shape sa = info_of(g, a)->shape, sb = info_of(g, b)->shape;
     const enum sw_dtype dtype = info_of(g, a)->dtype;
     if (sa.rank < 2 || sb.rank < 2) {
-        return bad_shapes(g, "matmul", a, b, "wants two matrices");
+        return sw_graph_bad_shapes(g, "matmul", a, b, "wants two matrices");
     }
     const int64_t k_a = trans_a ? sw_shape_rows(&sa) : sw_shape_last(&sa);
     const int64_t k_b = trans_b ? sw_shape_last(&sb) : sw_shape_rows(&sb);
     if (k_a != k_b) {
-        return bad_shapes(g, "matmul", a, b, "inner dimensions differ");
+        return sw_graph_bad_shapes(g, "matmul", a, b, "inner dimensions differ");
     }
     if (dtype != info_of(g, b)->dtype) {
-        return bad_dtype(g, "matmul", b, sw_dtype_name(dtype));
+        return sw_graph_bad_dtype(g, "matmul", b, sw_dtype_name(dtype));
     }
     const struct sw_attrs attrs = {.matmul = {.ta = trans_a, .tb = trans_b}};
     const sw_value in[2] = {a, b};
@@ -323,13 +338,13 @@ sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, bool trans
 
 sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out)
 {
-    if (!usable(g, x, "linear") || !usable(g, weight, "linear")) {
+    if (!sw_graph_usable(g, x, "linear") || !sw_graph_usable(g, weight, "linear")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *sw = &info_of(g, weight)->shape;
     if (sw->rank != 2 || sw_shape_last(&info_of(g, x)->shape) != sw->dims[in_out ? 0 : 1]) {
-        return bad_shapes(g, "linear", x, weight,
-                          in_out ? "wants weight [in, out]" : "wants weight [out, in]");
+        return sw_graph_bad_shapes(g, "linear", x, weight,
+                                   in_out ? "wants weight [in, out]" : "wants weight [out, in]");
     }
     const sw_value y = sw_matmul(g, x, false, weight, !in_out);
     return bias < 0 ? y : sw_add(g, y, bias);
@@ -339,44 +354,59 @@ sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool
 
 sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding_id)
 {
-    if (!usable(g, table, "embedding") || !usable(g, ids, "embedding")) {
+    if (!sw_graph_usable(g, table, "embedding") || !sw_graph_usable(g, ids, "embedding")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *st = &info_of(g, table)->shape;
     if (st->rank != 2 || info_of(g, ids)->shape.rank >= SW_MAX_RANK) {
-        return bad_shapes(g, "embedding", table, ids, "wants a table [V, C] and ids");
+        return sw_graph_bad_shapes(g, "embedding", table, ids, "wants a table [V, C] and ids");
     }
     if (info_of(g, ids)->dtype != SW_I32) {
-        return bad_dtype(g, "embedding", ids, "i32 ids");
+        return sw_graph_bad_dtype(g, "embedding", ids, "i32 ids");
     }
     const struct sw_attrs attrs = {.embedding = {.padding_id = padding_id}};
     const sw_value in[2] = {sw_graph_dense(g, table), sw_graph_dense(g, ids)};
     return sw_graph_emit_one(g, SW_OP_EMBEDDING, in, 2, &attrs);
 }
 
-sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad)
+static sw_value last_index(sw_graph *g, sw_value ids, const struct sw_attrs *attrs)
 {
-    if (!usable(g, ids, "last index")) {
+    if (!sw_graph_usable(g, ids, "last index")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape shape = info_of(g, ids)->shape;
     if (shape.rank != 2 || info_of(g, ids)->dtype != SW_I32) {
-        return bad_shapes(g, "last index", ids, SW_NO_VALUE, "wants i32 ids [B, T]");
+        return sw_graph_bad_shapes(g, "last index", ids, SW_NO_VALUE, "wants i32 ids [B, T]");
     }
+    if (attrs->last_index.padding_id >= 0) { /* else nobody looks at them */
+        ids = sw_graph_dense(g, ids);
+    }
+    return sw_graph_emit_one(g, SW_OP_LAST_INDEX, &ids, 1, attrs);
+}
+
+sw_value sw_last_index(sw_graph *g, sw_value ids, int64_t pad)
+{
     const struct sw_attrs attrs = {.last_index = {.padding_id = pad}};
-    return sw_graph_emit_one(g, SW_OP_LAST_INDEX, &ids, 1, &attrs);
+    return last_index(g, ids, &attrs);
+}
+
+sw_value sw_last_index_of(sw_graph *g, sw_value ids, int64_t id)
+{
+    const struct sw_attrs attrs = {.last_index = {.padding_id = id, .is_value = true}};
+    return last_index(g, ids, &attrs);
 }
 
 sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
 {
-    if (!usable(g, x, "select rows") || !usable(g, index, "select rows")) {
+    if (!sw_graph_usable(g, x, "select rows") || !sw_graph_usable(g, index, "select rows")) {
         return SW_NO_VALUE;
     }
     const struct sw_shape shape = info_of(g, x)->shape;
     const struct sw_shape *si = &info_of(g, index)->shape;
     if (shape.rank != 3 || si->rank != 1 || si->dims[0] != shape.dims[0] ||
         info_of(g, index)->dtype != SW_I32) {
-        return bad_shapes(g, "select rows", x, index, "wants x [B, T, C] and i32 index [B]");
+        return sw_graph_bad_shapes(g, "select rows", x, index,
+                                   "wants x [B, T, C] and i32 index [B]");
     }
     const sw_value in[2] = {sw_graph_dense(g, x), index};
     return sw_graph_emit_one(g, SW_OP_SELECT_ROWS, in, 2, NULL);
@@ -393,8 +423,8 @@ static bool heads_fit(sw_graph *g, const sw_value *qkv, const struct sw_attentio
                           ? 0
                           : sw_attention_width(attrs, q);
     if (d < 1) {
-        bad_shapes(g, "attention", qkv[0], attrs->packed ? SW_NO_VALUE : qkv[1],
-                   "wants [B, T, heads x width] with heads a multiple of kv_heads");
+        sw_graph_bad_shapes(g, "attention", qkv[0], attrs->packed ? SW_NO_VALUE : qkv[1],
+                            "wants [B, T, heads x width] with heads a multiple of kv_heads");
         return false;
     }
     const struct sw_shape *k = &info_of(g, qkv[attrs->packed ? 0 : 1])->shape;
@@ -402,7 +432,8 @@ static bool heads_fit(sw_graph *g, const sw_value *qkv, const struct sw_attentio
         const struct sw_shape *x = &info_of(g, qkv[i])->shape;
         if (sw_head_width(x, kv) != d || x->dims[0] != q->dims[0] || x->dims[1] != k->dims[1] ||
             info_of(g, qkv[i])->dtype != info_of(g, qkv[0])->dtype) {
-            bad_shapes(g, "attention", qkv[0], qkv[i], "keys and values must be [B, S, kv x D]");
+            sw_graph_bad_shapes(g, "attention", qkv[0], qkv[i],
+                                "keys and values must be [B, S, kv x D]");
             return false;
         }
     }
@@ -414,34 +445,56 @@ static bool is_i32(const sw_graph *g, sw_value v, struct sw_shape wanted)
     return info_of(g, v)->dtype == SW_I32 && sw_shape_equal(&info_of(g, v)->shape, &wanted);
 }
 
+static bool bias_fits(sw_graph *g, sw_value bias, sw_value q, int64_t heads, int64_t n_queries,
+                      struct sw_shape keys)
+{
+    const struct sw_shape *shape = &info_of(g, bias)->shape;
+    const struct sw_shape shared = SW_SHAPE(heads, n_queries, keys.dims[1]);
+    const struct sw_shape each = SW_SHAPE(keys.dims[0], heads, n_queries, keys.dims[1]);
+    if (!sw_shape_equal(shape, &shared) && !sw_shape_equal(shape, &each)) {
+        sw_graph_bad_shapes(g, "attention", q, bias,
+                            "wants a bias [heads, queries, keys], or one of each sample");
+        return false;
+    }
+    if (info_of(g, bias)->dtype != sw_stat_dtype(info_of(g, q)->dtype)) {
+        sw_graph_bad_dtype(g, "attention", bias, "an f32 bias");
+        return false;
+    }
+    return true;
+}
+
 /* What may come besides, appended to `in`. Returns how many inputs there are then; -1: one is
  * wrong. */
 static int attention_extras(sw_graph *g, const struct sw_attention_spec *spec,
                             const struct sw_attention_attrs *attrs, int64_t n_queries,
                             struct sw_shape keys, sw_value *in, int n_in)
 {
-    const sw_value all[] = {spec->mask, spec->position, spec->slopes, spec->segments};
+    const sw_value all[] = {spec->mask, spec->position, spec->slopes, spec->segments, spec->bias};
     for (size_t i = 0; i < SW_LEN(all); i++) {
-        if (all[i] >= 0 && !usable(g, all[i], "attention")) {
+        if (all[i] >= 0 && !sw_graph_usable(g, all[i], "attention")) {
             return -1;
         }
     }
     if (attrs->has_mask && !is_i32(g, spec->mask, keys)) {
-        bad_shapes(g, "attention", in[0], spec->mask, "wants an i32 mask [B, keys]");
+        sw_graph_bad_shapes(g, "attention", in[0], spec->mask, "wants an i32 mask [B, keys]");
         return -1;
     }
     if (attrs->has_slopes) {
         const struct sw_value_info *slopes = info_of(g, spec->slopes);
         if (slopes->dtype != SW_F32 || slopes->needs_grad || slopes->shape.rank != 1 ||
             slopes->shape.dims[0] != attrs->heads) {
-            bad_shapes(g, "attention", in[0], spec->slopes, "wants constant f32 slopes [heads]");
+            sw_graph_bad_shapes(g, "attention", in[0], spec->slopes,
+                                "wants constant f32 slopes [heads]");
             return -1;
         }
     }
     if (attrs->has_segments &&
         (!is_i32(g, spec->segments, keys) || (n_queries != keys.dims[1] && !attrs->has_position))) {
-        bad_shapes(g, "attention", in[0], spec->segments,
-                   "wants i32 segments [B, keys], and a position unless queries are keys");
+        sw_graph_bad_shapes(g, "attention", in[0], spec->segments,
+                            "wants i32 segments [B, keys], and a position unless queries are keys");
+        return -1;
+    }
+    if (attrs->has_bias && !bias_fits(g, spec->bias, in[0], attrs->heads, n_queries, keys)) {
         return -1;
     }
     for (size_t i = 0; i < SW_LEN(all); i++) {
@@ -456,7 +509,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                           const struct sw_attention_spec *spec)
 {
     for (int i = 0; i < n_qkv; i++) {
-        if (!usable(g, qkv[i], "attention")) {
+        if (!sw_graph_usable(g, qkv[i], "attention")) {
             return SW_NO_VALUE;
         }
     }
@@ -473,6 +526,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                                      .has_position = spec->position >= 0,
                                      .has_slopes = spec->slopes >= 0,
                                      .has_segments = spec->segments >= 0,
+                                     .has_bias = spec->bias >= 0,
                                  }};
     const struct sw_attention_attrs *attrs = &all.attention;
     if (!heads_fit(g, qkv, attrs)) {
@@ -488,7 +542,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
     }
     const int64_t n_queries = info_of(g, qkv[0])->shape.dims[1];
     const struct sw_shape k = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
-    sw_value in[7];
+    sw_value in[8];
     for (int i = 0; i < n_qkv; i++) {
         /* Kernels walk rows, so only the last dim must be dense. */
         const struct sw_value_info *x = info_of(g, qkv[i]);
@@ -541,7 +595,7 @@ static void mark_contiguous(struct sw_value_info *info)
 
 sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape)
 {
-    if (!usable(g, x, "reshape")) {
+    if (!sw_graph_usable(g, x, "reshape")) {
         return SW_NO_VALUE;
     }
     if (!sw_shape_check(&shape, 8) ||
@@ -559,12 +613,12 @@ sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape)
 
 sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b)
 {
-    if (!usable(g, x, "transpose")) {
+    if (!sw_graph_usable(g, x, "transpose")) {
         return SW_NO_VALUE;
     }
     struct sw_shape shape = info_of(g, x)->shape;
     if (dim_a < 0 || dim_b < 0 || dim_a >= shape.rank || dim_b >= shape.rank) {
-        return bad_shapes(g, "transpose", x, SW_NO_VALUE, "no such dimension");
+        return sw_graph_bad_shapes(g, "transpose", x, SW_NO_VALUE, "no such dimension");
     }
     shape.dims[dim_a] = info_of(g, x)->shape.dims[dim_b];
     shape.dims[dim_b] = info_of(g, x)->shape.dims[dim_a];
@@ -583,12 +637,12 @@ sw_value sw_transpose(sw_graph *g, sw_value x, int dim_a, int dim_b)
 
 sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
 {
-    if (!usable(g, x, "slice")) {
+    if (!sw_graph_usable(g, x, "slice")) {
         return SW_NO_VALUE;
     }
     struct sw_shape shape = info_of(g, x)->shape;
     if (dim < 0 || dim >= shape.rank || start < 0 || len < 0 || start > shape.dims[dim] - len) {
-        return bad_shapes(g, "slice", x, SW_NO_VALUE, "the range is outside the tensor");
+        return sw_graph_bad_shapes(g, "slice", x, SW_NO_VALUE, "the range is outside the tensor");
     }
     shape.dims[dim] = len;
     const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .dim = dim, .start = start}};
@@ -616,49 +670,98 @@ static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)
 static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
 {
     if (info_of(g, labels)->dtype != SW_I32) {
-        bad_dtype(g, op, labels, "i32 labels");
+        sw_graph_bad_dtype(g, op, labels, "i32 labels");
         return false;
     }
     if (sw_shape_elems(&info_of(g, labels)->shape) != sw_shape_rows(&info_of(g, x)->shape)) {
-        bad_shapes(g, op, x, labels, "wants one label per row");
+        sw_graph_bad_shapes(g, op, x, labels, "wants one label per row");
         return false;
     }
     return true;
 }
 
-/* The mean of a loss over `rows` rows, op has its sum and count. */
-static sw_value mean_loss(sw_graph *g, int32_t op, int64_t rows)
+sw_value sw_graph_mean_loss(struct sw_graph *g, int32_t op, int64_t rows)
 {
     return op < 0 ? SW_NO_VALUE : mean_of(g, g->ops[op].out[0], g->ops[op].out[1], rows);
 }
 
-sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
+static bool smoothing_fits(sw_graph *g, const char *what, double smoothing)
 {
-    if (!usable(g, logits, "cross entropy") || !usable(g, labels, "cross entropy") ||
-        !labels_fit(g, "cross entropy", logits, labels)) {
+    if (!(smoothing >= 0 && smoothing < 1)) {
+        sw_graph_fail(g, SW_E_ARG, "%s: a label smoothing of %g; wanted a number in [0, 1)", what,
+                      smoothing);
+        return false;
+    }
+    return true;
+}
+
+sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value labels,
+                             const struct sw_cross_entropy_spec *spec)
+{
+    const char *what = "cross entropy";
+    if (!sw_graph_usable(g, logits, what) || !sw_graph_usable(g, labels, what) ||
+        !labels_fit(g, what, logits, labels) || !smoothing_fits(g, what, spec->smoothing)) {
         return SW_NO_VALUE;
     }
     const int64_t rows = sw_shape_rows(&info_of(g, logits)->shape);
+    const struct sw_attrs attrs = {
+        .cross_entropy = {.smoothing = spec->smoothing, .ignores_beyond = spec->ignores_beyond}};
     const sw_value in[2] = {sw_graph_dense(g, logits), sw_graph_dense(g, labels)};
-    return mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, NULL), rows);
+    return sw_graph_mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, &attrs), rows);
+}
+
+sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
+{
+    const struct sw_cross_entropy_spec plain = {0};
+    return sw_cross_entropy_of(g, logits, labels, &plain);
+}
+
+/* A float for each element of x. */
+static sw_value element_loss(sw_graph *g, const char *what, sw_value x, sw_value target,
+                             bool binary)
+{
+    if (!sw_graph_usable(g, x, what) || !sw_graph_usable(g, target, what)) {
+        return SW_NO_VALUE;
+    }
+    const int64_t n = sw_shape_elems(&info_of(g, x)->shape);
+    if (n != sw_shape_elems(&info_of(g, target)->shape)) {
+        return sw_graph_bad_shapes(g, what, x, target, "wants one target for each element");
+    }
+    if (!sw_dtype_is_float(info_of(g, x)->dtype) || info_of(g, target)->dtype != SW_F32) {
+        return sw_graph_bad_dtype(g, what, target, "f32 targets");
+    }
+    const struct sw_attrs attrs = {.element_loss = {.binary = binary}};
+    const sw_value in[2] = {sw_graph_dense(g, x), sw_graph_dense(g, target)};
+    return sw_graph_mean_loss(g, sw_graph_emit(g, SW_OP_ELEMENT_LOSS, in, 2, &attrs), n);
+}
+
+sw_value sw_mean_squared_error(sw_graph *g, sw_value x, sw_value target)
+{
+    return element_loss(g, "mean squared error", x, target, false);
+}
+
+sw_value sw_binary_cross_entropy(sw_graph *g, sw_value logits, sw_value target)
+{
+    return element_loss(g, "binary cross entropy", logits, target, true);
 }
 
 sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
                                  sw_value labels, double cap)
 {
     const char *what = "linear cross entropy";
-    if (!usable(g, h, what) || !usable(g, weight, what) ||
-        (bias != SW_NO_VALUE && !usable(g, bias, what)) || !usable(g, labels, what) ||
-        !labels_fit(g, what, h, labels)) {
+    if (!sw_graph_usable(g, h, what) || !sw_graph_usable(g, weight, what) ||
+        (bias != SW_NO_VALUE && !sw_graph_usable(g, bias, what)) ||
+        !sw_graph_usable(g, labels, what) || !labels_fit(g, what, h, labels)) {
         return SW_NO_VALUE;
     }
     const struct sw_shape *sw = &info_of(g, weight)->shape;
     if (sw->rank != 2 || sw->dims[1] != sw_shape_last(&info_of(g, h)->shape)) {
-        return bad_shapes(g, what, h, weight, "wants h [.., C], weight [V, C]");
+        return sw_graph_bad_shapes(g, what, h, weight, "wants h [.., C], weight [V, C]");
     }
     const struct sw_shape wanted = SW_SHAPE(sw->dims[0]);
     if (bias != SW_NO_VALUE && !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
-        return bad_shapes(g, what, weight, bias, "wants a bias as long as the weight has rows");
+        return sw_graph_bad_shapes(g, what, weight, bias,
+                                   "wants a bias as long as the weight has rows");
     }
     if (!(cap >= 0) || isinf(cap)) {
         sw_graph_fail(g, SW_E_ARG, "%s: a cap of %g; wanted a number above 0, or 0 for none", what,
@@ -671,8 +774,22 @@ sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_va
                                                  .has_bias = bias != SW_NO_VALUE}};
     const sw_value in[4] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
                             sw_graph_dense(g, labels), bias};
-    return mean_loss(
+    return sw_graph_mean_loss(
         g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, attrs.linear_ce.has_bias ? 4 : 3, &attrs), rows);
+}
+
+sw_value sw_smoothed_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                          sw_value labels, double cap, double smoothing)
+{
+    if (smoothing == 0) {
+        return sw_linear_cross_entropy(g, h, weight, bias, labels, cap);
+    }
+    sw_value logits = sw_linear(g, h, weight, bias, false);
+    if (cap > 0) {
+        logits = sw_scale(g, sw_act(g, sw_scale(g, logits, 1 / cap), SW_ACT_TANH), cap);
+    }
+    const struct sw_cross_entropy_spec spec = {.smoothing = smoothing};
+    return sw_cross_entropy_of(g, logits, labels, &spec);
 }
 
 /* ---- user ops ---- */
@@ -691,7 +808,7 @@ void sw_user(sw_graph *g, const struct sw_user_op *op, const sw_value *in, sw_va
                       SW_MAX_OUTPUTS);
     }
     for (int i = 0; i < op->n_in; i++) {
-        if (!usable(g, in[i], op->name)) {
+        if (!sw_graph_usable(g, in[i], op->name)) {
             return;
         }
         inputs[i] = sw_graph_dense(g, in[i]);

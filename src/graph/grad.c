@@ -11,7 +11,7 @@ static const struct sw_value_info *info_of(const struct sw_graph *g, sw_value v)
     return &g->values[v];
 }
 
-static bool wants(const struct sw_graph *g, sw_value v)
+bool sw_graph_wants(const struct sw_graph *g, sw_value v)
 {
     return v >= 0 && g->values[v].needs_grad;
 }
@@ -23,10 +23,9 @@ static enum sw_dtype grad_dtype(const struct sw_graph *g, sw_value v)
                                                                   : info_of(g, v)->dtype;
 }
 
-/* One output shaped like `like`, or an absent one when nobody wants its gradient. */
-static sw_value out_like(struct sw_graph *g, int32_t op, sw_value like)
+sw_value sw_graph_gradient_out(struct sw_graph *g, int32_t op, sw_value like)
 {
-    if (!wants(g, like)) {
+    if (!sw_graph_wants(g, like)) {
         sw_graph_add_out_absent(g, op);
         return SW_NO_VALUE;
     }
@@ -37,7 +36,7 @@ static sw_value product(struct sw_graph *g, sw_value a, bool ta, sw_value b, boo
 {
     const struct sw_attrs attrs = {.matmul = {.ta = ta, .tb = tb}};
     const sw_value in[2] = {a, b};
-    return out_like(g, sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs), like);
+    return sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_MATMUL, in, 2, &attrs), like);
 }
 
 void sw_grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -45,10 +44,10 @@ void sw_grad_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *
 {
     const sw_value a = op->in[0], b = op->in[1], dy = d_out[0];
     const bool ta = op->attrs.matmul.ta, tb = op->attrs.matmul.tb;
-    if (wants(g, a)) {
+    if (sw_graph_wants(g, a)) {
         d_in[0] = ta ? product(g, b, tb, dy, true, a) : product(g, dy, false, b, !tb, a);
     }
-    if (wants(g, b)) {
+    if (sw_graph_wants(g, b)) {
         d_in[1] = tb ? product(g, dy, true, a, ta, b) : product(g, a, !ta, dy, false, b);
     }
 }
@@ -57,13 +56,13 @@ void sw_grad_add(struct sw_graph *g, const struct sw_op *op, const sw_value *d_o
 {
     const sw_value b = op->in[1];
     d_in[0] = d_out[0];
-    if (!wants(g, b)) {
+    if (!sw_graph_wants(g, b)) {
         return;
     }
     if (sw_shape_equal(&info_of(g, op->in[0])->shape, &info_of(g, b)->shape)) {
         d_in[1] = d_out[0];
     } else {
-        d_in[1] = out_like(g, sw_graph_add_op(g, SW_OP_SUM_ROWS, d_out, 1, NULL), b);
+        d_in[1] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_SUM_ROWS, d_out, 1, NULL), b);
     }
 }
 
@@ -76,7 +75,8 @@ void sw_grad_scale(struct sw_graph *g, const struct sw_op *op, const sw_value *d
 void sw_grad_act(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     const sw_value in[2] = {op->in[0], d_out[0]};
-    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_ACT_GRAD, in, 2, &op->attrs), op->in[0]);
+    d_in[0] =
+        sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_ACT_GRAD, in, 2, &op->attrs), op->in[0]);
 }
 
 void sw_grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -86,7 +86,7 @@ void sw_grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value 
     if (i >= 0) {
         g->ops[i].path = op->path; /* the same draw */
     }
-    d_in[0] = out_like(g, i, op->in[0]);
+    d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
 }
 
 void sw_grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -95,7 +95,7 @@ void sw_grad_layer_norm(struct sw_graph *g, const struct sw_op *op, const sw_val
     const sw_value in[5] = {d_out[0], op->in[0], op->in[1], op->out[1], op->out[2]};
     const int32_t i = sw_graph_add_op(g, SW_OP_LAYER_NORM_GRAD, in, 5, &op->attrs);
     for (int k = 0; k < 3; k++) {
-        d_in[k] = out_like(g, i, op->in[k]);
+        d_in[k] = sw_graph_gradient_out(g, i, op->in[k]);
     }
 }
 
@@ -104,16 +104,17 @@ void sw_grad_rms_norm(struct sw_graph *g, const struct sw_op *op, const sw_value
 {
     const sw_value in[4] = {d_out[0], op->in[0], op->in[1], op->out[1]};
     const int32_t i = sw_graph_add_op(g, SW_OP_RMS_NORM_GRAD, in, 4, &op->attrs);
-    d_in[0] = out_like(g, i, op->in[0]);
-    d_in[1] = out_like(g, i, op->in[1]);
+    d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
+    d_in[1] = sw_graph_gradient_out(g, i, op->in[1]);
 }
 
 void sw_grad_mul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     for (int k = 0; k < 2; k++) {
         const sw_value in[2] = {d_out[0], op->in[1 - k]};
-        if (wants(g, op->in[k])) {
-            d_in[k] = out_like(g, sw_graph_add_op(g, SW_OP_MUL, in, 2, NULL), op->in[k]);
+        if (sw_graph_wants(g, op->in[k])) {
+            d_in[k] =
+                sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_MUL, in, 2, NULL), op->in[k]);
         }
     }
 }
@@ -123,8 +124,8 @@ void sw_grad_gated_act(struct sw_graph *g, const struct sw_op *op, const sw_valu
 {
     const sw_value in[3] = {d_out[0], op->in[0], op->in[1]};
     const int32_t i = sw_graph_add_op(g, SW_OP_GATED_ACT_GRAD, in, 3, &op->attrs);
-    d_in[0] = out_like(g, i, op->in[0]);
-    d_in[1] = out_like(g, i, op->in[1]);
+    d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
+    d_in[1] = sw_graph_gradient_out(g, i, op->in[1]);
 }
 
 /* A turn by the other angle. */
@@ -134,14 +135,14 @@ void sw_grad_rotary(struct sw_graph *g, const struct sw_op *op, const sw_value *
     const sw_value in[3] = {d_out[0], op->in[1], op->in[2]};
     struct sw_attrs attrs = op->attrs;
     attrs.rotary.inverse = !attrs.rotary.inverse;
-    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_ROTARY, in, 3, &attrs), op->in[0]);
+    d_in[0] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_ROTARY, in, 3, &attrs), op->in[0]);
 }
 
 void sw_grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {
     const sw_value table = op->in[0];
-    if (!wants(g, table)) {
+    if (!sw_graph_wants(g, table)) {
         return;
     }
     if (info_of(g, table)->role != SW_ROLE_PARAM) {
@@ -163,7 +164,8 @@ void sw_grad_select_rows(struct sw_graph *g, const struct sw_op *op, const sw_va
                          sw_value *d_in)
 {
     const sw_value in[2] = {d_out[0], op->in[1]};
-    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SELECT_ROWS_GRAD, in, 2, NULL), op->in[0]);
+    d_in[0] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_SELECT_ROWS_GRAD, in, 2, NULL),
+                                    op->in[0]);
 }
 
 void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -179,7 +181,11 @@ void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_valu
     }
     const int n_qkv = op->attrs.attention.packed ? 1 : 3;
     for (int k = 0; k < n_qkv; k++) {
-        d_in[k] = out_like(g, i, op->in[k]);
+        d_in[k] = sw_graph_gradient_out(g, i, op->in[k]);
+    }
+    if (op->attrs.attention.has_bias) {
+        const int k = sw_attention_bias_input(&op->attrs.attention, 0);
+        d_in[k] = sw_graph_gradient_out(g, i, op->in[k]);
     }
 }
 
@@ -198,7 +204,8 @@ void sw_grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
             .slice = {.dim = op->attrs.view.dim, .start = op->attrs.view.start}};
         const sw_value dy = sw_graph_dense(g, d_out[0]);
         if (dy >= 0) {
-            d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, &dy, 1, &attrs), x);
+            d_in[0] =
+                sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_SLICE_GRAD, &dy, 1, &attrs), x);
         }
         break;
     }
@@ -212,7 +219,7 @@ void sw_grad_pass(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
     d_in[0] = d_out[0];
 }
 
-static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
+sw_value sw_graph_cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
 {
     if (x < 0 || info_of(g, x)->dtype == dtype) {
         return x;
@@ -224,14 +231,15 @@ static sw_value cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype)
 
 void sw_grad_cast(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
-    d_in[0] = cast(g, d_out[0], grad_dtype(g, op->in[0]));
+    d_in[0] = sw_graph_cast(g, d_out[0], grad_dtype(g, op->in[0]));
 }
 
 void sw_grad_loss_mean(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {
     const sw_value in[2] = {d_out[0], op->in[1]};
-    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_LOSS_MEAN_GRAD, in, 2, &op->attrs), op->in[0]);
+    d_in[0] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_LOSS_MEAN_GRAD, in, 2, &op->attrs),
+                                    op->in[0]);
 }
 
 void sw_grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -241,7 +249,19 @@ void sw_grad_cross_entropy(struct sw_graph *g, const struct sw_op *op, const sw_
         return;
     }
     const sw_value in[4] = {d_out[0], op->in[0], op->in[1], op->out[2]};
-    d_in[0] = out_like(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY_GRAD, in, 4, NULL), op->in[0]);
+    d_in[0] = sw_graph_gradient_out(
+        g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY_GRAD, in, 4, &op->attrs), op->in[0]);
+}
+
+void sw_grad_element_loss(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                          sw_value *d_in)
+{
+    if (d_out[0] < 0) {
+        return;
+    }
+    const sw_value in[3] = {d_out[0], op->in[0], op->in[1]};
+    d_in[0] = sw_graph_gradient_out(
+        g, sw_graph_add_op(g, SW_OP_ELEMENT_LOSS_GRAD, in, 3, &op->attrs), op->in[0]);
 }
 
 void sw_grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -254,10 +274,10 @@ void sw_grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_valu
     const sw_value in[6] = {d_out[0],  op->in[0],  op->in[1],
                             op->in[2], op->out[2], bias ? op->in[3] : SW_NO_VALUE};
     const int32_t i = sw_graph_add_op(g, SW_OP_LINEAR_CE_GRAD, in, 5 + bias, &op->attrs);
-    d_in[0] = out_like(g, i, op->in[0]);
-    d_in[1] = out_like(g, i, op->in[1]);
+    d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
+    d_in[1] = sw_graph_gradient_out(g, i, op->in[1]);
     if (bias) {
-        d_in[3] = out_like(g, i, op->in[3]);
+        d_in[3] = sw_graph_gradient_out(g, i, op->in[3]);
     }
 }
 
@@ -275,7 +295,7 @@ void sw_grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
 static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
 {
     if (info_of(g, grad)->sparse_index < 0) {
-        grad = cast(g, sw_graph_dense(g, grad), g->grad_dtype);
+        grad = sw_graph_cast(g, sw_graph_dense(g, grad), g->grad_dtype);
     }
     if (grad < 0) {
         return;
@@ -300,7 +320,7 @@ static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
 
 static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_value grad)
 {
-    if (grad < 0 || !wants(g, to) || g->status < 0) {
+    if (grad < 0 || !sw_graph_wants(g, to) || g->status < 0) {
         return;
     }
     if (info_of(g, to)->role == SW_ROLE_PARAM) {
@@ -326,7 +346,7 @@ static void differentiate(struct sw_graph *g, sw_value *grads, int32_t i_op)
     bool any_input = false;
     for (int i = 0; i < op.n_in; i++) {
         d_in[i] = SW_NO_VALUE;
-        any_input |= wants(g, op.in[i]);
+        any_input |= sw_graph_wants(g, op.in[i]);
     }
     if (!any_input) {
         return;
@@ -353,7 +373,7 @@ sw_status sw_graph_backward(struct sw_graph *g, sw_value loss)
     if (loss < 0 || loss >= g->n_values || sw_shape_elems(&info_of(g, loss)->shape) != 1) {
         return SW_FAIL(SW_E_ARG, "backward needs a loss of one element");
     }
-    if (!wants(g, loss)) {
+    if (!sw_graph_wants(g, loss)) {
         return SW_FAIL(SW_E_ARG, "the loss depends on no parameter that is trained");
     }
     const int32_t n_forward = g->n_ops, n_values = g->n_values;

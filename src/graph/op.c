@@ -149,6 +149,12 @@ int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct 
     return sw_head_width(q, attrs->packed ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
 }
 
+int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first)
+{
+    return first + (attrs->packed ? 1 : 3) + attrs->has_mask + attrs->has_position +
+           attrs->has_slopes + attrs->has_segments;
+}
+
 static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
@@ -160,8 +166,12 @@ static void shapes_attention(const struct sw_op_desc *d, struct sw_view *out)
 
 static void shapes_attention_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
-    for (int k = 0; k < (d->op->attrs.attention.packed ? 1 : 3); k++) {
+    const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
+    for (int k = 0; k < (attrs->packed ? 1 : 3); k++) {
         like(&out[k], &d->in[3 + k]);
+    }
+    if (attrs->has_bias) {
+        like(&out[sw_attention_bias_output(attrs)], &d->in[sw_attention_bias_input(attrs, 3)]);
     }
 }
 
@@ -190,6 +200,12 @@ static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], dtype, SW_SHAPE(sw_shape_rows(&d->in[0].shape)));
 }
 
+static void shapes_element_loss(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(1));
+    like(&out[1], &out[0]);
+}
+
 static void shapes_linear_ce_grad(const struct sw_op_desc *d, struct sw_view *out)
 {
     shapes_of_two_gradients(d, out);
@@ -214,6 +230,21 @@ static void shapes_moments(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], SW_I64, SW_SHAPE(SW_LAMB_WORDS));
 }
 
+/* All of the inputs along one dim. */
+static void shapes_concat(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+    for (int k = 1; k < d->op->n_in; k++) {
+        out[0].shape.dims[d->op->attrs.slice.dim] += d->in[k].shape.dims[d->op->attrs.slice.dim];
+    }
+}
+
+static void shapes_masked_mean(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], d->in[0].dtype, SW_SHAPE(x->dims[0], x->dims[2]));
+}
+
 /* ---- indices ---- */
 
 static int64_t rows_of_first(const struct sw_op_desc *d)
@@ -228,7 +259,8 @@ static int64_t tokens_of_first(const struct sw_op_desc *d)
 
 static int64_t classes_of_first(const struct sw_op_desc *d)
 {
-    return sw_shape_last(&d->in[0].shape);
+    const bool all = d->op->attrs.cross_entropy.ignores_beyond;
+    return all ? INT64_C(1) << 31 : sw_shape_last(&d->in[0].shape);
 }
 
 static int64_t rows_of_second(const struct sw_op_desc *d)
@@ -407,10 +439,10 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .takes_no_matrix = made},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
         .takes_no_matrix = made},
-    [SW_OP_CROSS_ENTROPY] = {.n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
+    [SW_OP_CROSS_ENTROPY] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
         .takes_no_matrix = made, .traits = SW_TRAIT_LABELS,
         .index_input = 1, .n_indexed = classes_of_first},
-    [SW_OP_CROSS_ENTROPY_GRAD] = {.n_out = 1, .shapes = shapes_second_like_first,
+    [SW_OP_CROSS_ENTROPY_GRAD] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 1, .shapes = shapes_second_like_first,
         .takes_no_matrix = made},
     [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
         .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3,
@@ -465,6 +497,22 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .index_input = 2, .n_indexed = rows_of_second},
     [SW_OP_POSITIONS] = {.attrs = SW_ATTRS_POSITIONS, .n_out = 1, .shapes = shapes_like_first,
         .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_NOT_EQUAL] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
+        .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_SHIFT_RIGHT] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
+        .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_MASK_ROWS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mask_rows,
+        .flops_per_elem = -1, .takes_no_matrix = elementwise},
+    [SW_OP_CONCAT] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .shapes = shapes_concat,
+        .gradient = sw_grad_concat, .flops_per_elem = -1, .takes_no_matrix = elementwise},
+    [SW_OP_MASKED_MEAN] = {.n_out = 1, .shapes = shapes_masked_mean,
+        .gradient = sw_grad_masked_mean, .takes_no_matrix = made},
+    [SW_OP_MASKED_MEAN_GRAD] = {.n_out = 1, .takes_no_matrix = made},
+    [SW_OP_ELEMENT_LOSS] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 2,
+        .shapes = shapes_element_loss, .gradient = sw_grad_element_loss, .flops_per_elem = 4,
+        .takes_no_matrix = made},
+    [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 4, .takes_no_matrix = made},
 };
 // clang-format on
 

@@ -49,12 +49,13 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with     \
                                                    the same path is its own gradient */            \
     X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask, position, \
-                                                   slopes, segments where there are such           \
+                                                   slopes, segments, bias where there are such     \
                                                    -> o [B,T,H D], lse [B,H,T] f32 */              \
     X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION        \
-                                                   -> dqkv, or dq, dk, dv */                       \
+                                                   -> dqkv, or dq, dk, dv [, dbias: of a bias that \
+                                                   samples share the sum over them in order] */    \
     X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no       \
-                                                   padding */                                      \
+                                                   padding, or is_value: that is this id; else 0 */ \
     X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C] */ \
     X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], else zeros */ \
     X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at    \
@@ -62,7 +63,10 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position   \
                                                    i32 [1] -> cache; writes rows pos .. pos+T-1 */ \
     X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],    \
-                                                   lse [rows] (f32; f64 in f64 graphs) */          \
+                                                   lse [rows] (f32; f64 in f64 graphs); smoothing  \
+                                                   e: (1-e) of it, and e of the mean over classes; \
+                                                   ignores_beyond: labels from V on do not count   \
+                                                 */                                                \
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits */ \
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels [, bias [V]] -> sum, count,  \
                                                    lse; logits in chunks of so many rows of w;     \
@@ -121,7 +125,23 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    turned back, which is the gradient */           \
     X(POSITIONS,          "positions")          /* i32 x -> x + offset; counted: mask x [B,T] ->   \
                                                    x times the sum of it up to here, - 1 +         \
-                                                   offset */
+                                                   offset */                                       \
+    X(NOT_EQUAL,          "not_equal")          /* i32 x -> i32: 0 where it is attrs value, else 1 \
+                                                 */                                                \
+    X(SHIFT_RIGHT,        "shift_right")        /* ids i32 [B,T] -> i32: attrs value, then a row   \
+                                                   but for its last; -100 becomes attrs pad */     \
+    X(MASK_ROWS,          "mask_rows")          /* x [..,C], mask i32 [..] -> x, and zeros where   \
+                                                   the mask is 0; its own gradient */              \
+    X(CONCAT,             "concat")             /* alike but along attrs dim -> behind one another \
+                                                 */                                                \
+    X(MASKED_MEAN,        "masked_mean")        /* x [B,T,C], mask i32 [B,T] -> [B,C]: the sum of  \
+                                                   rows whose mask is not 0, in order, over their  \
+                                                   count; 0 where there is none */                 \
+    X(MASKED_MEAN_GRAD,   "masked_mean_grad")   /* dy [B,C], mask -> dx [B,T,C] */                 \
+    X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1] of (x - t)^2, \
+                                                   or binary: -log p(t), p(1) = sigmoid(x), over   \
+                                                   the targets that are no NaN */                  \
+    X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -165,7 +185,7 @@ struct sw_linear_ce_attrs {
 };
 
 struct sw_attention_attrs {
-    bool packed, causal, has_mask, has_position, has_slopes, has_segments;
+    bool packed, causal, has_mask, has_position, has_slopes, has_segments, has_bias;
     int64_t heads, kv_heads, window;
     double scale, dropout, cap;
 };
@@ -173,6 +193,12 @@ struct sw_attention_attrs {
 int64_t sw_head_width(const struct sw_shape *x, int64_t heads);
 /* The same of an attention, from its input q or qkv. */
 int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q);
+/* Which input the bias is, where `first` is q or qkv; which output of the gradient is its own. */
+int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first);
+static inline int sw_attention_bias_output(const struct sw_attention_attrs *attrs)
+{
+    return attrs->packed ? 1 : 3;
+}
 
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 
@@ -216,6 +242,9 @@ enum sw_attrs_kind {
     SW_ATTRS_UPDATE,
     SW_ATTRS_ROTARY,
     SW_ATTRS_POSITIONS,
+    SW_ATTRS_INTEGERS,
+    SW_ATTRS_CROSS_ENTROPY,
+    SW_ATTRS_ELEMENT_LOSS,
     SW_N_ATTRS_KINDS
 };
 
@@ -241,6 +270,7 @@ struct sw_attrs {
         struct sw_view_attrs view;
         struct {
             int64_t padding_id;
+            bool is_value; /* the last that is this id, not the last that is another one */
         } last_index;
         struct {
             int dim;
@@ -265,6 +295,16 @@ struct sw_attrs {
             bool counted; /* of a mask */
         } positions;
         struct {
+            int64_t value, pad;
+        } integers;
+        struct {
+            double smoothing;
+            bool ignores_beyond;
+        } cross_entropy;
+        struct {
+            bool binary;
+        } element_loss;
+        struct {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */
             int64_t n_elems; /* LAMB: elements that are no padding */
@@ -286,7 +326,8 @@ enum sw_op_trait {
     SW_TRAIT_ELEMENTS = 1024, /* of its operands any run of elements may be done by itself */
     SW_TRAIT_DENSE = 2048,    /* makes a sparse gradient dense */
     SW_TRAIT_COPY = 4096,     /* the elements of input 0 as they are, elsewhere */
-    SW_TRAIT_LABELS = 8192,   /* its indices are labels: -100 is none */
+    /* its indices are labels: -100 is none; of a COPY: -100 becomes an index that is fine */
+    SW_TRAIT_LABELS = 8192,
 };
 
 enum sw_access {

@@ -63,6 +63,7 @@ static void more_words(const struct sw_op *op, struct words *w)
     switch (op->kind) {
     case SW_OP_LAST_INDEX:
         w->n = a->last_index.padding_id;
+        w->ta = a->last_index.is_value;
         break;
     case SW_OP_ROTARY:
         w->ta = a->rotary.interleaved;
@@ -137,11 +138,7 @@ static struct words words_of(const struct sw_op *op)
     case SW_ATTRS_POSITIONS:
         more_words(op, &w);
         break;
-    case SW_ATTRS_NONE:
-    case SW_ATTRS_STATS: /* what follows is made behind the fingerprint, by passes */
-    case SW_ATTRS_SELECT_INDEX:
-    case SW_ATTRS_UPDATE:
-    case SW_N_ATTRS_KINDS:
+    default: /* what other kinds have is made behind the fingerprint, by passes, or hashed below */
         break;
     }
     return w;
@@ -152,7 +149,27 @@ static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
 {
     h = a->cap > 0 ? hash_f64(sw_hash_str(h, "cap"), a->cap) : h;
     h = a->has_slopes ? sw_hash_str(h, "slopes") : h;
-    return a->has_segments ? sw_hash_str(h, "segments") : h;
+    h = a->has_segments ? sw_hash_str(h, "segments") : h;
+    return a->has_bias ? sw_hash_str(h, "bias") : h;
+}
+
+/* Those of kinds that have no words above. */
+static uint64_t hash_more(uint64_t h, const struct sw_op *op)
+{
+    const struct sw_attrs *a = &op->attrs;
+    switch (sw_op_info(op->kind)->attrs) {
+    case SW_ATTRS_ATTENTION:
+        return hash_attention(h, &a->attention);
+    case SW_ATTRS_CROSS_ENTROPY:
+        h = a->cross_entropy.smoothing > 0 ? hash_f64(h, a->cross_entropy.smoothing) : h;
+        return a->cross_entropy.ignores_beyond ? sw_hash_str(h, "ignores beyond") : h;
+    case SW_ATTRS_ELEMENT_LOSS:
+        return hash_i64(h, a->element_loss.binary);
+    case SW_ATTRS_INTEGERS:
+        return hash_i64(hash_i64(h, a->integers.value), a->integers.pad);
+    default:
+        return h;
+    }
 }
 
 static uint64_t hash_attrs(uint64_t h, const struct sw_op *op)
@@ -161,9 +178,7 @@ static uint64_t hash_attrs(uint64_t h, const struct sw_op *op)
     const int64_t piece = op->kind == SW_OP_MATMUL ? op->attrs.matmul.piece : 0;
     h = sw_hash(h, &w, sizeof w);
     h = piece > 0 ? hash_i64(h, piece) : h;
-    return sw_op_info(op->kind)->attrs == SW_ATTRS_ATTENTION
-               ? hash_attention(h, &op->attrs.attention)
-               : h;
+    return hash_more(h, op);
 }
 
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h)

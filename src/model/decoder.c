@@ -130,6 +130,7 @@ static struct sw_attention_spec attention_spec(const struct build *b)
         .mask = b->mask,
         .position = b->position,
         .segments = b->segments,
+        .bias = SW_NO_VALUE,
         .slopes = b->slopes,
     };
 }

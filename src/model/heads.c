@@ -25,11 +25,12 @@ static sw_value loss_of(const struct sw_head *head, int i, sw_value logits)
     const sw_value labels = labels_of(head, i);
     switch (head->model->task->losses[i].kind) {
     case SW_LOSS_BITS:
+        return sw_binary_cross_entropy(head->g, logits, labels);
     case SW_LOSS_SQUARES:
-        sw_graph_fail(head->g, SW_E_UNSUP, "the task \"%s\" is not built in this version",
-                      head->model->task->name);
-        return SW_NO_VALUE;
+        return sw_mean_squared_error(head->g, logits, labels);
     case SW_LOSS_PLACE:
+        return sw_cross_entropy_of(head->g, logits, labels,
+                                   &(struct sw_cross_entropy_spec){.ignores_beyond = true});
     case SW_LOSS_CLASSES:
         break;
     }

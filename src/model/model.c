@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry of model families.
 #include "model/decoder.h"
+#include "model/encoder.h"
 
 #include <string.h>
 
 /* A new family is its file and a line here. */
 static const struct sw_model_ops *const families[] = {
-    &sw_family_gpt2.ops,  &sw_family_llama.ops,  &sw_family_mistral.ops,  &sw_family_qwen2.ops,
-    &sw_family_qwen3.ops, &sw_family_gemma2.ops, &sw_family_gpt_neox.ops, &sw_family_opt.ops,
-    &sw_family_phi.ops,   &sw_family_bloom.ops,  &sw_family_gptj.ops,
+    &sw_family_gpt2.ops,     &sw_family_llama.ops,      &sw_family_mistral.ops,
+    &sw_family_qwen2.ops,    &sw_family_qwen3.ops,      &sw_family_gemma2.ops,
+    &sw_family_gpt_neox.ops, &sw_family_opt.ops,        &sw_family_phi.ops,
+    &sw_family_bloom.ops,    &sw_family_gptj.ops,       &sw_family_bert.ops,
+    &sw_family_roberta.ops,  &sw_family_distilbert.ops,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)

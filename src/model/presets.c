@@ -24,6 +24,8 @@ struct preset {
     ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"layer_norm_epsilon\":1e-05,"         \
     "\"initializer_range\":0.02,\"scale_attn_weights\":true,\"embd_pdrop\":" p                     \
     ",\"attn_pdrop\":" p ",\"resid_pdrop\":" p
+#define ROBERTA ",\"layer_norm_eps\":1e-05,\"type_vocab_size\":1"
+#define NO_BERT_DROPOUT ",\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0"
 #define GEMMA(scalar) ",\"query_pre_attn_scalar\":" scalar
 
 /* The tiny one learns letters in seconds, with dropout left out as is usual for so few steps. */
@@ -70,6 +72,12 @@ static const struct preset presets[] = {
     {"bloom-560m", "bloom", 24, 1024, 16, 0, 0, 0, 250880, 2048, true, ""},
     {"bloom-7b1", "bloom", 30, 4096, 32, 0, 0, 0, 250880, 2048, true, ""},
     {"bloom-176b", "bloom", 70, 14336, 112, 0, 0, 0, 250880, 2048, true, ""},
+    {"bert-tiny", "bert", 2, 64, 2, 0, 0, 256, 256, 64, true, NO_BERT_DROPOUT},
+    {"bert-base", "bert", 12, 768, 12, 0, 0, 3072, 30522, 512, true, ""},
+    {"bert-large", "bert", 24, 1024, 16, 0, 0, 4096, 30522, 512, true, ""},
+    {"roberta-base", "roberta", 12, 768, 12, 0, 0, 3072, 50265, 512, true, ROBERTA},
+    {"roberta-large", "roberta", 24, 1024, 16, 0, 0, 4096, 50265, 512, true, ROBERTA},
+    {"distilbert-base", "distilbert", 6, 768, 12, 0, 0, 3072, 30522, 512, true, ""},
 };
 // clang-format on
 

@@ -182,7 +182,9 @@ static const struct attr {
     ATTR(SW_ATTRS_ATTENTION, attention.cap, TYPE_REAL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_slopes, TYPE_BOOL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_segments, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.has_bias, TYPE_BOOL),
     ATTR(SW_ATTRS_LAST_INDEX, last_index.padding_id, TYPE_I64),
+    ATTR(SW_ATTRS_LAST_INDEX, last_index.is_value, TYPE_BOOL),
     ATTR(SW_ATTRS_SLICE, slice.dim, TYPE_INT),
     ATTR(SW_ATTRS_SLICE, slice.start, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.chunk, TYPE_I64),
@@ -214,6 +216,11 @@ static const struct attr {
     ATTR(SW_ATTRS_ROTARY, rotary.inverse, TYPE_BOOL),
     ATTR(SW_ATTRS_POSITIONS, positions.offset, TYPE_I64),
     ATTR(SW_ATTRS_POSITIONS, positions.counted, TYPE_BOOL),
+    ATTR(SW_ATTRS_INTEGERS, integers.value, TYPE_I64),
+    ATTR(SW_ATTRS_INTEGERS, integers.pad, TYPE_I64),
+    ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.smoothing, TYPE_REAL),
+    ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.ignores_beyond, TYPE_BOOL),
+    ATTR(SW_ATTRS_ELEMENT_LOSS, element_loss.binary, TYPE_BOOL),
 };
 
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)

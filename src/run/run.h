@@ -102,8 +102,8 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
 /* An input of the step's program, or an output that is one number, before or behind the phase that
  * computes a micro-batch; nobody waits. Until a join the device has an input's bytes in memory of
- * its own for each micro-step of a step; and behind it what was fetched is here. i: which output, below
- * SW_FETCHED. */
+ * its own for each micro-step of a step; and behind it what was fetched is here. i: which output,
+ * below SW_FETCHED. */
 enum { SW_FETCHED = 4 };
 sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                            const void *src, size_t bytes);

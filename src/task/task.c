@@ -40,6 +40,7 @@ static const struct sw_task_input class_inputs[] = {IDS,       MASK,    TYPES,
 static const struct sw_task_input number_inputs[] = {IDS, MASK, TYPES, POSITIONS, NUMBERS};
 static const struct sw_task_input answer_inputs[] = {
     IDS, MASK, TYPES, POSITIONS, LABEL_ROW("start_positions"), LABEL_ROW("end_positions")};
+static const struct sw_task_input trunk_inputs[] = {IDS, MASK, TYPES, POSITIONS};
 static const struct sw_task_input image_inputs[] = {PIXELS, LABEL_ROW("labels")};
 
 /* ---- losses ---- */
@@ -92,6 +93,8 @@ static const struct sw_task tasks[] = {
      ROW(token_inputs, class_of, of_entities)},
     {"answers", "the place of an answer in a text", "answers", SW_ROWS_ANSWERS,
      ROW(answer_inputs, answer_losses, of_answers)},
+    {"embed", "nothing: texts become vectors", "embed", SW_ROWS_NONE, trunk_inputs,
+     (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
     {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,
      ROW(image_inputs, class_of, of_classes)},
 };

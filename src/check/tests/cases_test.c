@@ -98,7 +98,7 @@ static void recorded_models_pass(void **state)
 #ifdef TEST_SANITIZED /* long trainings; gpt2 has short ones */
     static const char *const areas[] = {"gpt2"};
 #else
-    static const char *const areas[] = {"gpt2", "train"};
+    static const char *const areas[] = {"gpt2", "bert", "roberta", "distilbert", "train"};
 #endif
     char folder[TEST_PATH_CAP];
     (void)state;
@@ -114,7 +114,7 @@ static void recorded_models_pass(void **state)
 static void recorded_adapters_pass(void **state)
 {
     static const char *const names[] = {"gpt2_conv1d", "llama_gqa", "qwen2_rslora", "llama_lm_head",
-                                        "llama_embed_tied"};
+                                        "llama_embed_tied", "bert_classify"};
     char folder[TEST_PATH_CAP], path[TEST_PATH_CAP];
     (void)state;
     if (!test_fixture_folder("lora", folder)) {

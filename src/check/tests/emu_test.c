@@ -87,9 +87,9 @@ static void cases_of_gpt2(void **state)
 
 static void every_case_in_every_way(void **state)
 {
-    static const char *const areas[] = {"gpt2",   "llama", "mistral",  "qwen2",     "qwen3",
-                                        "gemma2", "opt",   "gpt_neox", "phi",       "bloom",
-                                        "lora",   "zero",  "packing",  "optimizers"};
+    static const char *const areas[] = {
+        "gpt2",  "llama", "mistral", "qwen2",      "qwen3", "gemma2", "opt",     "gpt_neox",  "phi",
+        "bloom", "bert",  "roberta", "distilbert", "lora",  "zero",   "packing", "optimizers"};
     static const char *const devices[] = {"emu", "emu:64", "emu:reversed"};
     (void)state;
     if (!getenv("SPILLWAY_EMU_ALL")) {

@@ -58,6 +58,8 @@ struct cpu_attention {
     float scale, cap;               /* cap 0 = none */
     float slope;                    /* of the scores by the key's place; 0 = none */
     const int32_t *mask, *segments; /* [s] or NULL */
+    const float *bias;              /* [t,s] or NULL */
+    float *dbias;                   /* backward: likewise, added to */
     const void *q, *k, *v;
     int64_t ld_q, ld_k, ld_v;
     void *o; /* backward: read */
@@ -80,7 +82,7 @@ enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
  * of queries and keys, dq (then all keys are there), or dk and dv (then all queries), or both. */
 struct cpu_attention_part {
     int64_t first_query, end_query, first_key, end_key;
-    bool dq, dkv;
+    bool dq, dkv, dbias;
 };
 
 /* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */
@@ -138,6 +140,11 @@ struct cpu_norm_grad {
     bool one_plus; /* RMS norm */
 };
 
+/* What a label is in a gradient: `hot` where it is, on top of `smooth` everywhere. */
+struct cpu_onehot {
+    float smooth, hot;
+};
+
 /* Kernels of one instruction set. All work on what they are given, in one thread. */
 struct cpu_vector {
     const char *name;
@@ -155,11 +162,12 @@ struct cpu_vector {
     /* max[i], sum[i] of exp(x - max) over a row of logits */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - (first_label + j == label_i)), of capped x times 1 - (x /
-     * cap)^2; label_i -100: the row is 0. cap 0: none */
+    /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), of capped x
+     * times 1 - (x / cap)^2; label_i -100: the row is 0. cap 0: none */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
-                         const float *lse, const int32_t *labels, int64_t first_label, float dsum,
-                         float cap, void *out, int64_t ld_out);
+                         const float *lse, const int32_t *labels, int64_t first_label,
+                         struct cpu_onehot onehot, float dsum, float cap, void *out,
+                         int64_t ld_out);
     /* x = cap tanh((x + bias_j) / cap) of [m,n]; bias NULL, cap 0: none */
     void (*finish_logits)(enum sw_dtype dtype, float *logits, int64_t m, int64_t n,
                           const void *bias, float cap);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a
 // block of queries of one (sample, head). Backward: one (sample, key head) with all its query heads
-// in order, or a part of that; no two items add to the same gradient.
+// in order, or a part of that, or where samples share a bias that has a gradient the same of all
+// samples in order; no two items add to the same gradient.
+#include <string.h>
+
 #include "device/cpu/fast.h"
 
 struct operands {
@@ -12,7 +15,8 @@ struct operands {
     int64_t batch, t, s, d, heads, kv_heads;
     int64_t position;
     const int32_t *mask, *segments;
-    const float *slopes;
+    const float *slopes, *bias;
+    int64_t bias_batch; /* from one sample's bias to the next; 0 = they share it */
 };
 
 static struct operands operands_of(const struct sw_op_desc *desc, void *const *in, void *const *out,
@@ -39,7 +43,12 @@ static struct operands operands_of(const struct sw_op_desc *desc, void *const *i
         o.mask = attrs->has_mask ? in[i++] : NULL;
         o.position = attrs->has_position ? *(const int32_t *)in[i++] : 0;
         o.slopes = attrs->has_slopes ? in[i++] : NULL;
-        o.segments = attrs->has_segments ? in[i] : NULL;
+        o.segments = attrs->has_segments ? in[i++] : NULL;
+        o.bias = attrs->has_bias ? in[i] : NULL;
+    }
+    if (attrs->has_bias) {
+        const struct sw_view *bias = &desc->in[sw_attention_bias_input(attrs, first)];
+        o.bias_batch = bias->shape.rank == 4 ? o.heads * o.t * o.s : 0;
     }
     return o;
 }
@@ -81,6 +90,7 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
         .slope = o->slopes ? o->slopes[h] : 0,
         .mask = o->mask ? o->mask + b * o->s : NULL,
         .segments = o->segments ? o->segments + b * o->s : NULL,
+        .bias = o->bias ? o->bias + b * o->bias_batch + h * o->t * o->s : NULL,
         .p = op->attrs.attention.dropout,
         .first_element = (uint64_t)(h * o->t) * (uint64_t)o->s,
     };
@@ -105,7 +115,8 @@ static bool takes(const struct sw_op_desc *desc, int first)
     return true;
 }
 
-/* The items of backward. A pair is a sample and a key head; its gradients are one item, in which
+/* The items of backward. A pair is a sample and a key head, or where the gradient of a bias is
+ * summed over samples a key head with all of them; its gradients are one item, in which
  * scores are computed once: five products. The last pairs, where they are too few to keep all
  * workers busy, are cut into an item for each block of keys (dk, dv: four products) and one for
  * each block of queries of a head (dq: three), which compute the scores again. Sums keep their
@@ -113,7 +124,8 @@ static bool takes(const struct sw_op_desc *desc, int first)
 struct cuts {
     int64_t pairs, whole;  /* so many pairs, the first ones of them uncut */
     int64_t keys, queries; /* items of a pair that is cut */
-    bool dq, dkv;          /* wanted */
+    int64_t samples;       /* of a pair */
+    bool dq, dkv, dbias;   /* wanted; that of a bias is made with dq */
 };
 
 static bool is_there(const struct sw_op_desc *desc, int i_out)
@@ -184,12 +196,24 @@ const struct cpu_kernel sw_cpu_attention = {.name = "fast",
 
 /* ---- backward: inputs do, o, lse, then those of the forward ---- */
 
+/* NULL: there is none, or nobody wants it. */
+static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
+{
+    const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
+    const int k = sw_attention_bias_output(attrs);
+    return attrs->has_bias && is_there(desc, k) ? &desc->out[k] : NULL;
+}
+
 static struct cuts cuts_of(const struct operands *o, int workers)
 {
     const bool packed = o->desc->op->attrs.attention.packed;
-    struct cuts c = {.pairs = o->batch * o->kv_heads,
-                     .dq = is_there(o->desc, 0),
-                     .dkv = packed || is_there(o->desc, 1) || is_there(o->desc, 2)};
+    const bool dbias = bias_gradient(o->desc) != NULL;
+    const int64_t samples = dbias && o->bias_batch == 0 ? o->batch : 1;
+    struct cuts c = {.pairs = o->batch / samples * o->kv_heads,
+                     .samples = samples,
+                     .dq = is_there(o->desc, 0) || dbias,
+                     .dkv = packed || is_there(o->desc, 1) || is_there(o->desc, 2),
+                     .dbias = dbias};
     c.keys = c.dkv ? sw_ceil_div(o->s, CPU_KEY_BLOCK) : 0;
     c.queries = c.dq ? o->heads / o->kv_heads * sw_ceil_div(o->t, CPU_QUERY_BLOCK) : 0;
     const int64_t last = c.pairs % workers;
@@ -216,8 +240,10 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     if (!takes(desc, 3) || desc->in[0].dtype != desc->in[3].dtype) {
         return;
     }
+    const struct sw_view *dbias = bias_gradient(desc);
     for (int i = 0; i < desc->op->n_out; i++) {
-        if (desc->out[i].shape.rank >= 0 && desc->out[i].dtype != desc->in[3].dtype) {
+        const enum sw_dtype wanted = &desc->out[i] == dbias ? SW_F32 : desc->in[3].dtype;
+        if (desc->out[i].shape.rank >= 0 && desc->out[i].dtype != wanted) {
             return;
         }
     }
@@ -244,6 +270,10 @@ static struct cpu_attention backward_head(const struct job *job, int64_t b, int6
     a.dq = place(o, call->desc->out, call->out, 0, b, h, &a.ld_dq);
     a.dk = place(o, call->desc->out, call->out, 1, b, kv, &a.ld_dk);
     a.dv = place(o, call->desc->out, call->out, 2, b, kv, &a.ld_dv);
+    if (job->cuts.dbias) {
+        float *dbias = call->out[sw_attention_bias_output(&call->desc->op->attrs.attention)];
+        a.dbias = dbias + b * o->bias_batch + h * o->t * o->s;
+    }
     return a;
 }
 
@@ -253,7 +283,7 @@ static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, 
 {
     const struct operands *o = &job->o;
     const struct cuts *c = &job->cuts;
-    struct cpu_attention_part part = {0, o->t, 0, o->s, c->dq, c->dkv};
+    struct cpu_attention_part part = {0, o->t, 0, o->s, c->dq, c->dkv, c->dbias};
     *first_head = 0;
     *n_heads = o->heads / o->kv_heads;
     *pair = i_item;
@@ -263,7 +293,7 @@ static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, 
     *pair = c->whole + (i_item - c->whole) / (c->keys + c->queries);
     const int64_t i = (i_item - c->whole) % (c->keys + c->queries), j = i - c->keys;
     if (i < c->keys) { /* earlier keys are seen by more queries: they come first */
-        part.dq = false;
+        part.dq = part.dbias = false;
         part.first_key = i * CPU_KEY_BLOCK;
         part.end_key = sw_min_i64(o->s, part.first_key + CPU_KEY_BLOCK);
     } else { /* later queries see more keys */
@@ -285,10 +315,22 @@ static void backward_item(void *ctx, int64_t i_item, int i_worker)
     char *scratch = (char *)job->call->workspace + (size_t)i_worker * job->worker_bytes;
     struct cpu_attention *heads = (struct cpu_attention *)scratch;
     const int64_t h = pair % o->kv_heads * (o->heads / o->kv_heads) + first;
-    for (int64_t i = 0; i < n_heads; i++) {
-        heads[i] = backward_head(job, pair / o->kv_heads, h + i);
+    for (int64_t b = 0; b < job->cuts.samples; b++) {
+        for (int64_t i = 0; i < n_heads; i++) {
+            heads[i] = backward_head(job, pair / o->kv_heads + b, h + i);
+        }
+        job->vector->attention_grad(heads, n_heads, &part, scratch + heads_bytes(o));
     }
-    job->vector->attention_grad(heads, n_heads, &part, scratch + heads_bytes(o));
+}
+
+/* What no query sees has no gradient. */
+static void clear_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct operands *o = &job->o;
+    (void)i_worker;
+    float *dbias = job->call->out[sw_attention_bias_output(&job->call->desc->op->attrs.attention)];
+    memset(dbias + i_item * o->t * o->s, 0, (size_t)(o->t * o->s) * sizeof *dbias);
 }
 
 static void backward_run(const struct cpu_call *call)
@@ -300,6 +342,10 @@ static void backward_run(const struct cpu_call *call)
     job.cuts = cuts_of(&job.o, workers);
     job.worker_bytes = backward_bytes(job.vector, &job.o, workers);
     const int64_t n_cut = job.cuts.pairs - job.cuts.whole;
+    if (job.cuts.dbias) {
+        sw_pool_run(call->pool, job.o.heads * (job.o.bias_batch > 0 ? job.o.batch : 1), clear_item,
+                    &job);
+    }
     sw_pool_run(call->pool, job.cuts.whole + n_cut * (job.cuts.keys + job.cuts.queries),
                 backward_item, &job);
 }

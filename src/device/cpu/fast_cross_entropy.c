@@ -12,13 +12,19 @@ struct job {
     const struct cpu_call *call;
     int64_t rows, vocab;
     float *row_loss; /* [rows], forward */
+    int64_t beyond;  /* labels from here on do not count */
+    float smoothing;
 };
 
 static struct job job_of(const struct cpu_call *call, int i_logits)
 {
     const struct sw_shape *shape = &call->desc->in[i_logits].shape;
+    const struct sw_op *op = call->desc->op;
     return (struct job){.vector = call->prepared,
                         .call = call,
+                        .beyond = op->attrs.cross_entropy.ignores_beyond ? sw_shape_last(shape)
+                                                                         : INT64_MAX,
+                        .smoothing = (float)op->attrs.cross_entropy.smoothing,
                         .rows = sw_shape_rows(shape),
                         .vocab = sw_shape_last(shape),
                         .row_loss = call->workspace};
@@ -41,17 +47,37 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
+/* In so many sums, so that they do not wait for each other. */
+static float sum_of(const float *x, int64_t n)
+{
+    enum { SUMS = 16 };
+    float sums[SUMS] = {0}, total = 0;
+    for (int64_t i = 0; i + SUMS <= n; i += SUMS) {
+        for (int s = 0; s < SUMS; s++) {
+            sums[s] += x[i + s];
+        }
+    }
+    for (int64_t i = n / SUMS * SUMS; i < n; i++) {
+        sums[i % SUMS] += x[i];
+    }
+    for (int s = 0; s < SUMS; s++) {
+        total += sums[s];
+    }
+    return total;
+}
+
 static void forward_row(const struct job *job, int64_t row)
 {
     const enum sw_dtype dtype = job->call->desc->in[0].dtype;
     const int64_t label = ((const int32_t *)job->call->in[1])[row];
-    float piece[PIECE], top = -INFINITY, mass = 0, label_logit = NAN;
+    float piece[PIECE], top = -INFINITY, mass = 0, label_logit = NAN, total = 0;
     for (int64_t v = 0; v < job->vocab; v += PIECE) {
         const int64_t n = sw_min_i64(PIECE, job->vocab - v);
         float max, sum;
         job->vector->cast(SW_F32, dtype, piece, logits_at(job, 0, row, v), 0, n);
         job->vector->softmax_stats(piece, n, 1, n, &max, &sum);
         const float peak = max > top ? max : top;
+        total += job->smoothing > 0 ? sum_of(piece, n) : 0;
         mass = (v == 0 ? 0 : mass * expf(top - peak)) + sum * expf(max - peak);
         top = peak;
         if (label >= v && label < v + n) {
@@ -59,7 +85,8 @@ static void forward_row(const struct job *job, int64_t row)
         }
     }
     const float lse = top + logf(mass);
-    job->row_loss[row] = lse - label_logit;
+    const float e = job->smoothing, each = e / (float)job->vocab;
+    job->row_loss[row] = e > 0 ? lse - (1 - e) * label_logit - each * total : lse - label_logit;
     if (job->call->out[2]) {
         ((float *)job->call->out[2])[row] = lse;
     }
@@ -81,7 +108,7 @@ static void forward_run(const struct cpu_call *call)
     const int32_t *labels = call->in[1];
     double total = 0, count = 0;
     for (int64_t r = 0; r < job.rows; r++) {
-        if (labels[r] != IGNORED) {
+        if (labels[r] != IGNORED && labels[r] < job.beyond) {
             total += (double)job.row_loss[r];
             count += 1;
         }
@@ -111,15 +138,17 @@ static void backward_item(void *ctx, int64_t row, int i_worker)
     const struct job *job = ctx;
     const struct cpu_call *call = job->call;
     const enum sw_dtype dtype = call->desc->out[0].dtype;
+    const int32_t given = ((const int32_t *)call->in[2])[row];
+    const int32_t label = given < job->beyond ? given : IGNORED;
+    const struct cpu_onehot onehot = {job->smoothing / (float)job->vocab, 1 - job->smoothing};
     float piece[PIECE];
     (void)i_worker;
     for (int64_t v = 0; v < job->vocab; v += PIECE) {
         const int64_t n = sw_min_i64(PIECE, job->vocab - v);
         char *out = (char *)call->out[0] + (size_t)(row * job->vocab + v) * sw_dtype_bytes(dtype);
         job->vector->cast(SW_F32, call->desc->in[1].dtype, piece, logits_at(job, 1, row, v), 0, n);
-        job->vector->softmax_grad(dtype, piece, n, 1, n, (const float *)call->in[3] + row,
-                                  (const int32_t *)call->in[2] + row, v,
-                                  *(const float *)call->in[0], 0, out, n);
+        job->vector->softmax_grad(dtype, piece, n, 1, n, (const float *)call->in[3] + row, &label,
+                                  v, onehot, *(const float *)call->in[0], 0, out, n);
     }
 }
 

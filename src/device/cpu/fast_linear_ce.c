@@ -463,7 +463,7 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
         (const int32_t *)job->call->in[3] + block.i, s->first + first + block.j,
-        *(const float *)job->call->in[0], s->cap,
+        (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0], s->cap,
         job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype), s->stride);
 }
 

@@ -63,11 +63,13 @@ static void last_index(const struct cpu_call *call)
 {
     const int64_t batch = call->desc->in[0].shape.dims[0], tokens = call->desc->in[0].shape.dims[1];
     const int64_t pad = call->desc->op->attrs.last_index.padding_id;
+    const bool is_value = call->desc->op->attrs.last_index.is_value;
     const int32_t *ids = call->in[0];
     int32_t *out = call->out[0];
     for (int64_t b = 0; b < batch; b++) {
         int64_t t = tokens - 1;
-        while (pad >= 0 && t > 0 && ids[b * tokens + t] == pad) {
+        while (t > 0 &&
+               (is_value ? ids[b * tokens + t] != pad : pad >= 0 && ids[b * tokens + t] == pad)) {
             t--;
         }
         out[b] = (int32_t)sw_max_i64(t, 0);
@@ -85,6 +87,31 @@ static void positions(const struct cpu_call *call)
         sum = i % tokens == 0 ? x[i] : sum + x[i];
         out[i] = (int32_t)((op->attrs.positions.counted ? (int64_t)x[i] * sum - 1 : x[i]) +
                            op->attrs.positions.offset);
+    }
+}
+
+static void not_equal(const struct cpu_call *call)
+{
+    const int64_t value = call->desc->op->attrs.integers.value;
+    const int32_t *x = call->in[0];
+    int32_t *out = call->out[0];
+    for (int64_t i = 0; i < sw_shape_elems(&call->desc->in[0].shape); i++) {
+        out[i] = x[i] != value;
+    }
+}
+
+static void shift_right(const struct cpu_call *call)
+{
+    enum { NO_LABEL = -100 };
+    const struct sw_op *op = call->desc->op;
+    const int64_t tokens = call->desc->in[0].shape.dims[1];
+    const int32_t *ids = call->in[0];
+    int32_t *out = call->out[0];
+    for (int64_t i = 0; i < sw_shape_elems(&call->desc->in[0].shape); i++) {
+        const int64_t id = i % tokens == 0          ? op->attrs.integers.value
+                           : ids[i - 1] == NO_LABEL ? op->attrs.integers.pad
+                                                    : ids[i - 1];
+        out[i] = (int32_t)id;
     }
 }
 
@@ -170,6 +197,48 @@ static void slice_grad(const struct cpu_call *call)
         sw_convert(dx->dtype, (char *)call->out[0] + (size_t)at * sw_dtype_bytes(dx->dtype),
                    dy.dtype, (const char *)dy.data + (size_t)(i * run) * sw_dtype_bytes(dy.dtype),
                    run);
+    }
+}
+
+/* One item a row. */
+static void mask_rows_item(void *ctx, int64_t row, int i_worker)
+{
+    (void)i_worker;
+    const struct cpu_call *call = ctx;
+    const struct ref_tensor x = ref_in(call, 0), out = ref_out(call, 0);
+    const int64_t width = sw_shape_last(&call->desc->in[0].shape);
+    char *to = (char *)out.data + (size_t)(row * width) * sw_dtype_bytes(out.dtype);
+    if (((const int32_t *)call->in[1])[row] != 0) {
+        sw_convert(out.dtype, to, x.dtype,
+                   (const char *)x.data + (size_t)(row * width) * sw_dtype_bytes(x.dtype), width);
+    } else {
+        memset(to, 0, (size_t)width * sw_dtype_bytes(out.dtype));
+    }
+}
+
+static void mask_rows(const struct cpu_call *call)
+{
+    ref_items(call, sw_shape_rows(&call->desc->in[0].shape), mask_rows_item);
+}
+
+static void concat(const struct cpu_call *call)
+{
+    const struct sw_view *y = &call->desc->out[0];
+    const int dim = call->desc->op->attrs.slice.dim;
+    int64_t outer = 1, inner = 1;
+    for (int d = 0; d < y->shape.rank; d++) {
+        *(d < dim ? &outer : &inner) *= d == dim ? 1 : y->shape.dims[d];
+    }
+    const size_t whole = (size_t)(y->shape.dims[dim] * inner) * sw_dtype_bytes(y->dtype);
+    size_t start = 0;
+    for (int k = 0; k < call->desc->op->n_in; k++) {
+        const size_t run =
+            (size_t)(call->desc->in[k].shape.dims[dim] * inner) * sw_dtype_bytes(y->dtype);
+        for (int64_t i = 0; i < outer; i++) {
+            memcpy((char *)call->out[0] + (size_t)i * whole + start,
+                   (const char *)call->in[k] + (size_t)i * run, run);
+        }
+        start += run;
     }
 }
 
@@ -285,4 +354,8 @@ const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_USER] = {user, NULL},
     [SW_OP_LAMB_ADD_NORMS] = {lamb_add_norms, NULL},
     [SW_OP_POSITIONS] = {positions, NULL},
+    [SW_OP_NOT_EQUAL] = {not_equal, NULL},
+    [SW_OP_SHIFT_RIGHT] = {shift_right, NULL},
+    [SW_OP_MASK_ROWS] = {mask_rows, NULL},
+    [SW_OP_CONCAT] = {concat, NULL},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION and ATTENTION_GRAD: where each head's rows lie, and which kernel has room for them.
 // Workspace: places of keys and segments of groups of them where they are asked for, and backward
-// the sum of do o for each query.
+// the sum of do o for each query, and the gradient of a bias for each sample, where it is summed.
 #include "device/gpu/gpu.h"
 
 struct shape {
@@ -25,7 +25,7 @@ static struct shape shape_of(const struct sw_op_desc *desc, int first)
 
 /* Where in the workspace; SIZE_MAX = not needed. */
 struct places {
-    size_t places, bounds, delta, bytes;
+    size_t places, bounds, delta, dbias, bytes;
 };
 
 static size_t reserve(struct places *p, bool wanted, int64_t n)
@@ -33,6 +33,14 @@ static size_t reserve(struct places *p, bool wanted, int64_t n)
     const size_t at = p->bytes;
     p->bytes += wanted ? sw_round_up((size_t)n * sizeof(int32_t), 64) : 0;
     return wanted ? at : SIZE_MAX;
+}
+
+/* Where its gradient goes; NULL: there is none, or nobody wants it. */
+static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
+{
+    const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
+    const int k = sw_attention_bias_output(attrs);
+    return attrs->has_bias && gpu_has_output(desc, k) ? &desc->out[k] : NULL;
 }
 
 static struct places places_of(const struct sw_op_desc *desc, int first)
@@ -44,6 +52,8 @@ static struct places places_of(const struct sw_op_desc *desc, int first)
     p.places = reserve(&p, attrs->has_mask && attrs->has_slopes, s.batch * s.n_keys);
     p.bounds = reserve(&p, attrs->has_segments, s.batch * n_groups * 2);
     p.delta = reserve(&p, first > 0, s.batch * s.heads * s.n_queries);
+    p.dbias =
+        reserve(&p, first > 0 && bias_gradient(desc), s.batch * s.heads * s.n_queries * s.n_keys);
     return p;
 }
 
@@ -66,6 +76,9 @@ static void query_from(const struct sw_op_desc *desc, int first, struct sw_kerne
         if (desc->in[first + i].dtype != dtype) {
             return;
         }
+    }
+    if (attrs->has_bias && desc->in[sw_attention_bias_input(attrs, first)].dtype != SW_F32) {
+        return;
     }
     const struct shape s = shape_of(desc, first);
     out->supported =
@@ -150,7 +163,11 @@ static struct gpu_attention_args args_of(const struct gpu_call *call, int first)
     args.mask = attrs->has_mask ? call->in[i++] : NULL;
     args.position = attrs->has_position ? call->in[i++] : NULL;
     args.slopes = attrs->has_slopes ? call->in[i++] : NULL;
-    args.segments = attrs->has_segments ? call->in[i] : NULL;
+    args.segments = attrs->has_segments ? call->in[i++] : NULL;
+    args.bias = attrs->has_bias ? call->in[i] : NULL;
+    args.bias_batch =
+        attrs->has_bias && call->desc->in[i].shape.rank == 4 ? s.heads * s.n_queries * s.n_keys : 0;
+    args.dbias = at_place(call, p.dbias);
     return args;
 }
 
@@ -188,6 +205,31 @@ static sw_status attention(const struct gpu_call *call)
                              kernels[class].shared[dtype == SW_F32], &args, sizeof args);
 }
 const struct gpu_op sw_gpu_attention = {.query = attention_query, .run = attention};
+
+/* What no query sees has no gradient. */
+static sw_status clear_dbias(const struct gpu_call *call, const struct gpu_attention_args *args)
+{
+    struct gpu_attention_clear_args clear = {
+        .x = args->dbias, .n = (int64_t)args->batch * args->heads * args->n_queries * args->n_keys};
+    GPU_LAUNCH(call, attention_clear, SW_GPU_PLAIN, sw_gpu_grid_for(clear.n, 256), &clear);
+    return SW_OK;
+}
+
+/* Of samples that share the bias their sum. */
+static sw_status finish_dbias(const struct gpu_call *call, const struct gpu_attention_args *args)
+{
+    const struct sw_view *dbias = bias_gradient(call->desc);
+    const int64_t n = (int64_t)args->heads * args->n_queries * args->n_keys;
+    struct gpu_attention_bias_sum_args sum = {
+        .x = args->dbias,
+        .y = call->out[sw_attention_bias_output(&call->desc->op->attrs.attention)],
+        .n = args->bias_batch > 0 ? n * args->batch : n,
+        .batch = args->bias_batch > 0 ? 1 : args->batch,
+        .out_type = (int)sw_gpu_type_of(dbias->dtype),
+    };
+    GPU_LAUNCH(call, attention_bias_sum, SW_GPU_PLAIN, sw_gpu_grid_for(sum.n, 256), &sum);
+    return SW_OK;
+}
 
 static sw_status attention_grad(const struct gpu_call *call)
 {
@@ -227,12 +269,15 @@ static sw_status attention_grad(const struct gpu_call *call)
         SW_TRY(
             sw_gpu_run_kernel(call, kernels[class].keys, type, grid, shared, &args, sizeof args));
     }
-    if (args.dq.x) {
+    if (args.dbias) {
+        SW_TRY(clear_dbias(call, &args));
+    }
+    if (args.dq.x || args.dbias) {
         const int64_t tiles = sw_ceil_div(args.n_queries, kernels[class].rows);
         const struct gpu_grid grid = {.x = tiles * args.heads * args.batch * kernels[class].slices};
         SW_TRY(sw_gpu_run_kernel(call, kernels[class].queries, type, grid, shared, &args,
                                  sizeof args));
     }
-    return SW_OK;
+    return args.dbias ? finish_dbias(call, &args) : SW_OK;
 }
 const struct gpu_op sw_gpu_attention_grad = {.query = attention_grad_query, .run = attention_grad};

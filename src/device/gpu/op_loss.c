@@ -24,15 +24,26 @@ static struct gpu_grid blocks(int64_t n)
     return (struct gpu_grid){.x = n};
 }
 
-/* Rows' states become the loss. */
+/* Rows' states become the loss. smoothed: what more there is to say, of a loss with smoothing. */
 static sw_status finish_loss(const struct gpu_call *call, const float *state, float *loss,
-                             const int32_t *labels, int64_t rows)
+                             const int32_t *labels, int64_t rows, int64_t beyond,
+                             const struct gpu_loss_rows_args *smoothed)
 {
-    struct gpu_loss_rows_args of_rows = {
-        .state = state, .lse = call->out[2], .loss = loss, .rows = rows};
+    struct gpu_loss_rows_args of_rows = {0};
+    if (smoothed) {
+        of_rows = *smoothed;
+    }
+    of_rows.state = state;
+    of_rows.lse = call->out[2];
+    of_rows.loss = loss;
+    of_rows.rows = rows;
     GPU_LAUNCH(call, loss_rows, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &of_rows);
-    struct gpu_loss_sum_args sum = {
-        .loss = loss, .labels = labels, .sum = call->out[0], .count = call->out[1], .rows = rows};
+    struct gpu_loss_sum_args sum = {.loss = loss,
+                                    .labels = labels,
+                                    .sum = call->out[0],
+                                    .count = call->out[1],
+                                    .rows = rows,
+                                    .beyond = beyond};
     GPU_LAUNCH(call, loss_sum, SW_GPU_PLAIN, blocks(1), &sum);
     return SW_OK;
 }
@@ -44,7 +55,7 @@ static void query_logits(const struct gpu_device *dev, const struct sw_op_desc *
 {
     (void)dev;
     size_t bytes = 0;
-    add_part(&bytes, 4 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
+    add_part(&bytes, 5 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
     out->supported = gpu_is_float(desc->in[0].dtype) && sw_shape_last(&desc->in[0].shape) > 0;
     out->workspace_bytes = bytes;
 }
@@ -53,7 +64,9 @@ static sw_status cross_entropy(const struct gpu_call *call)
 {
     const struct sw_view *logits = &call->desc->in[0];
     const int64_t rows = sw_shape_rows(&logits->shape), vocab = sw_shape_last(&logits->shape);
-    float *state = call->workspace, *loss = state + 3 * rows;
+    const struct sw_op *op = call->desc->op;
+    const double smoothing = op->attrs.cross_entropy.smoothing;
+    float *state = call->workspace, *loss = state + 3 * rows, *totals = loss + rows;
     struct gpu_loss_stats_args args = {.logits = call->in[0],
                                        .labels = call->in[1],
                                        .state = state,
@@ -61,7 +74,15 @@ static sw_status cross_entropy(const struct gpu_call *call)
                                        .n = vocab,
                                        .ld = vocab};
     GPU_LAUNCH(call, loss_stats, sw_gpu_type_of(logits->dtype), blocks(rows), &args);
-    SW_TRY(finish_loss(call, state, loss, call->in[1], rows));
+    struct gpu_loss_rows_args smoothed = {
+        .totals = totals, .smoothing = (float)smoothing, .each = (float)smoothing / (float)vocab};
+    if (smoothing > 0) {
+        struct gpu_loss_total_args total = {.logits = call->in[0], .totals = totals, .n = vocab};
+        GPU_LAUNCH(call, loss_total, sw_gpu_type_of(logits->dtype), blocks(rows), &total);
+    }
+    SW_TRY(finish_loss(call, state, loss, call->in[1], rows,
+                       op->attrs.cross_entropy.ignores_beyond ? vocab : 0,
+                       smoothing > 0 ? &smoothed : NULL));
     return SW_OK;
 }
 const struct gpu_op sw_gpu_cross_entropy = {.query = query_logits, .run = cross_entropy};
@@ -78,6 +99,8 @@ static sw_status cross_entropy_grad(const struct gpu_call *call)
 {
     const struct sw_view *logits = &call->desc->in[1];
     const int64_t rows = sw_shape_rows(&logits->shape), vocab = sw_shape_last(&logits->shape);
+    const struct sw_op *op = call->desc->op;
+    const float smoothing = (float)op->attrs.cross_entropy.smoothing;
     struct gpu_loss_slope_args args = {.logits = call->in[1],
                                        .labels = call->in[2],
                                        .dsum = call->in[0],
@@ -86,12 +109,52 @@ static sw_status cross_entropy_grad(const struct gpu_call *call)
                                        .n = vocab,
                                        .ld = vocab,
                                        .ld_d = vocab,
+                                       .beyond = op->attrs.cross_entropy.ignores_beyond ? vocab : 0,
+                                       .smoothing = smoothing,
+                                       .smooth = smoothing / (float)vocab,
                                        .logits_type = (int)sw_gpu_type_of(logits->dtype)};
     GPU_LAUNCH(call, loss_slope, sw_gpu_type_of(call->desc->out[0].dtype), blocks(rows), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_cross_entropy_grad = {.query = query_logits_grad,
                                                  .run = cross_entropy_grad};
+
+/* ---- of each element with a target ---- */
+
+static void query_elements(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                           struct sw_kernel_info *out)
+{
+    (void)dev;
+    const int i_x = desc->op->kind == SW_OP_ELEMENT_LOSS ? 0 : 1;
+    out->supported = gpu_is_float(desc->in[i_x].dtype) && desc->in[i_x + 1].dtype == SW_F32 &&
+                     gpu_is_float(desc->out[0].dtype);
+}
+
+static sw_status element_loss(const struct gpu_call *call)
+{
+    const bool forward = call->desc->op->kind == SW_OP_ELEMENT_LOSS;
+    const int i_x = forward ? 0 : 1;
+    const struct sw_view *x = &call->desc->in[i_x];
+    struct gpu_element_loss_args args = {
+        .x = call->in[i_x],
+        .target = call->in[i_x + 1],
+        .n = gpu_elems(x),
+        .binary = call->desc->op->attrs.element_loss.binary,
+        .out_type = (int)sw_gpu_type_of(call->desc->out[0].dtype),
+    };
+    if (forward) {
+        args.sum = call->out[0];
+        args.count = call->out[1];
+        GPU_LAUNCH(call, element_loss, sw_gpu_type_of(x->dtype), blocks(1), &args);
+    } else {
+        args.dsum = call->in[0];
+        args.dx = call->out[0];
+        GPU_LAUNCH(call, element_loss_grad, sw_gpu_type_of(x->dtype),
+                   sw_gpu_grid_for(args.n, THREADS), &args);
+    }
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_element_loss = {.query = query_elements, .run = element_loss};
 
 /* ---- of h w^T ---- */
 
@@ -287,7 +350,7 @@ static sw_status forward(const struct gpu_call *call)
     }
     if (!l->partial) {
         SW_TRY(finish_loss(call, state, (float *)(void *)(workspace + l->at_loss), call->in[2],
-                           l->rows));
+                           l->rows, 0, NULL));
     }
     return SW_OK;
 }

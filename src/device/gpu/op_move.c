@@ -280,6 +280,7 @@ static sw_status last_index(const struct gpu_call *call)
         .batch = shape->dims[0],
         .tokens = shape->dims[1],
         .padding = call->desc->op->attrs.last_index.padding_id,
+        .is_value = call->desc->op->attrs.last_index.is_value,
     };
     GPU_LAUNCH(call, last_index, SW_GPU_PLAIN, grid_of_rows(call, args.batch), &args);
     return SW_OK;

@@ -11,7 +11,8 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_activation, sw_gpu_add, sw_
     sw_gpu_matmul, sw_gpu_mul, sw_gpu_positions, sw_gpu_rms_norm, sw_gpu_rms_norm_grad,
     sw_gpu_rotary, sw_gpu_scale, sw_gpu_seed, sw_gpu_select_index, sw_gpu_select_rows,
     sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_stats_finish, sw_gpu_stats_reset,
-    sw_gpu_sum_rows, sw_gpu_update;
+    sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal, sw_gpu_shift_right, sw_gpu_mask_rows,
+    sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -60,4 +61,12 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_GATED_ACT_GRAD] = &sw_gpu_activation,
     [SW_OP_ROTARY] = &sw_gpu_rotary,
     [SW_OP_POSITIONS] = &sw_gpu_positions,
+    [SW_OP_NOT_EQUAL] = &sw_gpu_not_equal,
+    [SW_OP_SHIFT_RIGHT] = &sw_gpu_shift_right,
+    [SW_OP_MASK_ROWS] = &sw_gpu_mask_rows,
+    [SW_OP_CONCAT] = &sw_gpu_concat,
+    [SW_OP_MASKED_MEAN] = &sw_gpu_masked_mean,
+    [SW_OP_MASKED_MEAN_GRAD] = &sw_gpu_masked_mean,
+    [SW_OP_ELEMENT_LOSS] = &sw_gpu_element_loss,
+    [SW_OP_ELEMENT_LOSS_GRAD] = &sw_gpu_element_loss,
 };

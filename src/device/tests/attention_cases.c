@@ -11,6 +11,7 @@ enum layout {
     HEADS   /* [B,T,H,D]: q, k, v of a head side by side; keys of a head together, as a cache may */
 };
 enum segments { NONE, RUNS, SCATTERED };
+enum bias { NO_BIAS, SHARED, EACH }; /* [H,T,S], or one of each sample */
 
 struct row {
     int64_t b, t, s, h, kv, d;
@@ -20,37 +21,48 @@ struct row {
     double p, cap;
     bool slopes;
     enum segments segments;
+    enum bias bias;
 };
 
 /* The first ten are what GPT-2 needs, the next four small enough for finite differences; then rows
  * of several blocks of queries and keys. */
 static const struct row rows[] = {
-    {2, 5, 5, 3, 3, 4, PACKED, true, false, -1, 0, 0, 0, false, NONE},
-    {1, 1, 1, 1, 1, 1, PACKED, true, false, -1, 0, 0, 0, false, NONE},
-    {2, 37, 37, 2, 2, 16, PACKED, true, true, -1, 0, 0.1, 0, false, NONE},
-    {1, 131, 131, 2, 2, 64, PACKED, true, false, -1, 0, 0, 0, false, NONE},
-    {2, 19, 19, 6, 2, 8, PACKED, true, true, -1, 0, 0.25, 0, false, NONE},
-    {2, 9, 33, 4, 2, 5, APART, false, true, -1, 0, 0, 0, false, NONE},
-    {1, 40, 40, 2, 1, 24, APART, true, false, -1, 7, 0, 0, false, NONE},
-    {2, 3, 50, 2, 2, 8, APART, true, false, 13, 0, 0, 0, false, NONE},
-    {1, 1, 200, 3, 3, 32, APART, true, true, 150, 0, 0, 0, false, NONE},
-    {1, 140, 140, 1, 1, 80, APART, false, false, -1, 50, 0.1, 0, false, NONE},
-    {1, 6, 6, 4, 2, 3, PACKED, true, true, -1, 0, 0, 0.7, true, RUNS},
-    {1, 6, 6, 4, 2, 3, HEADS, true, false, -1, 3, 0.25, 0.5, false, RUNS},
-    {2, 3, 7, 4, 2, 2, HEADS, true, true, 4, 0, 0, 0, true, RUNS},
-    {1, 5, 5, 3, 1, 4, HEADS, false, true, -1, 0, 0, 0.9, true, SCATTERED},
-    {1, 250, 250, 2, 1, 8, PACKED, true, false, -1, 0, 0, 0, false, RUNS},
-    {1, 240, 240, 4, 1, 12, HEADS, true, true, -1, 40, 0.1, 0, true, NONE},
-    {1, 130, 300, 2, 2, 9, HEADS, true, false, 170, 60, 0, 2, false, RUNS},
-    {1, 150, 150, 2, 1, 17, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED},
-    {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS},  /* a query behind the keys */
-    {1, 9, 9, 2, 1, 8, APART, false, false, -4, 0, 0, 0, false, RUNS}, /* queries before them */
+    {2, 5, 5, 3, 3, 4, PACKED, true, false, -1, 0, 0, 0, false, NONE, NO_BIAS},
+    {1, 1, 1, 1, 1, 1, PACKED, true, false, -1, 0, 0, 0, false, NONE, NO_BIAS},
+    {2, 37, 37, 2, 2, 16, PACKED, true, true, -1, 0, 0.1, 0, false, NONE, NO_BIAS},
+    {1, 131, 131, 2, 2, 64, PACKED, true, false, -1, 0, 0, 0, false, NONE, NO_BIAS},
+    {2, 19, 19, 6, 2, 8, PACKED, true, true, -1, 0, 0.25, 0, false, NONE, NO_BIAS},
+    {2, 9, 33, 4, 2, 5, APART, false, true, -1, 0, 0, 0, false, NONE, NO_BIAS},
+    {1, 40, 40, 2, 1, 24, APART, true, false, -1, 7, 0, 0, false, NONE, NO_BIAS},
+    {2, 3, 50, 2, 2, 8, APART, true, false, 13, 0, 0, 0, false, NONE, NO_BIAS},
+    {1, 1, 200, 3, 3, 32, APART, true, true, 150, 0, 0, 0, false, NONE, NO_BIAS},
+    {1, 140, 140, 1, 1, 80, APART, false, false, -1, 50, 0.1, 0, false, NONE, NO_BIAS},
+    {1, 6, 6, 4, 2, 3, PACKED, true, true, -1, 0, 0, 0.7, true, RUNS, NO_BIAS},
+    {1, 6, 6, 4, 2, 3, HEADS, true, false, -1, 3, 0.25, 0.5, false, RUNS, NO_BIAS},
+    {2, 3, 7, 4, 2, 2, HEADS, true, true, 4, 0, 0, 0, true, RUNS, NO_BIAS},
+    {1, 5, 5, 3, 1, 4, HEADS, false, true, -1, 0, 0, 0.9, true, SCATTERED, NO_BIAS},
+    {1, 250, 250, 2, 1, 8, PACKED, true, false, -1, 0, 0, 0, false, RUNS, NO_BIAS},
+    {1, 240, 240, 4, 1, 12, HEADS, true, true, -1, 40, 0.1, 0, true, NONE, NO_BIAS},
+    {1, 130, 300, 2, 2, 9, HEADS, true, false, 170, 60, 0, 2, false, RUNS, NO_BIAS},
+    {1, 150, 150, 2, 1, 17, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED, NO_BIAS},
+    {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS,
+     NO_BIAS}, /* a query behind the keys */
+    {1, 9, 9, 2, 1, 8, APART, false, false, -4, 0, 0, 0, false, RUNS,
+     NO_BIAS}, /* queries before them */
     /* Heads as wide as models have them, in whole vectors, and wider than one piece of a kernel. */
-    {2, 70, 70, 2, 1, 64, HEADS, true, true, -1, 0, 0, 0, false, NONE},
-    {2, 1, 300, 4, 2, 64, HEADS, true, true, 280, 0, 0, 0, false, NONE},
-    {1, 40, 72, 2, 1, 128, HEADS, true, false, 32, 30, 0.1, 0, true, NONE},
-    {1, 20, 20, 1, 1, 200, HEADS, true, false, -1, 0, 0, 1.5, false, RUNS},
-    {1, 19, 35, 1, 1, 251, APART, true, false, 16, 0, 0, 0, false, NONE},
+    {2, 70, 70, 2, 1, 64, HEADS, true, true, -1, 0, 0, 0, false, NONE, NO_BIAS},
+    {2, 1, 300, 4, 2, 64, HEADS, true, true, 280, 0, 0, 0, false, NONE, NO_BIAS},
+    {1, 40, 72, 2, 1, 128, HEADS, true, false, 32, 30, 0.1, 0, true, NONE, NO_BIAS},
+    {1, 20, 20, 1, 1, 200, HEADS, true, false, -1, 0, 0, 1.5, false, RUNS, NO_BIAS},
+    {1, 19, 35, 1, 1, 251, APART, true, false, 16, 0, 0, 0, false, NONE, NO_BIAS},
+    /* A bias of scores: alone, with all that comes before it, of whole blocks that nobody sees. */
+    {3, 5, 5, 4, 2, 4, PACKED, false, true, -1, 0, 0, 0, false, NONE, SHARED},
+    {2, 9, 33, 4, 4, 5, APART, false, true, -1, 0, 0, 0, false, NONE, SHARED},
+    {2, 6, 6, 4, 2, 3, HEADS, true, true, -1, 3, 0.25, 0.5, true, RUNS, EACH},
+    {3, 140, 140, 3, 3, 16, PACKED, true, false, -1, 0, 0.1, 0, false, NONE, SHARED},
+    {2, 130, 270, 2, 1, 24, APART, true, true, 140, 60, 0, 1.5, false, NONE, EACH},
+    {5, 70, 70, 1, 1, 72, HEADS, false, true, -1, 0, 0, 0, false, RUNS, SHARED},
+    {2, 20, 37, 2, 1, 200, APART, true, false, 17, 0, 0, 0, false, NONE, SHARED},
 };
 
 /* Mask of left padding, so that the first queries see nothing under causality; places count the
@@ -132,6 +144,7 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
         .has_position = r->position != -1,
         .has_slopes = r->slopes,
         .has_segments = r->segments != NONE,
+        .has_bias = r->bias != NO_BIAS,
         .window = r->window,
         .dropout = r->p,
         .cap = r->cap,
@@ -151,6 +164,12 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
     if (r->segments != NONE) {
         segments_of(c, r);
     }
+    if (r->bias != NO_BIAS) { /* backward is given any lse: there it makes probabilities smaller */
+        const bool forward = c->op.kind == SW_OP_ATTENTION;
+        const struct sw_shape shared = SW_SHAPE(r->h, r->t, r->s);
+        case_in(c, dtype == SW_F64 ? SW_F64 : SW_F32,
+                r->bias == SHARED ? shared : SW_SHAPE(r->b, r->h, r->t, r->s), -2, forward ? 2 : 0);
+    }
 }
 
 bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -169,14 +188,17 @@ bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant)
 /* Behind the rows one of them again, with gradients that nobody wants. */
 bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    enum { PARTLY = 16 };
-    static const bool wanted[][3] = {
-        {false, true, true}, {true, false, false}, {true, false, true}};
+    enum { PARTLY = 16, PARTLY_BIAS = 29 };
+    static const bool wanted[][4] = {{false, true, true, false},
+                                     {true, false, false, false},
+                                     {true, false, true, false},
+                                     {false, false, false, true},
+                                     {true, true, true, false}};
     const int i_wanted = variant - (int)SW_LEN(rows);
     if (i_wanted >= (int)SW_LEN(wanted)) {
         return false;
     }
-    const struct row *r = &rows[i_wanted < 0 ? variant : PARTLY];
+    const struct row *r = &rows[i_wanted < 0 ? variant : i_wanted < 3 ? PARTLY : PARTLY_BIAS];
     const struct sw_shape o = SW_SHAPE(r->b, r->t, r->h * r->d);
     case_init(c, SW_OP_ATTENTION_GRAD, "attention_grad %d %s", variant, sw_dtype_name(dtype));
     case_in(c, dtype, o, -1, 1);
@@ -189,6 +211,11 @@ bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
         } else {
             case_out_absent(c);
         }
+    }
+    if (r->bias != NO_BIAS && (i_wanted < 0 || wanted[i_wanted][3])) {
+        case_out(c, dtype == SW_F64 ? SW_F64 : SW_F32, c->in[c->op.n_in - 1].view.shape);
+    } else if (r->bias != NO_BIAS) {
+        case_out_absent(c);
     }
     return true;
 }

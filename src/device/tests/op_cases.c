@@ -307,30 +307,40 @@ static void loss_outputs(struct op_case *c, enum sw_dtype dtype, int64_t rows)
     case_out(c, stat_of(dtype), SW_SHAPE(rows));
 }
 
+/* From 1 on: with smoothing, with labels beyond the classes that do not count, with both. True where
+ * there may be such labels. */
+static bool more_of_loss(struct op_case *c, int variant)
+{
+    c->op.attrs.cross_entropy.smoothing = variant == 1 || variant == 3 ? 0.1 : 0;
+    c->op.attrs.cross_entropy.ignores_beyond = variant >= 2;
+    return variant >= 2;
+}
+
 static bool cross_entropy(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = (int)SW_LEN(loss_shapes);
-    if (variant > n) {
+    if (variant > n + 3) {
         return false;
     }
     const int64_t *s = loss_shapes[variant % n];
     case_init(c, SW_OP_CROSS_ENTROPY, "cross_entropy %d %s", variant, name_of(dtype));
     case_in(c, dtype, SW_SHAPE(1, s[0], s[1]), -4, 4);
-    labels(c, s[0], s[1], variant == n); /* the last: no label counts */
+    labels(c, s[0], s[1] + 3 * more_of_loss(c, variant - n), variant == n); /* n: none counts */
     loss_outputs(c, dtype, s[0]);
     return true;
 }
 
 static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= (int)SW_LEN(loss_shapes)) {
+    const int n = (int)SW_LEN(loss_shapes);
+    if (variant >= n + 3) {
         return false;
     }
-    const int64_t *s = loss_shapes[variant];
+    const int64_t *s = loss_shapes[variant % n];
     case_init(c, SW_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad %d %s", variant, name_of(dtype));
     case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
     case_in(c, dtype, SW_SHAPE(1, s[0], s[1]), -4, 4);
-    labels(c, s[0], s[1], false);
+    labels(c, s[0], s[1] + 3 * more_of_loss(c, variant - n + 1), false);
     case_in(c, stat_of(dtype), SW_SHAPE(s[0]), 4.5, 6);
     case_out(c, dtype, SW_SHAPE(1, s[0], s[1]));
     return true;
@@ -545,9 +555,10 @@ static bool last_index(struct op_case *c, enum sw_dtype dtype, int variant)
     case_init(c, SW_OP_LAST_INDEX, "last_index %d", variant);
     c->exact = true;
     c->op.attrs.last_index.padding_id = variant ? 1 : -1;
+    c->op.attrs.last_index.is_value = variant == 2;
     case_in_ints(c, SW_SHAPE(20, 3), 0, 2);
     case_out(c, SW_I32, SW_SHAPE(20));
-    return variant < 2;
+    return variant < 3;
 }
 
 static bool select_rows(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -1005,4 +1016,12 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_GATED_ACT_GRAD] = case_gated_act_grad,
     [SW_OP_ROTARY] = case_rotary,
     [SW_OP_POSITIONS] = case_positions,
+    [SW_OP_NOT_EQUAL] = case_not_equal,
+    [SW_OP_SHIFT_RIGHT] = case_shift_right,
+    [SW_OP_MASK_ROWS] = case_mask_rows,
+    [SW_OP_CONCAT] = case_concat,
+    [SW_OP_MASKED_MEAN] = case_masked_mean,
+    [SW_OP_MASKED_MEAN_GRAD] = case_masked_mean_grad,
+    [SW_OP_ELEMENT_LOSS] = case_element_loss,
+    [SW_OP_ELEMENT_LOSS_GRAD] = case_element_loss_grad,
 };

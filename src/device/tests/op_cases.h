@@ -21,5 +21,15 @@ bool case_positions(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int variant);
 
+/* Of encoder_cases.c. */
+bool case_not_equal(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_mask_rows(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_concat(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_masked_mean(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_masked_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_element_loss(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_element_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

@@ -52,7 +52,8 @@ static sw_value block(sw_graph *g, sw_value h, sw_value angles, sw_value places,
                                            .mask = -1,
                                            .position = -1,
                                            .slopes = -1,
-                                           .segments = -1};
+                                           .segments = -1,
+                                           .bias = SW_NO_VALUE};
     const struct sw_shape heads = SW_SHAPE(batch, T, HEADS, WIDTH / HEADS);
     const struct sw_shape rows = SW_SHAPE(batch, T, WIDTH);
     const sw_value x = sw_rms_norm(g, h, vector(g, "norm", WIDTH), 1e-6, false);

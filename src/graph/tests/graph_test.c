@@ -93,7 +93,8 @@ static void attention_names_what_does_not_fit(void **state)
                                             .mask = -1,
                                             .position = -1,
                                             .slopes = -1,
-                                            .segments = -1};
+                                            .segments = -1,
+                                            .bias = SW_NO_VALUE};
     const struct sw_shape q = SW_SHAPE(2, 5, 12), v = SW_SHAPE(2, 5, 2, 3);
     struct sw_attention_spec spec = plain;
     struct sw_graph *g = fresh();
@@ -155,7 +156,8 @@ static void attention_is_in_the_fingerprint(void **state)
                                                .mask = -1,
                                                .position = -1,
                                                .slopes = i == 3 ? slopes : SW_NO_VALUE,
-                                               .segments = i == 4 ? segments : SW_NO_VALUE};
+                                               .segments = i == 4 ? segments : SW_NO_VALUE,
+                                               .bias = SW_NO_VALUE};
         attend(g, &spec, SW_SHAPE(2, 5, 12), SW_SHAPE(2, 5, 6));
         assert_int_equal(sw_graph_status(g), SW_OK);
         seen[i] = sw_graph_fingerprint(g, SW_HASH_INIT);

@@ -22,7 +22,8 @@ static sw_value attend(sw_graph *g, sw_value x, bool packed)
                                            .mask = -1,
                                            .position = -1,
                                            .slopes = -1,
-                                           .segments = -1};
+                                           .segments = -1,
+                                           .bias = SW_NO_VALUE};
     if (packed) {
         return sw_attention_packed(
             g, sw_linear(g, x, param(g, "qkv", SW_SHAPE(3 * C, C)), SW_NO_VALUE, false), &spec);

@@ -75,14 +75,32 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         const char *name;
         int64_t n;
     } rows[] = {
-        {"gpt2", 124439808},           {"gpt2-xl", 1557611200},      {"tinyllama-1.1b", 1100048384},
-        {"llama-2-7b", 6738415616},    {"llama-2-70b", 68976648192}, {"llama-3.2-1b", 1235814400},
-        {"llama-3.1-8b", 8030261248},  {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},
-        {"qwen2.5-7b", 7615616512},    {"qwen3-0.6b", 596049920},    {"qwen3-8b", 8190735360},
-        {"gemma-2-2b", 2614341888},    {"gemma-2-9b", 9241705984},   {"pythia-160m", 162322944},
-        {"gpt-neox-20b", 20554567680}, {"opt-125m", 125239296},      {"gpt-j-6b", 6050882784},
-        {"opt-6.7b", 6658473984},      {"phi-2", 2779683840},        {"bloom-560m", 559214592},
+        {"gpt2", 124439808},
+        {"gpt2-xl", 1557611200},
+        {"tinyllama-1.1b", 1100048384},
+        {"llama-2-7b", 6738415616},
+        {"llama-2-70b", 68976648192},
+        {"llama-3.2-1b", 1235814400},
+        {"llama-3.1-8b", 8030261248},
+        {"mistral-7b", 7241732096},
+        {"qwen2.5-0.5b", 494032768},
+        {"qwen2.5-7b", 7615616512},
+        {"qwen3-0.6b", 596049920},
+        {"qwen3-8b", 8190735360},
+        {"gemma-2-2b", 2614341888},
+        {"gemma-2-9b", 9241705984},
+        {"pythia-160m", 162322944},
+        {"gpt-neox-20b", 20554567680},
+        {"opt-125m", 125239296},
+        {"gpt-j-6b", 6050882784},
+        {"opt-6.7b", 6658473984},
+        {"phi-2", 2779683840},
+        {"bloom-560m", 559214592},
         {"bloom-176b", 176247271424},
+        {"bert-base", 109514298},
+        {"bert-large", 335174458},
+        {"roberta-base", 124697433},
+        {"distilbert-base", 66985530},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
@@ -218,6 +236,22 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"gptj", "\"rotary_dim\": 7", "rotary_dim is 7", SW_E_FORMAT},
         {"gptj", "\"rotary_dim\": 512", "rotary_dim is 512", SW_E_FORMAT},
         {"gpt2", "\"add_cross_attention\": true", "add_cross_attention", SW_E_UNSUP},
+        {"bert", "\"position_embedding_type\": \"relative_key\"", "position_embedding_type",
+         SW_E_UNSUP},
+        {"bert", "\"is_decoder\": true", "is_decoder", SW_E_UNSUP},
+        {"bert", "\"hidden_size\": 100", "hidden_size 100", SW_E_FORMAT},
+        {"bert", "\"pad_token_id\": 30522", "pad_token_id is 30522", SW_E_FORMAT},
+        {"bert", "\"architectures\": [\"BertForMultipleChoice\"]", "BertForMultipleChoice",
+         SW_E_UNSUP},
+        {"bert", "\"architectures\": [\"BertForSequenceClassification\"], \"problem_type\": \"x\"",
+         "problem_type \"x\"", SW_E_UNSUP},
+        {"bert",
+         "\"architectures\": [\"BertForSequenceClassification\"], \"num_labels\": 1, "
+         "\"problem_type\": \"single_label_classification\"",
+         "wanted two or more", SW_E_CONFIG},
+        {"roberta", "\"pad_token_id\": 5", "pad_token_id 5", SW_E_UNSUP},
+        {"roberta", "\"max_position_embeddings\": 2", "max_position_embeddings is 2", SW_E_FORMAT},
+        {"distilbert", "\"sinusoidal_pos_embds\": true", "sinusoidal_pos_embds", SW_E_UNSUP},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
@@ -230,6 +264,129 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
                      rows[i].named);
         }
     }
+}
+
+/* ---- tasks ---- */
+
+static struct sw_model *open_as(const char *members, const struct sw_model_options *options,
+                                struct sw_json_doc **doc)
+{
+    char text[512];
+    struct sw_model *model = NULL;
+    snprintf(text, sizeof text, "{%s}", members);
+    assert_int_equal(sw_json_parse("config.json", text, strlen(text), SW_JSON_STRICT, doc), SW_OK);
+    const sw_status st = sw_model_open(*doc, options, &model);
+    assert_true((st < 0) == (model == NULL));
+    return model;
+}
+
+static void a_class_says_the_task_and_a_task_may_be_asked_for(void **state)
+{
+    static const struct {
+        const char *members, *asked;
+        int64_t labels;
+        const char *task, *class_name;
+        int64_t n; /* labels that it has; 0: it has none that count */
+        bool is_other;
+    } rows[] = {
+        {"\"model_type\": \"bert\"", NULL, 0, "masked", "BertForMaskedLM", 0, false},
+        {"\"model_type\": \"bert\", \"architectures\": [\"BertForPreTraining\"]", NULL, 0,
+         "pretrain", "BertForPreTraining", 0, false},
+        {"\"model_type\": \"bert\", \"architectures\": [\"BertModel\"]", NULL, 0, "embed",
+         "BertModel", 0, false},
+        {"\"model_type\": \"bert\", \"architectures\": [\"BertModel\"]", "answers", 0, "answers",
+         "BertForQuestionAnswering", 0, true},
+        {"\"model_type\": \"bert\"", "classify", 5, "classify", "BertForSequenceClassification", 5,
+         true},
+        {"\"model_type\": \"bert\"", "regression", 0, "regression", "BertForSequenceClassification",
+         1, true},
+        {"\"model_type\": \"bert\", \"num_labels\": 7", "tokens", 0, "tokens",
+         "BertForTokenClassification", 7, true},
+        {"\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], "
+         "\"num_labels\": 1",
+         NULL, 0, "regression", "BertForSequenceClassification", 1, false},
+        {"\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], "
+         "\"num_labels\": 3, \"problem_type\": \"multi_label_classification\"",
+         NULL, 0, "multi-label", "BertForSequenceClassification", 3, false},
+        {"\"model_type\": \"gpt2\", \"architectures\": [\"GPT2Model\"]", NULL, 0, "causal",
+         "GPT2Model", 0, false},
+        {"\"model_type\": \"gpt2\"", "multi-label", 4, "multi-label",
+         "GPT2ForSequenceClassification", 4, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const struct sw_model_options options = {rows[i].asked, rows[i].labels};
+        struct sw_json_doc *doc = NULL;
+        struct sw_model *model = open_as(rows[i].members, &options, &doc);
+        if (!model) {
+            fail_msg("%s: %s", rows[i].members, sw_error_message());
+        }
+        assert_string_equal(model->task->name, rows[i].task);
+        assert_string_equal(model->class_name, rows[i].class_name);
+        assert_int_equal(model->is_other_class, rows[i].is_other);
+        if (rows[i].n > 0) {
+            assert_int_equal(model->labels, rows[i].n);
+        }
+        sw_model_close(model);
+        sw_json_close(doc);
+    }
+}
+
+static void a_task_without_a_head_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *asked, *says;
+    } rows[] = {
+        {"tokens", "task \"tokens\": gpt2 has no head for it (it has: causal, classify, "
+                   "multi-label, regression)"},
+        {"cloze", "task \"cloze\": there is none (there are: causal, masked"},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const struct sw_model_options options = {rows[i].asked, 0};
+        struct sw_json_doc *doc = NULL;
+        assert_null(open_as("\"model_type\": \"gpt2\"", &options, &doc));
+        if (!strstr(sw_error_message(), rows[i].says)) {
+            fail_msg("%s", sw_error_message());
+        }
+        sw_json_close(doc);
+    }
+}
+
+/* What was opened as another class is that class when its config.json is read again. */
+static void config_json_says_what_a_model_was_opened_as(void **state)
+{
+    const struct sw_model_options options = {"multi-label", 3};
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *again = NULL;
+    (void)state;
+    struct sw_model *model = open_as("\"model_type\": \"bert\", \"num_labels\": 9", &options, &doc);
+    assert_non_null(model);
+    assert_int_equal(sw_model_put_task(model, doc), SW_OK);
+    assert_int_equal(sw_model_open(doc, NULL, &again), SW_OK);
+    assert_ptr_equal(again->task, model->task);
+    assert_int_equal(again->labels, 3);
+    assert_false(again->is_other_class);
+    sw_model_close(again);
+    sw_model_close(model);
+    sw_json_close(doc);
+}
+
+static void a_new_head_may_begin_and_a_trunk_may_not(void **state)
+{
+    const struct sw_model_options classify = {"classify", 0};
+    struct sw_json_doc *doc = NULL;
+    (void)state;
+    struct sw_model *model = open_as("\"model_type\": \"bert\"", &classify, &doc);
+    assert_true(sw_model_may_begin(model, "classifier.bias"));
+    assert_true(sw_model_may_begin(model, "bert.pooler.dense.weight"));
+    assert_false(sw_model_may_begin(model, "bert.embeddings.LayerNorm.weight"));
+    sw_model_close(model);
+    sw_json_close(doc);
+    model = open_as("\"model_type\": \"bert\"", NULL, &doc);
+    assert_false(sw_model_may_begin(model, "cls.predictions.bias"));
+    sw_model_close(model);
+    sw_json_close(doc);
 }
 
 /* Sizes are fine one by one, and what is made of them is too large for fp32. */
@@ -280,6 +437,10 @@ int main(void)
         cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
         cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
         cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
+        cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
+        cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
+        cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
+        cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

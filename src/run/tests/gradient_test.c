@@ -40,6 +40,9 @@ static void fill_input(struct harness *h, const struct sw_port *info)
         } else if (strcmp(info->name, "segments") == 0) {
             const int64_t t = i % info->shape.dims[1];
             data[i] = (int32_t)(i == t ? t / 3 : t % 2); /* in runs, and not */
+        } else if (strcmp(info->name, "targets") == 0) {
+            const float target = i == 2 ? NAN : 0.3F * (float)r;
+            memcpy(&data[i], &target, sizeof target);
         } else if (strcmp(info->name, "slopes") == 0) {
             const float slope = -0.25F * (float)(i + 1);
             memcpy(&data[i], &slope, sizeof slope);
@@ -326,10 +329,11 @@ static sw_value build_select(sw_graph *g)
 }
 
 static struct sw_attention_spec the_attention;
-static bool with_mask, with_position, with_slopes, with_segments;
+static bool with_mask, with_position, with_slopes, with_segments, with_bias;
 
-/* The inputs besides queries and keys, of which there are so many. */
-static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_keys)
+/* The inputs besides queries and keys, of which there are so many. A bias is used by other scores,
+ * too. */
+static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_queries, int64_t n_keys)
 {
     struct sw_attention_spec spec = the_attention;
     const struct sw_shape keys = SW_SHAPE(2, n_keys);
@@ -337,6 +341,10 @@ static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_keys)
     spec.position = with_position ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
     spec.slopes = with_slopes ? sw_input(g, "slopes", SW_F32, SW_SHAPE(spec.heads)) : SW_NO_VALUE;
     spec.segments = with_segments ? sw_input(g, "segments", SW_I32, keys) : SW_NO_VALUE;
+    const struct sw_shape shared = SW_SHAPE(spec.heads, n_queries, n_keys);
+    const struct sw_shape each = SW_SHAPE(2, spec.heads, n_queries, n_keys);
+    spec.bias =
+        with_bias ? sw_scale(g, param(g, "bias", spec.causal ? shared : each), 0.5) : SW_NO_VALUE;
     return spec;
 }
 
@@ -348,7 +356,7 @@ static sw_value projected(sw_graph *g, sw_value o, const struct sw_attention_spe
 
 static sw_value build_packed(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 5);
+    struct sw_attention_spec spec = attention_with(g, 5, 5);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     spec.position = SW_NO_VALUE;
     const sw_value x = param(g, "x", SW_SHAPE(2, 5, (spec.heads + 2 * kv) * 3));
@@ -357,9 +365,9 @@ static sw_value build_packed(sw_graph *g)
 
 static sw_value build_separate(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 6);
-    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const int64_t n_queries = with_segments && !with_position ? 6 : 4;
+    struct sw_attention_spec spec = attention_with(g, n_queries, 6);
+    const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const sw_value q = param(g, "q", SW_SHAPE(2, n_queries, spec.heads * 3));
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, 2 * kv * 3));
     return projected(g,
@@ -371,7 +379,7 @@ static sw_value build_separate(sw_graph *g)
 /* Keys and values of a head side by side; queries of a head tokens apart. */
 static sw_value build_strided_heads(sw_graph *g)
 {
-    struct sw_attention_spec spec = attention_with(g, 6);
+    struct sw_attention_spec spec = attention_with(g, 6, 6);
     const int64_t kv = spec.kv_heads ? spec.kv_heads : spec.heads;
     const sw_value q = param(g, "q", SW_SHAPE(2, spec.heads, 6, 3));
     const sw_value kv_both = param(g, "kv", SW_SHAPE(2, 6, kv, 6));
@@ -487,6 +495,61 @@ static sw_value build_loss_with_cap_or_bias(sw_graph *g)
                                    variant & 2 ? 1.5 : 0);
 }
 
+/* ---- what encoders, pairs of sequences and images have ---- */
+
+/* Rows that are masked, alone and beside others; the places of what is no padding. */
+static sw_value build_rows(sw_graph *g)
+{
+    const sw_value mask = sw_input(g, "mask", SW_I32, SW_SHAPE(2, 4));
+    const sw_value ids = sw_input(g, "ids", SW_I32, SW_SHAPE(2, 4));
+    const sw_value table = param(g, "table", SW_SHAPE(6, 5));
+    const sw_value places = sw_positions(g, sw_not_equal(g, ids, 1), 2);
+    const sw_value x[3] = {sw_mask_rows(g, param(g, "x", SW_SHAPE(2, 4, 5)), mask),
+                           sw_embedding(g, table, sw_shift_right(g, ids, 5, 0), -1),
+                           sw_embedding(g, table, sw_add_offset(g, places, -1), -1)};
+    const sw_value wide = sw_concat(g, x, 3, 2); /* [2, 4, 15] */
+    const sw_value parts[2] = {sw_slice(g, wide, 2, 1, 7), sw_slice(g, wide, 2, 8, 7)};
+    const sw_value y = sw_mask_rows(g, sw_concat(g, parts, 2, 1),
+                                    sw_input(g, "more.mask", SW_I32, SW_SHAPE(2, 8)));
+    const sw_value last = sw_select_rows(g, y, sw_last_index_of(g, ids, 2));
+    const sw_value mean = sw_masked_mean(g, wide, mask);
+    return loss_of(g, sw_add(g, last, sw_slice(g, mean, 1, 3, 7)));
+}
+
+/* With smoothing, with labels beyond the classes, with both; and of targets that are numbers. */
+static sw_value build_more_losses(sw_graph *g)
+{
+    const int64_t classes = variant & 2 ? 3 : 6;
+    const sw_value x = param(g, "x", SW_SHAPE(2, 4, classes));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(2, 4));
+    const struct sw_cross_entropy_spec spec = {.smoothing = variant & 1 ? 0.3 : 0,
+                                               .ignores_beyond = variant & 2};
+    if (variant == 4) {
+        return sw_smoothed_linear_cross_entropy(g, x, param(g, "w", SW_SHAPE(5, classes)),
+                                                param(g, "b", SW_SHAPE(5)), labels, 2, 0.2);
+    }
+    if (variant > 4) {
+        const sw_value targets = sw_input(g, "targets", SW_F32, SW_SHAPE(2, 4, classes));
+        return variant == 5 ? sw_mean_squared_error(g, x, targets)
+                            : sw_binary_cross_entropy(g, x, targets);
+    }
+    return sw_cross_entropy_of(g, x, labels, &spec);
+}
+
+static void more_losses(void **state)
+{
+    (void)state;
+    for (variant = 1; variant < 7; variant++) {
+        check(build_more_losses, false);
+    }
+}
+
+static void rows_of_encoders(void **state)
+{
+    (void)state;
+    check(build_rows, false);
+}
+
 static void rms_norms(void **state)
 {
     (void)state;
@@ -570,6 +633,7 @@ static void attention(void **state)
         with_position = (i & 2) != 0;
         with_slopes = i & 16 && i % 5 < 3;
         with_segments = i & 16 && i % 7 < 4;
+        with_bias = i % 3 == 1;
         check(build_packed, (i & 8) != 0);
         check(build_separate, (i & 8) != 0);
         check(build_strided_heads, (i & 8) != 0);
@@ -604,6 +668,8 @@ int main(void)
         cmocka_unit_test(gates),
         cmocka_unit_test(rotary_positions),
         cmocka_unit_test(losses_with_cap_or_bias),
+        cmocka_unit_test(rows_of_encoders),
+        cmocka_unit_test(more_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

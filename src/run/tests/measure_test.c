@@ -41,7 +41,8 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
                                                .mask = -1,
                                                .position = -1,
                                                .slopes = -1,
-                                               .segments = -1};
+                                               .segments = -1,
+                                               .bias = SW_NO_VALUE};
         h = sw_add(g, h, sw_attention_packed(g, qkv, &spec));
         sw_scope_pop(g);
     }

@@ -37,7 +37,8 @@ static struct sw_graph *build(enum sw_dtype dtype)
                                            .mask = -1,
                                            .position = -1,
                                            .slopes = -1,
-                                           .segments = -1};
+                                           .segments = -1,
+                                           .bias = SW_NO_VALUE};
     h = sw_add(g, h, sw_dropout(g, sw_attention_packed(g, qkv, &spec), 0.1));
     h = sw_layer_norm(g, h, sw_param(g, "w", SW_SHAPE(6), (struct sw_init){SW_INIT_ONE, 0}),
                       sw_param(g, "b", SW_SHAPE(6), (struct sw_init){SW_INIT_ZERO, 0}), 1e-5);

@@ -16,6 +16,7 @@
 #include "device/gpu/module/args_sparse.h"
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/args_update.h"
+#include "device/gpu/module/args_rows.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
@@ -30,7 +31,8 @@
     SW_GPU_SCALAR_KERNELS(X)                                                                       \
     SW_GPU_SPARSE_KERNELS(X)                                                                       \
     SW_GPU_SUMS_KERNELS(X)                                                                         \
-    SW_GPU_UPDATE_KERNELS(X)
+    SW_GPU_UPDATE_KERNELS(X)                                                                       \
+    SW_GPU_ROWS_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

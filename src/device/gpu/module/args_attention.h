@@ -19,6 +19,8 @@
     X(attention_queries_64)                                                                        \
     X(attention_queries_128)                                                                       \
     X(attention_queries_256)                                                                       \
+    X(attention_clear)                                                                             \
+    X(attention_bias_sum)                                                                          \
     X(product_of_tiles)
 
 /* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head
@@ -40,12 +42,30 @@ struct gpu_attention_args {
     const int32_t *mask;     /* [B,S] or NULL */
     const int32_t *segments; /* [B,S] or NULL */
     const float *slopes;     /* [H] or NULL */
+    const float *bias;       /* [H,T,S], or one of each sample; NULL = none */
+    float *dbias;            /* [B,H,T,S]; NULL = not wanted. What no query sees is left alone */
+    int64_t bias_batch;      /* elements from one sample's bias to the next; 0 = they share it */
     int32_t *places;         /* [B,S] how many keys that are there come before; NULL = all */
     int32_t *bounds;         /* [B, groups, 2] least and largest segment of 16 keys; NULL = none */
     int batch, heads, kv_heads, n_queries, n_keys, window, width;
     int causal, has_dropout;
     float scale, cap, keep_scale;
     struct gpu_draw_args draw;
+};
+
+/* n zeros. */
+struct gpu_attention_clear_args {
+    const double *skip;
+    float *x;
+    int64_t n;
+};
+/* y [n] = the sum of x [batch, n] over samples, in order. */
+struct gpu_attention_bias_sum_args {
+    const double *skip;
+    const float *x;
+    void *y;
+    int64_t n, batch;
+    int out_type;
 };
 
 /* c = a b of 16 x 16 elements, rows behind one another: what a warp's matrix unit does (mma.h).

@@ -99,6 +99,7 @@ struct gpu_last_index_args {
     const int32_t *ids;
     int32_t *y;
     int64_t batch, tokens, padding; /* -1 = none */
+    int is_value;                   /* the last that is `padding` instead */
 };
 /* y = x + offset; counted: x times the sum of its row up to here, - 1 + offset. */
 struct gpu_positions_args {

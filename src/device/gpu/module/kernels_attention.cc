@@ -276,7 +276,8 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                 }
                 float bend;
                 p[sub][e] = bits >> n & 1
-                                ? score_of(s, at + sub * GROUP + mma_col(lane, e), p[sub][e], &bend)
+                                ? score_of(s, mine.first + mma_row(lane, e),
+                                           at + sub * GROUP + mma_col(lane, e), p[sub][e], &bend)
                                 : -INFINITY;
             }
             probabilities<D, SUBS>(&r, p, kept_bits<SUBS, false>(s, mine, tile, bits));

@@ -43,19 +43,45 @@ template <typename T> SW_KERNEL(DELTA_THREADS) void attention_delta(struct gpu_a
     }
 }
 
+SW_KERNEL(DELTA_THREADS) void attention_clear(struct gpu_attention_clear_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        args.x[i] = 0;
+    }
+}
+
+SW_KERNEL(DELTA_THREADS) void attention_bias_sum(struct gpu_attention_bias_sum_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        float sum = 0;
+        for (int64_t b = 0; b < args.batch; b++) {
+            sum += args.x[b * args.n + i];
+        }
+        store_any(args.y, args.out_type, i, sum);
+    }
+}
+
 template <int GROUPS> struct sums {
     float x[GROUPS][MMA_ELEMS];
 };
 
 /* Of a product q k and the gradient d of its probability, times kept after dropout: *p what that
- * left of the probability, *ds the gradient of the product. */
-SW_DEVICE void slope_of(const struct sight &s, int j, float kept, float product, float d, float lse,
-                        float delta, float *p, float *ds)
+ * left of the probability, *ds the gradient of the product; returns that of the score. */
+SW_DEVICE float slope_of(const struct sight &s, int i, int j, float kept, float product, float d,
+                         float lse, float delta, float *p, float *ds)
 {
     float bend;
-    const float whole = expf(score_of(s, j, product, &bend) - lse);
+    const float whole = expf(score_of(s, i, j, product, &bend) - lse);
+    const float of_score = whole * (kept * d - delta);
     *p = kept * whole;
-    *ds = whole * (kept * d - delta) * s.args->scale * bend;
+    *ds = of_score * s.args->scale * bend;
+    return of_score;
 }
 
 template <typename T, int D, bool BY_KEYS>
@@ -193,9 +219,15 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                 const int row = mma_row(lane, e), c = sub * GROUP + mma_col(lane, e);
                 const int at_lse = BY_KEYS ? c : warp * GROUP + row;
                 if (bits >> n & 1) {
-                    slope_of(s, BY_KEYS ? mine.first + row : t + c,
-                             kept >> n & 1 ? args.keep_scale : 0, p[sub][e], ds[sub][e],
-                             lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
+                    const int i = BY_KEYS ? t + c : mine.first + row;
+                    const int j = BY_KEYS ? mine.first + row : t + c;
+                    const float of_score =
+                        slope_of(s, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
+                                 ds[sub][e], lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
+                    if (!BY_KEYS && args.dbias && col == 0) {
+                        const int64_t sample = (int64_t)args.heads * args.n_queries * args.n_keys;
+                        args.dbias[b * sample + bias_at(s, i, j)] = of_score;
+                    }
                 } else {
                     p[sub][e] = ds[sub][e] = 0;
                 }
@@ -263,7 +295,10 @@ GRADIENT(256)
     SW_FLOATS(attention_keys_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP),                          \
         SW_FLOATS(attention_queries_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(attention_delta, DELTA_THREADS),
-                                            GRADIENT_ROWS(64), GRADIENT_ROWS(128),
+                                            SW_PLAIN(attention_clear, DELTA_THREADS),
+                                            SW_PLAIN(attention_bias_sum, DELTA_THREADS),
+                                            GRADIENT_ROWS(64),
+                                            GRADIENT_ROWS(128),
                                             GRADIENT_ROWS(256)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
 const struct sw_gpu_kernels sw_gpu_kernels_attention_grad = {rows, SW_ROWS(rows)};

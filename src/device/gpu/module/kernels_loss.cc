@@ -4,6 +4,7 @@
 // its length alone decides. A label of IGNORED takes no part; any other one that no column has
 // makes the loss NaN.
 #include "device/gpu/module/registry.h"
+#include "device/gpu/module/team.h"
 
 enum { THREADS = 256, IGNORED = -100 };
 
@@ -85,7 +86,9 @@ SW_KERNEL(THREADS) void loss_rows(struct gpu_loss_rows_args args)
     }
     for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
         const float lse = args.state[args.rows + r] + logf(args.state[2 * args.rows + r]);
-        args.loss[r] = lse - args.state[r];
+        args.loss[r] = args.totals
+                           ? lse - (1 - args.smoothing) * args.state[r] - args.each * args.totals[r]
+                           : lse - args.state[r];
         if (args.lse) {
             args.lse[r] = lse;
         }
@@ -96,20 +99,11 @@ struct sum_shared {
     double sum[THREADS], count[THREADS];
 };
 
-SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
+/* The threads of the block, by halves. */
+SW_DEVICE void add_up(struct sum_shared &s, double sum, double count, float *out_sum,
+                      float *out_count)
 {
-    if (skipped(args.skip)) {
-        return;
-    }
-    SW_SHARED(struct sum_shared, s);
     const int t = thread_index();
-    double sum = 0, count = 0;
-    for (int64_t r = t; r < args.rows; r += THREADS) {
-        if (args.labels[r] != IGNORED) {
-            sum += (double)args.loss[r];
-            count += 1;
-        }
-    }
     s.sum[t] = sum;
     s.count[t] = count;
     sync_block();
@@ -121,9 +115,25 @@ SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
         sync_block();
     }
     if (t == 0) {
-        *args.sum = (float)s.sum[0];
-        *args.count = (float)s.count[0];
+        *out_sum = (float)s.sum[0];
+        *out_count = (float)s.count[0];
     }
+}
+
+SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    SW_SHARED(struct sum_shared, s);
+    double sum = 0, count = 0;
+    for (int64_t r = thread_index(); r < args.rows; r += THREADS) {
+        if (args.labels[r] != IGNORED && (args.beyond == 0 || args.labels[r] < args.beyond)) {
+            sum += (double)args.loss[r];
+            count += 1;
+        }
+    }
+    add_up(s, sum, count, args.sum, args.count);
 }
 
 template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_args args)
@@ -134,12 +144,62 @@ template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_a
     const int64_t row = block_x();
     const int32_t label = args.labels[row];
     const float lse = args.lse[row], dsum = *args.dsum;
+    const bool counts = label != IGNORED && (args.beyond == 0 || label < args.beyond);
     for (int64_t j = thread_index(); j < args.n; j += THREADS) {
         const float product = load_any(args.logits, args.logits_type, row * args.ld + j);
         const float x = logit_of(product, args.bias, args.bias_type, j, args.cap);
         const float t = args.cap > 0 ? x / args.cap : 0.0f;
-        const float d = expf(x - lse) - (args.first + j == label ? 1.0f : 0.0f);
-        store((T *)args.d, row * args.ld_d + j, label == IGNORED ? 0.0f : d * dsum * (1 - t * t));
+        const float hot = args.first + j == label ? 1.0f - args.smoothing : 0.0f;
+        const float d = expf(x - lse) - args.smooth - hot;
+        store((T *)args.d, row * args.ld_d + j, counts ? d * dsum * (1 - t * t) : 0.0f);
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void loss_total(struct gpu_loss_total_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    SW_SHARED(struct team_scratch<THREADS>, scratch);
+    float sum = 0;
+    for (int64_t j = thread_index(); j < args.n; j += THREADS) {
+        sum += load((const T *)args.logits, block_x() * args.n + j);
+    }
+    sum = team_sum(sum, THREADS, scratch);
+    if (thread_index() == 0) {
+        args.totals[block_x()] = sum;
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void element_loss(struct gpu_element_loss_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    SW_SHARED(struct sum_shared, s);
+    double sum = 0, count = 0;
+    for (int64_t i = thread_index(); i < args.n; i += THREADS) {
+        const float x = load((const T *)args.x, i), target = args.target[i];
+        const float apart = x - target;
+        if (target == target) {
+            sum += (double)(args.binary ? (x > 0 ? x : 0) - x * target + log1pf(expf(-fabsf(x)))
+                                        : apart * apart);
+            count += 1;
+        }
+    }
+    add_up(s, sum, count, args.sum, args.count);
+}
+
+template <typename T> SW_KERNEL(THREADS) void element_loss_grad(struct gpu_element_loss_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    const float dsum = *args.dsum;
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        const float x = load((const T *)args.x, i), target = args.target[i];
+        const float d = args.binary ? 1 / (1 + expf(-x)) - target : 2 * (x - target);
+        store_any(args.dx, args.out_type, i, target == target ? dsum * d : 0.0f);
     }
 }
 
@@ -163,7 +223,9 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS), SW_PLAIN(loss_rows, THREADS), SW_PLAIN(loss_sum, THREADS),
-    SW_FLOATS(loss_slope, THREADS), SW_FLOATS(loss_bias, THREADS)};
+    SW_FLOATS(loss_stats, THREADS),   SW_PLAIN(loss_rows, THREADS),
+    SW_PLAIN(loss_sum, THREADS),      SW_FLOATS(loss_slope, THREADS),
+    SW_FLOATS(loss_bias, THREADS),    SW_FLOATS(loss_total, THREADS),
+    SW_FLOATS(element_loss, THREADS), SW_FLOATS(element_loss_grad, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};

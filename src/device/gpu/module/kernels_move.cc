@@ -249,7 +249,8 @@ SW_KERNEL(THREADS) void last_index(struct gpu_last_index_args args)
         const int32_t *ids = args.ids + b * args.tokens;
         int last = 0;
         for (int64_t t = lane_index(); t < args.tokens; t += SW_WARP) {
-            last = args.padding < 0 || ids[t] != args.padding ? (int)t : last;
+            const bool other = args.padding < 0 || ids[t] != args.padding;
+            last = other != (args.is_value != 0) ? (int)t : last;
         }
         for (int mask = SW_WARP / 2; mask > 0; mask /= 2) {
             const int other = shuffle_xor(last, mask);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integers made of ids; rows that a mask leaves out, and the mean of the others; tensors behind one
+// another. Sums go over the tokens of a sample in order.
+#include "device/gpu/module/pack.h"
+#include "device/gpu/module/registry.h"
+
+enum { THREADS = 256, NO_LABEL = -100 };
+
+SW_KERNEL(THREADS) void not_equal(struct gpu_integers_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        args.y[i] = args.x[i] != args.value;
+    }
+}
+
+SW_KERNEL(THREADS) void shift_right(struct gpu_integers_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        const bool first = i - quotient(i, args.tokens) * args.tokens == 0;
+        const int64_t before = first ? args.value : args.x[i - 1];
+        args.y[i] = (int32_t)(!first && before == NO_LABEL ? args.pad : before);
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void mask_rows(struct gpu_mask_rows_args args)
+{
+    constexpr int N = pack_elems<T>;
+    if (skipped(args.skip)) {
+        return;
+    }
+    const T *x = (const T *)args.x;
+    const bool wide = aligned(x) && aligned(args.y) && args.width % N == 0;
+    const int step = wide ? N : 1;
+    for (int64_t i = first_element() * step; i < args.n_rows * args.width;
+         i += grid_threads() * step) {
+        float values[N];
+        const bool there = args.mask[quotient(i, args.width)] != 0;
+        load_pack<N>(x, there ? i : 0, there ? step : 0, wide, values);
+        store_pack_any<N>(args.y, args.out_type, i, step, wide, values);
+    }
+}
+
+/* A unit of 1 to 16 bytes. */
+SW_DEVICE void copy_unit(void *to, int64_t i, const void *from, int64_t k, int unit)
+{
+    if (unit == 16) {
+        store_words((char *)to + i * 16, load_words<16>((const char *)from + k * 16));
+    } else if (unit == 4) {
+        ((uint32_t *)to)[i] = ((const uint32_t *)from)[k];
+    } else {
+        ((uint16_t *)to)[i] = ((const uint16_t *)from)[k];
+    }
+}
+
+SW_KERNEL(THREADS) void place_run(struct gpu_place_run_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        const int64_t outer = quotient(i, args.run);
+        copy_unit(args.y, outer * args.whole + args.start + (i - outer * args.run), args.x, i,
+                  args.unit);
+    }
+}
+
+SW_DEVICE int64_t count_rows(const int32_t *mask, int64_t tokens)
+{
+    int64_t n = 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        n += mask[t] != 0;
+    }
+    return n;
+}
+
+template <typename T> SW_KERNEL(THREADS) void masked_mean(struct gpu_masked_mean_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.batch * args.width; i += grid_threads()) {
+        const int64_t b = quotient(i, args.width), c = i - b * args.width;
+        const int32_t *mask = args.mask + b * args.tokens;
+        const T *x = (const T *)args.x + b * args.tokens * args.width + c;
+        float sum = 0;
+        int64_t n = 0;
+        for (int64_t t = 0; t < args.tokens; t++) {
+            if (mask[t] != 0) {
+                sum += load(x, t * args.width);
+                n++;
+            }
+        }
+        store_any(args.y, args.out_type, i, n > 0 ? sum / (float)n : 0);
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void masked_mean_grad(struct gpu_masked_mean_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.batch * args.width; i += grid_threads()) {
+        const int64_t b = quotient(i, args.width), c = i - b * args.width;
+        const int32_t *mask = args.mask + b * args.tokens;
+        const int64_t n = count_rows(mask, args.tokens);
+        const float dy = load((const T *)args.x, i) / (float)n;
+        for (int64_t t = 0; t < args.tokens; t++) {
+            store_any(args.y, args.out_type, (b * args.tokens + t) * args.width + c,
+                      mask[t] != 0 ? dy : 0);
+        }
+    }
+}
+
+static const struct sw_gpu_kernel rows[] = {
+    SW_PLAIN(not_equal, THREADS),    SW_PLAIN(shift_right, THREADS),
+    SW_FLOATS(mask_rows, THREADS),   SW_PLAIN(place_run, THREADS),
+    SW_FLOATS(masked_mean, THREADS), SW_FLOATS(masked_mean_grad, THREADS),
+};
+extern const struct sw_gpu_kernels sw_gpu_kernels_rows;
+const struct sw_gpu_kernels sw_gpu_kernels_rows = {rows, SW_ROWS(rows)};

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward graph of every family of encoders, from its specification and its names; and names in
+// files.
+#include "model/encoder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What the layers of one forward share. */
+struct build {
+    const struct sw_encoder *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    sw_value mask, segments;
+    int64_t layer;
+    char name[224];
+};
+
+static const struct sw_encoder *encoder_of(const struct sw_model *model)
+{
+    return SW_CONTAINER(model, struct sw_encoder, super);
+}
+
+/* "<trunk>.<suffix>"; valid until the next name. */
+static const char *in_trunk(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s.%s", b->m->names.trunk, suffix);
+    return b->name;
+}
+
+static const char *in_layer(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", b->m->names.trunk, b->m->names.layers,
+             (long long)b->layer, suffix);
+    return b->name;
+}
+
+static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
+{
+    const struct sw_linear_spec spec = {.in = in, .out = out, .std = b->m->spec.init_range};
+    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+}
+
+static sw_value norm(struct build *b, const char *name, sw_value x)
+{
+    return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->spec.eps);
+}
+
+static sw_value drop(struct build *b, sw_value x, double p)
+{
+    return sw_dropout(b->g, x, p);
+}
+
+static sw_value input(const struct build *b, const char *name)
+{
+    return sw_model_input(b->g, &b->m->super, b->spec, name);
+}
+
+/* ---- embeddings ---- */
+
+static sw_value places(struct build *b, sw_value ids)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const bool counts = s->counts_tokens && !b->spec->is_packed;
+    if (counts) {
+        return sw_positions(b->g, sw_not_equal(b->g, ids, s->padding_id), s->padding_id + 1);
+    }
+    const sw_value positions = input(b, "positions");
+    return s->counts_tokens ? sw_add_offset(b->g, positions, s->padding_id + 1) : positions;
+}
+
+static sw_value table_of(struct build *b, const char *suffix, int64_t rows)
+{
+    return sw_nn_table(b->g, in_trunk(b, suffix), rows, b->m->super.width, b->m->spec.init_range);
+}
+
+static sw_value embed(struct build *b, sw_value table, sw_value ids)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_encoder_names *n = &b->m->names;
+    const struct sw_model *m = &b->m->super;
+    sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
+    if (s->types > 0) {
+        const sw_value types = table_of(b, n->types, s->types);
+        h = sw_add(b->g, h, sw_embedding(b->g, types, input(b, "token_type_ids"), -1));
+    }
+    const sw_value positions = table_of(b, n->positions, m->max_tokens + m->ops->extra_tokens);
+    const int64_t padding = s->counts_tokens ? s->padding_id : -1;
+    h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
+    return drop(b, norm(b, in_trunk(b, n->embedding_norm), h), s->embedding_dropout);
+}
+
+/* ---- a layer ---- */
+
+static sw_value attend(struct build *b, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_encoder_names *n = &b->m->names;
+    const int64_t width = b->m->super.width;
+    const struct sw_attention_spec spec = {
+        .heads = s->heads,
+        .scale = 1 / sqrt((double)(width / s->heads)),
+        .dropout = s->attention_dropout,
+        .mask = b->mask,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = b->segments,
+        .bias = SW_NO_VALUE,
+    };
+    const sw_value q = linear(b, n->q, h, width, width);
+    const sw_value k = linear(b, n->k, h, width, width);
+    const sw_value v = linear(b, n->v, h, width, width);
+    const sw_value o = sw_attention(b->g, q, k, v, &spec);
+    return linear(b, n->out, o, width, width);
+}
+
+static sw_value layer(struct build *b, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_encoder_names *n = &b->m->names;
+    const int64_t width = b->m->super.width;
+    sw_scope_push(b->g, "attention");
+    const sw_value a = drop(b, attend(b, h), s->hidden_dropout);
+    sw_scope_pop(b->g);
+    h = norm(b, in_layer(b, n->attention_norm), sw_add(b->g, h, a));
+    sw_scope_push(b->g, "mlp");
+    const sw_value hidden = sw_act(b->g, linear(b, n->up, h, width, s->inner), s->act);
+    const sw_value f = drop(b, linear(b, n->down, hidden, s->inner, width), s->hidden_dropout);
+    sw_scope_pop(b->g);
+    return norm(b, in_layer(b, n->mlp_norm), sw_add(b->g, h, f));
+}
+
+/* ---- the whole ---- */
+
+static void name_hidden(const struct build *b, int64_t i, sw_value h)
+{
+    if (b->spec->want_hidden) {
+        char name[32];
+        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
+        sw_output(b->g, name, h);
+    }
+}
+
+static sw_value layers(struct build *b, sw_value h)
+{
+    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
+        name_hidden(b, b->layer, h);
+        sw_scope_push_block(b->g, name);
+        h = layer(b, h);
+        sw_scope_pop(b->g);
+    }
+    name_hidden(b, b->layer, h);
+    return h;
+}
+
+void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
+                        const struct sw_forward_spec *spec, sw_value *out_loss)
+{
+    struct build b = {.m = encoder_of(model), .g = g, .spec = spec};
+    const sw_value ids = input(&b, "input_ids");
+    b.segments = spec->is_packed ? input(&b, "segments") : SW_NO_VALUE;
+    b.mask = spec->is_packed && !spec->has_mask ? SW_NO_VALUE : input(&b, "attention_mask");
+    sw_scope_push(g, b.m->names.trunk);
+    const sw_value table = table_of(&b, b.m->names.embedding, model->vocab);
+    const sw_value h = layers(&b, embed(&b, table, ids));
+    sw_scope_pop(g);
+
+    sw_scope_push(g, "head");
+    *out_loss = sw_encoder_head(b.m, g, spec, h, table);
+    if (*out_loss >= 0) {
+        sw_output(g, "loss", *out_loss);
+    }
+    sw_scope_pop(g);
+}
+
+/* ---- names in files ---- */
+
+/* The name with "LayerNorm.weight" as the first files have it, "LayerNorm.gamma"; false: the name
+ * has no such part. */
+static bool old_norm(const char *name, char *buf, size_t cap)
+{
+    static const char *const ends[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                          {"LayerNorm.bias", "LayerNorm.beta"}};
+    const size_t len = strlen(name);
+    for (size_t i = 0; i < SW_LEN(ends); i++) {
+        const size_t n = strlen(ends[i][0]);
+        if (len >= n && strcmp(name + len - n, ends[i][0]) == 0) {
+            snprintf(buf, cap, "%.*s%s", (int)(len - n), name, ends[i][1]);
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *sw_encoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
+                             size_t cap)
+{
+    const struct sw_encoder *m = encoder_of(model);
+    const size_t trunk = strlen(m->names.trunk);
+    const bool in = strncmp(name, m->names.trunk, trunk) == 0 && name[trunk] == '.';
+    char old[512];
+    const bool has_old = old_norm(name, old, sizeof old);
+    const char *names[4];
+    int n = 0;
+    names[n++] = name;
+    if (in) {
+        names[n++] = name + trunk + 1;
+    }
+    if (has_old) {
+        names[n++] = old;
+    }
+    if (has_old && in) {
+        names[n++] = old + trunk + 1;
+    }
+    const char *found = i < n ? names[i] : NULL;
+    int left = i - n;
+    for (const char *const *a = m->family->aliases; a && *a && !found; a += 2) {
+        if (strcmp(a[0], name) == 0 && left-- == 0) {
+            found = a[1];
+        }
+    }
+    if (found) {
+        snprintf(buf, cap, "%s", found);
+    }
+    return found ? buf : NULL;
+}
+
+bool sw_encoder_ignores(const struct sw_model *model, const char *file_name)
+{
+    const struct sw_encoder *m = encoder_of(model);
+    for (const char *const *glob = m->family->ignored; glob && *glob; glob++) {
+        if (sw_glob_match(*glob, file_name)) {
+            return true;
+        }
+    }
+    return !model->head_name && strcmp(file_name, model->lm_head_name) == 0;
+}

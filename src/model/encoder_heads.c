@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from
+// its first token, classes of tokens, places of answers.
+#include <stdio.h>
+#include <string.h>
+
+#include "model/encoder.h"
+#include "model/heads.h"
+
+static sw_value linear(const struct sw_encoder *m, sw_graph *g, const char *name, sw_value x,
+                       int64_t out)
+{
+    const struct sw_linear_spec spec = {
+        .in = m->super.width, .out = out, .std = m->spec.init_range};
+    return sw_nn_linear(g, name, x, &spec);
+}
+
+/* The first token's row [B,C], through the layer that pools it. */
+static sw_value pooled(const struct sw_encoder *m, sw_graph *g, sw_value h)
+{
+    const struct sw_shape shape = g->status < 0 ? SW_SHAPE(1, 1, 1) : g->values[h].shape;
+    const sw_value first =
+        sw_reshape(g, sw_slice(g, h, 1, 0, 1), SW_SHAPE(shape.dims[0], shape.dims[2]));
+    const sw_value x = sw_dropout(g, first, m->spec.pool_dropout);
+    return sw_act(g, linear(m, g, m->names.pool, x, m->super.width), m->spec.pool_act);
+}
+
+/* Each token of the vocabulary, for each row. */
+static void masked(const struct sw_encoder *m, struct sw_head *head, sw_value h, sw_value table)
+{
+    const struct sw_model *model = &m->super;
+    sw_graph *g = head->g;
+    sw_value x = sw_act(g, linear(m, g, m->names.mask_dense, h, model->width), m->spec.act);
+    x = sw_nn_layer_norm(g, m->names.mask_norm, x, model->width, m->spec.eps);
+    const sw_value weight =
+        model->head_name ? sw_param(g, model->head_name, SW_SHAPE(model->vocab, model->width),
+                                    (struct sw_init){SW_INIT_NORMAL, m->spec.init_range})
+                         : table;
+    const sw_value bias =
+        sw_param(g, m->names.mask_bias, SW_SHAPE(model->vocab), (struct sw_init){SW_INIT_ZERO, 0});
+    sw_head_linear_term(head, 0, x, x, weight, bias, 0);
+}
+
+static void answers(const struct sw_encoder *m, struct sw_head *head, sw_value h)
+{
+    const struct sw_forward_spec *spec = head->spec;
+    const sw_value x = sw_dropout(head->g, h, m->spec.answers_dropout);
+    const sw_value both = linear(m, head->g, m->names.answers, x, 2);
+    for (int i = 0; i < 2; i++) {
+        const sw_value one = sw_slice(head->g, both, 2, i, 1);
+        sw_head_term(head, i, sw_reshape(head->g, one, SW_SHAPE(spec->batch, spec->tokens)));
+    }
+}
+
+static void tokens(const struct sw_encoder *m, struct sw_head *head, sw_value h)
+{
+    const sw_value x = sw_dropout(head->g, h, m->spec.tokens_dropout);
+    sw_head_term(head, 0, linear(m, head->g, m->names.tokens, x, m->super.labels));
+}
+
+static void classes(const struct sw_encoder *m, struct sw_head *head, sw_value h)
+{
+    const sw_value x = sw_dropout(head->g, pooled(m, head->g, h), m->spec.classifier_dropout);
+    sw_head_term(head, 0, linear(m, head->g, m->names.classifier, x, m->super.labels));
+}
+
+sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
+                         const struct sw_forward_spec *spec, sw_value h, sw_value table)
+{
+    struct sw_head head = {&m->super, g, spec, SW_NO_VALUE};
+    const char *task = m->super.task->head;
+    if (strcmp(task, "masked") == 0) {
+        masked(m, &head, h, table);
+    } else if (strcmp(task, "pretrain") == 0) {
+        masked(m, &head, h, table);
+        sw_head_term(&head, 1, linear(m, g, m->names.next, pooled(m, g, h), 2));
+    } else if (strcmp(task, "tokens") == 0) {
+        tokens(m, &head, h);
+    } else if (strcmp(task, "answers") == 0) {
+        answers(m, &head, h);
+    } else if (m->super.task->n_losses > 0) {
+        classes(m, &head, h);
+    }
+    return head.loss;
+}

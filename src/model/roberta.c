@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// RoBERTa (Liu et al. 2019): BERT's layers; positions count the tokens that are no padding, from
+// the row behind the padding id's on; classes are told without a pooler.
+#include "model/encoder.h"
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_encoder *encoder)
+{
+    const int64_t wanted = encoder->super.ops->extra_tokens - 1;
+    SW_TRY(sw_bert_read(doc, config, encoder));
+    if (encoder->super.pad_id != wanted) { /* rows of the table would be others */
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: pad_token_id %lld is not built in this version (it has: %lld)",
+                       sw_json_name(doc), (long long)encoder->super.pad_id, (long long)wanted);
+    }
+    encoder->spec.counts_tokens = true;
+    encoder->spec.pool_dropout = encoder->spec.classifier_dropout;
+    return SW_OK;
+}
+
+/* Buffers that files store, and what a tied head repeats. */
+static const char *const ignored[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
+                                      "lm_head.decoder.bias", NULL};
+static const char *const aliases[] = {"lm_head.bias", "lm_head.decoder.bias", NULL};
+
+const struct sw_encoder_family sw_family_roberta = {
+    SW_ENCODER_OPS("roberta"),
+    .ops.classes = {{"RobertaForMaskedLM", "masked"},
+                    {"RobertaForSequenceClassification", "classify"},
+                    {"RobertaForTokenClassification", "tokens"},
+                    {"RobertaForQuestionAnswering", "answers"},
+                    {"RobertaModel", "embed"}},
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
+                  [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
+                  [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
+                  [SW_SIZE_INNER] = {"intermediate_size", NULL, 3072},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 50265},
+                  [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, 512}},
+    .ops.extra_tokens = 2,
+    .names = {.trunk = "roberta",
+              SW_BERT_TRUNK,
+              .pool = "classifier.dense",
+              .classifier = "classifier.out_proj",
+              .tokens = "classifier",
+              .answers = "qa_outputs",
+              .mask_dense = "lm_head.dense",
+              .mask_norm = "lm_head.layer_norm",
+              .mask_head = "lm_head.decoder",
+              .mask_bias = "lm_head.bias",
+              .head = "classifier"},
+    .ignored = ignored,
+    .aliases = aliases,
+    .padding_id = 1,
+    .read = read,
+};
