@@ -711,6 +711,17 @@ sw_status sw_dataset_fetch_inputs(const struct sw_dataset *dataset, enum sw_spli
     return SW_OK;
 }
 
+sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,
+                        struct sw_score **out)
+{
+    const struct part *part = &dataset->parts[split];
+    if (dataset->task->rows == SW_ROWS_TEXT) {
+        return SW_FAIL(SW_E_ARG, "rows of text have no metric but the loss");
+    }
+    return sw_score_open_part(&dataset->form, &part->corpus->of_task, part->first, part->n,
+                              predictions, out);
+}
+
 double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split)
 {
     const struct part *part = &dataset->parts[split];
