@@ -223,7 +223,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     if (o->task || o->labels > 0) {
-        SW_TRY(sw_model_put_task(e->model, e->model_doc));
+        SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->model_doc));
     }
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
