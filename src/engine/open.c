@@ -118,6 +118,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
         e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
         SW_TRY(sw_schedule_init(&e->schedule, c, 1));
     }
@@ -415,6 +416,7 @@ void sw_close(sw_engine *e)
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);
+    sw_update_groups_close(e->rule.groups);
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);
