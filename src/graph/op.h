@@ -278,6 +278,32 @@ struct sw_update_attrs {
     double lr_scale, beta1, beta2;
 };
 
+/* A rule, and what of a parameter it is for. */
+struct sw_update_op_attrs {
+    struct sw_update_attrs rule;
+    int64_t first;   /* UPDATE: element of the parameter */
+    int64_t n_elems; /* LAMB: elements that are no padding */
+    /* moments of bf16: element of the whole tensor that is the parameter's first one here, and what
+     * names the tensor among those that draw */
+    int64_t origin;
+    uint64_t draw;
+};
+
+struct sw_stats_attrs {
+    double clip;         /* STATS_FINISH: threshold, 0 = none */
+    bool overflow_skips; /* fp16: what does not fit skips the update */
+};
+
+struct sw_cross_entropy_attrs {
+    double smoothing;
+    bool ignores_beyond;
+};
+
+struct sw_last_index_attrs {
+    int64_t padding_id;
+    bool is_value; /* the last that is this id, not the last that is another one */
+};
+
 /* Which member of struct sw_attrs the ops of a kind have. */
 enum sw_attrs_kind {
     SW_ATTRS_NONE,
@@ -327,10 +353,7 @@ struct sw_attrs {
         } dropout;
         struct sw_attention_attrs attention;
         struct sw_view_attrs view;
-        struct {
-            int64_t padding_id;
-            bool is_value; /* the last that is this id, not the last that is another one */
-        } last_index;
+        struct sw_last_index_attrs last_index;
         struct {
             int dim;
             int64_t start;
@@ -339,10 +362,7 @@ struct sw_attrs {
         struct {
             double weight; /* of the gradient instead of 1 / count; 0 = that */
         } loss_mean;
-        struct {
-            double clip;         /* STATS_FINISH: threshold, 0 = none */
-            bool overflow_skips; /* fp16: what does not fit skips the update */
-        } stats;
+        struct sw_stats_attrs stats;
         struct {
             int64_t first, n;
         } select_index;
@@ -356,10 +376,7 @@ struct sw_attrs {
         struct {
             int64_t value, pad;
         } integers;
-        struct {
-            double smoothing;
-            bool ignores_beyond;
-        } cross_entropy;
+        struct sw_cross_entropy_attrs cross_entropy;
         struct {
             bool binary;
         } element_loss;
@@ -368,15 +385,7 @@ struct sw_attrs {
         struct {
             bool reverse, has_mask;
         } lstm;
-        struct {
-            struct sw_update_attrs rule;
-            int64_t first;   /* UPDATE: element of the parameter */
-            int64_t n_elems; /* LAMB: elements that are no padding */
-            /* moments of bf16: element of the whole tensor that is the parameter's first one here,
-             * and what names the tensor among those that draw */
-            int64_t origin;
-            uint64_t draw;
-        } update;
+        struct sw_update_op_attrs update;
     };
 };
 
