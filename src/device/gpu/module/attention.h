@@ -15,6 +15,7 @@ struct sight {
     int64_t b;
     int head, kv_head, position;
     float slope;
+    const float *bias; /* of the sample and head */
     struct draw draw;
 };
 
@@ -27,6 +28,9 @@ SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b
     s.kv_head = head / (args.heads / args.kv_heads);
     s.position = args.position ? *args.position : 0;
     s.slope = args.slopes ? args.slopes[head] : 0;
+    if (args.bias) {
+        s.bias = args.bias + b * args.bias_batch + head * ((int64_t)args.n_queries * args.n_keys);
+    }
     if (args.has_dropout) {
         s.draw = draw_of(args.draw, b);
     }
@@ -95,10 +99,11 @@ SW_DEVICE bool is_seen(const struct sight &s, int i, int j)
     return !args.segments || (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
 }
 
-/* Where a bias of scores, or its gradient, has that of a query that is there and a key. */
-SW_DEVICE int64_t bias_at(const struct sight &s, int i, int j)
+/* Where a bias of scores, or its gradient, has that of a query that is there and a key, behind the
+ * first of the (sample, head). Fewer than 2^31: registers are scarce. */
+SW_DEVICE int bias_at(const struct sight &s, int i, int j)
 {
-    return ((int64_t)s.head * s.args->n_queries + i) * s.args->n_keys + j;
+    return i * s.args->n_keys + j;
 }
 
 /* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
@@ -117,7 +122,7 @@ SW_DEVICE float score_of(const struct sight &s, int i, int j, float product, flo
         score += s.slope * (float)place;
     }
     if (args.bias) {
-        score += args.bias[s.b * args.bias_batch + bias_at(s, i, j)];
+        score += s.bias[bias_at(s, i, j)];
     }
     return score;
 }

@@ -225,8 +225,10 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                         slope_of(s, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
                                  ds[sub][e], lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
                     if (!BY_KEYS && args.dbias && col == 0) {
-                        const int64_t sample = (int64_t)args.heads * args.n_queries * args.n_keys;
-                        args.dbias[b * sample + bias_at(s, i, j)] = of_score;
+                        const int64_t of_head = b * args.heads + head;
+                        float *dbias =
+                            args.dbias + of_head * ((int64_t)args.n_queries * args.n_keys);
+                        dbias[bias_at(s, i, j)] = of_score;
                     }
                 } else {
                     p[sub][e] = ds[sub][e] = 0;
