@@ -247,6 +247,23 @@ struct sw_dataset_options {
     bool as_text;
     sw_chat *chat; /* makes rows of conversations; borrowed for the call; NULL: they are refused */
     bool packing;  /* rows hold several documents, chats or prompts: see sw_dataset_fetch_packed */
+    const struct sw_task_data *task; /* NULL: the next token of texts; borrowed for the call */
+};
+
+/* What a task other than the next token reads its files by: JSON lines, tables (.csv, .tsv), SQuAD's
+ * .json, plain text, CIFAR's .bin. docs/tasks.md has the fields of each task. */
+struct sw_task_data {
+    const char *name;               /* "masked", "classify", ..: of --task */
+    int64_t target_len;             /* tokens that a decoder behind an encoder is asked for */
+    int64_t n_labels;               /* classes, or numbers */
+    const char *const *label_names; /* [n_labels]; NULL: the classes are 0, 1, .. */
+    /* Fields of the text, or of both, and of labels, tags or targets; NULL: the usual ones. A number
+     * counts the columns of a table without names. */
+    const char *text_columns[2], *label_column;
+    const char *source_prefix; /* before each source ("summarize: "); NULL: none */
+    int64_t doc_stride;        /* tokens of a context that windows share; 0: 128, at most T / 3 */
+    int64_t channels, height, width;    /* of the images that are wanted */
+    double pixel_mean[3], pixel_std[3]; /* of a channel of 0 .. 1; std all 0: halves */
 };
 
 /* options      required: NULL is SW_E_ARG */
@@ -288,6 +305,17 @@ SW_API sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_spli
 SW_API sw_status sw_dataset_fetch_packed(const struct sw_dataset *dataset, enum sw_split split,
                                          int64_t first, int64_t n_rows, int32_t *ids,
                                          int32_t *labels, int32_t *positions, int32_t *segments);
+/* An input of a batch, by the name of its sw_input: [n_rows, ..] of i32, or f32. */
+struct sw_row_input {
+    const char *name;
+    void *data;
+};
+/* The same rows, for any task, as those of its inputs that are named. What is drawn for a sample
+ * (masks, spans, second texts) depends on seed, split and its number alone. Rows past the last one
+ * of the validation samples have no labels. SW_E_ARG: the task has no such input. */
+SW_API sw_status sw_dataset_fetch_inputs(const sw_dataset *dataset, enum sw_split split,
+                                         int64_t first, int64_t n_rows,
+                                         const struct sw_row_input *inputs, int n_inputs);
 /* Of the tokens in the rows of a split the share that is padding. */
 SW_API double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split);
 

@@ -9,16 +9,18 @@
 #include "data/shuffle.h"
 #include "data/source.h"
 #include "data/stream.h"
+#include "data/task_rows.h"
 
 #include <math.h>
 #include <string.h>
 
-enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS };
+enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS, SHAPE_TASK };
 
 struct corpus {
     enum corpus_shape shape; /* by the first document; all others must agree */
     struct sw_stream stream;
     struct sw_rows rows;
+    struct sw_task_rows of_task;
 };
 
 /* The samples of a split: n of them from `first` on, in one corpus; or, packed, documents from
@@ -35,13 +37,16 @@ struct sw_dataset {
     struct part parts[2];             /* by enum sw_split */
     int64_t seq_len;
     uint64_t seed;
-    int32_t pad; /* id of padding: no loss sees it */
+    int32_t pad;                /* id of padding: no loss sees it */
+    const struct sw_task *task; /* of rows that are of one; else that of texts */
+    struct sw_task_form form;   /* of them */
 };
 
 static void corpus_fini(struct corpus *corpus)
 {
     sw_stream_fini(&corpus->stream);
     sw_rows_fini(&corpus->rows);
+    sw_task_rows_fini(&corpus->of_task);
 }
 
 void sw_dataset_close(struct sw_dataset *dataset)
@@ -51,6 +56,7 @@ void sw_dataset_close(struct sw_dataset *dataset)
         corpus_fini(&dataset->val_corpus);
         sw_packing_fini(&dataset->parts[SW_SPLIT_TRAIN].packing);
         sw_packing_fini(&dataset->parts[SW_SPLIT_VAL].packing);
+        sw_task_form_fini(&dataset->form);
         sw_free(dataset);
     }
 }
@@ -223,6 +229,9 @@ static sw_status add_file(struct reading *in, const char *path)
 
 static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
 {
+    if (corpus->shape == SHAPE_TASK) {
+        return corpus->of_task.n;
+    }
     return corpus->shape == SHAPE_ROWS ? corpus->rows.n
                                        : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
 }
@@ -282,6 +291,46 @@ done:
     return st;
 }
 
+/* The files of a task that is not the next token. */
+static sw_status read_task(const struct sw_dataset_options *options, const char *const *files,
+                           int n_files, const struct sw_dataset *dataset, struct corpus *corpus)
+{
+    sw_status st;
+    struct sw_file_list list = {0};
+    struct sw_task_reading in = {
+        .form = &dataset->form,
+        .options = options,
+        .columns = sw_columns_of(options),
+        .labels = {options->task->label_names, options->task->n_labels},
+        .vocab_size = dataset->form.n_ids,
+        .rows = &corpus->of_task,
+    };
+    corpus->shape = SHAPE_TASK;
+    SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
+    for (int i = 0; i < list.n; ++i) {
+        SW_TRY_OR(done, sw_task_read_file(&in, list.paths[i]));
+    }
+    SW_TRY_OR(done, sw_task_read_end(&in));
+    if (corpus->of_task.n == 0) {
+        st = SW_FAIL(SW_E_FORMAT, "%s%s: no row for the task \"%s\" in it", list.paths[0],
+                     list.n > 1 ? " and more" : "", dataset->task->name);
+    }
+done:
+    sw_file_list_fini(&list);
+    sw_task_reading_fini(&in);
+    return st;
+}
+
+static sw_status read_files(const struct sw_dataset_options *options, bool validation,
+                            int64_t vocab_size, struct sw_dataset *dataset)
+{
+    const char *const *files = validation ? options->val_files : options->files;
+    const int n = validation ? options->n_val_files : options->n_files;
+    struct corpus *corpus = validation ? &dataset->val_corpus : &dataset->corpus;
+    return dataset->task->rows == SW_ROWS_TEXT ? read_corpus(options, files, n, vocab_size, corpus)
+                                               : read_task(options, files, n, dataset, corpus);
+}
+
 /* ---- opening ---- */
 
 static sw_status check_options(const struct sw_dataset_options *options, int64_t vocab_size)
@@ -297,7 +346,7 @@ static sw_status check_options(const struct sw_dataset_options *options, int64_t
         return SW_FAIL(SW_E_CONFIG, "validation fraction %g, wanted 0 or more and below 1",
                        options->val_fraction);
     }
-    if (vocab_size < 1) {
+    if (vocab_size < 1 && !options->task) {
         return SW_FAIL(SW_E_ARG, "dataset: neither a tokenizer nor the size of a vocabulary");
     }
     return SW_OK;
@@ -309,6 +358,13 @@ static void split(struct sw_dataset *dataset, double val_fraction)
     const int64_t n = n_samples_of(&dataset->corpus, dataset->seq_len);
     int64_t n_val = (int64_t)floor((double)n * val_fraction);
     n_val = val_fraction > 0.0 && n_val == 0 && n > 1 ? 1 : n_val;
+    if (dataset->corpus.of_task.n_questions > 0) { /* windows of a question stay together */
+        const struct sw_task_row *rows = dataset->corpus.of_task.rows;
+        while (n_val > 0 && n_val < n && rows[n - n_val].question == rows[n - n_val - 1].question) {
+            n_val++;
+        }
+        n_val = n_val < n ? n_val : 0;
+    }
     dataset->parts[SW_SPLIT_TRAIN] = (struct part){.corpus = &dataset->corpus, .n = n - n_val};
     dataset->parts[SW_SPLIT_VAL] =
         (struct part){.corpus = &dataset->corpus, .first = n - n_val, .n = n_val};
@@ -339,26 +395,52 @@ static int32_t pad_id(const struct sw_tokenizer *tokenizer)
     return pad >= 0 ? pad : sw_max_i64(eos, 0);
 }
 
+static sw_status find_task(const struct sw_dataset_options *options, const struct sw_task **out)
+{
+    const char *name = options->task ? options->task->name : "causal";
+    *out = sw_task_of(name);
+    if (!*out) {
+        struct sw_str names = {0};
+        sw_task_list(&names);
+        const sw_status st =
+            SW_FAIL(SW_E_CONFIG, "task \"%s\": there are %s", name, sw_str_text(&names));
+        sw_str_fini(&names);
+        return st;
+    }
+    if ((*out)->rows == SW_ROWS_NONE) {
+        return SW_FAIL(SW_E_CONFIG, "task \"%s\" is not trained: it has no labels", name);
+    }
+    if ((*out)->rows != SW_ROWS_TEXT && (options->packing || options->chat)) {
+        return SW_FAIL(SW_E_CONFIG, "task \"%s\": %s of texts that are continued", name,
+                       options->chat ? "chats are" : "spillway.packing is for rows");
+    }
+    return SW_OK;
+}
+
 sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out)
 {
     sw_status st;
+    const struct sw_task *task;
     SW_TRY_OPTIONS(options);
     int64_t vocab_size = options->vocab_size;
     if (vocab_size == 0 && options->tokenizer) {
         vocab_size = sw_tokenizer_vocab_size(options->tokenizer);
     }
     SW_TRY(check_options(options, vocab_size));
+    SW_TRY(find_task(options, &task));
     struct sw_dataset *dataset = sw_alloc_zero("dataset", 1, sizeof(*dataset));
     SW_TRY_ALLOC(dataset, "a dataset");
     dataset->seq_len = options->seq_len;
     dataset->seed = options->seed;
     dataset->pad = pad_id(options->tokenizer);
-    SW_TRY_OR(fail,
-              read_corpus(options, options->files, options->n_files, vocab_size, &dataset->corpus));
+    dataset->task = task;
+    if (task->rows != SW_ROWS_TEXT) {
+        SW_TRY_OR(fail, sw_task_form_init(&dataset->form, task, options, vocab_size));
+    }
+    SW_TRY_OR(fail, read_files(options, false, vocab_size, dataset));
     split(dataset, options->n_val_files > 0 ? 0.0 : options->val_fraction);
     if (options->n_val_files > 0) {
-        SW_TRY_OR(fail, read_corpus(options, options->val_files, options->n_val_files, vocab_size,
-                                    &dataset->val_corpus));
+        SW_TRY_OR(fail, read_files(options, true, vocab_size, dataset));
         dataset->parts[SW_SPLIT_VAL] =
             (struct part){.corpus = &dataset->val_corpus,
                           .n = n_samples_of(&dataset->val_corpus, dataset->seq_len)};
@@ -380,7 +462,7 @@ int64_t sw_dataset_n_samples(const struct sw_dataset *dataset, enum sw_split spl
 
 static int64_t corpus_tokens(const struct corpus *corpus)
 {
-    return corpus->stream.n + corpus->rows.tokens.len;
+    return corpus->stream.n + corpus->rows.tokens.len + corpus->of_task.ids.len;
 }
 
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
@@ -390,17 +472,20 @@ int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 
 int64_t sw_dataset_n_documents(const struct sw_dataset *dataset, enum sw_split split)
 {
-    return dataset->parts[split].corpus->rows.n;
+    const struct corpus *corpus = dataset->parts[split].corpus;
+    return corpus->rows.n + corpus->of_task.n_documents;
 }
 
 int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split)
 {
-    return dataset->parts[split].corpus->rows.n_cut;
+    const struct corpus *corpus = dataset->parts[split].corpus;
+    return corpus->rows.n_cut + corpus->of_task.n_cut;
 }
 
 int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split)
 {
-    return dataset->parts[split].corpus->rows.n_dropped;
+    const struct corpus *corpus = dataset->parts[split].corpus;
+    return corpus->rows.n_dropped + corpus->of_task.n_dropped;
 }
 
 /* ---- what files are ---- */
@@ -537,13 +622,25 @@ static sw_status read_row(const struct sw_dataset *dataset, const struct part *p
     return SW_OK;
 }
 
-static sw_status fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
-                       int64_t n_rows, const struct row_out *out)
+static sw_status check_range(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
+                             int64_t n_rows)
 {
     const struct part *part = &dataset->parts[split];
     if (first < 0 || n_rows < 0 || (split == SW_SPLIT_TRAIN && part->n == 0)) {
         return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld of %lld", (long long)first,
                        (long long)(first + n_rows), (long long)part->n);
+    }
+    return SW_OK;
+}
+
+static sw_status fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
+                       int64_t n_rows, const struct row_out *out)
+{
+    const struct part *part = &dataset->parts[split];
+    SW_TRY(check_range(dataset, split, first, n_rows));
+    if (dataset->task->rows != SW_ROWS_TEXT) {
+        return SW_FAIL(SW_E_ARG, "dataset: rows of the task \"%s\" are fetched by names of inputs",
+                       dataset->task->name);
     }
     for (int64_t row = 0; row < n_rows; ++row) {
         const struct row_out one = row_of(out, row * dataset->seq_len);
@@ -566,6 +663,63 @@ sw_status sw_dataset_fetch_packed(const struct sw_dataset *dataset, enum sw_spli
     const struct row_out out = {
         .ids = ids, .labels = labels, .positions = positions, .segments = segments};
     return fetch(dataset, split, first, n_rows, &out);
+}
+
+/* Those of a text among inputs by name. */
+static sw_status name_inputs(const struct sw_row_input *inputs, int n_inputs, struct row_out *out)
+{
+    const struct {
+        const char *name;
+        int32_t **to;
+    } known[] = {{"input_ids", &out->ids},
+                 {"labels", &out->labels},
+                 {"attention_mask", &out->mask},
+                 {"positions", &out->positions},
+                 {"segments", &out->segments}};
+    for (int i = 0; i < n_inputs; ++i) {
+        size_t k = 0;
+        while (k < SW_LEN(known) && strcmp(known[k].name, inputs[i].name) != 0) {
+            k++;
+        }
+        if (k == SW_LEN(known)) {
+            return SW_FAIL(SW_E_ARG, "rows of text have no input \"%s\"", inputs[i].name);
+        }
+        *known[k].to = inputs[i].data;
+    }
+    return out->ids && out->labels
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG, "rows of text have input_ids and labels: both are wanted");
+}
+
+sw_status sw_dataset_fetch_inputs(const struct sw_dataset *dataset, enum sw_split split,
+                                  int64_t first, int64_t n_rows, const struct sw_row_input *inputs,
+                                  int n_inputs)
+{
+    const struct part *part = &dataset->parts[split];
+    struct row_out out = {0};
+    if (dataset->task->rows == SW_ROWS_TEXT) {
+        SW_TRY(name_inputs(inputs, n_inputs, &out));
+        return fetch(dataset, split, first, n_rows, &out);
+    }
+    const struct sw_task_part of = {&dataset->form, &part->corpus->of_task, part->first, part->n,
+                                    split};
+    SW_TRY(check_range(dataset, split, first, n_rows));
+    for (int64_t row = 0; row < n_rows; ++row) {
+        SW_TRY(sw_task_put_row(&of, place_of(dataset, split, first + row), first + row, inputs,
+                               n_inputs, row));
+    }
+    return SW_OK;
+}
+
+sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,
+                        struct sw_score **out)
+{
+    const struct part *part = &dataset->parts[split];
+    if (dataset->task->rows == SW_ROWS_TEXT) {
+        return SW_FAIL(SW_E_ARG, "rows of text have no metric but the loss");
+    }
+    return sw_score_open_part(&dataset->form, &part->corpus->of_task, part->first, part->n,
+                              predictions, out);
 }
 
 double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split)

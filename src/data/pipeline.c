@@ -333,6 +333,116 @@ static sw_status encode_edges(struct sw_tokenizer *tokenizer, const char *text, 
     return st;
 }
 
+/* ---- which characters tokens stand for ---- */
+
+/* The normal form of a text, made character by character, beside what the words spell: of white
+ * space the one may have what the other does not. */
+struct aligning {
+    struct sw_pipeline *self;
+    struct sw_str normal, surface;
+    struct sw_ids from; /* the character of each byte of `normal` */
+    struct sw_ids at;   /* and of `surface` */
+    struct sw_ids starts;
+};
+
+static sw_status add_normal(struct aligning *a, const char *text, size_t len, int32_t i_char)
+{
+    struct sw_pipeline *self = a->self;
+    if (self->normalizer.n_steps > 0) {
+        SW_TRY(sw_normalizer_apply(&self->normalizer, text, len, &self->scratch));
+        text = sw_str_text(&self->scratch);
+        len = self->scratch.len;
+    }
+    sw_str_append(&a->normal, text, len);
+    for (size_t i = 0; i < len; ++i) {
+        SW_TRY(sw_ids_push(&a->from, i_char));
+    }
+    return SW_OK;
+}
+
+/* Bytes of a space at `at`, or of the mark that stands for one; 0 = there is none. */
+static size_t space_at(const struct sw_str *text, size_t at)
+{
+    size_t end = at;
+    const int32_t c = at < text->len ? sw_utf8_next(text->ptr, text->len, &end) : -1;
+    return c >= 0 && (sw_char_is_space(c) || c == 0x2581) ? end - at : 0;
+}
+
+static sw_status align(struct aligning *a)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < a->surface.len;) {
+        const size_t spaces = space_at(&a->surface, s), skipped = space_at(&a->normal, n);
+        const bool same = n < a->normal.len && a->surface.ptr[s] == a->normal.ptr[n];
+        if (!same && skipped > 0) {
+            n += skipped;
+            continue;
+        }
+        if (!same && spaces == 0) {
+            return SW_FAIL(SW_E_UNSUP, "the tokenizer does not tell which characters a token "
+                                       "stands for");
+        }
+        for (size_t i = 0; i < (same ? 1 : spaces); ++i) { /* a space of its own is of no length */
+            const size_t last =
+                a->normal.len > 0 ? sw_min_i64((int64_t)n, (int64_t)a->normal.len - 1) : 0;
+            SW_TRY(sw_ids_push(&a->at, a->from.len > 0 ? a->from.ptr[last] : 0));
+        }
+        s += same ? 1 : spaces;
+        n += same;
+    }
+    return SW_OK;
+}
+
+/* Characters of the token whose bytes of the surface are first .. end - 1, without spaces before
+ * them. */
+static sw_status push_offsets(const struct aligning *a, size_t first, size_t end,
+                              struct sw_ids *begins, struct sw_ids *ends)
+{
+    for (size_t n; first < end && (n = space_at(&a->surface, first)) > 0 && first + n < end;) {
+        first += n;
+    }
+    const int32_t before = ends->len > 0 ? ends->ptr[ends->len - 1] : 0;
+    SW_TRY(sw_ids_push(begins, first < end ? a->at.ptr[first] : before));
+    return sw_ids_push(ends, first < end ? a->at.ptr[end - 1] + 1 : before);
+}
+
+static sw_status find_offsets(struct aligning *a, const char *text, size_t len, struct sw_ids *ids,
+                              struct sw_ids *begins, struct sw_ids *ends)
+{
+    struct encoding to = {
+        .self = a->self, .ids = ids, .surface = &a->surface, .starts = &a->starts};
+    int32_t i_char = 0;
+    SW_TRY(cut_tokens(&to, &a->self->raw, text, len, true, encode_raw));
+    for (size_t pos = 0; pos < len; ++i_char) {
+        const size_t at = pos;
+        sw_utf8_step(text, len, &pos);
+        SW_TRY(add_normal(a, text + at, pos - at, i_char));
+    }
+    if (a->normal.failed || a->surface.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a text of %zu bytes", len);
+    }
+    SW_TRY(align(a));
+    for (int64_t i = 0; i < a->starts.len; ++i) {
+        const size_t end = i + 1 < a->starts.len ? (size_t)a->starts.ptr[i + 1] : a->surface.len;
+        SW_TRY(push_offsets(a, (size_t)a->starts.ptr[i], end, begins, ends));
+    }
+    return SW_OK;
+}
+
+static sw_status encode_offsets(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                struct sw_ids *ids, struct sw_ids *begins, struct sw_ids *ends)
+{
+    struct aligning a = {.self = self_of(tokenizer)};
+    SW_TRY(sw_utf8_check("text", text, len));
+    const sw_status st = find_offsets(&a, text, len, ids, begins, ends);
+    sw_str_fini(&a.normal);
+    sw_str_fini(&a.surface);
+    sw_ids_fini(&a.from);
+    sw_ids_fini(&a.at);
+    sw_ids_fini(&a.starts);
+    return st;
+}
+
 static bool is_special(const struct sw_tokenizer *tokenizer, int32_t id)
 {
     return id >= 0 && id < tokenizer->vocab_size && self_of(tokenizer)->special[id];
@@ -416,7 +526,8 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
 #define OPS(name)                                                                                  \
     {                                                                                              \
         .kind = name, .close = close, .encode = encode, .encode_edges = encode_edges,              \
-        .is_special = is_special, .decode = decode, .token = token, .find = find                   \
+        .encode_offsets = encode_offsets, .is_special = is_special, .decode = decode,              \
+        .token = token, .find = find                                                               \
     }
 
 static const struct sw_tokenizer_ops ops_of[] = {

@@ -180,17 +180,20 @@ static sw_status get_text(const struct sw_json_doc *doc, const struct sw_json *o
     return SW_OK;
 }
 
+struct documents {
+    sw_document_fn fn;
+    void *ctx;
+};
+
 /* {"text"}, {"prompt", "completion"}, or a chat; other keys are the user's own. */
-static sw_status read_object(const struct sw_json_doc *doc, const struct sw_json *object,
-                             sw_document_fn fn, void *ctx)
+static sw_status read_object(void *documents, const struct sw_json_doc *doc,
+                             const struct sw_json *object)
 {
+    const sw_document_fn fn = ((const struct documents *)documents)->fn;
+    void *const ctx = ((const struct documents *)documents)->ctx;
     const struct sw_json *text, *prompt, *completion;
     struct sw_document document = {
         .name = sw_json_name(doc), .text = "", .completion = "", .doc = doc, .line = object};
-    if (object->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
-                       sw_json_type_name(object->type));
-    }
     const bool running = sw_json_get(object, "text") != NULL;
     document.form = running ? SW_CHAT_NONE : sw_chat_form_of(object);
     if (document.form != SW_CHAT_NONE && document.form != SW_CHAT_PAIR) {
@@ -217,15 +220,29 @@ static sw_status read_object(const struct sw_json_doc *doc, const struct sw_json
     return fn(ctx, &document);
 }
 
-static sw_status read_line(const char *path, int64_t i_line, const char *line, size_t len,
-                           sw_document_fn fn, void *ctx)
+/* JSON lines: one line is in memory at a time, and the block of the file that it ends in. */
+struct lines {
+    const char *path;
+    sw_status (*fn)(void *ctx, const struct sw_json_doc *doc, const struct sw_json *object);
+    void *ctx;
+    struct sw_str line; /* what earlier blocks held of it */
+    int64_t i_line;     /* from 1 */
+};
+
+static sw_status read_line(const struct lines *in, const char *line, size_t len)
 {
     sw_status st;
     struct sw_str name = {0};
     struct sw_json_doc *doc = NULL;
-    sw_str_printf(&name, "%s line %lld", path, (long long)i_line);
+    sw_str_printf(&name, "%s line %lld", in->path, (long long)in->i_line);
     SW_TRY_OR(done, sw_json_parse(sw_str_text(&name), line, len, SW_JSON_STRICT, &doc));
-    SW_TRY_OR(done, read_object(doc, sw_json_root(doc), fn, ctx));
+    const struct sw_json *object = sw_json_root(doc);
+    if (object->type != SW_JSON_OBJECT) {
+        st = SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
+                     sw_json_type_name(object->type));
+        goto done;
+    }
+    SW_TRY_OR(done, in->fn(in->ctx, doc, object));
 done:
     sw_json_close(doc);
     sw_str_fini(&name);
@@ -242,15 +259,6 @@ static bool is_blank(const char *line, size_t len)
     return true;
 }
 
-/* JSON lines: one line is in memory at a time, and the block of the file that it ends in. */
-struct lines {
-    const char *path;
-    sw_document_fn fn;
-    void *ctx;
-    struct sw_str line; /* what earlier blocks held of it */
-    int64_t i_line;     /* from 1 */
-};
-
 static sw_status end_line(struct lines *in, const char *rest, size_t len)
 {
     const char *line = rest;
@@ -264,7 +272,7 @@ static sw_status end_line(struct lines *in, const char *rest, size_t len)
                        (long long)in->i_line);
     }
     if (!is_blank(line, len)) {
-        SW_TRY(read_line(in->path, in->i_line, line, len, in->fn, in->ctx));
+        SW_TRY(read_line(in, line, len));
     }
     sw_str_clear(&in->line);
     in->i_line++;
@@ -283,7 +291,7 @@ static sw_status take_block(struct lines *in, const char *block, size_t len)
     return SW_OK;
 }
 
-static size_t mark_len(const char *text, size_t len)
+size_t sw_source_mark_len(const char *text, size_t len)
 {
     const size_t n = sizeof(byte_order_mark) - 1;
     return len >= n && memcmp(text, byte_order_mark, n) == 0 ? n : 0;
@@ -299,7 +307,7 @@ static sw_status read_blocks(int fd, size_t bytes, char *block, struct lines *in
     for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
         const size_t n = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
         SW_TRY(sw_file_read_at(fd, in->path, block, n, (int64_t)at));
-        const size_t skip = at == 0 ? mark_len(block, n) : 0;
+        const size_t skip = at == 0 ? sw_source_mark_len(block, n) : 0;
         if (skip == bytes) {
             return fail_empty(in->path);
         }
@@ -308,7 +316,10 @@ static sw_status read_blocks(int fd, size_t bytes, char *block, struct lines *in
     return in->line.len > 0 || in->line.failed ? end_line(in, "", 0) : SW_OK;
 }
 
-static sw_status read_lines(const char *path, sw_document_fn fn, void *ctx)
+sw_status sw_source_lines(const char *path,
+                          sw_status (*fn)(void *ctx, const struct sw_json_doc *doc,
+                                          const struct sw_json *object),
+                          void *ctx)
 {
     int fd;
     size_t bytes;
@@ -332,7 +343,7 @@ static sw_status read_text(const char *path, bool as_text, sw_document_fn fn, vo
     char *data;
     size_t len;
     SW_TRY(sw_file_read(path, &data, &len));
-    const size_t skip = mark_len(data, len);
+    const size_t skip = sw_source_mark_len(data, len);
     const struct sw_document whole = {
         .name = path, .text = data + skip, .text_len = len - skip, .completion = ""};
     sw_status st = whole.text_len == 0 ? fail_empty(path) : SW_OK;
@@ -348,7 +359,7 @@ sw_status sw_source_read(const char *path, bool as_text, sw_document_fn fn, void
     case SW_SOURCE_SHARD:
         return SW_FAIL(SW_E_CONFIG, "%s: holds token ids, wanted text", path);
     case SW_SOURCE_JSONL:
-        return read_lines(path, fn, ctx);
+        return sw_source_lines(path, read_object, &(struct documents){fn, ctx});
     default:
         return read_text(path, as_text, fn, ctx);
     }

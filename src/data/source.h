@@ -33,6 +33,15 @@ struct sw_document {
 };
 typedef sw_status (*sw_document_fn)(void *ctx, const struct sw_document *document);
 
+/* Calls fn with each object of a file of JSON lines, in order; sw_json_name(doc) is "file line 7".
+ * SW_E_FORMAT: a line is no object, or the file is empty. */
+sw_status sw_source_lines(const char *path,
+                          sw_status (*fn)(void *ctx, const struct sw_json_doc *doc,
+                                          const struct sw_json *object),
+                          void *ctx);
+/* Bytes of the byte order mark that a text begins with. */
+size_t sw_source_mark_len(const char *text, size_t len);
+
 /* Calls fn with each document of a text or JSONL file, in order. as_text: the file is one text,
  * whatever its name and however it begins; else SW_E_FORMAT says what a structured file is, and
  * what to make of it. */

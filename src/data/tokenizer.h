@@ -22,6 +22,10 @@ struct sw_tokenizer_ops {
     sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                               const struct sw_edges *edges, struct sw_ids *ids,
                               struct sw_ids *passed);
+    /* The ids, and which characters (code points) of the text each stands for: those from begins on
+     * and before ends. NULL: it cannot tell. */
+    sw_status (*encode_offsets)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                struct sw_ids *ids, struct sw_ids *begins, struct sw_ids *ends);
     bool (*is_special)(const struct sw_tokenizer *tokenizer, int32_t id); /* goes with it */
     /* Appends the text; every id has a token. */
     sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,

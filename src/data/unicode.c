@@ -74,6 +74,33 @@ bool sw_char_is_control(int32_t code_point)
            category == UTF8PROC_CATEGORY_CO;
 }
 
+bool sw_char_is_word(int32_t code_point)
+{
+    const utf8proc_category_t category = utf8proc_category(code_point);
+    return code_point == '_' ||
+           (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+           (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+bool sw_char_is_case_ignorable(int32_t code_point)
+{
+    static const struct range within[] = {
+        {'\'', '\''},     {'.', '.'},       {':', ':'},       {0xB7, 0xB7},
+        {0x387, 0x387},   {0x55F, 0x55F},   {0x5F4, 0x5F4},   {0x2018, 0x2019},
+        {0x2024, 0x2024}, {0x2027, 0x2027}, {0xFE13, 0xFE13}, {0xFE52, 0xFE52},
+        {0xFE55, 0xFE55}, {0xFF07, 0xFF07}, {0xFF0E, 0xFF0E}, {0xFF1A, 0xFF1A}};
+    switch (utf8proc_category(code_point)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+        return true;
+    default:
+        return is_in(within, SW_LEN(within), code_point);
+    }
+}
+
 /* Capitals of Unicode 14 to 17: first, last, what is added to reach the small letter. */
 static const struct {
     int32_t first, last, add;
@@ -167,6 +194,17 @@ bool sw_char_is_nonspacing_mark(int32_t code_point)
 }
 
 bool sw_char_is_control(int32_t code_point)
+{
+    (void)code_point;
+    return false;
+}
+
+bool sw_char_is_word(int32_t c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+bool sw_char_is_case_ignorable(int32_t code_point)
 {
     (void)code_point;
     return false;

@@ -10,7 +10,7 @@ bool sw_char_is_space(int32_t code_point);
 /* The ideographs that BERT's normalizer puts spaces around. */
 bool sw_char_is_ideograph(int32_t code_point);
 
-/* ---- with utf8proc alone; without, no character is any of it ---- */
+/* ---- with utf8proc alone; without, no character is any of it (of words: ASCII's) ---- */
 
 /* Category P, and the rest of ASCII that is neither letter, digit nor space. */
 bool sw_char_is_punctuation(int32_t code_point);
@@ -20,6 +20,10 @@ bool sw_char_is_mark(int32_t code_point);
 bool sw_char_is_nonspacing_mark(int32_t code_point);
 /* Categories Cc, Cf and Co. */
 bool sw_char_is_control(int32_t code_point);
+/* Categories L and N, and the underscore: what words of \w are made of. */
+bool sw_char_is_word(int32_t code_point);
+/* What stands between letters without ending a word, for the final sigma. */
+bool sw_char_is_case_ignorable(int32_t code_point);
 /* Its small letter, its capital; or itself. */
 int32_t sw_char_lower(int32_t code_point);
 int32_t sw_char_upper(int32_t code_point);

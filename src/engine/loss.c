@@ -36,10 +36,10 @@ sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, 
     for (int i = 0; i < n; i++) {
         sw_output(g, name_of(i, false, name, sizeof name), terms[i].sum);
         sw_output(g, name_of(i, true, name, sizeof name), terms[i].count);
-        e->term_weights[i] = terms[i].weight;
+        e->loss.weights[i] = terms[i].weight;
     }
-    e->n_terms = n;
-    e->loss_weight = backward ? terms[0].row_weight : e->loss_weight;
+    e->loss.n_terms = n;
+    e->loss.row_weight = backward ? terms[0].row_weight : e->loss.row_weight;
     return SW_OK;
 }
 
@@ -47,7 +47,7 @@ static void find_outputs(const struct sw_engine *e, const struct sw_program *pro
                          const struct sw_port **out)
 {
     char name[32];
-    for (int i = 0; i < 2 * e->n_terms; i++) {
+    for (int i = 0; i < 2 * e->loss.n_terms; i++) {
         out[i] = sw_program_output(program, name_of(i / 2, i % 2 == 1, name, sizeof name), micro);
     }
 }
@@ -58,21 +58,21 @@ void sw_engine_find_losses(struct sw_engine *e)
     if (p->train >= 0) {
         const struct sw_program *program = &e->plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {
-            find_outputs(e, program, micro, &e->loss_outputs[2 * e->n_terms * micro]);
+            find_outputs(e, program, micro, &e->loss.outputs[2 * e->loss.n_terms * micro]);
         }
     }
     if (p->eval >= 0) {
-        find_outputs(e, &e->plan->programs[p->eval], 0, e->eval_outputs);
+        find_outputs(e, &e->plan->programs[p->eval], 0, e->loss.eval_outputs);
     }
 }
 
 double sw_engine_mean_loss(const struct sw_engine *e, const double *terms)
 {
     double loss = 0;
-    for (int i = 0; i < e->n_terms; i++) {
+    for (int i = 0; i < e->loss.n_terms; i++) {
         const double *term = &terms[2 * i];
         const double mean = term[1] > 0 ? term[0] / term[1] : 0;
-        loss = i == 0 && e->term_weights[0] == 1 ? mean : loss + e->term_weights[i] * mean;
+        loss = i == 0 && e->loss.weights[0] == 1 ? mean : loss + e->loss.weights[i] * mean;
     }
     return loss;
 }

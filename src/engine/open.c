@@ -85,12 +85,12 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
     e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
     e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
     const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->rounds);
-    e->losses = sw_alloc_zero("engine", n, sizeof *e->losses);
-    e->all_losses = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->all_losses);
-    e->loss_outputs = sw_alloc("engine", n * sizeof *e->loss_outputs);
-    SW_TRY_ALLOC(e->loss_outputs, "the losses of a step");
-    SW_TRY_ALLOC(e->losses, "the losses of a step");
-    SW_TRY_ALLOC(e->all_losses, "the losses of a step");
+    e->loss.local = sw_alloc_zero("engine", n, sizeof *e->loss.local);
+    e->loss.all = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->loss.all);
+    e->loss.outputs = sw_alloc("engine", n * sizeof *e->loss.outputs);
+    SW_TRY_ALLOC(e->loss.outputs, "the losses of a step");
+    SW_TRY_ALLOC(e->loss.local, "the losses of a step");
+    SW_TRY_ALLOC(e->loss.all, "the losses of a step");
     return SW_OK;
 }
 
@@ -118,6 +118,8 @@ static sw_status resolve_config(struct sw_engine *e)
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
+        e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
         SW_TRY(sw_schedule_init(&e->schedule, c, 1));
     }
     sw_scaler_init(&e->scaler, &c->fp16);
@@ -222,7 +224,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     if (o->task || o->labels > 0) {
-        SW_TRY(sw_model_put_task(e->model, e->model_doc));
+        SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->model_doc));
     }
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
@@ -342,6 +344,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
     SW_TRY(sw_engine_open_device(e, &e->device));
+    SW_TRY(sw_engine_open_host(e, &e->host));
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
@@ -357,8 +360,11 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (e->one_slot && e->plan->two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
-    const struct sw_executor_options options = {
-        .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
+    const struct sw_executor_options options = {.swap = sw_engine_swap(e),
+                                                .comm = o->comm,
+                                                .host = e->host,
+                                                .verify = o->verify,
+                                                .profile = o->profile};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
@@ -405,16 +411,18 @@ void sw_close(sw_engine *e)
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);
+    sw_device_close(e->host);
     sw_engine_close_lora(e);
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);
+    sw_update_groups_close(e->rule.groups);
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);
-    sw_free(e->losses);
-    sw_free(e->loss_outputs);
-    sw_free(e->all_losses);
+    sw_free(e->loss.local);
+    sw_free(e->loss.outputs);
+    sw_free(e->loss.all);
     sw_free(e->statuses);
     sw_free(e->params);
     sw_free(e->bounds);

@@ -32,6 +32,19 @@ struct engine_trace {
     bool made; /* the file was not there before */
 };
 
+/* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a
+ * count. See loss.c. */
+struct engine_loss {
+    int n_terms;
+    double weights[SW_TASK_MAX_LOSSES];
+    double row_weight; /* attrs.loss_mean.weight */
+    /* [rounds, terms, 2] in the training program; one round where it holds one */
+    const struct sw_port **outputs;
+    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
+    double *local;                                              /* [rounds, terms, 2] this rank's */
+    double *all;                                                /* [ranks, rounds, terms, 2] */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -50,14 +63,12 @@ struct sw_engine {
     struct sw_mesh mesh;                  /* today: data only */
     int rank, ranks;                      /* of its data axis */
     int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    double *losses;        /* [rounds, terms, 2] sum and count of this rank's micro-batches */
-    double *all_losses;    /* [ranks, rounds, terms, 2] */
     int64_t *statuses;     /* [ranks] */
     struct sw_update_rule rule;
     bool trains;
     struct sw_schedule schedule;
     struct sw_scaler scaler;
-    struct sw_device *device;
+    struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
     struct sw_executor *executor;
     const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
@@ -69,12 +80,7 @@ struct sw_engine {
     int32_t n_params;
     struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
     int n_bounds;
-    /* [rounds, terms, 2] sum and count in the training program; one round where it holds one */
-    const struct sw_port **loss_outputs;
-    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
-    int n_terms;                                                /* of a micro-batch's loss .. */
-    double term_weights[SW_TASK_MAX_LOSSES]; /* .. a sum of means, each with its weight */
-    double loss_weight;                      /* see attrs.loss_mean */
+    struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
     /* the run */
@@ -92,10 +98,7 @@ struct sw_engine {
     bool rolled_back; /* the step before was given up */
     bool one_slot;    /* some rank has no room for two, see sw_plan_options */
 
-    /* of the training that it is in, on rank 0; NULL elsewhere */
-    const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
-    const struct sw_json *data;      /* what it is fed with, for its checkpoints */
-    bool allow_other_data;           /* than a checkpoint was trained on */
+    struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
@@ -127,6 +130,9 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
 /* One like the engine's own: kernels, and the threads that a rank has. Of several ranks that run,
  * all call it together. */
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
+/* The processors that update what lies in host memory, where the device does not reach it and the
+ * configuration lets them; else NULL. */
+sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
 /* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
@@ -209,6 +215,11 @@ sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item,
                           int64_t n, const void *src);
 sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                           int64_t n, void *dst);
+/* The same of a state that is fp32 or bf16, as fp32. */
+sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, const float *src);
+sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, float *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

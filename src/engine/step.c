@@ -101,8 +101,8 @@ static sw_status begin_step(struct sw_engine *e)
 /* Nobody waits for it: it is here when the executor has joined. */
 static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
-    const int n = 2 * e->n_terms;
-    const struct sw_port *const *from = &e->loss_outputs[n * micro];
+    const int n = 2 * e->loss.n_terms;
+    const struct sw_port *const *from = &e->loss.outputs[n * micro];
     for (int i = 0; i < n; i++) {
         SW_TRY(sw_executor_fetch(e->executor, from[i], j, i));
     }
@@ -111,21 +111,21 @@ static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 
 static void take_loss(struct sw_engine *e, int64_t j)
 {
-    const int n = 2 * e->n_terms;
+    const int n = 2 * e->loss.n_terms;
     for (int i = 0; i < n; i++) {
-        e->losses[n * j + i] = sw_executor_fetched(e->executor, j, i);
+        e->loss.local[n * j + i] = sw_executor_fetched(e->executor, j, i);
     }
 }
 
 /* All ranks know all losses, so that all print, and scale by, the same. */
 static sw_status total_losses(struct sw_engine *e)
 {
-    const double *all = e->losses;
-    const int n = 2 * e->n_terms;
+    const double *all = e->loss.local;
+    const int n = 2 * e->loss.n_terms;
     if (e->ranks > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.comm, e->losses, e->all_losses,
-                                  (size_t)(n * e->rounds) * sizeof *e->losses, "the losses"));
-        all = e->all_losses;
+        SW_TRY(sw_comm_all_gather(e->options.comm, e->loss.local, e->loss.all,
+                                  (size_t)(n * e->rounds) * sizeof *e->loss.local, "the losses"));
+        all = e->loss.all;
     }
     struct engine_totals t = {0};
     for (int64_t k = 0; k < e->micro_batches; k++) {
@@ -146,7 +146,7 @@ static void set_rates(struct sw_engine *e)
     const double targets = e->totals.count;
     double share = 1.0 / (double)e->micro_batches;
     if (e->token_mean) {
-        share = targets > 0 ? 1 / (e->loss_weight * targets) : 0;
+        share = targets > 0 ? 1 / (e->loss.row_weight * targets) : 0;
     }
     e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
     if (!isnan(e->lr_override)) {
@@ -299,7 +299,7 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     SW_TRY(join(e));
     take_loss(e, round);
     if (out_loss) {
-        *out_loss = sw_engine_mean_loss(e, &e->losses[2 * e->n_terms * round]);
+        *out_loss = sw_engine_mean_loss(e, &e->loss.local[2 * e->loss.n_terms * round]);
     }
     return SW_OK;
 }
@@ -391,8 +391,8 @@ sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double 
     SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
-    for (int i = 0; i < 2 * e->n_terms; i++) {
-        SW_TRY(sw_engine_read_scalar(e, e->eval_outputs[i], &out[i]));
+    for (int i = 0; i < 2 * e->loss.n_terms; i++) {
+        SW_TRY(sw_engine_read_scalar(e, e->loss.eval_outputs[i], &out[i]));
     }
     return SW_OK;
 }
@@ -402,7 +402,7 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
 {
     double terms[2 * SW_TASK_MAX_LOSSES];
     SW_TRY(sw_engine_evaluate(e, batch, terms));
-    const bool one = e->n_terms == 1 && e->term_weights[0] == 1;
+    const bool one = e->loss.n_terms == 1 && e->loss.weights[0] == 1;
     *out_sum = one ? terms[0] : sw_engine_mean_loss(e, terms);
     *out_count = one ? terms[1] : 1;
     return SW_OK;
@@ -424,13 +424,13 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
     return SW_OK;
 }
 
-/* Of a trunk alone there are none. */
+/* Of a trunk alone it is what its last layer gives; a forward of the caller's may name an output
+ * so. */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
-    const struct sw_task *task = e->model->task;
-    return task->n_losses > 0 ? sw_program_output(&e->plan->programs[e->programs.logits],
-                                                  task->losses[0].output, 0)
-                              : NULL;
+    const struct sw_task *task = e->model ? e->model->task : NULL;
+    const char *output = !task ? "logits" : task->n_losses > 0 ? task->losses[0].output : "hidden";
+    return sw_program_output(&e->plan->programs[e->programs.logits], output, 0);
 }
 
 int64_t sw_logits_elems(const sw_engine *e)
@@ -442,6 +442,9 @@ int64_t sw_logits_elems(const sw_engine *e)
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
+    if (out && !logits_of(e)) {
+        return SW_FAIL(SW_E_ARG, "sw_logits: the forward has no output \"logits\"");
+    }
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.logits));

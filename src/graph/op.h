@@ -275,7 +275,15 @@ struct sw_view_attrs {
     int64_t start; /* SLICE: along dim */
 };
 
-enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD, SW_UPDATE_LAMB };
+enum sw_update_kind {
+    SW_UPDATE_ADAM,
+    SW_UPDATE_SGD,
+    SW_UPDATE_LAMB,
+    SW_UPDATE_ADAGRAD,
+    SW_UPDATE_LION,
+    SW_UPDATE_SPARSE_ADAM, /* leaves elements whose gradient is 0 as they are */
+    SW_N_UPDATE_KINDS
+};
 /* Constant parts of an update rule; lr, betas and t come from the scalar table. */
 struct sw_update_attrs {
     enum sw_update_kind kind;
@@ -287,6 +295,10 @@ struct sw_update_attrs {
     int n_states;                /* values after the parameter that the rule updates in place */
     bool eps_inside_sqrt;        /* LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
+    double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
+    /* of the group that a parameter is in: a factor of the rate, betas in place of the table's */
+    bool is_scaled, has_betas;
+    double lr_scale, beta1, beta2;
 };
 
 /* Which member of struct sw_attrs the ops of a kind have. */
@@ -371,6 +383,10 @@ struct sw_attrs {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */
             int64_t n_elems; /* LAMB: elements that are no padding */
+            /* moments of bf16: element of the whole tensor that is the parameter's first one here,
+             * and what names the tensor among those that draw */
+            int64_t origin;
+            uint64_t draw;
         } update;
     };
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from its
-// first token, classes of tokens, places of answers.
+// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from
+// its first token, classes of tokens, places of answers.
 #include <stdio.h>
 #include <string.h>
 
@@ -80,6 +80,8 @@ sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
         answers(m, &head, h);
     } else if (m->super.task->n_losses > 0) {
         classes(m, &head, h);
+    } else if (spec->want_logits) {
+        sw_output(g, "hidden", h);
     }
     return head.loss;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoBERTa (Liu et al. 2019): BERT's layers; positions count the tokens that are no padding, from the
-// row behind the padding id's on; classes are told without a pooler.
+// RoBERTa (Liu et al. 2019): BERT's layers; positions count the tokens that are no padding, from
+// the row behind the padding id's on; classes are told without a pooler.
 #include "model/encoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,

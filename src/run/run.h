@@ -24,8 +24,9 @@ sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t byte
 
 struct sw_executor_options {
     struct sw_swap_options swap; /* plans with a disk tier */
-    bool *disk_full; /* set where that has no room, with SW_E_NOMEM; NULL = nobody asks */
-    sw_comm *comm;   /* borrowed; NULL = alone */
+    bool *disk_full;        /* set where that has no room, with SW_E_NOMEM; NULL = nobody asks */
+    sw_comm *comm;          /* borrowed; NULL = alone */
+    struct sw_device *host; /* borrowed: the processors of plans with kernels of the host */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;
@@ -102,8 +103,8 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
 
 /* An input of the step's program, or an output that is one number, before or behind the phase that
  * computes a micro-batch; nobody waits. Until a join the device has an input's bytes in memory of
- * its own for each micro-step of a step; and behind it what was fetched is here. i: which output, below
- * SW_FETCHED. */
+ * its own for each micro-step of a step; and behind it what was fetched is here. i: which output,
+ * below SW_FETCHED. */
 enum { SW_FETCHED = 4 };
 sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                            const void *src, size_t bytes);

@@ -25,7 +25,7 @@
     {"labels", NULL, SW_I32, ROW_OF(dim), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 #define LABEL_ROW(name) {(name), NULL, SW_I32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 #define NUMBERS \
-    {"labels", NULL, SW_F32, ROW_OF(SW_DIM_LABELS), SW_PAD_ZERO, SW_ABSENT_REFUSED, true}
+    {"labels", NULL, SW_F32, ROW_OF(SW_DIM_LABELS), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 // clang-format on
 
 static const struct sw_task_input causal_inputs[] = {IDS, MASK, POSITIONS, SEGMENTS,
@@ -73,26 +73,29 @@ static const enum sw_metric of_answers[] = {SW_METRIC_ANSWER_F1, SW_METRIC_EXACT
     inputs, (int)SW_LEN(inputs), losses, (int)SW_LEN(losses), metrics, (int)SW_LEN(metrics)
 
 static const struct sw_task tasks[] = {
-    {"causal", "the next token of a text", "causal", ROW(causal_inputs, next_token, of_text)},
-    {"masked", "tokens of a text that were masked", "masked",
+    {"causal", "the next token of a text", "causal", SW_ROWS_TEXT,
+     ROW(causal_inputs, next_token, of_text)},
+    {"masked", "tokens of a text that were masked", "masked", SW_ROWS_MASKED,
      ROW(token_inputs, class_of, of_masked)},
     {"pretrain", "masked tokens, and whether the second text follows the first", "pretrain",
-     ROW(pretrain_inputs, pretrain_losses, of_masked)},
-    {"seq2seq", "a text for a text", "seq2seq", ROW(pair_inputs, class_of, of_text)},
-    {"denoise", "the spans of a text that were left out", "seq2seq",
+     SW_ROWS_PAIRS, ROW(pretrain_inputs, pretrain_losses, of_masked)},
+    {"seq2seq", "a text for a text", "seq2seq", SW_ROWS_TARGETS,
      ROW(pair_inputs, class_of, of_text)},
-    {"classify", "one of several classes for a text", "classify",
+    {"denoise", "the spans of a text that were left out", "seq2seq", SW_ROWS_SPANS,
+     ROW(pair_inputs, class_of, of_text)},
+    {"classify", "one of several classes for a text", "classify", SW_ROWS_LABELS,
      ROW(class_inputs, class_of, of_classes)},
-    {"multi-label", "any of several classes for a text", "multi-label",
+    {"multi-label", "any of several classes for a text", "multi-label", SW_ROWS_LABELS,
      ROW(number_inputs, bits_of, of_bits)},
-    {"regression", "numbers for a text", "regression", ROW(number_inputs, squares_of, of_numbers)},
-    {"tokens", "a class for each word of a text", "tokens",
+    {"regression", "numbers for a text", "regression", SW_ROWS_LABELS,
+     ROW(number_inputs, squares_of, of_numbers)},
+    {"tokens", "a class for each word of a text", "tokens", SW_ROWS_WORDS,
      ROW(token_inputs, class_of, of_entities)},
-    {"answers", "the place of an answer in a text", "answers",
+    {"answers", "the place of an answer in a text", "answers", SW_ROWS_ANSWERS,
      ROW(answer_inputs, answer_losses, of_answers)},
-    {"embed", "nothing: texts become vectors", "embed", trunk_inputs, (int)SW_LEN(trunk_inputs),
-     NULL, 0, NULL, 0},
-    {"images", "one of several classes for an image", "images",
+    {"embed", "nothing: texts become vectors", "embed", SW_ROWS_NONE, trunk_inputs,
+     (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
+    {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,
      ROW(image_inputs, class_of, of_classes)},
 };
 

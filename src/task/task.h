@@ -35,7 +35,7 @@ enum sw_task_absent {
 enum sw_task_pad {
     SW_PAD_ZERO,
     SW_PAD_ID,     /* the model's or tokenizer's padding id, 0 where there is none */
-    SW_PAD_IGNORED /* -100: has no loss */
+    SW_PAD_IGNORED /* -100, of f32 NaN: has no loss */
 };
 
 enum { SW_TASK_MAX_RANK = 4, SW_TASK_MAX_INPUTS = 8, SW_TASK_MAX_LOSSES = 2 };
@@ -87,11 +87,26 @@ const char *sw_metric_name(enum sw_metric metric);
 enum sw_metric sw_metric_of(const char *name);
 bool sw_metric_is_better(enum sw_metric metric, double a, double b); /* a than b; NaN never is */
 
+/* How samples become rows. */
+enum sw_row_kind {
+    SW_ROWS_TEXT,    /* windows of a stream of text, or documents */
+    SW_ROWS_MASKED,  /* pieces of texts, tokens of which are masked */
+    SW_ROWS_PAIRS,   /* the same of two texts, the second of which may be another's */
+    SW_ROWS_SPANS,   /* pieces of texts without some spans, and these */
+    SW_ROWS_TARGETS, /* a text, and the one that is wanted for it */
+    SW_ROWS_LABELS,  /* one or two texts with a class, classes or numbers */
+    SW_ROWS_WORDS,   /* words with a class each */
+    SW_ROWS_ANSWERS, /* a question and a window of a context */
+    SW_ROWS_IMAGES,  /* an image with a class */
+    SW_ROWS_NONE     /* there are none: nothing is lost */
+};
+
 struct sw_task {
     const char *name; /* of --task */
     const char *what; /* a phrase for readers */
     /* The task whose head a model needs for it: itself, or the one that differs in its data. */
     const char *head;
+    enum sw_row_kind rows;
     const struct sw_task_input *inputs; /* [n_inputs] */
     int n_inputs;
     const struct sw_task_loss *losses; /* [n_losses] */

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels of records, and the classes of a whole data set: names in rising order, or as many as the
+// largest number says.
+#include "data/labels.h"
+
+#include "data/source.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sw_field_wanted sw_label_field(const struct sw_task *task, const struct sw_columns *columns)
+{
+    static const char *const of_text[] = {"label", "labels", "score", NULL};
+    static const char *const of_words[] = {"ner_tags", "tags", "labels", "pos_tags", NULL};
+    static const char *const of_pairs[] = {"next_sentence_label", NULL};
+    const char *const *usual = task->rows == SW_ROWS_WORDS   ? of_words
+                               : task->rows == SW_ROWS_PAIRS ? of_pairs
+                                                             : of_text;
+    return (struct sw_field_wanted){columns->label, usual, "--label-column"};
+}
+
+/* A whole number in a text. */
+static bool whole_number(const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    const long long n = strtoll(text, &end, 10);
+    *out = n;
+    return *text && !*end && !errno && !strchr(" \t\n\v\f\r+", *text);
+}
+
+static void list_names(const struct sw_labels *labels, struct sw_str *out)
+{
+    enum { MOST = 20 };
+    for (int64_t i = 0; i < labels->n && i < MOST && labels->names; i++) {
+        sw_str_printf(out, "%s\"%.40s\"", i ? ", " : ": ", labels->names[i]);
+    }
+    sw_str_puts(out, labels->names && labels->n > MOST ? ", .." : "");
+    if (!labels->names) {
+        sw_str_printf(out, ": 0 to %lld", (long long)labels->n - 1);
+    }
+}
+
+static sw_status fail_class(const struct sw_labels *labels, const struct sw_json_doc *doc,
+                            const struct sw_json *value)
+{
+    struct sw_str found = {0}, names = {0};
+    sw_json_write(value, 0, &found);
+    list_names(labels, &names);
+    const sw_status st =
+        SW_FAIL(SW_E_FORMAT, "%s: the label %.60s is none of the %lld classes%s", sw_json_name(doc),
+                sw_str_text(&found), (long long)labels->n, sw_str_text(&names));
+    sw_str_fini(&found);
+    sw_str_fini(&names);
+    return st;
+}
+
+sw_status sw_label_of(const struct sw_labels *labels, const struct sw_json_doc *doc,
+                      const struct sw_json *value, int32_t *out)
+{
+    int64_t number = -1;
+    if (value->type == SW_JSON_STRING) {
+        for (int64_t i = 0; i < labels->n && labels->names && number < 0; i++) {
+            number = strcmp(labels->names[i], value->string) == 0 ? i : -1;
+        }
+        if (!labels->names && !whole_number(value->string, &number)) {
+            number = -1;
+        }
+    } else if (value->type == SW_JSON_INT) {
+        number = value->integer;
+    } else if (value->type == SW_JSON_BOOL) {
+        number = value->boolean;
+    }
+    if (number < 0 || number >= labels->n) {
+        return fail_class(labels, doc, value);
+    }
+    *out = (int32_t)number;
+    return SW_OK;
+}
+
+sw_status sw_number_of(const struct sw_json_doc *doc, const struct sw_json *value, float *out)
+{
+    double number = value->number;
+    bool good = value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT;
+    if (value->type == SW_JSON_STRING) {
+        char *end;
+        number = strtod(value->string, &end);
+        good = *value->string && !*end;
+    } else if (value->type == SW_JSON_BOOL) {
+        number = value->boolean;
+        good = true;
+    }
+    if (!good || !isfinite((float)number)) {
+        struct sw_str found = {0};
+        sw_json_write(value, 0, &found);
+        const sw_status st = SW_FAIL(SW_E_FORMAT, "%s: the label %.60s, wanted a number",
+                                     sw_json_name(doc), sw_str_text(&found));
+        sw_str_fini(&found);
+        return st;
+    }
+    *out = (float)number;
+    return SW_OK;
+}
+
+/* ---- the classes of data ---- */
+
+struct finding {
+    const struct sw_task *task;
+    const struct sw_columns *columns;
+    struct sw_names met;   /* of names */
+    struct sw_arena texts; /* they live in */
+    const char **names;    /* [n, cap] in the order in which they were met */
+    int32_t n, cap;
+    int64_t highest;   /* number of JSON; -1: there was none */
+    int64_t n_numbers; /* of a list of them */
+};
+
+static sw_status meet_name(struct finding *f, const char *name)
+{
+    if (sw_names_find(&f->met, 0, name) >= 0) {
+        return SW_OK;
+    }
+    if (f->n == f->cap) {
+        const int32_t cap = f->cap ? 2 * f->cap : 64;
+        const char **names = sw_realloc("labels", f->names, (size_t)cap * sizeof *names);
+        SW_TRY_ALLOC(names, "names of classes");
+        f->names = names;
+        f->cap = cap;
+    }
+    f->names[f->n] = sw_arena_strdup(&f->texts, name);
+    if (!f->names[f->n] || !sw_names_add(&f->met, 0, f->names[f->n], f->n)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for names of classes");
+    }
+    f->n++;
+    return SW_OK;
+}
+
+static sw_status meet(struct finding *f, const struct sw_json *value)
+{
+    if (value->type == SW_JSON_STRING) {
+        return meet_name(f, value->string);
+    }
+    if (value->type == SW_JSON_INT || value->type == SW_JSON_BOOL) {
+        f->highest =
+            sw_max_i64(f->highest, value->type == SW_JSON_INT ? value->integer : value->boolean);
+    }
+    return SW_OK;
+}
+
+static sw_status look_at(void *ctx, const struct sw_json_doc *doc, const struct sw_json *record)
+{
+    struct finding *f = ctx;
+    const struct sw_json *value;
+    const struct sw_field_wanted wanted = sw_label_field(f->task, f->columns);
+    SW_TRY(sw_record_get(doc, record, &wanted, &value));
+    if (value->type != SW_JSON_ARRAY) {
+        return meet(f, value);
+    }
+    const bool classes =
+        f->task->rows == SW_ROWS_WORDS || !value->first || value->first->type == SW_JSON_STRING;
+    if (!classes) { /* a number for each class */
+        f->n_numbers = sw_max_i64(f->n_numbers, value->n_children);
+        return SW_OK;
+    }
+    for (const struct sw_json *one = value->first; one; one = one->next) {
+        SW_TRY(meet(f, one));
+    }
+    return SW_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = 0, y = 0;
+    whole_number(*(const char *const *)a, &x);
+    whole_number(*(const char *const *)b, &y);
+    return (x > y) - (x < y);
+}
+
+/* "O" comes before tags of entities: the first class is what a tag is that nobody set. */
+static int by_tag(const void *a, const void *b)
+{
+    const bool x = strcmp(*(const char *const *)a, "O") == 0;
+    const bool y = strcmp(*(const char *const *)b, "O") == 0;
+    return x != y ? y - x : by_name(a, b);
+}
+
+static void sort_names(struct finding *f)
+{
+    bool numbers = true;
+    int64_t ignored;
+    for (int32_t i = 0; i < f->n; i++) {
+        numbers = numbers && whole_number(f->names[i], &ignored);
+    }
+    qsort(f->names, (size_t)f->n, sizeof *f->names,
+          numbers                          ? by_number
+          : f->task->rows == SW_ROWS_WORDS ? by_tag
+                                           : by_name);
+}
+
+static sw_status keep(const struct finding *f, struct sw_label_list *out)
+{
+    *out = (struct sw_label_list){0};
+    out->n = sw_max_i64(sw_max_i64(f->n, f->highest + 1), f->n_numbers);
+    if (f->n == 0) {
+        return SW_OK;
+    }
+    out->names = sw_alloc_zero("labels", (size_t)f->n, sizeof *out->names);
+    SW_TRY_ALLOC(out->names, "names of classes");
+    for (int32_t i = 0; i < f->n; i++) {
+        out->names[i] = sw_strdup("labels", f->names[i]);
+        if (!out->names[i]) {
+            out->n = f->n;
+            sw_label_list_fini(out);
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for names of classes");
+        }
+    }
+    return SW_OK;
+}
+
+void sw_label_list_fini(struct sw_label_list *list)
+{
+    for (int64_t i = 0; i < list->n && list->names; i++) {
+        sw_free(list->names[i]);
+    }
+    sw_free(list->names);
+    *list = (struct sw_label_list){0};
+}
+
+sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_label_list *out)
+{
+    const struct sw_columns columns = sw_columns_of(options);
+    struct finding f = {
+        .task = sw_task_of(options->task->name), .columns = &columns, .highest = -1};
+    struct sw_file_list files;
+    SW_TRY(sw_file_list_init(&files, options->files, options->n_files));
+    sw_arena_init(&f.texts, "labels");
+    sw_status st = SW_OK;
+    for (int i = 0; i < files.n && st >= 0; i++) {
+        st = sw_records_read(files.paths[i], sw_columns_are_numbered(&columns), look_at, &f);
+    }
+    if (st >= 0 && f.n > 0 && f.highest >= 0) {
+        st =
+            SW_FAIL(SW_E_FORMAT, "%s: classes by name (\"%.40s\") and by number (%lld); wanted one",
+                    files.paths[0], f.names[0], (long long)f.highest);
+    }
+    if (st >= 0) {
+        sort_names(&f);
+        st = keep(&f, out);
+    }
+    sw_names_close(&f.met);
+    sw_arena_fini(&f.texts);
+    sw_free(f.names);
+    sw_file_list_fini(&files);
+    return st;
+}

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics. Of answers the words, of entities the spans are counted; the rest is arithmetic.
+#include "data/metrics.h"
+
+#include "data/unicode.h"
+#include "data/utf8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double share(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
+
+/* 2 p r / (p + r), without dividing twice; 0 where there was nothing. */
+static double f1_of(int64_t n_both, int64_t n_predicted, int64_t n_wanted)
+{
+    const int64_t n = n_predicted + n_wanted;
+    return n > 0 ? 2.0 * (double)n_both / (double)n : 0;
+}
+
+/* ---- classes ---- */
+
+sw_status sw_confusion_init(struct sw_confusion *confusion, int32_t n_classes)
+{
+    *confusion = (struct sw_confusion){.n = n_classes};
+    confusion->counts =
+        sw_alloc_zero("metrics", (size_t)n_classes * (size_t)n_classes, sizeof *confusion->counts);
+    SW_TRY_ALLOC(confusion->counts, "the counts of classes");
+    return SW_OK;
+}
+
+void sw_confusion_fini(struct sw_confusion *confusion)
+{
+    sw_free(confusion->counts);
+    *confusion = (struct sw_confusion){0};
+}
+
+static int64_t count_at(const struct sw_confusion *confusion, int32_t wanted, int32_t predicted)
+{
+    return confusion->counts[(int64_t)wanted * confusion->n + predicted];
+}
+
+void sw_confusion_add(struct sw_confusion *confusion, int32_t predicted, int32_t wanted)
+{
+    SW_ASSERT(predicted >= 0 && predicted < confusion->n && wanted >= 0 && wanted < confusion->n);
+    confusion->counts[(int64_t)wanted * confusion->n + predicted]++;
+}
+
+/* How often a class was predicted, and wanted. */
+static void sides(const struct sw_confusion *confusion, int32_t class_id, int64_t *predicted,
+                  int64_t *wanted)
+{
+    *predicted = *wanted = 0;
+    for (int32_t i = 0; i < confusion->n; i++) {
+        *predicted += count_at(confusion, i, class_id);
+        *wanted += count_at(confusion, class_id, i);
+    }
+}
+
+double sw_confusion_accuracy(const struct sw_confusion *confusion)
+{
+    int64_t right = 0, all = 0;
+    for (int32_t c = 0; c < confusion->n; c++) {
+        int64_t predicted, wanted;
+        sides(confusion, c, &predicted, &wanted);
+        right += count_at(confusion, c, c);
+        all += wanted;
+    }
+    return share((double)right, (double)all);
+}
+
+double sw_confusion_f1(const struct sw_confusion *confusion, int32_t class_id)
+{
+    int64_t predicted, wanted;
+    sides(confusion, class_id, &predicted, &wanted);
+    return f1_of(count_at(confusion, class_id, class_id), predicted, wanted);
+}
+
+double sw_confusion_macro_f1(const struct sw_confusion *confusion)
+{
+    double sum = 0, n = 0;
+    for (int32_t c = 0; c < confusion->n; c++) {
+        int64_t predicted, wanted;
+        sides(confusion, c, &predicted, &wanted);
+        if (predicted + wanted > 0) {
+            sum += f1_of(count_at(confusion, c, c), predicted, wanted);
+            n++;
+        }
+    }
+    return share(sum, n);
+}
+
+double sw_confusion_matthews(const struct sw_confusion *confusion)
+{
+    double right = 0, all = 0, both = 0, predicted_2 = 0, wanted_2 = 0;
+    for (int32_t c = 0; c < confusion->n; c++) {
+        int64_t predicted, wanted;
+        sides(confusion, c, &predicted, &wanted);
+        right += (double)count_at(confusion, c, c);
+        all += (double)wanted;
+        both += (double)predicted * (double)wanted;
+        predicted_2 += (double)predicted * (double)predicted;
+        wanted_2 += (double)wanted * (double)wanted;
+    }
+    const double spread = (all * all - predicted_2) * (all * all - wanted_2);
+    return all == 0 ? NAN : spread > 0 ? (right * all - both) / sqrt(spread) : 0;
+}
+
+/* ---- any of several labels ---- */
+
+void sw_label_bits_add(struct sw_label_bits *bits, const bool *predicted, const bool *wanted,
+                       int64_t n)
+{
+    bool right = true;
+    for (int64_t i = 0; i < n; i++) {
+        bits->n_both += predicted[i] && wanted[i];
+        bits->n_predicted += predicted[i];
+        bits->n_wanted += wanted[i];
+        right = right && predicted[i] == wanted[i];
+    }
+    bits->n_right += right;
+    bits->n_rows++;
+}
+
+double sw_label_bits_f1(const struct sw_label_bits *bits)
+{
+    return bits->n_rows > 0 ? f1_of(bits->n_both, bits->n_predicted, bits->n_wanted) : NAN;
+}
+
+double sw_label_bits_accuracy(const struct sw_label_bits *bits)
+{
+    return share((double)bits->n_right, (double)bits->n_rows);
+}
+
+/* ---- numbers and losses ---- */
+
+void sw_moments_add(struct sw_moments *moments, double predicted, double wanted)
+{
+    const double dx = predicted - moments->mean_x, dy = wanted - moments->mean_y;
+    const double n = (double)++moments->n;
+    moments->mean_x += dx / n;
+    moments->mean_y += dy / n;
+    moments->xx += dx * (predicted - moments->mean_x);
+    moments->yy += dy * (wanted - moments->mean_y);
+    moments->xy += dx * (wanted - moments->mean_y);
+    moments->squares += (predicted - wanted) * (predicted - wanted);
+}
+
+double sw_moments_pearson(const struct sw_moments *moments)
+{
+    const double spread = sqrt(moments->xx) * sqrt(moments->yy);
+    return spread > 0 ? fmax(-1, fmin(1, moments->xy / spread)) : NAN;
+}
+
+double sw_moments_mse(const struct sw_moments *moments)
+{
+    return share(moments->squares, (double)moments->n);
+}
+
+double sw_perplexity(double loss_sum, double count)
+{
+    return exp(share(loss_sum, count));
+}
+
+/* ---- answers ---- */
+
+static bool is_ascii_punctuation(int32_t c)
+{
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
+           (c >= 123 && c <= 126);
+}
+
+/* As Python splits: the separators of ASCII, too. */
+static bool is_space(int32_t c)
+{
+    return (c >= 0x1C && c <= 0x1F) || sw_char_is_space(c);
+}
+
+static bool is_cased(int32_t c)
+{
+    return sw_char_lower(c) != c || sw_char_upper(c) != c;
+}
+
+/* A capital sigma ends a word: a letter before it, none behind it, whatever marks lie between. */
+static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
+{
+    bool before = false, behind = false;
+    for (size_t pos = 0; pos < at;) {
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        before = sw_char_is_case_ignorable(c) ? before : is_cased(c);
+    }
+    for (size_t pos = end; pos < len && !behind;) {
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        if (!sw_char_is_case_ignorable(c)) {
+            behind = is_cased(c);
+            break;
+        }
+    }
+    return before && !behind;
+}
+
+/* Small letters by the full rules, and no punctuation. */
+static sw_status lower(const char *text, size_t len, struct sw_str *out)
+{
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        char bytes[4];
+        if (c >= 128 && !SW_HAVE_UTF8PROC) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "answers with letters beyond ASCII need utf8proc, which this build does "
+                           "not have: install libutf8proc-dev and build again");
+        }
+        if (c == 0x130) {
+            sw_str_puts(out, "i\xCC\x87");
+        } else if (c == 0x3A3 && is_final_sigma(text, len, at, pos)) {
+            sw_str_puts(out, "\xCF\x82");
+        } else if (c >= 0 && !is_ascii_punctuation(c)) {
+            sw_str_append(out, bytes, sw_utf8_put(sw_char_lower(c), bytes));
+        }
+    }
+    return SW_OK;
+}
+
+static bool is_article(const char *word, size_t len)
+{
+    return (len == 1 && word[0] == 'a') || (len == 2 && memcmp(word, "an", 2) == 0) ||
+           (len == 3 && memcmp(word, "the", 3) == 0);
+}
+
+struct joined {
+    struct sw_str *out;
+    size_t begin; /* of this text in it */
+    bool space;   /* waits for what comes next */
+};
+
+static void put_joined(struct joined *to, const char *text, size_t len)
+{
+    if (to->space && to->out->len > to->begin) {
+        sw_str_putc(to->out, ' ');
+    }
+    to->space = false;
+    sw_str_append(to->out, text, len);
+}
+
+/* A run of letters and numbers that is an article becomes a space; spaces are joined. */
+static void leave_out_articles(const char *text, size_t len, struct sw_str *out)
+{
+    struct joined to = {.out = out, .begin = out->len};
+    for (size_t pos = 0; pos < len;) {
+        const size_t first = pos;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        if (!sw_char_is_word(c)) {
+            if (is_space(c)) {
+                to.space = true;
+            } else {
+                put_joined(&to, text + first, pos - first);
+            }
+            continue;
+        }
+        for (size_t next = pos; next < len && sw_char_is_word(sw_utf8_step(text, len, &next));) {
+            pos = next;
+        }
+        if (is_article(text + first, pos - first)) {
+            to.space = true;
+        } else {
+            put_joined(&to, text + first, pos - first);
+        }
+    }
+}
+
+sw_status sw_answer_normalise(const char *text, size_t len, struct sw_str *out)
+{
+    struct sw_str small = {0};
+    sw_status st = lower(text, len, &small);
+    if (st >= 0) {
+        leave_out_articles(sw_str_text(&small), small.len, out);
+        st = small.failed || out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for an answer")
+                                         : SW_OK;
+    }
+    sw_str_fini(&small);
+    return st;
+}
+
+static int compare_words(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Cuts a normalised text at its spaces; the words in order, *out the caller's. */
+static sw_status words_of(struct sw_str *text, char ***out, int64_t *n)
+{
+    char **words = sw_alloc("metrics", (text->len / 2 + 1) * sizeof *words);
+    SW_TRY_ALLOC(words, "the words of an answer");
+    *n = 0;
+    for (char *at = text->ptr, *end; text->len > 0 && at; at = end) {
+        words[(*n)++] = at;
+        end = strchr(at, ' ');
+        if (end) {
+            *end++ = '\0';
+        }
+    }
+    qsort(words, (size_t)*n, sizeof *words, compare_words);
+    *out = words;
+    return SW_OK;
+}
+
+/* Over bags of words; 1 where both are empty. */
+static double bags_f1(char **a, int64_t n_a, char **b, int64_t n_b)
+{
+    int64_t both = 0;
+    for (int64_t i = 0, k = 0; i < n_a && k < n_b;) {
+        const int order = strcmp(a[i], b[k]);
+        both += order == 0;
+        i += order <= 0;
+        k += order >= 0;
+    }
+    return n_a == 0 || n_b == 0 ? n_a == n_b : f1_of(both, n_a, n_b);
+}
+
+/* One answer that is wanted. Words are cut in place: the comparison as a whole comes first. */
+static sw_status compare_answer(const struct sw_str *predicted, struct sw_str *wanted,
+                                double *exact, double *f1)
+{
+    struct sw_str mine = {0};
+    char **a = NULL, **b = NULL;
+    int64_t n_a, n_b;
+    sw_status st = SW_OK;
+    *exact = predicted->len == wanted->len &&
+             memcmp(sw_str_text(predicted), sw_str_text(wanted), wanted->len) == 0;
+    sw_str_append(&mine, sw_str_text(predicted), predicted->len);
+    if (mine.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for an answer");
+        goto done;
+    }
+    SW_TRY_OR(done, words_of(&mine, &a, &n_a));
+    SW_TRY_OR(done, words_of(wanted, &b, &n_b));
+    *f1 = bags_f1(a, n_a, b, n_b);
+done:
+    sw_str_fini(&mine);
+    sw_free(a);
+    sw_free(b);
+    return st;
+}
+
+sw_status sw_answer_scores_add(struct sw_answer_scores *scores, struct sw_answer_text predicted,
+                               const struct sw_answer_text *wanted, int64_t n_wanted)
+{
+    struct sw_str mine = {0}, other = {0};
+    double exact = 0, f1 = 0, one_exact, one_f1;
+    bool any = false;
+    sw_status st;
+    SW_TRY_OR(done, sw_answer_normalise(predicted.text, predicted.len, &mine));
+    for (int64_t i = 0; i <= n_wanted; i++) { /* the last round: none was left, so "" is wanted */
+        sw_str_clear(&other);
+        if (i < n_wanted) {
+            SW_TRY_OR(done, sw_answer_normalise(wanted[i].text, wanted[i].len, &other));
+        }
+        if (i < n_wanted ? other.len == 0 : any) {
+            continue;
+        }
+        any = true;
+        SW_TRY_OR(done, compare_answer(&mine, &other, &one_exact, &one_f1));
+        exact = fmax(exact, one_exact);
+        f1 = fmax(f1, one_f1);
+    }
+    scores->n++;
+    scores->exact += exact;
+    scores->f1 += f1;
+done:
+    sw_str_fini(&mine);
+    sw_str_fini(&other);
+    return st;
+}
+
+/* ---- entities ---- */
+
+void sw_entities_fini(struct sw_entities *entities)
+{
+    for (int i = 0; i < entities->n_types; i++) {
+        sw_free(entities->types[i].name);
+    }
+    sw_free(entities->types);
+    *entities = (struct sw_entities){0};
+}
+
+static struct sw_entity_type *type_of(struct sw_entities *entities, const char *name)
+{
+    for (int i = 0; i < entities->n_types; i++) {
+        if (strcmp(entities->types[i].name, name) == 0) {
+            return &entities->types[i];
+        }
+    }
+    struct sw_entity_type *types =
+        sw_realloc("metrics", entities->types, (size_t)(entities->n_types + 1) * sizeof *types);
+    if (!types) {
+        return NULL;
+    }
+    entities->types = types;
+    types[entities->n_types] = (struct sw_entity_type){.name = sw_strdup("metrics", name)};
+    return types[entities->n_types].name ? &types[entities->n_types++] : NULL;
+}
+
+/* "PER" of "B-PER"; NULL: the tag is of no entity. A tag without a hyphen is its own type. */
+static const char *type_name(const char *tag)
+{
+    const char *hyphen = strchr(tag, '-');
+    return strcmp(tag, "O") == 0 ? NULL : hyphen ? hyphen + 1 : tag;
+}
+
+static bool begins(const char *const *tags, int64_t i)
+{
+    const char *type = type_name(tags[i]), *before = i > 0 ? type_name(tags[i - 1]) : NULL;
+    return type && (tags[i][0] == 'B' || !before || strcmp(type, before) != 0);
+}
+
+/* Behind the last tag of the entity that begins at i. */
+static int64_t end_of(const char *const *tags, int64_t n, int64_t i)
+{
+    do {
+        i++;
+    } while (i < n && type_name(tags[i]) && !begins(tags, i));
+    return i;
+}
+
+sw_status sw_entities_add(struct sw_entities *entities, const char *const *predicted,
+                          const char *const *wanted, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bool p = begins(predicted, i), w = begins(wanted, i);
+        struct sw_entity_type *type;
+        if (p) {
+            type = type_of(entities, type_name(predicted[i]));
+            SW_TRY_ALLOC(type, "the types of entities");
+            type->n_predicted++;
+        }
+        if (w) {
+            type = type_of(entities, type_name(wanted[i]));
+            SW_TRY_ALLOC(type, "the types of entities");
+            type->n_wanted++;
+            type->n_both += p && strcmp(type->name, type_name(predicted[i])) == 0 &&
+                            end_of(predicted, n, i) == end_of(wanted, n, i);
+        }
+        entities->n_right += strcmp(predicted[i], wanted[i]) == 0;
+        entities->n_tags++;
+    }
+    return SW_OK;
+}
+
+struct sw_span_score sw_entity_type_score(const struct sw_entity_type *type)
+{
+    const double both = (double)type->n_both;
+    return (struct sw_span_score){
+        type->n_predicted > 0 ? both / (double)type->n_predicted : 0,
+        type->n_wanted > 0 ? both / (double)type->n_wanted : 0,
+        f1_of(type->n_both, type->n_predicted, type->n_wanted),
+    };
+}
+
+struct sw_span_score sw_entities_score(const struct sw_entities *entities)
+{
+    struct sw_entity_type all = {0};
+    for (int i = 0; i < entities->n_types; i++) {
+        all.n_both += entities->types[i].n_both;
+        all.n_predicted += entities->types[i].n_predicted;
+        all.n_wanted += entities->types[i].n_wanted;
+    }
+    return sw_entity_type_score(&all);
+}
+
+double sw_entities_accuracy(const struct sw_entities *entities)
+{
+    return share((double)entities->n_right, (double)entities->n_tags);
+}

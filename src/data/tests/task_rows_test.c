@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of tasks: what files of each become, that a row does not depend on the calls, and what is
+// refused.
+#include <math.h>
+#include <string.h>
+
+#include "data/data.h"
+#include "data/record.h"
+#include "data/tests/helpers.h"
+#include "json/json.h"
+#include "support/test.h"
+
+enum { T = 12, U = 8, PAD = 0, UNK, CLS, SEP, MASK, FIRST = 5 };
+
+static struct sw_tokenizer *bert;
+static const char vocab[] =
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n##b\n##c\n.\n";
+
+static int open_bert(void **state)
+{
+    (void)state;
+    if (sw_tokenizer_open(sw_test_write_text(7, "vocab.txt", vocab), NULL, &bert) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+    }
+    return 0;
+}
+
+static int close_bert(void **state)
+{
+    (void)state;
+    sw_tokenizer_close(bert);
+    return 0;
+}
+
+static struct sw_dataset_options options_of(const struct sw_task_data *task,
+                                            const char *const *file)
+{
+    return (struct sw_dataset_options){
+        .files = file, .n_files = 1, .tokenizer = bert, .seq_len = T, .seed = 5, .task = task};
+}
+
+static struct sw_dataset *open_text(const struct sw_task_data *task, const char *name,
+                                    const char *text)
+{
+    struct sw_dataset *dataset = NULL;
+    const char *path = sw_test_write_text(0, name, text);
+    const struct sw_dataset_options options = options_of(task, &path);
+    if (sw_dataset_open(&options, &dataset) != SW_OK) {
+        fail_msg("%s", sw_error_message());
+    }
+    return dataset;
+}
+
+static void refuses(const struct sw_task_data *task, const char *name, const char *text,
+                    const char *why)
+{
+    struct sw_dataset *dataset = NULL;
+    const char *path = sw_test_write_text(0, name, text);
+    const struct sw_dataset_options options = options_of(task, &path);
+    assert_true(sw_dataset_open(&options, &dataset) < 0);
+    if (!strstr(sw_error_message(), why)) {
+        fail_msg("\"%s\" without \"%s\"", sw_error_message(), why);
+    }
+}
+
+/* The inputs of rows, as many as a test looks at. */
+struct rows {
+    int32_t ids[4 * T], mask[4 * T], types[4 * T], labels[4 * T], one[4], two[4];
+    float numbers[16];
+};
+
+static void fetch(const struct sw_dataset *dataset, int64_t first, int64_t n,
+                  const struct sw_row_input *inputs, int n_inputs)
+{
+    if (sw_dataset_fetch_inputs(dataset, SW_SPLIT_VAL, first, n, inputs, n_inputs) != SW_OK) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+/* All rows are validation rows: they keep the order of the file. */
+static struct sw_dataset *in_order(const struct sw_task_data *task, const char *name,
+                                   const char *text)
+{
+    struct sw_dataset *dataset = NULL;
+    const char *path = sw_test_write_text(0, name, text);
+    struct sw_dataset_options options = options_of(task, &path);
+    options.val_files = &path;
+    options.n_val_files = 1;
+    if (sw_dataset_open(&options, &dataset) != SW_OK) {
+        fail_msg("%s", sw_error_message());
+    }
+    return dataset;
+}
+
+static void same(const int32_t *found, const int32_t *wanted, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (found[i] != wanted[i]) {
+            fail_msg("element %d is %d, wanted %d", i, found[i], wanted[i]);
+        }
+    }
+}
+
+static void classes_have_one_or_two_texts(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bad", "good"};
+    const struct sw_task_data task = {.name = "classify", .n_labels = 2, .label_names = names};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids},
+                                          {"attention_mask", r.mask},
+                                          {"token_type_ids", r.types},
+                                          {"labels", r.one},
+                                          {"lengths", r.two}};
+    if (!bert) {
+        skip();
+    }
+    struct sw_dataset *d = in_order(
+        &task, "a.csv", "sentence1,sentence2,label\na b,c,good\n\"a, a b c d e f g\",h,bad\n");
+    fetch(d, 0, 4, inputs, 5);
+    same(r.ids, (const int32_t[]){CLS, 5, 6, SEP, 7, SEP, 0, 0, 0, 0, 0, 0}, T);
+    same(r.mask, (const int32_t[]){1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, T);
+    same(r.types, (const int32_t[]){0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}, T);
+    same(r.ids + T, (const int32_t[]){CLS, 5, UNK, 5, 6, 7, 8, 9, 10, SEP, 12, SEP}, T); /* cut */
+    same(r.one, (const int32_t[]){1, 0, SW_IGNORED_LABEL, SW_IGNORED_LABEL}, 4);
+    same(r.two, (const int32_t[]){6, 12, 1, 1}, 4);
+    assert_int_equal(r.mask[2 * T], 1); /* a blank row looks at something */
+    assert_int_equal(sw_dataset_n_cut(d, SW_SPLIT_VAL), 1);
+    sw_dataset_close(d);
+    d = in_order(&task, "a.jsonl", "{\"text\": \"ab\", \"label\": 1}\n");
+    fetch(d, 0, 1, inputs, 5);
+    same(r.ids, (const int32_t[]){CLS, 5, 13, SEP, 0}, 5);
+    same(r.one, (const int32_t[]){1}, 1);
+    sw_dataset_close(d);
+    refuses(&task, "a.csv", "text,label\na,good\nb,best\n",
+            "a.csv line 3: the label \"best\" is none of the 2 classes: \"bad\", \"good\"");
+    refuses(&task, "a.jsonl", "{\"text\": \"a\", \"label\": 2}\n",
+            "a.jsonl line 1: the label 2 is none of the 2 classes");
+    refuses(&task, "a.csv", "text,class\na,good\n",
+            "line 2: no \"label\" or \"labels\" or \"score\"; there are \"text\", \"class\": "
+            "--label-column names another");
+    refuses(&task, "a.csv", "body,label\na,good\n", "there are \"body\", \"label\": --text-column");
+    const struct sw_task_data by_number = {
+        .name = "classify", .n_labels = 2, .text_columns = {"2", "3"}, .label_column = "1"};
+    d = in_order(&by_number, "a.csv", "1,a,b\n0,c,d\n");
+    fetch(d, 0, 2, inputs, 5);
+    same(r.ids, (const int32_t[]){CLS, 5, SEP, 6, SEP, 0}, 6);
+    same(r.one, (const int32_t[]){1, 0}, 2);
+    sw_dataset_close(d);
+}
+
+static void numbers_and_bits_are_rows_of_f32(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"x", "y", "z"};
+    const struct sw_task_data bits = {.name = "multi-label", .n_labels = 3, .label_names = names};
+    const struct sw_task_data value = {.name = "regression", .n_labels = 1};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", r.numbers}};
+    if (!bert) {
+        skip();
+    }
+    struct sw_dataset *d = in_order(&bits, "a.jsonl",
+                                    "{\"text\": \"a\", \"labels\": [\"z\", \"x\"]}\n"
+                                    "{\"text\": \"a\", \"labels\": [0, 1, 1]}\n"
+                                    "{\"text\": \"a\", \"labels\": []}\n");
+    static const float wanted[] = {1, 0, 1, 0, 1, 1, 0, 0, 0};
+    fetch(d, 0, 4, inputs, 2);
+    assert_memory_equal(r.numbers, wanted, sizeof wanted);
+    assert_true(isnan(r.numbers[9]) && isnan(r.numbers[11])); /* a blank row */
+    sw_dataset_close(d);
+    refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [0, 1]}\n",
+            "wanted a list: 3 numbers");
+    refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [\"w\"]}\n", "none of the 3 classes");
+    refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [0, 2, 0]}\n", "label 1 is 2");
+    d = in_order(&value, "a.tsv", "sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t-1\n");
+    fetch(d, 0, 2, inputs, 2);
+    assert_true(r.numbers[0] == 2.5F && r.numbers[1] == -1);
+    sw_dataset_close(d);
+    refuses(&value, "a.tsv", "text\tlabel\na\tmuch\n",
+            "line 2: the label \"much\", wanted a number");
+}
+
+static void first_pieces_of_words_have_labels(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"O", "B-X", "I-X"};
+    const struct sw_task_data task = {.name = "tokens", .n_labels = 3, .label_names = names};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", r.labels}};
+    enum { I = SW_IGNORED_LABEL };
+    if (!bert) {
+        skip();
+    }
+    struct sw_dataset *d = in_order(
+        &task, "a.jsonl",
+        "{\"tokens\": [\"a\", \"bcb\", \"\", \"c.\"], \"ner_tags\": [\"O\", \"B-X\", \"I-X\", 2]}\n");
+    fetch(d, 0, 2, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 5, 6, 14, 13, 7, 15, SEP, 0}, 9);
+    same(r.labels, (const int32_t[]){I, 0, 1, I, I, 2, I, I, I, I, I, I, I}, T + 1);
+    sw_dataset_close(d);
+    refuses(&task, "a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"O\", \"O\"]}\n",
+            "line 1: 1 words and 2 labels");
+    refuses(&task, "a.jsonl", "{\"tokens\": \"a\", \"tags\": [\"O\"]}\n",
+            "line 1: \"tokens\" is a string, wanted a list");
+    refuses(&task, "a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"B-Y\"]}\n",
+            "line 1: the label \"B-Y\" is none of the 3 classes");
+}
+
+static void words_are_aligned_as_recorded(void **state)
+{
+    (void)state;
+    enum { MOST = 128 };
+    struct sw_json_doc *doc = NULL;
+    struct sw_tokenizer *tokenizer = NULL;
+    struct sw_str path = {0};
+    const char *root = sw_test_fixtures(), *names[16];
+    int n_names = 0;
+    if (root) {
+        sw_str_printf(&path, "%s/bert/ner_align.json", root);
+        if (sw_json_read(path.ptr, SW_JSON_STRICT, &doc) < 0 ||
+            sw_tokenizer_open(sw_test_data(&path, "tokenizers/bert-base-uncased"), NULL,
+                              &tokenizer) < 0) {
+            print_message("skipped: %s\n", sw_error_message());
+        }
+    }
+    sw_str_fini(&path);
+    if (!tokenizer) {
+        sw_json_close(doc);
+        skip();
+    }
+    const struct sw_json *all = sw_json_root(doc);
+    for (const struct sw_json *name = sw_json_get(all, "labels")->first; name; name = name->next) {
+        names[n_names++] = name->string;
+    }
+    for (const struct sw_json *c = sw_json_get(all, "cases")->first; c; c = c->next) {
+        int32_t ids[MOST], labels[MOST];
+        struct sw_str line = {0};
+        const struct sw_row_input inputs[] = {{"input_ids", ids}, {"labels", labels}};
+        const struct sw_task_data task = {
+            .name = "tokens", .n_labels = n_names, .label_names = names};
+        struct sw_dataset *d;
+        sw_json_write(c, 0, &line); /* its "words" and "tags" are a record */
+        const char *file = sw_test_write(0, "ner.jsonl", line.ptr, line.len);
+        const struct sw_dataset_options options = {.files = &file,
+                                                   .n_files = 1,
+                                                   .val_files = &file,
+                                                   .n_val_files = 1,
+                                                   .tokenizer = tokenizer,
+                                                   .seq_len = sw_json_get(c, "max_length")->integer,
+                                                   .task = &task};
+        if (sw_dataset_open(&options, &d) != SW_OK) {
+            fail_msg("%s", sw_error_message());
+        }
+        fetch(d, 0, 1, inputs, 2);
+        const struct sw_json *id = sw_json_get(c, "ids")->first;
+        const struct sw_json *label = sw_json_get(c, "labels")->first;
+        int t = 0;
+        for (; id; id = id->next, label = label->next, t++) {
+            assert_int_equal(ids[t], id->integer);
+            assert_int_equal(labels[t], label->integer);
+        }
+        assert_true(t == options.seq_len || (ids[t] == 0 && labels[t] == SW_IGNORED_LABEL));
+        sw_dataset_close(d);
+        sw_str_fini(&line);
+    }
+    sw_tokenizer_close(tokenizer);
+    sw_json_close(doc);
+}
+
+static void targets_are_for_the_decoder(void **state)
+{
+    (void)state;
+    struct sw_task_data task = {.name = "seq2seq", .target_len = U, .source_prefix = "h "};
+    struct rows r;
+    int32_t labels[2 * U];
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", labels}};
+    enum { I = SW_IGNORED_LABEL };
+    if (!bert) {
+        skip();
+    }
+    struct sw_dataset *d =
+        in_order(&task, "a.jsonl",
+                 "{\"document\": \"a b\", \"summary\": \"c\"}\n"
+                 "{\"document\": \"a b c d e f g h a b\", \"summary\": \"c d e f g h\"}\n");
+    fetch(d, 0, 2, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 12, 5, 6, SEP, 0}, 6);
+    same(r.ids + T, (const int32_t[]){CLS, 12, 5, 6, 7, 8, 9, 10, 11, 12, 5, SEP}, T);
+    same(labels, (const int32_t[]){CLS, 7, SEP, I, I, I, I, I, CLS, 7, 8, 9, 10, 11, 12, SEP}, 16);
+    assert_int_equal(sw_dataset_n_cut(d, SW_SPLIT_VAL), 1);
+    sw_dataset_close(d);
+    task.source_prefix = NULL;
+    d = in_order(&task, "a.jsonl", "{\"translation\": {\"en\": \"a\", \"ro\": \"b\"}}\n");
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 5, SEP}, 3);
+    same(labels, (const int32_t[]){CLS, 6, SEP}, 3);
+    sw_dataset_close(d);
+    task.text_columns[0] = "ro";
+    task.label_column = "en";
+    d = in_order(&task, "a.jsonl", "{\"translation\": {\"en\": \"a\", \"ro\": \"b\"}}\n");
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 6, SEP}, 3);
+    sw_dataset_close(d);
+    task = (struct sw_task_data){.name = "seq2seq", .target_len = U};
+    refuses(&task, "a.jsonl",
+            "{\"document\": \"a\", \"summary\": \"a\"}\n"
+            "{\"document\": \"a\", \"summary\": \"c d e f g h a\"}\n"
+            "{\"document\": \"a\", \"summary\": \"c d e f g h a b c\"}\n",
+            "a.jsonl line 2: a target is longer than the decoder's 8 tokens; so are 2 of 3, the "
+            "longest has 11 (--target-len)");
+}
+
+static void answers_are_places_in_windows(void **state)
+{
+    (void)state;
+    const struct sw_task_data task = {.name = "answers"};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids},
+                                          {"token_type_ids", r.types},
+                                          {"start_positions", r.one},
+                                          {"end_positions", r.two}};
+    static const char squad[] =
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"a b c d e f g h a b\", \"qas\": [{\"id\": "
+        "\"q\", \"question\": \" h\", \"answers\": [{\"text\": \"e f\", \"answer_start\": 8}]}, "
+        "{\"id\": \"r\", \"question\": \"g\", \"answers\": []}]}]}]}";
+    if (!bert) {
+        skip();
+    }
+    struct sw_dataset *d = in_order(&task, "a.json", squad);
+    assert_int_equal(sw_dataset_n_samples(d, SW_SPLIT_VAL), 4);
+    fetch(d, 0, 4, inputs, 4); /* windows of 8, sharing T / 3 = 4 */
+    same(r.ids, (const int32_t[]){CLS, 12, SEP, 5, 6, 7, 8, 9, 10, 11, 12, SEP}, T);
+    same(r.types, (const int32_t[]){0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}, T);
+    same(r.ids + T, (const int32_t[]){CLS, 12, SEP, 9, 10, 11, 12, 5, 6, SEP, 0, 0}, T);
+    same(r.one, (const int32_t[]){7, 3, 0, 0}, 4);
+    same(r.two, (const int32_t[]){8, 4, 0, 0}, 4);
+    sw_dataset_close(d);
+    refuses(&task, "a.json",
+            "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [\n{\"id\": \"q\", "
+            "\"question\": \"h\", \"answers\": [{\"text\": \"b\", \"answer_start\": 1}]}]}]}]}",
+            "a.json line 2: the answer \"b\" is not in its context at 1");
+    refuses(&task, "a.json",
+            "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", "
+            "\"question\": \"h h h h h\", \"answers\": []}]}]}]}",
+            "beside the question's 5 tokens a row of 12 has room for 4");
+}
+
+static void masked_rows_differ_by_sample_alone(void **state)
+{
+    (void)state;
+    const struct sw_task_data task = {.name = "masked"};
+    const struct sw_task_data pairs = {.name = "pretrain"};
+    static int32_t ids[64 * T], labels[64 * T], follows[64], again[5 * T], some[5 * T];
+    struct sw_str text = {0};
+    if (!bert) {
+        skip();
+    }
+    for (int i = 0; i < 30; i++) {
+        sw_str_printf(&text, "%s", "a b c d e f g h [SEP] ");
+    }
+    struct sw_dataset *d = open_text(&task, "a.txt", text.ptr);
+    const struct sw_row_input all[] = {{"input_ids", ids}, {"labels", labels}};
+    const struct sw_row_input part[] = {{"input_ids", again}, {"labels", some}};
+    assert_int_equal(sw_dataset_n_samples(d, SW_SPLIT_TRAIN), 27); /* 270 tokens in rows of 10 */
+    assert_int_equal(sw_dataset_fetch_inputs(d, SW_SPLIT_TRAIN, 0, 64, all, 2), SW_OK);
+    int n_asked = 0;
+    for (int t = 0; t < 64 * T; t++) {
+        n_asked += labels[t] != SW_IGNORED_LABEL;
+        assert_true(labels[t] == SW_IGNORED_LABEL || labels[t] >= FIRST); /* no special token */
+        assert_true(labels[t] == SW_IGNORED_LABEL || (t % T != 0 && t % T != T - 1));
+    }
+    assert_in_range(n_asked, 40, 140); /* 15 % of 64 x 9 */
+    for (int64_t first = 59; first >= 0; first -= 7) {
+        assert_int_equal(sw_dataset_fetch_inputs(d, SW_SPLIT_TRAIN, first, 5, part, 2), SW_OK);
+        assert_memory_equal(again, ids + first * T, sizeof again);
+        assert_memory_equal(some, labels + first * T, sizeof some);
+    }
+    sw_dataset_close(d);
+    sw_str_clear(&text);
+    for (int i = 0; i < 8; i++) {
+        const char *c = &"abcdefgh"[i];
+        sw_str_printf(&text, "{\"sentence1\": \"%c %c\", \"sentence2\": \"%c %c\"}\n", *c, *c, *c,
+                      *c);
+    }
+    d = open_text(&pairs, "a.jsonl", text.ptr);
+    const struct sw_row_input two[] = {
+        {"input_ids", ids}, {"labels", labels}, {"next_sentence_label", follows}};
+    assert_int_equal(sw_dataset_fetch_inputs(d, SW_SPLIT_TRAIN, 0, 64, two, 3), SW_OK);
+    int n_others = 0;
+    for (int i = 0; i < 64; i++) {
+        const int32_t *row = ids + i * T, *label = labels + i * T;
+        const int32_t a = label[1] < 0 ? row[1] : label[1], b = label[4] < 0 ? row[4] : label[4];
+        assert_int_equal(follows[i], a != b);
+        n_others += follows[i];
+    }
+    assert_in_range(n_others, 20, 44);
+    sw_dataset_close(d);
+    sw_str_fini(&text);
+    refuses(&pairs, "a.jsonl", "{\"text\": \"a\"}\n", "one text, wanted two");
+}
+
+static void images_are_scaled_bytes(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 * 32 * 32, RECORD = BYTES + 1 };
+    static unsigned char file[3 * RECORD];
+    static float pixels[2 * BYTES];
+    int32_t labels[2];
+    struct sw_dataset *d;
+    struct sw_task_data task = {
+        .name = "images", .n_labels = 10, .channels = 3, .height = 32, .width = 32};
+    for (int i = 0; i < 3; i++) {
+        file[i * RECORD] = (unsigned char)(3 * i);
+        memset(file + i * RECORD + 1, 85 * i, BYTES);
+    }
+    const char *path = sw_test_write(0, "data_batch_1.bin", file, sizeof file);
+    const struct sw_dataset_options options = {.files = &path,
+                                               .n_files = 1,
+                                               .val_files = &path,
+                                               .n_val_files = 1,
+                                               .seq_len = 1,
+                                               .task = &task};
+    const struct sw_row_input inputs[] = {{"pixel_values", pixels}, {"labels", labels}};
+    assert_int_equal(sw_dataset_open(&options, &d), SW_OK);
+    fetch(d, 1, 2, inputs, 2);
+    assert_int_equal(labels[0], 3);
+    assert_int_equal(labels[1], 6);
+    assert_true(fabsf(pixels[0] - (85 / 255.0F - 0.5F) / 0.5F) < 1e-6F);
+    assert_true(fabsf(pixels[BYTES + 5] - (170 / 255.0F - 0.5F) / 0.5F) < 1e-6F);
+    fetch(d, 2, 2, inputs, 2);
+    assert_int_equal(labels[1], SW_IGNORED_LABEL);
+    sw_dataset_close(d);
+    task.n_labels = 5;
+    assert_int_equal(sw_dataset_open(&options, &d), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "data_batch_1.bin: image 2 has the label 6, wanted "
+                                               "one of 5 classes"));
+    task.n_labels = 10;
+    sw_test_write(0, "data_batch_1.bin", file, sizeof file - 7);
+    assert_int_equal(sw_dataset_open(&options, &d), SW_E_FORMAT);
+    assert_non_null(
+        strstr(sw_error_message(), "data_batch_1.bin: 9212 bytes; wanted whole records"));
+    sw_test_write(0, "data_batch_1.bin", file, 0);
+    assert_int_equal(sw_dataset_open(&options, &d), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "the file is empty"));
+    task.height = 224;
+    assert_int_equal(sw_dataset_open(&options, &d), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "images of 3 x 224 x 32"));
+}
+
+static void classes_are_found_in_the_data(void **state)
+{
+    (void)state;
+    struct sw_label_list list;
+    const struct sw_task_data classes = {.name = "classify"}, words = {.name = "tokens"};
+    const char *path = sw_test_write_text(0, "a.csv", "text,label\na,10\nb,9\nc,10\n");
+    struct sw_dataset_options options = {.files = &path, .n_files = 1, .task = &classes};
+    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(list.n, 2);
+    assert_string_equal(list.names[0], "9");
+    assert_string_equal(list.names[1], "10");
+    sw_label_list_fini(&list);
+    path = sw_test_write_text(0, "a.jsonl", "{\"text\": \"a\", \"label\": 4}\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_true(list.n == 5 && !list.names);
+    sw_label_list_fini(&list);
+    options.task = &words;
+    path =
+        sw_test_write_text(0, "b.jsonl", "{\"tokens\": [], \"tags\": [\"B-X\", \"O\", \"B-A\"]}\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(list.n, 3);
+    assert_string_equal(list.names[0], "O");
+    assert_string_equal(list.names[1], "B-A");
+    sw_label_list_fini(&list);
+    path = sw_test_write_text(0, "b.jsonl", "{\"tokens\": [], \"tags\": [\"B-X\", 3]}\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "classes by name (\"B-X\") and by number (3)"));
+}
+
+static void lack_of_memory_is_said(void **state)
+{
+    (void)state;
+    static const char squad[] =
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", \"question\": "
+        "\"h\", \"answers\": [{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}";
+    const struct sw_task_data tasks[] = {{.name = "classify", .n_labels = 2}, {.name = "answers"}};
+    if (!bert) {
+        skip();
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *path = i == 0 ? sw_test_write_text(0, "a.csv", "text,label\na,1\nb,0\n")
+                                  : sw_test_write_text(0, "a.json", squad);
+        const struct sw_dataset_options options = options_of(&tasks[i], &path);
+        sw_status st = SW_E_NOMEM;
+        for (int64_t nth = 1; st == SW_E_NOMEM; nth++) {
+            struct sw_dataset *d = NULL;
+            sw_alloc_fail_nth(nth);
+            st = sw_dataset_open(&options, &d);
+            sw_alloc_fail_nth(0);
+            if (st >= 0) {
+                sw_dataset_close(d);
+            }
+            assert_true(nth < 1000);
+        }
+        assert_int_equal(st, SW_OK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(classes_have_one_or_two_texts),
+        cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
+        cmocka_unit_test(first_pieces_of_words_have_labels),
+        cmocka_unit_test(words_are_aligned_as_recorded),
+        cmocka_unit_test(targets_are_for_the_decoder),
+        cmocka_unit_test(answers_are_places_in_windows),
+        cmocka_unit_test(masked_rows_differ_by_sample_alone),
+        cmocka_unit_test(images_are_scaled_bytes),
+        cmocka_unit_test(classes_are_found_in_the_data),
+        cmocka_unit_test(lack_of_memory_is_said),
+    };
+    const int status = cmocka_run_group_tests(tests, open_bert, close_bert);
+    sw_test_cleanup();
+    return status;
+}

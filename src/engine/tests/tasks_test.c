@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 4
+// Models for every task, of families that are no decoders: batches are made by the task's table,
+// training gives the same bits at stage 3 with tiles of the disk on two ranks as at stage 0 on one,
+// losses are sums of their terms, what a batch leaves out is what the table says, and what is wrong
+// is named.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+#include "engine/tests/owned.h"
+#include "support/test.h"
+
+enum { B = 2, T = 9, V = 53, K = 4, STEPS = 2, MOST_ELEMS = 1 << 15, MOST_BATCH = 4096 };
+
+static char path[64]; /* of config.json */
+
+#define SIZES                                                                                      \
+    "\"vocab_size\": 53, \"hidden_size\": 16, \"num_hidden_layers\": 2, "                          \
+    "\"num_attention_heads\": 2, \"intermediate_size\": 24, \"max_position_embeddings\": 14"
+#define DISTIL_SIZES                                                                               \
+    "\"vocab_size\": 53, \"dim\": 16, \"n_layers\": 2, \"n_heads\": 2, \"hidden_dim\": 24, "       \
+    "\"max_position_embeddings\": 14"
+
+struct family {
+    const char *what, *config; /* members of config.json, without dropout or with */
+    const char *task;
+    int64_t labels;
+};
+static const struct family families[] = {
+    {"bert, pretraining", "\"model_type\": \"bert\", " SIZES, "pretrain", 0},
+    {"bert, tokens", "\"model_type\": \"bert\", " SIZES, "tokens", 5},
+    {"roberta, masked", "\"model_type\": \"roberta\", " SIZES, "masked", 0},
+    {"roberta, any of the classes", "\"model_type\": \"roberta\", " SIZES, "multi-label", 3},
+    {"distilbert, answers", "\"model_type\": \"distilbert\", " DISTIL_SIZES, "answers", 0},
+    {"distilbert, numbers", "\"model_type\": \"distilbert\", " DISTIL_SIZES, "regression", 2},
+};
+
+static void write_config(const char *members)
+{
+    char text[512];
+    snprintf(text, sizeof text, "{%s}", members);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+/* ---- batches by the table ---- */
+
+struct made {
+    union {
+        int32_t i32[MOST_BATCH / 4];
+        float f32[MOST_BATCH / 4];
+    } data[SW_TASK_MAX_INPUTS];
+    struct sw_tensor tensors[SW_TASK_MAX_INPUTS];
+    struct sw_batch batch;
+};
+
+/* Element i of an input: every row has some padding at its end. */
+static int32_t element(const struct sw_task *task, const struct sw_task_sizes *sizes,
+                       const struct sw_task_input *input, uint64_t random, int64_t i)
+{
+    const bool real = i % T < T - i / T % 3;
+    const struct sw_task_loss *loss = sw_task_loss_of(task, input->name);
+    const int64_t classes = sw_task_input_of(task, "labels") == input && loss
+                                ? strcmp(task->name, "tokens") == 0 ? sizes->of[SW_DIM_LABELS] : V
+                                : 2;
+    if (loss && loss->kind == SW_LOSS_PLACE) {
+        return (int32_t)(random % (T + 3)); /* some are beyond the tokens */
+    }
+    if (loss) {
+        return random % 5 == 0 ? -100 : (int32_t)(random / 5 % (uint64_t)classes);
+    }
+    if (strcmp(input->name, "attention_mask") == 0) {
+        return real;
+    }
+    return strcmp(input->name, "input_ids") != 0 ? (int32_t)(random % 2)
+           : real                                ? 2 + (int32_t)(random % (V - 2))
+                                                 : 1;
+}
+
+static void make(const struct sw_engine *e, int64_t number, struct made *out)
+{
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    int n = 0;
+    for (int i = 0; i < facts.task->n_inputs; i++) {
+        const struct sw_task_input *input = &facts.task->inputs[i];
+        const struct sw_shape shape = sw_task_shape(input, &facts.sizes);
+        const int64_t elems = sw_shape_elems(&shape);
+        const bool left_out = input->absent == SW_ABSENT_COUNTED ||
+                              strcmp(input->name, "segments") == 0 ||
+                              strcmp(input->name, "lengths") == 0;
+        if (left_out) {
+            continue;
+        }
+        assert_true((size_t)elems <= SW_LEN(out->data[n].i32));
+        for (int64_t k = 0; k < elems; k++) {
+            const uint64_t random = sw_philox_u64(7, (uint64_t)i, (uint64_t)(number * elems + k));
+            if (input->dtype == SW_F32) {
+                out->data[n].f32[k] = (float)(random % 2);
+            } else {
+                out->data[n].i32[k] = element(facts.task, &facts.sizes, input, random, k);
+            }
+        }
+        out->tensors[n] = (struct sw_tensor){
+            input->name, {.data = out->data[n].i32, .dtype = input->dtype, .shape = shape}};
+        n++;
+    }
+    out->batch = (struct sw_batch){out->tensors, n};
+}
+
+static struct sw_view *view_of(struct made *made, const char *name)
+{
+    for (int i = 0; i < made->batch.n_tensors; i++) {
+        if (strcmp(made->tensors[i].name, name) == 0) {
+            return &made->tensors[i].view;
+        }
+    }
+    fail_msg("no input %s", name);
+    return NULL;
+}
+
+/* ---- the same bits ---- */
+
+struct job {
+    const struct family *family;
+    const char *config;
+    double losses[STEPS], eval;
+    float weights[MOST_ELEMS];
+    int n_tiled;
+};
+
+static sw_status open_family(const struct family *family, const char *config, sw_comm *comm,
+                             sw_engine **out)
+{
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = path,
+                                              .task = family->task,
+                                              .labels = family->labels,
+                                              .seq_len = T,
+                                              .seed = 3,
+                                              .comm = comm,
+                                              .want_eval = true,
+                                              .verify = true};
+    return sw_initialize(&options, out);
+}
+
+static sw_status train_steps(sw_engine *e, struct job *job)
+{
+    static _Thread_local struct made made[K];
+    for (int s = 0; s < STEPS; s++) {
+        struct sw_batch batches[K];
+        struct sw_step_report report;
+        const int64_t n = sw_engine_local_micro_batches(e);
+        for (int64_t j = 0; j < n; j++) {
+            make(e, s * K + j * e->ranks + e->rank, &made[j]);
+            batches[j] = made[j].batch;
+        }
+        SW_TRY(sw_train_batch(e, batches, n, &report));
+        double sum, count;
+        make(e, 1000, &made[0]);
+        SW_TRY(sw_evaluate(e, &made[0].batch, &sum, &count));
+        if (e->rank == 0) {
+            job->losses[s] = report.loss;
+            job->eval = sum;
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    SW_TRY(open_family(job->family, job->config, comm, &e));
+    sw_status st = train_steps(e, job);
+    st = st < 0 ? st : test_owned_weights(e, job->weights, MOST_ELEMS);
+    st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
+    if (e->rank == 0) {
+        job->n_tiled = e->plan->n_tiled;
+    }
+    sw_close(e);
+    return st;
+}
+
+static struct job *run(const struct family *family, const char *config, int ranks)
+{
+    struct job *job = calloc(1, sizeof *job);
+    assert_non_null(job);
+    job->family = family;
+    job->config = config;
+    write_config(family->config);
+    if (sw_threads_run(ranks, 60, train, job) < 0) {
+        fail_msg("%s: %s", family->what, sw_error_message());
+    }
+    return job;
+}
+
+#define COMMON                                                                                     \
+    "\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 0.5, \"bf16\": {\"enabled\": "  \
+    "true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+static const char plain[] = "{" COMMON "\"spillway\": {\"micro_batches\": 4, \"loss_chunk\": 8}}";
+static const char far[] =
+    "{" COMMON "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 20, "
+    "\"sub_group_size\": 100, "
+    "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}, "
+    "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}, "
+    "\"spillway\": {\"micro_batches\": 4, \"loss_chunk\": 8, \"tile_bytes\": 512, "
+    "\"recompute\": \"blocks\"}}";
+
+static void every_family_has_the_same_bits_far_away(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(families); f++) {
+        struct job *one = run(&families[f], plain, 1), *two = run(&families[f], far, 2);
+        assert_true(isfinite(one->losses[0]) && one->losses[0] != one->losses[1]);
+        assert_true(two->n_tiled > 0);
+        if (memcmp(one->losses, two->losses, sizeof one->losses) != 0 || one->eval != two->eval ||
+            memcmp(one->weights, two->weights, sizeof one->weights) != 0) {
+            fail_msg("%s: other bits (losses %.9g %.9g, %.9g %.9g)", families[f].what,
+                     one->losses[0], one->losses[1], two->losses[0], two->losses[1]);
+        }
+        free(one);
+        free(two);
+    }
+}
+
+/* ---- losses of several terms ---- */
+
+static sw_engine *open_one(const struct family *family)
+{
+    sw_engine *e = NULL;
+    write_config(family->config);
+    if (open_family(family, plain, NULL, &e) < 0) {
+        fail_msg("%s: %s", family->what, sw_error_message());
+    }
+    return e;
+}
+
+static void a_loss_is_the_sum_of_its_terms_means(void **state)
+{
+    static const struct {
+        int family;
+        double weight;
+    } rows[] = {{0, 1}, {4, 0.5}};
+    static struct made made;
+    (void)state;
+    for (size_t r = 0; r < SW_LEN(rows); r++) {
+        sw_engine *e = open_one(&families[rows[r].family]);
+        double terms[2 * SW_TASK_MAX_LOSSES], loss, sum, count;
+        make(e, 0, &made);
+        assert_int_equal(sw_engine_terms(e), 2);
+        assert_int_equal(sw_engine_evaluate(e, &made.batch, terms), SW_OK);
+        const double want =
+            rows[r].weight * terms[0] / terms[1] + rows[r].weight * terms[2] / terms[3];
+        assert_true(terms[1] > 0 && terms[3] > 0 && terms[1] + terms[3] > 2);
+        assert_true(fabs(sw_engine_mean_loss(e, terms) - want) < 1e-12);
+        assert_int_equal(sw_evaluate(e, &made.batch, &sum, &count), SW_OK);
+        assert_true(count == 1 && fabs(sum - want) < 1e-12);
+        assert_int_equal(sw_forward(e, &made.batch, &loss), SW_OK);
+        assert_true(isfinite(loss)); /* with dropout */
+        sw_close(e);
+    }
+}
+
+static void a_sum_of_terms_has_no_mean_over_all_targets(void **state)
+{
+    sw_engine *e = NULL;
+    (void)state;
+    write_config(families[0].config);
+    assert_int_equal(open_family(&families[0],
+                                 "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"loss\": "
+                                 "\"tokens\"}}",
+                                 NULL, &e),
+                     SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.loss \"tokens\": this loss has 2 terms"));
+}
+
+/* ---- inputs ---- */
+
+static void what_a_batch_leaves_out_is_what_the_table_says(void **state)
+{
+    static struct made made;
+    double full[4], sparse[4];
+    (void)state;
+    sw_engine *e = open_one(&families[0]);
+    make(e, 0, &made);
+    int32_t *mask = view_of(&made, "attention_mask")->data;
+    int32_t *types = view_of(&made, "token_type_ids")->data;
+    for (int i = 0; i < B * T; i++) {
+        mask[i] = 1;
+        types[i] = 0;
+    }
+    assert_int_equal(sw_engine_evaluate(e, &made.batch, full), SW_OK);
+    struct sw_tensor kept[SW_TASK_MAX_INPUTS];
+    int n = 0;
+    for (int i = 0; i < made.batch.n_tensors; i++) {
+        const char *name = made.tensors[i].name;
+        if (strcmp(name, "attention_mask") != 0 && strcmp(name, "token_type_ids") != 0) {
+            kept[n++] = made.tensors[i];
+        }
+    }
+    const struct sw_batch fewer = {kept, n};
+    assert_int_equal(n, made.batch.n_tensors - 2);
+    assert_int_equal(sw_engine_evaluate(e, &fewer, sparse), SW_OK);
+    assert_memory_equal(full, sparse, sizeof full);
+    sw_close(e);
+}
+
+static void refused(sw_engine *e, const struct made *made, const char *says)
+{
+    double sum, count;
+    assert_int_equal(sw_evaluate(e, &made->batch, &sum, &count), SW_E_ARG);
+    if (!strstr(sw_error_message(), says)) {
+        fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), says);
+    }
+}
+
+static void labels_and_ids_out_of_range_are_named(void **state)
+{
+    static struct made made;
+    (void)state;
+    sw_engine *e = open_one(&families[0]);
+    make(e, 0, &made);
+    ((int32_t *)view_of(&made, "next_sentence_label")->data)[1] = 2;
+    refused(e, &made, "next_sentence_label: 2 at [1]; wanted 0 .. 1, or -100 for none");
+    make(e, 0, &made);
+    ((int32_t *)view_of(&made, "token_type_ids")->data)[3] = 2;
+    refused(e, &made, "token_type_ids: 2 at [0, 3]; wanted 0 .. 1");
+    make(e, 0, &made);
+    view_of(&made, "labels")->shape.dims[1]--;
+    refused(e, &made, "labels: wanted i32[2, 9], got i32[2, 8]");
+    sw_close(e);
+    e = open_one(&families[1]);
+    make(e, 0, &made);
+    ((int32_t *)view_of(&made, "labels")->data)[10] = 5;
+    refused(e, &made, "labels: 5 at [1, 1]; wanted 0 .. 4, or -100 for none");
+    sw_close(e);
+    e = open_one(&families[5]);
+    make(e, 0, &made);
+    view_of(&made, "labels")->dtype = SW_I32;
+    refused(e, &made, "labels: wanted f32[2, 2], got i32[2, 2]");
+    sw_close(e);
+}
+
+/* ---- a trunk, and a head on it ---- */
+
+static void a_trunk_alone_is_not_trained(void **state)
+{
+    static const struct family trunk = {
+        "a trunk", "\"model_type\": \"bert\", \"architectures\": [\"BertModel\"], " SIZES, NULL, 0};
+    sw_engine *e = NULL;
+    (void)state;
+    write_config(trunk.config);
+    assert_int_equal(open_family(&trunk, plain, NULL, &e), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "BertModel has no head"));
+}
+
+/* The trunk's values stay, the classifier is another one; exported, it is a model of its class. */
+static void a_folder_of_another_class_gives_its_trunk(void **state)
+{
+    static const struct family masked = {"", "\"model_type\": \"bert\", " SIZES, "masked", 0};
+    char folder[] = "/tmp/spillway-tasks-XXXXXX", again[96], command[160];
+    float from[V * 16], to[V * 16];
+    const char *table = "bert.embeddings.word_embeddings.weight";
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    sw_engine *e = open_one(&masked);
+    assert_int_equal(sw_get_weight(e, table, 0, V * 16, from), SW_OK);
+    assert_int_equal(sw_export(e, folder, SW_F32), SW_OK);
+    sw_close(e);
+    const struct sw_engine_options as = {.config_text = plain,
+                                         .model = folder,
+                                         .task = "classify",
+                                         .labels = 4,
+                                         .seq_len = T,
+                                         .seed = 8};
+    assert_int_equal(sw_initialize(&as, &e), SW_OK);
+    assert_int_equal(sw_get_weight(e, table, 0, V * 16, to), SW_OK);
+    assert_memory_equal(from, to, sizeof from);
+    snprintf(again, sizeof again, "%s/classes", folder);
+    assert_int_equal(sw_export(e, again, SW_F32), SW_OK);
+    assert_int_equal(sw_get_weight(e, "classifier.weight", 0, 4 * 16, from), SW_OK);
+    sw_close(e);
+    const struct sw_engine_options own = {.config_text = plain, .model = again, .seq_len = T};
+    assert_int_equal(sw_initialize(&own, &e), SW_OK);
+    assert_string_equal(sw_engine_facts(e).task->name, "classify");
+    assert_int_equal(sw_engine_facts(e).sizes.of[SW_DIM_LABELS], 4);
+    assert_int_equal(sw_get_weight(e, "classifier.weight", 0, 4 * 16, to), SW_OK);
+    assert_memory_equal(from, to, 4 * 16 * sizeof *from);
+    sw_close(e);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- vectors ---- */
+
+static void a_text_has_the_same_vector_with_and_without_padding(void **state)
+{
+    enum { WIDTH = 16 };
+    static const struct family trunk = {"", "\"model_type\": \"bert\", " SIZES, "embed", 0};
+    static struct made made;
+    float means[B * WIDTH], firsts[B * WIDTH], hidden[B * T * WIDTH];
+    const struct sw_embed_options mean = {SW_POOL_MEAN, false}, cls = {SW_POOL_CLS, true};
+    (void)state;
+    write_config(trunk.config);
+    const struct sw_engine_options options = {.config_text = plain,
+                                              .model = path,
+                                              .task = "embed",
+                                              .seq_len = T,
+                                              .no_train = true,
+                                              .want_logits = true};
+    sw_engine *e = NULL;
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(sw_engine_width(e), WIDTH);
+    make(e, 0, &made);
+    int32_t *ids = view_of(&made, "input_ids")->data,
+            *mask = view_of(&made, "attention_mask")->data;
+    memset(view_of(&made, "token_type_ids")->data, 0, sizeof(int32_t[B * T]));
+    for (int t = 0; t < T; t++) { /* the second row is the first one, and something hidden */
+        mask[t] = mask[T + t] = t < T - 3;
+        ids[T + t] = t < T - 3 ? ids[t] : 5;
+    }
+    assert_int_equal(sw_embed(e, &made.batch, &mean, means), SW_OK);
+    assert_memory_equal(means, means + WIDTH, WIDTH * sizeof *means);
+    assert_int_equal(sw_logits(e, &made.batch, hidden), SW_OK);
+    assert_int_equal(sw_embed(e, &made.batch, &cls, firsts), SW_OK);
+    double squares = 0, sum = 0;
+    for (int c = 0; c < WIDTH; c++) {
+        squares += (double)firsts[c] * (double)firsts[c];
+    }
+    for (int t = 0; t < T - 3; t++) {
+        sum += (double)hidden[t * WIDTH];
+    }
+    assert_true(fabs(squares - 1) < 1e-6 && fabs(sum / (T - 3) - (double)means[0]) < 1e-6);
+    assert_true(
+        fabs((double)firsts[0] / (double)firsts[1] - (double)hidden[0] / (double)hidden[1]) < 1e-4);
+    sw_close(e);
+    e = open_one(&families[0]);
+    assert_int_equal(sw_embed(e, &made.batch, &mean, means), SW_E_ARG);
+    sw_close(e);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/spillway-tasks-%ld.json", (long)getpid());
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_has_the_same_bits_far_away),
+        cmocka_unit_test(a_loss_is_the_sum_of_its_terms_means),
+        cmocka_unit_test(a_sum_of_terms_has_no_mean_over_all_targets),
+        cmocka_unit_test(what_a_batch_leaves_out_is_what_the_table_says),
+        cmocka_unit_test(labels_and_ids_out_of_range_are_named),
+        cmocka_unit_test(a_trunk_alone_is_not_trained),
+        cmocka_unit_test(a_folder_of_another_class_gives_its_trunk),
+        cmocka_unit_test(a_text_has_the_same_vector_with_and_without_padding),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
