@@ -229,8 +229,8 @@ SW_API sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value label
 SW_API sw_value sw_mean_squared_error(sw_graph *g, sw_value x, sw_value target);
 SW_API sw_value sw_binary_cross_entropy(sw_graph *g, sw_value logits, sw_value target);
 /* Cross entropy of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C],
- * bias [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x / cap);
- * 0 = none. */
+ * bias [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x /
+ * cap); 0 = none. */
 SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
                                         sw_value labels, double cap);
 /* With label smoothing (struct sw_cross_entropy_spec); where it is not 0 the logits are held. */

@@ -233,6 +233,20 @@ struct sw_integers_attrs {
     int64_t value, pad;
 };
 
+struct sw_stats_attrs {
+    double clip;         /* STATS_FINISH: threshold, 0 = none */
+    bool overflow_skips; /* fp16: what does not fit skips the update */
+};
+
+struct sw_rotary_attrs {
+    bool interleaved, inverse;
+};
+
+struct sw_positions_attrs {
+    int64_t offset;
+    bool counted; /* of a mask */
+};
+
 struct sw_last_index_attrs {
     int64_t padding_id;
     bool is_value; /* the last that is this id, not the last that is another one */
@@ -359,20 +373,12 @@ struct sw_attrs {
         struct {
             double weight; /* of the gradient instead of 1 / count; 0 = that */
         } loss_mean;
-        struct {
-            double clip;         /* STATS_FINISH: threshold, 0 = none */
-            bool overflow_skips; /* fp16: what does not fit skips the update */
-        } stats;
+        struct sw_stats_attrs stats;
         struct {
             int64_t first, n;
         } select_index;
-        struct {
-            bool interleaved, inverse;
-        } rotary;
-        struct {
-            int64_t offset;
-            bool counted; /* of a mask */
-        } positions;
+        struct sw_rotary_attrs rotary;
+        struct sw_positions_attrs positions;
         struct sw_integers_attrs integers;
         struct sw_cross_entropy_attrs cross_entropy;
         struct sw_element_loss_attrs element_loss;

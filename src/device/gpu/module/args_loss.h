@@ -41,8 +41,8 @@ struct gpu_loss_sum_args {
     int64_t rows;
     int64_t beyond; /* labels from here on do not count; 0 = all do */
 };
-/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0 where
- * the label does not
+/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0
+ * where the label does not
  * count. A block a row. The instance is of d. */
 struct gpu_loss_slope_args {
     const double *skip;

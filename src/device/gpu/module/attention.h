@@ -15,7 +15,6 @@ struct sight {
     int64_t b;
     int head, kv_head, position;
     float slope;
-    const float *bias; /* of the sample and head */
     struct draw draw;
 };
 
@@ -28,9 +27,6 @@ SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b
     s.kv_head = head / (args.heads / args.kv_heads);
     s.position = args.position ? *args.position : 0;
     s.slope = args.slopes ? args.slopes[head] : 0;
-    if (args.bias) {
-        s.bias = args.bias + b * args.bias_batch + head * ((int64_t)args.n_queries * args.n_keys);
-    }
     if (args.has_dropout) {
         s.draw = draw_of(args.draw, b);
     }
@@ -106,8 +102,18 @@ SW_DEVICE int bias_at(const struct sight &s, int i, int j)
     return i * s.args->n_keys + j;
 }
 
-/* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
-SW_DEVICE float score_of(const struct sight &s, int i, int j, float product, float *bend)
+/* The bias of a sample and head; its address is made where it is used. */
+SW_DEVICE const float *bias_of(const struct sight &s)
+{
+    int head = s.head;
+    SW_HERE(head);
+    return s.args->bias + s.b * s.args->bias_batch +
+           head * ((int64_t)s.args->n_queries * s.args->n_keys);
+}
+
+/* Of the product q k, without a bias. *bend: of the score by the scaled product, which a cap
+ * flattens. */
+SW_DEVICE float score_of(const struct sight &s, int j, float product, float *bend)
 {
     const struct gpu_attention_args &args = *s.args;
     float score = args.scale * product;
@@ -120,9 +126,6 @@ SW_DEVICE float score_of(const struct sight &s, int i, int j, float product, flo
     if (args.slopes) {
         const int place = args.places ? args.places[s.b * args.n_keys + j] : j;
         score += s.slope * (float)place;
-    }
-    if (args.bias) {
-        score += s.bias[bias_at(s, i, j)];
     }
     return score;
 }

@@ -77,7 +77,11 @@ SW_DEVICE float slope_of(const struct sight &s, int i, int j, float kept, float 
                          float lse, float delta, float *p, float *ds)
 {
     float bend;
-    const float whole = expf(score_of(s, i, j, product, &bend) - lse);
+    float score = score_of(s, j, product, &bend);
+    if (s.args->bias) {
+        score += bias_of(s)[bias_at(s, i, j)];
+    }
+    const float whole = expf(score - lse);
     const float of_score = whole * (kept * d - delta);
     *p = kept * whole;
     *ds = of_score * s.args->scale * bend;
