@@ -117,7 +117,8 @@ static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value targets = sw_input(g, "targets", SW_F32, SW_SHAPE(batch));
     const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
-    const sw_value mask = sw_not_equal(g, ids, PAD);
+    const sw_value lengths = sw_input(g, "lengths", SW_I32, SW_SHAPE(batch));
+    const sw_value mask = sw_not_equal(g, sw_trim(g, ids, lengths), -1);
     sw_value both[2] = {sw_embedding(g, table, ids, PAD),
                         sw_embedding(g, table, sw_shift_right(g, ids, 2, PAD), -1)};
     static const int32_t apart[2 * T - 1] = {2, 2, 2, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0};
@@ -136,6 +137,20 @@ static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
                        sw_relative_bias(g, rows, SW_NO_VALUE, T, T, T - 1)),
     };
     both[1] = sw_attention(g, both[1], both[0], both[0], &attention);
+    const struct sw_window three = {.kernel = {1, 3}, .padding = {0, 1}};
+    const struct sw_window two = {.kernel = {2, 1}, .stride = {2, 1}};
+    const sw_value seen = sw_im2col(g, sw_transpose(g, both[0], 1, 2), &three);
+    const sw_value wide =
+        sw_linear(g, seen, sw_param(g, "conv", SW_SHAPE(2 * C, 3 * C), init), SW_NO_VALUE, false);
+    both[0] = sw_reshape(g, sw_pool_max(g, sw_reshape(g, wide, SW_SHAPE(batch, T, 2 * C, 1)), &two),
+                         SW_SHAPE(batch, T, C));
+    const struct sw_lstm_spec lstm = {.w_ih = sw_param(g, "w_ih", SW_SHAPE(4 * C, C), init),
+                                      .w_hh = sw_param(g, "w_hh", SW_SHAPE(4 * C, C), init),
+                                      .b_ih = sw_param(g, "b_ih", SW_SHAPE(4 * C), init),
+                                      .b_hh = sw_param(g, "b_hh", SW_SHAPE(4 * C), init),
+                                      .mask = mask,
+                                      .reverse = true};
+    both[1] = sw_lstm(g, both[1], &lstm);
     const sw_value h = sw_mask_rows(g, sw_concat(g, both, 2, 2), mask);
     const sw_value mean = sw_masked_mean(g, h, mask);
     const sw_value w = sw_param(g, "head", SW_SHAPE(1, 2 * C), init);

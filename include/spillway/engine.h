@@ -58,10 +58,11 @@ struct sw_engine_options {
      * says. Another one than that of its class has a new head, which begins at random. Borrowed
      * while opening. */
     const char *task;
-    int64_t labels;      /* of a head: classes, or numbers; 0 = those of config.json */
-    int64_t seq_len;     /* T of a micro-batch; 0 = the model's context .. */
-    int64_t most_tokens; /* .. or this, if it is less; 0 = SW_DEFAULT_TOKENS */
-    int64_t target_len;  /* tokens that a decoder behind an encoder is asked for; 0 = T */
+    int64_t labels;                 /* of a head: classes, or numbers; 0 = those of config.json */
+    const char *const *label_names; /* [labels] for config.json; NULL = those that it has */
+    int64_t seq_len;                /* T of a micro-batch; 0 = the model's context .. */
+    int64_t most_tokens;            /* .. or this, if it is less; 0 = SW_DEFAULT_TOKENS */
+    int64_t target_len; /* tokens that a decoder behind an encoder is asked for; 0 = T */
     /* .. or your own. */
     sw_forward_fn forward;
     void *forward_ctx;
@@ -82,8 +83,8 @@ struct sw_engine_options {
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */
-    bool want_logits;    /* sw_logits; the model's folder form only */
-    bool want_hidden;    /* with want_logits */
+    bool want_logits;    /* sw_logits; of your own forward: its output "logits" */
+    bool want_hidden;    /* with want_logits, of a model */
     bool want_mask;      /* programs take attention_mask */
     bool keep_gradients; /* sw_gradient */
     bool no_dropout;     /* training programs leave dropout out */

@@ -15,6 +15,21 @@
 extern "C" {
 #endif
 
+/* What is learned, and how files say it: docs/tasks.md. All zero: what the model is for, and the
+ * usual fields. */
+struct sw_task_options {
+    const char *name;          /* "masked", "classify", ..; NULL: what the model's class says */
+    const char *const *labels; /* [n_labels] names of classes in their order, or one number; none:
+                                  those of the model, else of the data */
+    int n_labels;
+    const char *const *text_columns; /* [n_text_columns] fields of the text, or of both */
+    int n_text_columns;
+    const char *label_column;  /* of labels, tags or targets */
+    const char *source_prefix; /* before each source of a text for a text */
+    const char *metric;        /* that the best checkpoint is best by; NULL: the validation loss */
+    int64_t target_len;        /* tokens of a target; 0 = as long as the rows */
+};
+
 /* All zero plus model, data, output and steps is a legal start; no options at all (NULL) are
  * SW_E_ARG. Strings are borrowed for the call. */
 struct sw_train_options {
@@ -29,6 +44,7 @@ struct sw_train_options {
      * are joined as they are); the day that it is told, "2026-11-22" (NULL: that on which the run
      * began); what the loss is on, "answers", "last" or "all" (NULL: answers). */
     const char *chat_template, *chat_date, *loss_on;
+    struct sw_task_options task;
     const char *config_path; /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
     const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
@@ -83,6 +99,26 @@ SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_
 /* Lent while it is open. */
 SW_API const struct sw_engine_options *sw_train_setup_engine(const sw_train_setup *setup);
 SW_API void sw_train_setup_close(sw_train_setup *setup);
+
+/* The loss and the metrics of a task over all rows of files; text that is continued has only its
+ * loss, and is none of these (sw_task_is_text). */
+struct sw_eval_options {
+    const char *model, *adapter, *tokenizer; /* as for a training */
+    const char *const *data;                 /* [n_data] paths or globs */
+    int n_data;
+    struct sw_task_options task;
+    const char *config_path; /* NULL: batches of `batch` rows */
+    const char *const *sets; /* [n_sets] */
+    int n_sets;
+    int64_t batch, seq_len;
+    int64_t batches;         /* stops after so many; 0 = all */
+    const char *predictions; /* a file that answers are written to: {"id": "text"}; NULL: none */
+    bool as_text, json;
+};
+/* *started false: refused before the first batch. */
+SW_API sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *started);
+/* Whether a task (NULL: what the model's class says) is the next token of text. */
+SW_API sw_status sw_task_is_text(const char *model, const char *task, bool *out);
 
 #ifdef __cplusplus
 }

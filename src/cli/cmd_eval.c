@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway eval - loss and perplexity of a model over every window of a text.
+// spillway eval - loss and perplexity of a model over every window of a text; of other tasks the loss
+// and the metrics over every row.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@ struct run {
     bool json, as_text;
     struct chat_flags chats;
     struct sw_chat_options chat; /* of them */
+    struct task_flags task;
+    const char *predictions;
 };
 
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
@@ -126,6 +129,33 @@ static sw_status evaluate(const struct run *run, bool *started)
     return st;
 }
 
+static sw_status evaluate_task(const struct run *run, bool *started)
+{
+    const struct sw_eval_options options = {.model = run->model,
+                                            .adapter = run->adapter,
+                                            .tokenizer = run->tokenizer,
+                                            .data = run->data.items,
+                                            .n_data = run->data.n,
+                                            .task = run->task.o,
+                                            .config_path = run->config,
+                                            .sets = run->sets.items,
+                                            .n_sets = run->sets.n,
+                                            .batch = run->batch,
+                                            .seq_len = run->seq_len,
+                                            .batches = run->batches,
+                                            .predictions = run->predictions,
+                                            .as_text = run->as_text,
+                                            .json = run->json};
+    return sw_eval(&options, stdout, started);
+}
+
+static sw_status evaluate_any(const struct run *run, bool *started)
+{
+    bool text;
+    const sw_status st = sw_task_is_text(run->model, run->task.o.name, &text);
+    return st < 0 ? st : text ? evaluate(run, started) : evaluate_task(run, started);
+}
+
 int sw_cmd_eval(int argc, char **argv)
 {
     struct run run = {.batch = 8};
@@ -135,8 +165,11 @@ int sw_cmd_eval(int argc, char **argv)
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
-        {"--data", FLAG_LIST, &run.data, "FILE", "text, JSONL (text or chats) or .bin token shards",
-         true},
+        {"--data", FLAG_LIST, &run.data, "FILE",
+         "text, JSONL (text or chats) or .bin token shards; of other tasks docs/tasks.md", true},
+        CLI_TASK_FLAGS(run.task),
+        {"--predictions", FLAG_TEXT, &run.predictions, "FILE",
+         "answers as a JSON object of ids and texts", 0},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
@@ -153,7 +186,7 @@ int sw_cmd_eval(int argc, char **argv)
         {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
     };
     const struct command command = {"eval", "--model DIR --data FILE.. [..]",
-                                    "Loss and perplexity over every window of the data.", flags,
+                                    "Loss and metrics over every row of the data.", flags,
                                     (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.data.n == 0 || run.batch < 1)) {
@@ -166,10 +199,12 @@ int sw_cmd_eval(int argc, char **argv)
     }
     if (status < 0) {
         bool started = false;
-        status = evaluate(&run, &started) >= 0
+        cli_task_resolve(&run.task);
+        status = evaluate_any(&run, &started) >= 0
                      ? CLI_DONE
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
     }
+    cli_task_fini(&run.task);
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
     free(device_edit);

@@ -22,3 +22,17 @@ int cli_chat_options(const struct command *command, const struct chat_flags *fla
     }
     return -1;
 }
+
+void cli_task_resolve(struct task_flags *flags)
+{
+    flags->o.labels = flags->labels.items;
+    flags->o.n_labels = flags->labels.n;
+    flags->o.text_columns = flags->text_columns.items;
+    flags->o.n_text_columns = flags->text_columns.n;
+}
+
+void cli_task_fini(struct task_flags *flags)
+{
+    cli_free_words(&flags->labels);
+    cli_free_words(&flags->text_columns);
+}

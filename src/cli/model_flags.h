@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "spillway/data.h"
 #include "spillway/engine.h"
+#include "spillway/train.h"
 
 /* Where the tokenizer is: the folder given, else that of the adapter (NULL: none) where one is
  * beside it, as the adapter was trained with it, else the model's. */
@@ -30,3 +31,47 @@ struct chat_flags {
 /* Into options what the flags say; -1 to go on, else the exit status. */
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,
                      struct sw_chat_options *out);
+
+/* What is learned, and how files say it. */
+struct task_flags {
+    struct sw_task_options o;
+    struct words labels, text_columns;
+};
+#define CLI_TASK_FLAGS(to)                                                                         \
+    {"--task",                                                                                     \
+     FLAG_TEXT,                                                                                    \
+     &(to).o.name,                                                                                 \
+     "NAME",                                                                                       \
+     "causal, masked, pretrain, seq2seq, denoise, classify, multi-label, regression, tokens, "     \
+     "answers or images (what the model is for)",                                                  \
+     0},                                                                                           \
+        {"--labels",                                                                               \
+         FLAG_LIST,                                                                                \
+         &(to).labels,                                                                             \
+         "NAME",                                                                                   \
+         "classes in their order, or how many (the model's, else those of the data)",              \
+         true},                                                                                    \
+        {"--text-column",                                                                          \
+         FLAG_LIST,                                                                                \
+         &(to).text_columns,                                                                       \
+         "NAME",                                                                                   \
+         "field of the text, or of both; numbers count the columns of a table without names",      \
+         true},                                                                                    \
+        {"--label-column",                                                                         \
+         FLAG_TEXT,                                                                                \
+         &(to).o.label_column,                                                                     \
+         "NAME",                                                                                   \
+         "field of labels, tags or targets",                                                       \
+         0},                                                                                       \
+        {"--source-prefix",                                                                        \
+         FLAG_TEXT,                                                                                \
+         &(to).o.source_prefix,                                                                    \
+         "TEXT",                                                                                   \
+         "before each source, as \"summarize: \"",                                                 \
+         0},                                                                                       \
+    {                                                                                              \
+        "--target-len", FLAG_INT, &(to).o.target_len, "U",                                         \
+            "tokens of a target (as many as of a sample)", 0                                       \
+    }
+void cli_task_resolve(struct task_flags *flags);
+void cli_task_fini(struct task_flags *flags);

@@ -53,9 +53,14 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
          "Hugging Face folder, config.json, or a preset (\"spillway models\")", 0},
         {"--data", FLAG_LIST, &flags->data, "FILE",
-         "text, JSONL (text or chats) or .bin token shards; globs are fine", true},
+         "text, JSONL (text or chats) or .bin token shards; of other tasks docs/tasks.md; globs "
+         "are fine",
+         true},
         {"--val-data", FLAG_LIST, &flags->val_data, "FILE",
          "for validation; else the last tenth of the data", true},
+        CLI_TASK_FLAGS(flags->task),
+        {"--metric", FLAG_TEXT, &flags->task.o.metric, "NAME",
+         "of the task: by which the best checkpoint is best (the validation loss)", 0},
         {"--adapter", FLAG_TEXT, &o->adapter, "DIR",
          "LoRA: go on with the adapters of this folder (PEFT's); others begin with --set "
          "spillway.lora.target_modules=all-linear",
@@ -208,6 +213,8 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
     if (!add_edits(f, first, last)) {
         return cli_fail(command, CLI_FAILED, "out of memory");
     }
+    cli_task_resolve(&f->task);
+    f->o.task = f->task.o;
     f->o.data = f->data.items;
     f->o.n_data = f->data.n;
     f->o.val_data = f->val_data.items;
@@ -221,6 +228,7 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
 
 void cli_train_fini(struct train_flags *f)
 {
+    cli_task_fini(&f->task);
     cli_free_words(&f->data);
     cli_free_words(&f->val_data);
     cli_free_words(&f->sets);

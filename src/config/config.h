@@ -184,6 +184,7 @@ struct sw_spillway_config {
     int loss;                        /* enum sw_loss_mean */
     bool packing;                    /* several documents a row, which do not see each other */
     int moments;                     /* enum sw_moments */
+    double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
     struct sw_config_strings frozen; /* name patterns with * and ? */
     int64_t threads;                 /* 0 = all processors available to the process */

@@ -486,6 +486,15 @@ static const struct config_field spillway_fields[] = {
            "what the running means of Adam and AdamW are kept in; bf16 is rounded stochastically, "
            "by the seed, the step and the element alone",
            BUILT),
+    JSON("groups", "null",
+         "list of {\"match\": pattern or patterns, \"lr_scale\", \"betas\", \"weight_decay\"}: a "
+         "parameter is in the first group that matches its name; * and ? match any text and any "
+         "character",
+         BUILT),
+    NUMBER("layer_decay", AT(spillway.layer_decay), "null", 0, 1,
+           "factor of the rate from layer to layer: 1 behind the last one, this in the last, .., "
+           "its power of all layers and one more before the first",
+           .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
          "weight decay also on parameters of one dimension (biases, norms)", BUILT),
     STRINGS("frozen", AT(spillway.frozen), "[]",

@@ -6,6 +6,7 @@
 #include "base/base.h"
 
 #include "spillway/data.h"
+#include "task/task.h"
 
 /* Calls fn with each file that patterns (paths or globs) name, in the order in which a dataset
  * reads them. */
@@ -29,3 +30,26 @@ void sw_label_list_fini(struct sw_label_list *list);
 /* Of the files of options: names in rising order; numbers up to the highest; as many as a list has
  * numbers. */
 sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_label_list *out);
+
+/* Metrics of a task over rows of a split, from the first one on in their order. */
+struct sw_score;
+/* predictions: of answers, a JSON object of id and text; NULL: they are not written. Borrows both
+ * while it is open. SW_E_ARG: the data set is one of text. */
+sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,
+                        struct sw_score **out);
+void sw_score_close(struct sw_score *score);
+/* Rows `first` and on as they were fetched, with what the model said of them: for each loss of the
+ * task its output, widths[k] numbers a row. Blank rows do not count. */
+struct sw_score_rows {
+    int64_t first, n;
+    const struct sw_row_input *inputs; /* [n_inputs] the labels among them */
+    int n_inputs;
+    const float *outputs[SW_TASK_MAX_LOSSES];
+    int64_t widths[SW_TASK_MAX_LOSSES];
+};
+sw_status sw_score_add(struct sw_score *score, const struct sw_score_rows *rows);
+/* NaN: not defined, or none of the task. Of answers in per cent, as SQuAD's script says them;
+ * perplexity is the loss's. */
+double sw_score_of(const struct sw_score *score, enum sw_metric metric);
+/* Ends what predictions are written to. */
+sw_status sw_score_end(struct sw_score *score);

@@ -407,6 +407,9 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
         sw_str_fini(&names);
         return st;
     }
+    if ((*out)->rows == SW_ROWS_NONE) {
+        return SW_FAIL(SW_E_CONFIG, "task \"%s\" is not trained: it has no labels", name);
+    }
     if ((*out)->rows != SW_ROWS_TEXT && (options->packing || options->chat)) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": %s of texts that are continued", name,
                        options->chat ? "chats are" : "spillway.packing is for rows");
@@ -706,6 +709,17 @@ sw_status sw_dataset_fetch_inputs(const struct sw_dataset *dataset, enum sw_spli
                                n_inputs, row));
     }
     return SW_OK;
+}
+
+sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,
+                        struct sw_score **out)
+{
+    const struct part *part = &dataset->parts[split];
+    if (dataset->task->rows == SW_ROWS_TEXT) {
+        return SW_FAIL(SW_E_ARG, "rows of text have no metric but the loss");
+    }
+    return sw_score_open_part(&dataset->form, &part->corpus->of_task, part->first, part->n,
+                              predictions, out);
 }
 
 double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split)

@@ -9,6 +9,10 @@
 
 void sw_task_form_fini(struct sw_task_form *form)
 {
+    for (int64_t i = 0; i < form->n_labels && form->names; i++) {
+        sw_free(form->names[i]);
+    }
+    sw_free(form->names);
     sw_free(form->special);
     sw_template_fini(&form->single);
     sw_template_fini(&form->pair);
@@ -65,7 +69,8 @@ static sw_status find_sentinels(struct sw_task_form *form, const struct sw_token
 
 static sw_status check_room(const struct sw_task_form *form)
 {
-    const int64_t least = form->single.n_items; /* one token of a text */
+    /* Special tokens; and of what is cut into pieces, one token. */
+    const int64_t least = form->single.n_items - (form->task->rows != SW_ROWS_MASKED);
     if (form->T < least) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": rows of %lld tokens, wanted at least %lld",
                        form->task->name, (long long)form->T, (long long)least);
@@ -141,6 +146,14 @@ sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *tas
                                   .channels = data->channels,
                                   .height = data->height,
                                   .width = data->width};
+    if (data->label_names && data->n_labels > 0) {
+        form->names = sw_alloc_zero("rows", (size_t)data->n_labels, sizeof *form->names);
+        SW_TRY_ALLOC(form->names, "names of classes");
+    }
+    for (int64_t i = 0; form->names && i < data->n_labels; i++) {
+        form->names[i] = sw_strdup("rows", data->label_names[i]);
+        SW_TRY_ALLOC(form->names[i], "names of classes");
+    }
     form->stride = data->doc_stride > 0 ? data->doc_stride : sw_min_i64(128, form->T / 3);
     return task->rows == SW_ROWS_IMAGES ? init_images(form, data)
                                         : init_text(form, options->tokenizer);

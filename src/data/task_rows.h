@@ -61,6 +61,7 @@ struct sw_task_form {
     bool *special;                   /* [n_ids] by id; owned */
     struct sw_template single, pair; /* owned */
     int64_t n_labels;
+    char **names; /* [n_labels] of classes; NULL: they are numbers; owned */
     struct sw_pixel_scale scale;
     int64_t channels, height, width;
 };
@@ -97,3 +98,7 @@ struct sw_task_part {
 /* Row `at` (-1: a blank one) of sample `sample` as row `row` of each input. */
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,
                           const struct sw_row_input *inputs, int n_inputs, int64_t row);
+
+/* ---- score.c ---- */
+sw_status sw_score_open_part(const struct sw_task_form *form, const struct sw_task_rows *rows,
+                             int64_t first, int64_t n, FILE *predictions, struct sw_score **out);

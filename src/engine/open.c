@@ -118,6 +118,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
         e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
         SW_TRY(sw_schedule_init(&e->schedule, c, 1));
     }
@@ -223,7 +224,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     if (o->task || o->labels > 0) {
-        SW_TRY(sw_model_put_task(e->model, e->model_doc));
+        SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->model_doc));
     }
     e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
     const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
@@ -415,6 +416,7 @@ void sw_close(sw_engine *e)
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);
+    sw_update_groups_close(e->rule.groups);
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);

@@ -150,7 +150,26 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(RELATIVE_SCORES,    "relative_scores")    /* x [B,T,H,D], table [P,H,D], index i32 [2T - 1]  \
                                                    -> f32 [B,H,T,T]: scale x_i . table row         \
                                                    index[j - i + T - 1]; by_key: x_j */            \
-    X(RELATIVE_SCORES_GRAD, "relative_scores_grad") /* d, x, table, index -> dx, dtable */
+    X(RELATIVE_SCORES_GRAD, "relative_scores_grad") /* d, x, table, index -> dx, dtable */         \
+    X(IM2COL,             "im2col")             /* x [B,C,H,W] or [B,C,W] -> [B,OH OW,C KH KW]:    \
+                                                   what a window sees, zeros outside */            \
+    X(COL2IM,             "col2im")             /* its gradient: sums over the windows, in order   \
+                                                   of the place in them */                         \
+    X(POOL,               "pool")               /* x [B,C,H,W] -> [B,C,OH,OW]: the largest of a    \
+                                                   window, the first of equal ones, or the mean */ \
+    X(POOL_GRAD,          "pool_grad")          /* dy, x -> dx, summed over the windows in order   \
+                                                 */                                                \
+    X(LSTM,               "lstm")               /* x [B,T,4H] (of the input, as gates i, f, g, o), \
+                                                   w [4H,H], bias [4H] [, mask i32 [B,T]] -> y     \
+                                                   [B,T,H], gates behind their activation          \
+                                                   [B,T,4H], cells [B,T,H] (f32); a step looks at  \
+                                                   the y (rounded) of the one before; no step, and \
+                                                   zeros, where the mask is 0; reverse: from the   \
+                                                   last token on */                                \
+    X(LSTM_GRAD,          "lstm_grad")          /* dy, w, y, gates, cells [, mask] -> dx, dw,      \
+                                                   dbias; dw, dbias summed by sample, then step */ \
+    X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, and -1   \
+                                                   from the length of the row on */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -215,6 +234,16 @@ struct sw_relative_attrs {
     double scale;
 };
 
+/* Of rows and columns of an image; of one with a single row it is 1, 1, 0. */
+struct sw_window_attrs {
+    int64_t kernel[2], stride[2], padding[2];
+    bool mean; /* POOL: else the largest */
+};
+/* Places of a window along rows (0) or columns (1) of so many. */
+int64_t sw_window_places(const struct sw_window_attrs *attrs, int dim, int64_t n);
+/* x [B,C,H,W] or [B,C,W] as [B,C,H,W], with its strides. */
+void sw_image_view(const struct sw_view *x, struct sw_view *out);
+
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 
 struct sw_view_attrs {
@@ -273,6 +302,8 @@ enum sw_attrs_kind {
     SW_ATTRS_CROSS_ENTROPY,
     SW_ATTRS_ELEMENT_LOSS,
     SW_ATTRS_RELATIVE,
+    SW_ATTRS_WINDOW,
+    SW_ATTRS_LSTM,
     SW_N_ATTRS_KINDS
 };
 
@@ -333,6 +364,10 @@ struct sw_attrs {
             bool binary;
         } element_loss;
         struct sw_relative_attrs relative;
+        struct sw_window_attrs window;
+        struct {
+            bool reverse, has_mask;
+        } lstm;
         struct {
             struct sw_update_attrs rule;
             int64_t first;   /* UPDATE: element of the parameter */

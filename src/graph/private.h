@@ -31,7 +31,10 @@
     X(masked_mean)                                                                                 \
     X(element_loss)                                                                                \
     X(relative_bias)                                                                               \
-    X(relative_scores)
+    X(relative_scores)                                                                             \
+    X(im2col)                                                                                      \
+    X(pool)                                                                                        \
+    X(lstm)
 #define SW_GRADIENT_RULE(name)                                                                     \
     void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
                         sw_value *d_in);

@@ -8,10 +8,65 @@
 #include "json/json.h"
 #include "spillway/train.h"
 
+/* ---- task.c ---- */
+/* All zero: nothing was chosen. */
+struct sw_job_task {
+    const struct sw_task *task;
+    struct sw_task_data data; /* of its files, once it fits the model */
+    enum sw_metric metric;    /* that checkpoints are compared by */
+    struct sw_label_list found;
+    struct sw_json_doc *config; /* of the model; names are of it, or of `found`, or the user's */
+    const char **names;         /* [data.n_labels]; NULL: classes are numbers */
+};
+/* Which task a model and flags say, and which classes the flags, the model or the files have. */
+sw_status sw_job_task_choose(const struct sw_task_options *options, const char *model,
+                             const struct sw_dataset_options *files, struct sw_job_task *out);
+/* SW_E_ARG: the task has no metric of this name. */
+sw_status sw_job_task_metric(const struct sw_task *task, const char *name, enum sw_metric *out);
+/* Takes what the open model says of sizes. */
+sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
+                          const struct sw_task_sizes *sizes);
+void sw_job_task_close(struct sw_job_task *task);
+
+/* Batches of a task's inputs, in memory of their own. */
+struct sw_job_rows {
+    int64_t batch, n; /* rows of a batch; batches */
+    int n_inputs;
+    const char *names[SW_TASK_MAX_INPUTS];
+    struct sw_view views[SW_TASK_MAX_INPUTS];
+    void *memory;
+    struct sw_tensor *tensors; /* [n, n_inputs] */
+    struct sw_batch *batches;  /* [n] */
+};
+sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_sizes *sizes,
+                           bool packed, int64_t n, struct sw_job_rows *out);
+void sw_job_rows_close(struct sw_job_rows *rows);
+/* The inputs of batch i. */
+void sw_job_rows_inputs(const struct sw_job_rows *rows, int64_t i,
+                        struct sw_row_input out[SW_TASK_MAX_INPUTS]);
+/* Rows of samples from `first` on into batch i. */
+sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *dataset,
+                            enum sw_split split, int64_t first, int64_t n_rows, int64_t i);
+
+/* What a model says of batches, for metrics. */
+struct sw_job_measure {
+    sw_engine *engine;
+    const struct sw_task *task;
+    float *outputs[SW_TASK_MAX_LOSSES]; /* [elems] */
+    int64_t elems[SW_TASK_MAX_LOSSES];
+};
+sw_status sw_job_measure_open(sw_engine *engine, const struct sw_task *task,
+                              struct sw_job_measure *out);
+void sw_job_measure_close(struct sw_job_measure *measure);
+/* Batch 0 of rows, which are those from `first` on. Collective. */
+sw_status sw_job_measure_add(struct sw_job_measure *measure, struct sw_score *score,
+                             const struct sw_job_rows *rows, int64_t first);
+
 /* ---- agree.c ---- */
-/* The samples of a dataset of rows of so many tokens; and flags, as a text. SW_E_CONFIG names a
- * rank that has others. */
-sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, int64_t tokens, const char *flags);
+/* The samples of a dataset, one by one through batch 0 of rows; and flags, as a text. SW_E_CONFIG
+ * names a rank that has others. */
+sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, const struct sw_job_rows *rows,
+                       const char *flags);
 
 /* ---- chat.c ---- */
 /* All zero: the data is text. */

@@ -33,6 +33,7 @@ struct job {
     struct progress progress;
     sw_tokenizer *tokenizer;
     struct sw_job_chat chat;
+    struct sw_job_task task;
     sw_dataset *dataset;
     struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
@@ -40,18 +41,18 @@ struct job {
     int64_t *statuses;            /* [ranks] whether each is asked to stop */
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
-    int64_t local;             /* micro-batches of this rank */
-    bool packed;               /* rows hold several documents */
-    int32_t *inputs;           /* [INPUTS, local, B, T] ids, labels and, packed, places, segments */
-    struct sw_tensor *tensors; /* [local, INPUTS] */
-    struct sw_batch *batches;  /* [local] */
+    int64_t local;                      /* micro-batches of this rank */
+    bool packed;                        /* rows hold several documents */
+    struct sw_job_rows rows;            /* [local] micro-batches */
+    struct sw_job_measure measure;      /* what metrics are counted from */
+    double metrics_of[SW_METRIC_COUNT]; /* of the last validation; NaN: not counted */
     int64_t first_step;
     double began_s, val_loss, loss;
     struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
 
-enum { DEFAULT_CONFIG_CAP = 512, INPUTS = 4 };
+enum { DEFAULT_CONFIG_CAP = 512 };
 static const char default_config[] =
     "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
     " \"gradient_clipping\": 1.0,"
@@ -84,10 +85,32 @@ static const char *tokenizer_path(const struct sw_train_options *o)
     return o->tokenizer ? o->tokenizer : sw_tokenizer_is_there(o->model) ? o->model : NULL;
 }
 
+static bool is_text(const struct job *job)
+{
+    return job->task.task->rows == SW_ROWS_TEXT;
+}
+
+static sw_status choose_task(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_dataset_options files = {
+        .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
+    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &job->task));
+    if (!is_text(job) && o->sample_every > 0) {
+        return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
+                       job->task.task->name);
+    }
+    return SW_OK;
+}
+
 static sw_status open_tokenizer(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const char *folder = tokenizer_path(o);
+    SW_TRY(choose_task(job));
+    if (!is_text(job)) {
+        return folder ? sw_tokenizer_open(folder, NULL, &job->tokenizer) : SW_OK;
+    }
     SW_TRY(sw_job_chat_choose(o, job->comm, &job->chat));
     if (folder) {
         SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
@@ -100,6 +123,12 @@ static sw_status open_tokenizer(struct job *job)
         return SW_OK; /* tokens already */
     }
     return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
+}
+
+/* Validation counts more than losses. */
+static bool counts_metrics(const struct job *job)
+{
+    return job->options->eval_every > 0 && job->task.metric != SW_METRIC_PERPLEXITY;
 }
 
 /* What a job's engine is opened with; text: of the default configuration. */
@@ -115,9 +144,14 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .model = o->model,
         .adapter = o->adapter,
         .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
+        .task = o->task.name,
+        .labels = job->task.data.n_labels,
+        .label_names = job->task.data.label_names,
+        .target_len = o->task.target_len,
         .seq_len = o->seq_len,
         .seed = o->has_seed ? o->seed : 42,
         .want_eval = o->eval_every > 0,
+        .want_logits = counts_metrics(job),
         .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
         .profile = o->profile,
         .comm = job->comm,
@@ -138,9 +172,7 @@ static sw_status open_engine(struct job *job)
     if (!job->facts.trains) {
         return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
     }
-    if (!job->facts.language_model) {
-        return SW_FAIL(SW_E_UNSUP, "train: text trains language models; this one is a classifier");
-    }
+    SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts.sizes));
     job->batch = sw_engine_micro_batch_size(job->engine);
     job->tokens = sw_engine_seq_len(job->engine);
     job->micro_batches = sw_engine_micro_batches(job->engine);
@@ -150,26 +182,13 @@ static sw_status open_engine(struct job *job)
 
 static sw_status make_batches(struct job *job)
 {
-    static const char *const names[INPUTS] = {"input_ids", "labels", "positions", "segments"};
-    const size_t k = job->local > 0 ? (size_t)job->local : 1; /* validation takes one at least */
-    const size_t n_inputs = job->packed ? INPUTS : 2, elems = (size_t)(job->batch * job->tokens);
-    const struct sw_shape shape = SW_SHAPE(job->batch, job->tokens);
-    job->inputs = sw_alloc("train", n_inputs * k * elems * sizeof *job->inputs);
-    job->tensors = sw_alloc_zero("train", INPUTS * k, sizeof *job->tensors);
-    job->batches = sw_alloc_zero("train", k, sizeof *job->batches);
+    const int64_t n = sw_max_i64(job->local, 1); /* validation takes one at least */
     job->statuses = sw_alloc_zero("train", (size_t)job->facts.ranks, sizeof *job->statuses);
-    if (!job->inputs || !job->tensors || !job->batches || !job->statuses) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for the batch");
+    SW_TRY_ALLOC(job->statuses, "the batch");
+    if (counts_metrics(job)) {
+        SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
-    for (size_t i = 0; i < k; i++) {
-        for (size_t t = 0; t < n_inputs; t++) {
-            job->tensors[INPUTS * i + t] = (struct sw_tensor){
-                names[t],
-                {.data = job->inputs + (t * k + i) * elems, .dtype = SW_I32, .shape = shape}};
-        }
-        job->batches[i] = (struct sw_batch){&job->tensors[INPUTS * i], (int)n_inputs};
-    }
-    return SW_OK;
+    return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
 static sw_status open_data(struct job *job)
@@ -188,6 +207,7 @@ static sw_status open_data(struct job *job)
         .as_text = o->as_text,
         .chat = job->chat.chat,
         .packing = job->facts.config->spillway.packing,
+        .task = is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
     SW_TRY(sw_dataset_open(&options, &job->dataset));
@@ -197,12 +217,7 @@ static sw_status open_data(struct job *job)
 /* The rows of samples from `first` on into micro-batch i of this rank. */
 static sw_status fetch(const struct job *job, enum sw_split split, int64_t first, int64_t i)
 {
-    const struct sw_tensor *t = job->batches[i].tensors;
-    int32_t *const ids = t[0].view.data, *const labels = t[1].view.data;
-    return job->packed
-               ? sw_dataset_fetch_packed(job->dataset, split, first, job->batch, ids, labels,
-                                         t[2].view.data, t[3].view.data)
-               : sw_dataset_fetch(job->dataset, split, first, job->batch, ids, labels, NULL);
+    return sw_job_rows_fetch(&job->rows, job->dataset, split, first, job->batch, i);
 }
 
 /* Lines of steps after the one resumed from would stand twice. */
@@ -269,23 +284,49 @@ static sw_status check_options(const struct sw_train_options *o)
 
 /* ---- what happens between steps ---- */
 
+/* Sums and counts of each term of the loss, and metrics, over the first batches of validation. */
+static sw_status look_at_batches(struct job *job, int64_t n_batches, double *terms,
+                                 struct sw_score *score)
+{
+    const int n_terms = sw_engine_terms(job->engine);
+    double of_batch[2 * SW_TASK_MAX_LOSSES];
+    for (int64_t i = 0; i < n_batches; i++) {
+        SW_TRY(fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
+        SW_TRY(sw_engine_evaluate(job->engine, &job->rows.batches[0], of_batch));
+        for (int k = 0; k < 2 * n_terms; k++) {
+            terms[k] += of_batch[k];
+        }
+        if (score) {
+            SW_TRY(sw_job_measure_add(&job->measure, score, &job->rows, i * job->batch));
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status validate(struct job *job)
 {
     const int64_t n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
-    int64_t n_batches = (n_samples + job->batch - 1) / job->batch;
-    n_batches =
-        sw_min_i64(n_batches, job->options->eval_batches > 0 ? job->options->eval_batches : 16);
-    double sum = 0, count = 0;
-    for (int64_t i = 0; i < n_batches; i++) {
-        SW_TRY(fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
-        double batch_sum = 0, batch_count = 0;
-        SW_TRY(sw_evaluate(job->engine, &job->batches[0], &batch_sum, &batch_count));
-        sum += batch_sum;
-        count += batch_count;
+    const int64_t most = job->options->eval_batches > 0 ? job->options->eval_batches : 16;
+    double terms[2 * SW_TASK_MAX_LOSSES] = {0};
+    struct sw_score *score = NULL;
+    if (counts_metrics(job)) {
+        SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
     }
-    job->val_loss = count > 0 ? sum / count : NAN;
-    job->val_step = sw_engine_step(job->engine);
-    return SW_OK;
+    const int64_t n_batches = sw_min_i64(sw_ceil_div(n_samples, job->batch), most);
+    const sw_status st = look_at_batches(job, n_batches, terms, score);
+    if (st >= 0) {
+        job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
+        job->val_step = sw_engine_step(job->engine);
+        job->metrics_of[SW_METRIC_PERPLEXITY] = exp(job->val_loss);
+    }
+    for (int i = 0; i < job->task.task->n_metrics && st >= 0 && score; i++) {
+        const enum sw_metric metric = job->task.task->metrics[i];
+        if (metric != SW_METRIC_PERPLEXITY) {
+            job->metrics_of[metric] = sw_score_of(score, metric);
+        }
+    }
+    sw_score_close(score);
+    return st;
 }
 
 /* What a sample begins with. */
@@ -409,14 +450,19 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
                        double seconds)
 {
     const struct sw_train_options *o = job->options;
-    char eta[32], device[32], host[32], val[40] = "", queues[128] = "";
+    char eta[32], device[32], host[32], val[80] = "", queues[128] = "";
     const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
     format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
     format_tier(job, SW_TIER_DEVICE, device);
     format_tier(job, SW_TIER_HOST, host);
     const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
     if (validated) {
-        snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
+        const enum sw_metric metric = job->task.metric;
+        const int n = snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
+        if (counts_metrics(job)) {
+            snprintf(val + n, sizeof val - (size_t)n, " %s %.4f", sw_metric_name(metric),
+                     job->metrics_of[metric]);
+        }
     }
     if (has_disk(job)) {
         sw_queue_use_line(use, queues, sizeof queues);
@@ -441,6 +487,18 @@ static void json_number(struct sw_str *line, const char *key, double value)
         sw_json_write_f64(value, line);
     } else {
         sw_str_puts(line, "null");
+    }
+}
+
+static void add_metrics(const struct job *job, struct sw_str *line)
+{
+    for (int i = 0; i < job->task.task->n_metrics && !is_text(job); i++) {
+        char key[40];
+        const enum sw_metric metric = job->task.task->metrics[i];
+        snprintf(key, sizeof key, "val_%s", sw_metric_name(metric));
+        if (metric == SW_METRIC_PERPLEXITY || counts_metrics(job)) {
+            json_number(line, key, job->metrics_of[metric]);
+        }
     }
 }
 
@@ -472,6 +530,7 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
     }
     if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
         json_number(&line, "val_loss", job->val_loss);
+        add_metrics(job, &line);
     }
     if (job->chat.chat || job->packed) {
         json_number(&line, "padding", sw_dataset_padding(job->dataset, SW_SPLIT_TRAIN));
@@ -501,7 +560,7 @@ static sw_status one_step(struct job *job)
         const int64_t k = j * job->facts.ranks + job->facts.rank;
         SW_TRY(fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }
-    SW_TRY(sw_train_batch(job->engine, job->batches, job->local, &report));
+    SW_TRY(sw_train_batch(job->engine, job->rows.batches, job->local, &report));
     const double seconds = sw_now_s() - begin;
     sw_executor_queue_times(job->facts.executor, after);
     sw_queue_use(before, after, &use);
@@ -640,7 +699,7 @@ static sw_status agree(const struct job *job)
     snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
              (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
              (long long)o->sample_tokens, (long long)o->save_every, o->resume);
-    return sw_job_agree(job->comm, job->dataset, job->tokens, flags);
+    return sw_job_agree(job->comm, job->dataset, &job->rows, flags);
 }
 
 static bool asked_to_stop(const struct job *job)
@@ -683,6 +742,19 @@ static sw_status set_up(struct job *job)
     return job->leads ? open_metrics(job) : SW_OK;
 }
 
+static void print_task(const struct job *job)
+{
+    const struct sw_job_task *t = &job->task;
+    const int64_t n_cut = sw_dataset_n_cut(job->dataset, SW_SPLIT_TRAIN);
+    fprintf(job->out, "task: %s, %s", t->task->name, t->task->what);
+    for (int64_t i = 0; i < t->data.n_labels && i < 12 && t->names; i++) {
+        fprintf(job->out, "%s%s", i ? ", " : "; classes ", t->names[i]);
+    }
+    fputs(t->names && t->data.n_labels > 12 ? ", ..\n" : "\n", job->out);
+    fprintf(job->out, "data: %lld records, %lld cut\n",
+            (long long)sw_dataset_n_documents(job->dataset, SW_SPLIT_TRAIN), (long long)n_cut);
+}
+
 /* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody
  * made. */
 static void print_origins(const struct job *job)
@@ -698,7 +770,9 @@ static void print_origins(const struct job *job)
                 preset ? "there is no folder ./" : "it is a configuration alone",
                 preset ? o->model : "");
     }
-    if (!job->tokenizer) {
+    if (!is_text(job)) {
+        print_task(job);
+    } else if (!job->tokenizer) {
         fputs("tokens: those of the shards (no tokenizer)\n", job->out);
     } else if (!tokenizer_path(o)) {
         fputs("tokens: characters of the text (no tokenizer)\n", job->out);
@@ -871,9 +945,9 @@ static void tear_down(struct job *job)
     sw_dataset_close(job->dataset);
     sw_job_chat_close(&job->chat);
     sw_tokenizer_close(job->tokenizer);
-    sw_free(job->inputs);
-    sw_free(job->tensors);
-    sw_free(job->batches);
+    sw_job_rows_close(&job->rows);
+    sw_job_measure_close(&job->measure);
+    sw_job_task_close(&job->task);
     sw_free(job->statuses);
     sw_json_close(job->data);
     sw_ckpt_release(job->lock);
@@ -1015,6 +1089,9 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .saved_step = -1,
                       .val_step = -1};
     bool stopped = false;
+    for (int i = 0; i < SW_METRIC_COUNT; i++) {
+        job.metrics_of[i] = NAN;
+    }
     sw_status st = start(&job);
     *started = st >= 0;
     if (st >= 0) {
@@ -1069,6 +1146,7 @@ void sw_train_setup_close(struct sw_train_setup *setup)
 {
     if (setup) {
         sw_job_chat_close(&setup->job.chat);
+        sw_job_task_close(&setup->job.task);
         sw_tokenizer_close(setup->job.tokenizer);
         sw_free(setup);
     }

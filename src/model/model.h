@@ -98,8 +98,10 @@ struct sw_model { /* base; first member of every family's own struct */
 sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *options,
                         struct sw_model **out);
 void sw_model_close(struct sw_model *model);
-/* config.json says of the model what it was opened as. */
-sw_status sw_model_put_task(const struct sw_model *model, struct sw_json_doc *doc);
+/* config.json says of the model what it was opened as. label_names: [labels]; NULL: those that it
+ * has, else LABEL_0, LABEL_1, .. */
+sw_status sw_model_put_task(const struct sw_model *model, const char *const *label_names,
+                            struct sw_json_doc *doc);
 /* A text of the task's words is continued: each token is predicted from those before it. */
 bool sw_model_is_causal(const struct sw_model *model);
 /* Its head tells classes, numbers or places: one of its own on the trunk. */

@@ -146,7 +146,8 @@ sw_status sw_model_check_parameters(const struct sw_json_doc *doc, const struct 
                        sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)model->width,
                        keys[SW_SIZE_INNER].key ? keys[SW_SIZE_INNER].key : "width of the MLP",
                        (long long)inner, keys[SW_SIZE_LAYERS].key, (long long)model->layers,
-                       keys[SW_SIZE_VOCAB].key, (long long)model->vocab, all, most);
+                       keys[SW_SIZE_VOCAB].key ? keys[SW_SIZE_VOCAB].key : "vocabulary",
+                       (long long)model->vocab, all, most);
     }
     return SW_OK;
 }
@@ -339,22 +340,25 @@ bool sw_model_may_begin(const struct sw_model *model, const char *param)
     return of_head && (model->is_other_class || strcmp(class_task(model->task), first) != 0);
 }
 
-static bool put_labels(const struct sw_model *model, struct sw_json_doc *doc, struct sw_json *root)
+static bool put_labels(const struct sw_model *model, const char *const *label_names,
+                       struct sw_json_doc *doc, struct sw_json *root)
 {
     struct sw_json *names = sw_json_put(doc, root, "id2label", SW_JSON_OBJECT);
     struct sw_json *ids = names ? sw_json_put(doc, root, "label2id", SW_JSON_OBJECT) : NULL;
     bool good = ids != NULL;
     for (int64_t i = 0; good && i < model->labels; i++) {
-        char id[32], name[40];
+        char id[32], number[40];
         snprintf(id, sizeof id, "%lld", (long long)i);
-        snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
+        snprintf(number, sizeof number, "LABEL_%lld", (long long)i);
+        const char *name = label_names ? label_names[i] : number;
         good = sw_json_put_str(doc, names, id, name) && sw_json_put_i64(doc, ids, name, i);
     }
     return good && (!sw_json_get(root, "num_labels") ||
                     sw_json_put_i64(doc, root, "num_labels", model->labels));
 }
 
-sw_status sw_model_put_task(const struct sw_model *model, struct sw_json_doc *doc)
+sw_status sw_model_put_task(const struct sw_model *model, const char *const *label_names,
+                            struct sw_json_doc *doc)
 {
     struct sw_json *root = (struct sw_json *)(uintptr_t)sw_json_root(doc);
     const char *problem = problem_of(model->task->head);
@@ -365,8 +369,8 @@ sw_status sw_model_put_task(const struct sw_model *model, struct sw_json_doc *do
     if (good && problem) {
         good = sw_json_put_str(doc, root, "problem_type", problem) != NULL;
     }
-    if (good && labelled && !(said && said->n_children == model->labels)) {
-        good = put_labels(model, doc, root);
+    if (good && labelled && (label_names || !(said && said->n_children == model->labels))) {
+        good = put_labels(model, label_names, doc, root);
     }
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
 }

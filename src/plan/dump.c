@@ -234,6 +234,15 @@ static const struct attr {
     ATTR(SW_ATTRS_RELATIVE, relative.origin, TYPE_I64),
     ATTR(SW_ATTRS_RELATIVE, relative.by_key, TYPE_BOOL),
     ATTR(SW_ATTRS_RELATIVE, relative.scale, TYPE_REAL),
+    ATTR(SW_ATTRS_WINDOW, window.kernel[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.kernel[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.stride[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.stride[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.padding[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.padding[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.mean, TYPE_BOOL),
+    ATTR(SW_ATTRS_LSTM, lstm.reverse, TYPE_BOOL),
+    ATTR(SW_ATTRS_LSTM, lstm.has_mask, TYPE_BOOL),
 };
 
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)

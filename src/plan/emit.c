@@ -172,13 +172,14 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
     attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
+    if (rank <= 1 && !rule->decay_1d) {
+        attrs->update.rule.weight_decay = 0;
+    }
+    sw_update_groups_apply(rule->groups, info.name, &attrs->update.rule);
     if (rule->half_moments) {
         attrs->update.origin =
             slice.form->tile_first + (sw_ir_is_slice(&slice) ? slice.form->first : 0);
         attrs->update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
-    }
-    if (rank <= 1 && !rule->decay_1d) {
-        attrs->update.rule.weight_decay = 0;
     }
     int n_in = 0;
     in[n_in++] = target;

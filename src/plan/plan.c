@@ -600,6 +600,7 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
             const double adagrad[] = {a->lr_decay, a->initial};
             h = sw_hash(h, adagrad, sizeof adagrad);
         }
+        h = sw_update_groups_hash(options->rule->groups, h);
         h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
     }
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);

@@ -93,7 +93,7 @@ static const struct sw_task tasks[] = {
      ROW(token_inputs, class_of, of_entities)},
     {"answers", "the place of an answer in a text", "answers", SW_ROWS_ANSWERS,
      ROW(answer_inputs, answer_losses, of_answers)},
-    {"embed", "nothing: texts become vectors", "embed", SW_ROWS_LABELS, trunk_inputs,
+    {"embed", "nothing: texts become vectors", "embed", SW_ROWS_NONE, trunk_inputs,
      (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
     {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,
      ROW(image_inputs, class_of, of_classes)},

@@ -40,7 +40,7 @@ static const struct {
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
     [OPTIMIZER]     = {"optimizer", 6, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
-                                         "AdamW in bf16"}},
+                                         "AdamW in bf16 by groups"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
@@ -249,7 +249,10 @@ static const char *const optimizers[MAX_CHOICES] = {
     "\"type\": \"Lion\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1}",
     "\"type\": \"SparseAdam\", \"params\": {\"lr\": 0.01}",
     "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}"};
-enum { HALF_MOMENTS = 5 };
+enum { HALF_MOMENTS = 5 }; /* and groups of parameters */
+static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9, "
+                                   "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
+                                   "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";
 
 static void write_config(const struct row *row, char *text, size_t size)
 {
@@ -267,14 +270,14 @@ static void write_config(const struct row *row, char *text, size_t size)
              "\"reduce_bucket_size\": 1000}, "
              "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
              "\"optimizer\": {%s}, "
-             "\"spillway\": {\"moments\": \"%s\", \"micro_batches\": %s, \"threads\": %s, "
+             "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
              "\"decay_1d\": false, "
              "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
              "\"tile_bytes\": %s, \"update\": \"%s\", "
              "\"frozen\": [%s]%s}}",
              B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
              choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
-             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? "bf16" : "fp32",
+             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
              choice(row, MICRO_BATCHES), choice(row, THREADS), choice(row, RECOMPUTE),
              choice(row, SCHEDULE), choice(row, PACKING),
              may_tile(row) ? choice(row, TILES) : "null", updated_on(row),

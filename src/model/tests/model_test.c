@@ -362,7 +362,7 @@ static void config_json_says_what_a_model_was_opened_as(void **state)
     (void)state;
     struct sw_model *model = open_as("\"model_type\": \"bert\", \"num_labels\": 9", &options, &doc);
     assert_non_null(model);
-    assert_int_equal(sw_model_put_task(model, doc), SW_OK);
+    assert_int_equal(sw_model_put_task(model, NULL, doc), SW_OK);
     assert_int_equal(sw_model_open(doc, NULL, &again), SW_OK);
     assert_ptr_equal(again->task, model->task);
     assert_int_equal(again->labels, 3);

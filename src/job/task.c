@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// The task of a job: which one it is, its classes and their names, and the inputs of its batches.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hf/hf.h"
+#include "job/private.h"
+
+/* ---- classes ---- */
+
+/* Whether rows have classes, or numbers, so that a head has a size. */
+static bool has_labels(const struct sw_task *task)
+{
+    return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
+           task->rows == SW_ROWS_IMAGES;
+}
+
+/* config.json's names, as many as there are; NULL: none that somebody gave. */
+static const struct sw_json *names_of_config(const struct sw_json *config)
+{
+    const struct sw_json *names = sw_json_get(config, "id2label");
+    if (!names || names->type != SW_JSON_OBJECT || !names->first) {
+        return NULL;
+    }
+    for (const struct sw_json *name = names->first; name; name = name->next) {
+        if (name->type != SW_JSON_STRING) {
+            return NULL;
+        }
+    }
+    return strncmp(names->first->string, "LABEL_", 6) == 0 ? NULL : names;
+}
+
+static sw_status set_names(struct sw_job_task *t, int64_t n)
+{
+    t->names = sw_alloc_zero("train", (size_t)n + 1, sizeof *t->names);
+    SW_TRY_ALLOC(t->names, "names of classes");
+    t->data.n_labels = n;
+    t->data.label_names = (const char *const *)t->names;
+    return SW_OK;
+}
+
+/* "3" is a number of classes, all else their names. */
+static sw_status take_given(const struct sw_task_options *o, struct sw_job_task *t)
+{
+    char *end;
+    const long long n = strtoll(o->labels[0], &end, 10);
+    if (o->n_labels == 1 && *o->labels[0] && !*end) {
+        t->data.n_labels = n;
+        return n > 0 && n < INT32_MAX
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "--labels %s: wanted at least one class", o->labels[0]);
+    }
+    SW_TRY(set_names(t, o->n_labels));
+    for (int i = 0; i < o->n_labels; i++) {
+        for (int k = 0; k < i; k++) {
+            if (strcmp(o->labels[i], o->labels[k]) == 0) {
+                return SW_FAIL(SW_E_ARG, "--labels: \"%s\" is there twice", o->labels[i]);
+            }
+        }
+        t->names[i] = o->labels[i];
+    }
+    return SW_OK;
+}
+
+static sw_status take_config(const struct sw_json_doc *doc, const struct sw_json *names,
+                             struct sw_job_task *t)
+{
+    SW_TRY(set_names(t, names->n_children));
+    for (const struct sw_json *name = names->first; name; name = name->next) {
+        char *end;
+        const long long i = strtoll(name->key, &end, 10);
+        if (*end || i < 0 || i >= names->n_children || t->names[i]) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "%s: \"id2label\" has the key \"%s\", wanted 0 to %lld once",
+                           sw_json_name(doc), name->key, (long long)names->n_children - 1);
+        }
+        t->names[i] = name->string;
+    }
+    return SW_OK;
+}
+
+/* Those that the data has; n_config: of a head that is there already. */
+static sw_status take_found(const struct sw_dataset_options *data, int64_t n_config,
+                            struct sw_job_task *t)
+{
+    SW_TRY(sw_labels_find(data, &t->found));
+    if (!t->found.names || t->task->losses[0].kind == SW_LOSS_SQUARES) {
+        t->data.n_labels = t->task->losses[0].kind == SW_LOSS_SQUARES
+                               ? sw_max_i64(t->found.names ? 1 : t->found.n, 1)
+                               : sw_max_i64(t->found.n, n_config);
+        return SW_OK;
+    }
+    SW_TRY(set_names(t, t->found.n));
+    for (int64_t i = 0; i < t->found.n; i++) {
+        t->names[i] = t->found.names[i];
+    }
+    return SW_OK;
+}
+
+static sw_status choose_labels(const struct sw_task_options *o,
+                               const struct sw_dataset_options *data, const char *model,
+                               struct sw_job_task *t)
+{
+    const struct sw_json *names = NULL;
+    int64_t n_config = 0;
+    if (o->n_labels > 0) {
+        return take_given(o, t);
+    }
+    if (access(model, R_OK) == 0) {
+        SW_TRY(sw_hf_read_config(model, &t->config));
+        const struct sw_json *root = sw_json_root(t->config);
+        const struct sw_json *said = sw_json_get(root, "id2label");
+        names = t->task->losses[0].kind == SW_LOSS_SQUARES ? NULL : names_of_config(root);
+        n_config = said && said->type == SW_JSON_OBJECT ? said->n_children : 0;
+    }
+    if (names) {
+        return take_config(t->config, names, t);
+    }
+    return t->task->rows == SW_ROWS_IMAGES ? SW_OK : take_found(data, n_config, t);
+}
+
+/* ---- pixels ---- */
+
+static sw_status read_numbers(const struct sw_json_doc *doc, const char *key, double out[3])
+{
+    const struct sw_json *list =
+        sw_json_get(sw_json_root((struct sw_json_doc *)(uintptr_t)doc), key);
+    int n = 0;
+    if (!list || list->type != SW_JSON_ARRAY || list->n_children != 3) {
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\": wanted a list of three numbers", sw_json_name(doc),
+                       key);
+    }
+    for (const struct sw_json *one = list->first; one; one = one->next) {
+        out[n++] = one->number;
+    }
+    return SW_OK;
+}
+
+/* The model's preprocessor_config.json, where there is one. */
+static sw_status read_scale(const char *model, struct sw_task_data *data)
+{
+    struct sw_json_doc *doc;
+    struct sw_str path = {0};
+    sw_str_printf(&path, "%s/preprocessor_config.json", model);
+    sw_status st = SW_OK;
+    if (!path.failed && access(path.ptr, R_OK) == 0) {
+        st = sw_json_read(path.ptr, SW_JSON_STRICT, &doc);
+        if (st >= 0) {
+            st = read_numbers(doc, "image_mean", data->pixel_mean);
+            st = st < 0 ? st : read_numbers(doc, "image_std", data->pixel_std);
+            sw_json_close(doc);
+        }
+    }
+    sw_str_fini(&path);
+    return st;
+}
+
+/* ---- choosing ---- */
+
+sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
+                             const struct sw_dataset_options *files, struct sw_job_task *out)
+{
+    struct sw_job_task *t = out;
+    struct sw_dataset_options data = *files;
+    SW_TRY(sw_engine_find_task(model, o->name, 0, &t->task));
+    t->data = (struct sw_task_data){
+        .name = t->task->name,
+        .target_len = o->target_len,
+        .text_columns = {o->n_text_columns > 0 ? o->text_columns[0] : NULL,
+                         o->n_text_columns > 1 ? o->text_columns[1] : NULL},
+        .label_column = o->label_column,
+        .source_prefix = o->source_prefix,
+    };
+    if (o->n_text_columns > 2) {
+        return SW_FAIL(SW_E_ARG, "--text-column: %d columns, wanted one or two", o->n_text_columns);
+    }
+    t->metric = t->task->n_metrics > 0 ? t->task->metrics[0] : SW_METRIC_PERPLEXITY;
+    if (o->metric) {
+        SW_TRY(sw_job_task_metric(t->task, o->metric, &t->metric));
+    }
+    data.task = &t->data;
+    return has_labels(t->task) && files->n_files > 0 ? choose_labels(o, &data, model, t)
+           : o->n_labels > 0                         ? take_given(o, t)
+                                                     : SW_OK;
+}
+
+sw_status sw_job_task_metric(const struct sw_task *task, const char *name, enum sw_metric *out)
+{
+    struct sw_str names = {0};
+    for (int i = 0; i < task->n_metrics; i++) {
+        const char *one = sw_metric_name(task->metrics[i]);
+        if (strcmp(one, name) == 0) {
+            *out = task->metrics[i];
+            sw_str_fini(&names);
+            return SW_OK;
+        }
+        sw_str_printf(&names, "%s%s", i ? ", " : "", one);
+    }
+    const sw_status st = SW_FAIL(SW_E_ARG, "--metric %s: the task \"%s\" has %s", name, task->name,
+                                 sw_str_text(&names));
+    sw_str_fini(&names);
+    return st;
+}
+
+sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
+                          const struct sw_task_sizes *sizes)
+{
+    task->data.target_len = sizes->of[SW_DIM_TARGETS];
+    task->data.n_labels = task->data.n_labels > 0 ? task->data.n_labels : sizes->of[SW_DIM_LABELS];
+    task->data.channels = sizes->of[SW_DIM_CHANNELS];
+    task->data.height = sizes->of[SW_DIM_HEIGHT];
+    task->data.width = sizes->of[SW_DIM_WIDTH];
+    if (has_labels(task->task) && task->data.n_labels != sizes->of[SW_DIM_LABELS]) {
+        return SW_FAIL(SW_E_CONFIG, "%s: its head has %lld classes, and the data %lld (--labels)",
+                       model, (long long)sizes->of[SW_DIM_LABELS], (long long)task->data.n_labels);
+    }
+    return task->task->rows == SW_ROWS_IMAGES ? read_scale(model, &task->data) : SW_OK;
+}
+
+void sw_job_task_close(struct sw_job_task *task)
+{
+    sw_label_list_fini(&task->found);
+    sw_json_close(task->config);
+    sw_free(task->names);
+    *task = (struct sw_job_task){0};
+}
+
+/* ---- batches ---- */
+
+/* Of a row without others those that would say nothing are left out: places that are counted,
+ * which document a token is of, and a mask over text that is whole. */
+static bool is_given(const struct sw_task *task, const struct sw_task_input *input, bool packed)
+{
+    const bool text = task->rows == SW_ROWS_TEXT;
+    const bool of_packed =
+        input->absent == SW_ABSENT_COUNTED || strcmp(input->name, "segments") == 0;
+    return of_packed ? packed : !(text && input->absent == SW_ABSENT_ONES);
+}
+
+sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_sizes *sizes,
+                           bool packed, int64_t n, struct sw_job_rows *out)
+{
+    size_t bytes = 0, at = 0;
+    struct sw_job_rows *r = out;
+    *r = (struct sw_job_rows){.batch = sizes->of[SW_DIM_BATCH], .n = n};
+    for (int i = 0; i < task->n_inputs; i++) {
+        if (is_given(task, &task->inputs[i], packed)) {
+            struct sw_view *view = &r->views[r->n_inputs];
+            r->names[r->n_inputs++] = task->inputs[i].name;
+            *view = (struct sw_view){.dtype = task->inputs[i].dtype,
+                                     .shape = sw_task_shape(&task->inputs[i], sizes)};
+            bytes += (size_t)sw_shape_elems(&view->shape) * 4;
+        }
+    }
+    r->memory = sw_alloc("train", (size_t)n * bytes);
+    r->tensors = sw_alloc_zero("train", (size_t)(n * r->n_inputs), sizeof *r->tensors);
+    r->batches = sw_alloc_zero("train", (size_t)n, sizeof *r->batches);
+    SW_TRY_ALLOC(r->memory && r->tensors && r->batches ? r : NULL, "the batch");
+    for (int64_t k = 0; k < n; k++) {
+        struct sw_tensor *tensors = r->tensors + k * r->n_inputs;
+        for (int i = 0; i < r->n_inputs; i++) {
+            tensors[i] = (struct sw_tensor){r->names[i], r->views[i]};
+            tensors[i].view.data = (char *)r->memory + at;
+            at += (size_t)sw_shape_elems(&r->views[i].shape) * 4;
+        }
+        r->batches[k] = (struct sw_batch){tensors, r->n_inputs};
+    }
+    return SW_OK;
+}
+
+void sw_job_rows_close(struct sw_job_rows *rows)
+{
+    sw_free(rows->memory);
+    sw_free(rows->tensors);
+    sw_free(rows->batches);
+    *rows = (struct sw_job_rows){0};
+}
+
+void sw_job_rows_inputs(const struct sw_job_rows *rows, int64_t i,
+                        struct sw_row_input out[SW_TASK_MAX_INPUTS])
+{
+    const struct sw_batch *batch = &rows->batches[i];
+    for (int k = 0; k < rows->n_inputs; k++) {
+        out[k] = (struct sw_row_input){batch->tensors[k].name, batch->tensors[k].view.data};
+    }
+}
+
+sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *dataset,
+                            enum sw_split split, int64_t first, int64_t n_rows, int64_t i)
+{
+    struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
+    sw_job_rows_inputs(rows, i, inputs);
+    return sw_dataset_fetch_inputs(dataset, split, first, n_rows, inputs, rows->n_inputs);
+}
+
+/* ---- evaluation ---- */
+
+sw_status sw_job_measure_open(sw_engine *engine, const struct sw_task *task,
+                              struct sw_job_measure *out)
+{
+    *out = (struct sw_job_measure){.engine = engine, .task = task};
+    for (int k = 0; k < task->n_losses; k++) {
+        const int64_t n = sw_engine_output_elems(engine, task->losses[k].output);
+        SW_ASSERT(n > 0);
+        out->elems[k] = n;
+        out->outputs[k] = sw_alloc("train", (size_t)n * sizeof(float));
+        SW_TRY_ALLOC(out->outputs[k], "what the model says");
+    }
+    return SW_OK;
+}
+
+void sw_job_measure_close(struct sw_job_measure *measure)
+{
+    for (int k = 0; k < SW_TASK_MAX_LOSSES; k++) {
+        sw_free(measure->outputs[k]);
+    }
+    *measure = (struct sw_job_measure){0};
+}
+
+sw_status sw_job_measure_add(struct sw_job_measure *measure, struct sw_score *score,
+                             const struct sw_job_rows *rows, int64_t first)
+{
+    struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
+    struct sw_score_rows said = {
+        .first = first, .n = rows->batch, .inputs = inputs, .n_inputs = rows->n_inputs};
+    sw_job_rows_inputs(rows, 0, inputs);
+    SW_TRY(sw_logits(measure->engine, &rows->batches[0], NULL));
+    for (int k = 0; k < measure->task->n_losses; k++) {
+        SW_TRY(sw_engine_output(measure->engine, measure->task->losses[k].output,
+                                measure->outputs[k]));
+        said.outputs[k] = measure->outputs[k];
+        said.widths[k] = measure->elems[k] / rows->batch;
+    }
+    return sw_score_add(score, &said);
+}
