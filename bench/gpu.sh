@@ -176,8 +176,11 @@ speed() {
     done
     # 64k tokens a step: what the update costs when its states are the host's
     ours "tinyllama-1.1b, 64k tokens" --model tinyllama-1.1b --dtype bf16 --batch 8 --seq-len 1024 --micro-batches 8 --steps 3
-    ours "tinyllama-1.1b, 64k tokens, states on the host" --model tinyllama-1.1b --dtype bf16 --batch 8 --seq-len 1024 \
-        --micro-batches 8 --steps 3 "${offload[@]}"
+    local place
+    for place in host device; do
+        ours "tinyllama-1.1b, 64k tokens, states on the host, updated on the $place" --model tinyllama-1.1b --dtype bf16 \
+            --batch 8 --seq-len 1024 --micro-batches 8 --steps 3 "${offload[@]}" --set "spillway.update=$place"
+    done
     ours "tinyllama-1.1b, 64k tokens, all on NVMe" --model tinyllama-1.1b --dtype bf16 --batch 8 --seq-len 1024 \
         --micro-batches 8 --steps 3 --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=nvme \
         --set "zero_optimization.offload_optimizer.nvme_path=$disk" --set zero_optimization.offload_param.device=nvme \

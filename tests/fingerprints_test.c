@@ -108,18 +108,49 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
 }
 
 /* What encoders and pairs of sequences have beside those: rows that a mask leaves out, ids of
- * another sequence, a loss of numbers. */
+ * another sequence, scores by distance, a loss of numbers. */
 static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
 {
-    enum { C = 16, PAD = 1 };
+    enum { C = 16, PAD = 1, HEADS = 2 };
     const struct sw_init init = {SW_INIT_NORMAL, 0.02};
     (void)ctx;
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value targets = sw_input(g, "targets", SW_F32, SW_SHAPE(batch));
     const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
-    const sw_value mask = sw_not_equal(g, ids, PAD);
-    const sw_value both[2] = {sw_embedding(g, table, ids, PAD),
-                              sw_embedding(g, table, sw_shift_right(g, ids, 2, PAD), -1)};
+    const sw_value lengths = sw_input(g, "lengths", SW_I32, SW_SHAPE(batch));
+    const sw_value mask = sw_not_equal(g, sw_trim(g, ids, lengths), -1);
+    sw_value both[2] = {sw_embedding(g, table, ids, PAD),
+                        sw_embedding(g, table, sw_shift_right(g, ids, 2, PAD), -1)};
+    static const int32_t apart[2 * T - 1] = {2, 2, 2, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0};
+    const sw_value index = sw_constant(g, "apart", SW_I32, SW_SHAPE(2 * T - 1), apart);
+    const sw_value rows = sw_embedding(g, sw_param(g, "near", SW_SHAPE(3, HEADS), init), index, -1);
+    const sw_value q = sw_reshape(g, both[0], SW_SHAPE(batch, T, HEADS, C / HEADS));
+    const sw_value far = sw_param(g, "far", SW_SHAPE(3, HEADS, C / HEADS), init);
+    const struct sw_attention_spec attention = {
+        .heads = HEADS,
+        .scale = 0.5,
+        .mask = mask,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
+        .bias = sw_add(g, sw_relative_scores(g, q, far, index, true, 0.5),
+                       sw_relative_bias(g, rows, SW_NO_VALUE, T, T, T - 1)),
+    };
+    both[1] = sw_attention(g, both[1], both[0], both[0], &attention);
+    const struct sw_window three = {.kernel = {1, 3}, .padding = {0, 1}};
+    const struct sw_window two = {.kernel = {2, 1}, .stride = {2, 1}};
+    const sw_value seen = sw_im2col(g, sw_transpose(g, both[0], 1, 2), &three);
+    const sw_value wide =
+        sw_linear(g, seen, sw_param(g, "conv", SW_SHAPE(2 * C, 3 * C), init), SW_NO_VALUE, false);
+    both[0] = sw_reshape(g, sw_pool_max(g, sw_reshape(g, wide, SW_SHAPE(batch, T, 2 * C, 1)), &two),
+                         SW_SHAPE(batch, T, C));
+    const struct sw_lstm_spec lstm = {.w_ih = sw_param(g, "w_ih", SW_SHAPE(4 * C, C), init),
+                                      .w_hh = sw_param(g, "w_hh", SW_SHAPE(4 * C, C), init),
+                                      .b_ih = sw_param(g, "b_ih", SW_SHAPE(4 * C), init),
+                                      .b_hh = sw_param(g, "b_hh", SW_SHAPE(4 * C), init),
+                                      .mask = mask,
+                                      .reverse = true};
+    both[1] = sw_lstm(g, both[1], &lstm);
     const sw_value h = sw_mask_rows(g, sw_concat(g, both, 2, 2), mask);
     const sw_value mean = sw_masked_mean(g, h, mask);
     const sw_value w = sw_param(g, "head", SW_SHAPE(1, 2 * C), init);

@@ -54,9 +54,9 @@ static void expect(const char *line, int status, const char *says)
 static void standard_output_is_full(void **state)
 {
     (void)state;
-    static const char *const commands[] = {
-        "train",  "generate", "eval",       "launch", "plan", "estimate", "check",
-        "config", "tokenize", "checkpoint", "export", "io",   "doctor",   "models"};
+    static const char *const commands[] = {"train",      "generate", "eval",  "launch", "plan",
+                                           "estimate",   "check",    "embed", "config", "tokenize",
+                                           "checkpoint", "export",   "io",    "doctor", "models"};
     static const char *const lines[] = {
         "--help",
         "--version",

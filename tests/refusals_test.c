@@ -128,7 +128,7 @@ static const struct {
     {TRAIN "text.txt --deepspeed nobatch.json", 2, "train_micro_batch_size_per_gpu"},
     {TRAIN "text.txt --deepspeed nooptimizer.json", 2, "optimizer"},
     {TRAIN "text.txt --deepspeed offload.json", 2, "offload_optimizer"},
-    {TRAIN "text.txt --deepspeed lion.json", 2, "Lion"},
+    {TRAIN "text.txt --deepspeed muon.json", 2, "Muon"},
     {TRAIN "text.txt --deepspeed seed.json --seed 4", 2, "spillway.seed"},
     {TRAIN "text.txt --set spillway.seed=3 --seed 4", 2, ": spillway.seed is 3"},
     {TRAIN "text.txt --seed 4 --set spillway.seed=3", 2, ": spillway.seed is 3"},
@@ -185,6 +185,13 @@ static const struct {
     {"generate --model small.json --tokenizer many --prompt a", 2, "the tokenizer has 21 tokens"},
     {"eval --model small.json --tokenizer many --data text.txt", 2, "the tokenizer has 21 tokens"},
     {"eval --model nowhere --data text.txt", 2, "nowhere"},
+    {"embed", 2, "--model and --batch >= 1 are wanted"},
+    {"embed --model small.json --tokenizer many --pool last", 2,
+     "--pool \"last\": wanted mean or cls"},
+    {"embed --model small.json --tokenizer many --data text.txt", 2, "text.txt:1: text: character"},
+    {"embed --model small.json --tokenizer many --data nowhere", 2, "cannot open nowhere"},
+    {"embed --model small.json --tokenizer many --data /dev/null", 2,
+     "task \"embed\": gpt2 has no head for it"},
     {"plan --model gpt3", 2, "gpt3: No such file or directory, and no preset of that name"},
     {"generate --model gpt3 --prompt x", 2, "gpt3: No such file or directory, and no preset"},
     {"plan --model truncated/model.safetensors", 2, "their folder, with config.json, is wanted"},
@@ -780,8 +787,8 @@ static int set_up(void **state)
         "{\"train_batch_size\": 4, " OPTIMIZER
         ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"/n\"}}}");
-    put_text("lion.json",
-             "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": "
+    put_text("muon.json",
+             "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": "
              "0.001}}}");
     const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
     put("few.bin", few, sizeof few);

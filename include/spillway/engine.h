@@ -83,8 +83,8 @@ struct sw_engine_options {
     uint64_t seed;       /* of initial weights and dropout; the configuration's where it has one */
     bool no_train;       /* no update: evaluation, generation */
     bool want_eval;      /* sw_evaluate */
-    bool want_logits;    /* sw_logits; the model's folder form only */
-    bool want_hidden;    /* with want_logits */
+    bool want_logits;    /* sw_logits; of your own forward: its output "logits" */
+    bool want_hidden;    /* with want_logits, of a model */
     bool want_mask;      /* programs take attention_mask */
     bool keep_gradients; /* sw_gradient */
     bool no_dropout;     /* training programs leave dropout out */
@@ -168,6 +168,18 @@ SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, do
  * several outputs the first. out NULL: nothing is read. */
 SW_API sw_status sw_logits(sw_engine *engine, const struct sw_batch *batch, float *out);
 SW_API int64_t sw_logits_elems(const sw_engine *engine);
+
+/* A vector for each row of a batch, by an engine for the task "embed" (want_logits), whose logits
+ * are what the trunk gives for each token, [B,T,width]: the mean over the tokens of attention_mask,
+ * or the first one's; normalized to length 1. out [B, width]. */
+enum sw_pooling { SW_POOL_MEAN, SW_POOL_CLS };
+struct sw_embed_options {
+    enum sw_pooling pool;
+    bool normalize;
+};
+SW_API sw_status sw_embed(sw_engine *engine, const struct sw_batch *batch,
+                          const struct sw_embed_options *options, float *out);
+SW_API int64_t sw_engine_width(const sw_engine *engine);
 
 /* ---- weights: decoded fp32 values by name ---- */
 
@@ -255,8 +267,8 @@ SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool 
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
 /* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200"
- * in GFLOP/s, "copy=20", "disk_read=2", "disk_write=1", "comm=1.2" in GB/s), or measured within
- * seconds on this machine. */
+ * in GFLOP/s, "copy=20", "disk_read=2", "disk_write=1", "comm=1.2", "host=20" in GB/s), or measured
+ * within seconds on this machine. */
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;

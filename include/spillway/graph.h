@@ -53,6 +53,9 @@ SW_API sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, str
 /* A trainable tensor, by its full name ("transformer.h.0.ln_1.weight"). The same name again is the
  * same parameter; each use is a gradient stream of its own. */
 SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init);
+/* The same for a tensor of the model's files that is never trained: a buffer. */
+SW_API sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape,
+                               struct sw_init init);
 /* How ranks that compute with parts of the parameter cut it; by default they do not. */
 SW_API void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split);
 /* A tensor of these values (copied), the same for every program and rank: a table of angles, say.
@@ -129,6 +132,47 @@ SW_API sw_value sw_attention_packed(sw_graph *g, sw_value qkv,
 SW_API sw_value sw_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                              const struct sw_attention_spec *spec);
 
+/* A bias of scores that depends on how far key and query are apart: rows [R,H], position i32 [1] as
+ * in struct sw_attention_spec or SW_NO_VALUE -> f32 [H,queries,keys] (f64 in f64 graphs). Key s and
+ * query t take row s - (t + position) + origin, the first one below and the last one above. With
+ * origin queries - 1 and R = queries + keys - 1 each difference has a row of its own. */
+SW_API sw_value sw_relative_bias(sw_graph *g, sw_value rows, sw_value position, int64_t queries,
+                                 int64_t keys, int64_t origin);
+/* What a token and a relative position make of each other, for a bias of each sample: x [B,T,H,D],
+ * table [P,H,D], index i32 [2T - 1], a constant: key j and query i take row index[j - i + T - 1] of
+ * the table -> f32 [B,H,T,T]: scale times its product with x of the query, or with by_key of the
+ * key. */
+SW_API sw_value sw_relative_scores(sw_graph *g, sw_value x, sw_value table, sw_value index,
+                                   bool by_key, double scale);
+
+/* Windows of an image, rows and then columns; of a sequence the columns alone count. */
+struct sw_window {
+    int64_t kernel[2];
+    int64_t stride[2];  /* 0 = 1 */
+    int64_t padding[2]; /* zeros around, at each side */
+};
+/* x [B,C,H,W] -> [B,OH OW,C KH KW], or a sequence [B,C,W] -> [B,OW,C KW]: of each place of the
+ * window all that it sees, as weights [O,C,KH,KW] lie, so that a convolution is sw_linear with
+ * [O,C KH KW]. x may have any strides. */
+SW_API sw_value sw_im2col(sw_graph *g, sw_value x, const struct sw_window *window);
+/* x [B,C,H,W] -> [B,C,OH,OW]: the largest in each window, whose gradient the first of equal ones
+ * has, or the mean; without padding. x may have any strides. */
+SW_API sw_value sw_pool_max(sw_graph *g, sw_value x, const struct sw_window *window);
+SW_API sw_value sw_pool_mean(sw_graph *g, sw_value x, const struct sw_window *window);
+
+/* A layer of long short-term memory in one direction, with PyTorch's parameters: its gates are input,
+ * forget, cell and output, in this order. */
+struct sw_lstm_spec {
+    sw_value w_ih, w_hh; /* [4H,I], [4H,H] */
+    sw_value b_ih, b_hh; /* [4H] */
+    /* i32 [B,T], 1 = a real token; no step is taken at the others, and their row is 0. SW_NO_VALUE
+     * for none */
+    sw_value mask;
+    bool reverse; /* from the last token to the first */
+};
+/* x [B,T,I] -> [B,T,H] */
+SW_API sw_value sw_lstm(sw_graph *g, sw_value x, const struct sw_lstm_spec *spec);
+
 /* Rotary positions. x [B,T,H,D], whose last dim alone must be dense; table f32 [P,R], a constant:
  * row p holds the cosines of R/2 angles, then their sines; R is even and at most D: of each head
  * the first R elements are turned, in pairs (i, i + R/2) or interleaved ones (2i, 2i + 1), and the
@@ -144,6 +188,9 @@ SW_API sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset);
 /* ids i32 [..] -> i32 [..]: 0 where an id is `value`, else 1. The places of tokens that are no
  * padding count by sw_positions(g, sw_not_equal(g, ids, pad), first). */
 SW_API sw_value sw_not_equal(sw_graph *g, sw_value ids, int64_t value);
+/* ids i32 [B,T], lengths i32 [B] -> i32 [B,T]: the ids of a row's first tokens, as many as its length
+ * says, then -1, which is no token: look-ups give it no gradient, sw_not_equal finds it. */
+SW_API sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths);
 /* ids i32 [B,T] -> i32 [B,T]: `start`, then all ids of the row but its last; -100, a label that is
  * none, becomes `pad`. What a decoder is given where the labels are the other sequence. */
 SW_API sw_value sw_shift_right(sw_graph *g, sw_value ids, int64_t start, int64_t pad);

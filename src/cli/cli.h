@@ -74,6 +74,7 @@ bool cli_add_set(struct words *sets, char **owned, const char *key, const char *
 int sw_cmd_train(int argc, char **argv);
 int sw_cmd_generate(int argc, char **argv);
 int sw_cmd_eval(int argc, char **argv);
+int sw_cmd_embed(int argc, char **argv);
 int sw_cmd_plan(int argc, char **argv);
 int sw_cmd_estimate(int argc, char **argv);
 int sw_cmd_check(int argc, char **argv);

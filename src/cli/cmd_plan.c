@@ -194,7 +194,7 @@ static int make_table(struct run *run, struct flag *out)
         } else if (strcmp(out[i].name, "--rates") == 0) {
             out[i].help = "for --predict, instead of measuring, and for \"auto\" in the "
                           "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
-                          "comm (GB/s)";
+                          "comm, host (GB/s)";
         }
     }
     for (int i = 0; i < OWN_FLAGS && own[i].name; i++) {

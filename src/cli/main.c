@@ -16,6 +16,7 @@ static const struct {
     {"train", sw_cmd_train, "train or fine-tune a model on text or token shards"},
     {"generate", sw_cmd_generate, "continue a prompt"},
     {"eval", sw_cmd_eval, "loss and perplexity of a model on text"},
+    {"embed", sw_cmd_embed, "vectors of texts, by an encoder"},
     {"launch", sw_cmd_launch, "start a program on this machine or on hosts, once a slot"},
     {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
     {"estimate", sw_cmd_estimate,

@@ -99,7 +99,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--nvme-space", FLAG_TEXT, &flags->nvme_space, "BYTES", "budget, likewise", 0},
         {"--rates", FLAG_LIST, &flags->rates, "NAME=N",
          "for \"auto\" in the configuration, instead of built-in ones: f32, bf16, f16 (GFLOP/s), "
-         "copy, disk_read, disk_write, comm (GB/s)",
+         "copy, disk_read, disk_write, comm, host (GB/s)",
          true},
         {"--eval-every", FLAG_INT, &o->eval_every, "N", "steps between validations (never)", 0},
         {"--eval-batches", FLAG_INT, &o->eval_batches, "N", "batches of one validation (16)", 0},

@@ -141,9 +141,26 @@ static bool nesterov_without_momentum(const struct sw_config *c)
            (c->optimizer.momentum <= 0 || c->optimizer.dampening != 0);
 }
 
+static bool half_moments_of_others(const struct sw_config *c)
+{
+    return c->spillway.moments == SW_MOMENTS_BF16 && c->optimizer.type != SW_OPTIMIZER_NONE &&
+           c->optimizer.type != SW_OPTIMIZER_ADAM;
+}
+
 static bool boundary_without_whole_gradients(const struct sw_config *c)
 {
     return c->spillway.reduce == SW_REDUCE_BOUNDARY && c->zero.stage >= 2;
+}
+
+static bool host_updates_without_states(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST &&
+           c->zero.offload_optimizer.device != SW_OFFLOAD_CPU;
+}
+
+static bool host_updates_by_norms(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST && c->optimizer.type == SW_OPTIMIZER_LAMB;
 }
 
 static bool two_choose_recompute(const struct sw_config *c)
@@ -185,8 +202,14 @@ static const struct rule impossible[] = {
     {"optimizer.params.betas", bad_betas, "two numbers below 1 are wanted"},
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
+    {"spillway.moments", half_moments_of_others, "\"bf16\" is for Adam and AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
+    {"spillway.update", host_updates_without_states,
+     "\"host\" updates what zero_optimization.offload_optimizer.device \"cpu\" puts into host "
+     "memory"},
+    {"spillway.update", host_updates_by_norms,
+     "LAMB, which wants norms between its two halves, is updated on the device"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };
@@ -203,9 +226,20 @@ sw_status sw_config_check(const struct sw_config *config)
 
 /* ---- what is not built yet ---- */
 
+static bool is_one_bit(const struct sw_config *c)
+{
+    static const char *const names[] = {"OneBitAdam", "OneBitLamb", "ZeroOneAdam"};
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        if (c->optimizer.name && strcmp(c->optimizer.name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool optimizer_not_built(const struct sw_config *c)
 {
-    return c->impl->optimizer && !c->impl->optimizer->built;
+    return c->impl->optimizer && !c->impl->optimizer->built && !is_one_bit(c);
 }
 
 static bool scheduler_not_built(const struct sw_config *c)
@@ -226,6 +260,9 @@ static bool other_clipping(const struct sw_config *c)
 
 static const struct rule unbuilt[] = {
     {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
+    {"optimizer.type", is_one_bit,
+     "not built: compressed momenta leave an error on each rank, so that the result would depend "
+     "on the number of ranks"},
     {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
     {"data_types.grad_accum_dtype", coarse_accumulation,
      "gradients are accumulated in fp32; another dtype is not built"},

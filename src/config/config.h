@@ -41,7 +41,8 @@ enum sw_optimizer_type {
     SW_OPTIMIZER_ADAGRAD,
     SW_OPTIMIZER_LION,
     SW_OPTIMIZER_MUON,
-    SW_OPTIMIZER_OTHER /* known by name only */
+    SW_OPTIMIZER_OTHER, /* known by name only */
+    SW_OPTIMIZER_SPARSE_ADAM
 };
 
 struct sw_optimizer_config {
@@ -152,6 +153,9 @@ enum sw_loss_mean {
     SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
 };
+/* Where states that lie in host memory are updated. */
+enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
+enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16 };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
@@ -176,8 +180,11 @@ struct sw_lora_config {
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
     int micro_batch;                 /* enum sw_micro_batch */
+    int update;                      /* enum sw_update_place */
     int loss;                        /* enum sw_loss_mean */
     bool packing;                    /* several documents a row, which do not see each other */
+    int moments;                     /* enum sw_moments */
+    double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
     struct sw_config_strings frozen; /* name patterns with * and ? */
     int64_t threads;                 /* 0 = all processors available to the process */

@@ -117,7 +117,8 @@ static const struct config_field adam_fields[] = {
          BUILT),
     BOOL("torch_adam", NOWHERE, "false", "use torch's implementation",
          NEEDLESS("one implementation, with torch's formula")),
-    BOOL("fp32_optimizer_states", NOWHERE, "true", "keep the running means in fp32", LATER),
+    BOOL("fp32_optimizer_states", NOWHERE, "true", "keep the running means in fp32",
+         LATER_BECAUSE("\"spillway\": {\"moments\": \"bf16\"} keeps them in bf16")),
     MAX_GRAD_NORM,
     AMSGRAD,
     BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
@@ -181,6 +182,16 @@ static const struct config_field lion_fields[] = {
 };
 static SECTION(lion_params, "optimizer.params", lion_fields, SECTION_NULL, "of Lion");
 
+static const struct config_field sparse_adam_fields[] = {
+    LR("1e-3"),
+    BETAS("[0.9, 0.999]"),
+    EPS("1e-8"),
+    MAX_GRAD_NORM,
+    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+};
+static SECTION(sparse_adam_params, "optimizer.params", sparse_adam_fields, SECTION_NULL,
+               "of SparseAdam, which leaves what has no gradient as it is");
+
 static const char *const ns_methods[] = {"gram", "standard", NULL};
 static const struct config_field muon_fields[] = {
     LR("1e-3"),
@@ -239,8 +250,8 @@ const struct config_variant sw_config_optimizers[] = {
     {"AdamW", SW_OPTIMIZER_ADAM, &adam_params, true},
     {"SGD", SW_OPTIMIZER_SGD, &sgd_params, true},
     {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, true},
-    {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, false},
-    {"Lion", SW_OPTIMIZER_LION, &lion_params, false},
+    {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, true},
+    {"Lion", SW_OPTIMIZER_LION, &lion_params, true},
     {"Muon", SW_OPTIMIZER_MUON, &muon_params, false},
     {"OneBitAdam", SW_OPTIMIZER_OTHER, &onebit_adam_params, false},
     {"OneBitLamb", SW_OPTIMIZER_OTHER, &onebit_lamb_params, false},
@@ -257,7 +268,7 @@ const struct config_variant sw_config_optimizers[] = {
     {"RAdam", SW_OPTIMIZER_OTHER, NULL, false},
     {"RMSprop", SW_OPTIMIZER_OTHER, NULL, false},
     {"Rprop", SW_OPTIMIZER_OTHER, NULL, false},
-    {"SparseAdam", SW_OPTIMIZER_OTHER, NULL, false},
+    {"SparseAdam", SW_OPTIMIZER_SPARSE_ADAM, &sparse_adam_params, true},
 };
 const size_t sw_config_n_optimizers = SW_LEN(sw_config_optimizers);
 
@@ -422,7 +433,7 @@ static const struct config_field bf16_fields[] = {
     BOOL("bf16_master_weights_and_grads", AT(bf16.master_weights_and_grads), "false",
          "masters and gradients in bf16", LATER),
     BOOL("bf16_optimizer_states", AT(bf16.optimizer_states), "false", "running means in bf16",
-         LATER),
+         LATER_BECAUSE("\"spillway\": {\"moments\": \"bf16\"} keeps them in bf16")),
 };
 SECTION(sw_config_table_bf16, "bf16", bf16_fields, SECTION_MODEL,
         "bfloat16; the old name of the block is bfloat16");
@@ -444,7 +455,9 @@ SECTION(sw_config_table_data_types, "data_types", data_types_fields, 0, "dtypes 
 static const char *const losses[] = {"microbatch", "tokens", NULL};
 static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
+static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const updates[] = {"auto", "device", "host", NULL};
 static const char *const schedules[] = {"horizontal", "vertical", NULL};
 static const char *const kernels[] = {"fast", "reference", NULL};
 
@@ -469,6 +482,19 @@ static const struct config_field spillway_fields[] = {
         "rows hold several documents or conversations, filled once by best-fit decreasing; they do "
         "not see each other, and positions begin anew",
         BUILT),
+    CHOICE("moments", AT(spillway.moments), "\"fp32\"", moments,
+           "what the running means of Adam and AdamW are kept in; bf16 is rounded stochastically, "
+           "by the seed, the step and the element alone",
+           BUILT),
+    JSON("groups", "null",
+         "list of {\"match\": pattern or patterns, \"lr_scale\", \"betas\", \"weight_decay\"}: a "
+         "parameter is in the first group that matches its name; * and ? match any text and any "
+         "character",
+         BUILT),
+    NUMBER("layer_decay", AT(spillway.layer_decay), "null", 0, 1,
+           "factor of the rate from layer to layer: 1 behind the last one, this in the last, .., "
+           "its power of all layers and one more before the first",
+           .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
          "weight decay also on parameters of one dimension (biases, norms)", BUILT),
     STRINGS("frozen", AT(spillway.frozen), "[]",
@@ -510,6 +536,13 @@ static const struct config_field spillway_fields[] = {
         "schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
         "order of a step: one micro-batch after the other, or all of them block by block, so that "
         "parameters move once a step",
+        BUILT),
+    CHOICE(
+        "update", AT(spillway.update), "\"auto\"", updates,
+        "where optimizer states that are offloaded to \"cpu\" are updated: on the device, to which "
+        "they come and from which they go; on the host's processors, to which gradients go and "
+        "from which parameters come; auto = by which a step takes less. No bit depends on it, and "
+        "on the CPU both are one",
         BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels, "fast, or the plain C reference",
            BUILT),

@@ -134,7 +134,7 @@ sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT])
     const struct sw_engine_options *o = &e->options;
     sw_builtin_rates(rates);
     SW_TRY(sw_engine_take_rates(o->rates, o->n_rates, rates));
-    if (e->ranks == 1 || o->plan_only || !sw_config_is_auto(e->config)) {
+    if (e->ranks == 1 || o->plan_only || !(sw_config_is_auto(e->config) || e->host)) {
         return SW_OK;
     }
     return sw_comm_broadcast(o->comm, 0, rates, SW_LOAD_COUNT * sizeof *rates, "the rates");

@@ -31,12 +31,17 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
     return st;
 }
 
+/* Of a rank's share of the processors. */
+static int threads_of(const struct sw_engine *e)
+{
+    const int64_t threads = e->config->spillway.threads;
+    return threads > 0 || e->ranks == 1 ? (int)threads
+                                        : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
+}
+
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
-    const int threads = c->threads > 0 || e->ranks == 1
-                            ? (int)c->threads
-                            : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
     const char *name = e->options.device ? e->options.device : c->device;
     struct sw_device_place place;
     if (!e->options.device && c->kernels == SW_KERNELS_REFERENCE) {
@@ -49,7 +54,17 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
         name = "cpu:reference";
     }
     SW_TRY(find_place(e, &place));
-    return sw_device_open_at(name, threads, &place, out);
+    return sw_device_open_at(name, threads_of(e), &place, out);
+}
+
+sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
+{
+    const struct sw_config *c = e->config;
+    const bool wanted = e->trains && !(e->device->caps & SW_DEVICE_HOST_VISIBLE) &&
+                        c->zero.offload_optimizer.device == SW_OFFLOAD_CPU &&
+                        c->spillway.update != SW_PLACE_DEVICE;
+    *out = NULL;
+    return wanted ? sw_device_open("cpu", threads_of(e), out) : SW_OK;
 }
 
 size_t sw_engine_device_budget(const struct sw_engine *e)

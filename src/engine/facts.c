@@ -107,14 +107,13 @@ void sw_engine_override_lr(sw_engine *e, double lr)
 
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training)
 {
-    e->lock = training->lock;
-    e->data = training->data;
-    e->allow_other_data = training->allow_other_data;
+    e->training = *training;
 }
 
 sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options options)
 {
     options.swap = sw_engine_swap(e);
+    options.host = e->host;
     sw_executor_close(e->executor);
     e->executor = NULL;
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));

@@ -21,6 +21,25 @@ struct recipe {
     bool backward, labels, logits, hidden;
 };
 
+/* Names of parameters for the groups of the optimizer. */
+static sw_status bind_groups(struct sw_engine *e, const struct sw_graph *g)
+{
+    if (!e->rule.groups) {
+        return SW_OK;
+    }
+    const char **names = sw_alloc("engine", ((size_t)g->n_values + 1) * sizeof *names);
+    SW_TRY_ALLOC(names, "groups of parameters");
+    int64_t n = 0;
+    for (sw_value v = 0; v < g->n_values; v++) {
+        if (g->values[v].role == SW_ROLE_PARAM) {
+            names[n++] = g->values[v].name;
+        }
+    }
+    const sw_status st = sw_update_groups_bind(e->rule.groups, names, n);
+    sw_free(names);
+    return st;
+}
+
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
     const struct sw_config *c = e->config;
@@ -63,6 +82,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     }
     st = st < 0 ? st : sw_engine_learn_inputs(e, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
+    st = st < 0 || !r->backward ? st : bind_groups(e, g);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }
@@ -213,8 +233,8 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return (struct sw_plan_options){
-        .query = query,
-        .query_ctx = e->device,
+        .device = {query, e->device},
+        .host = {e->host ? query : NULL, e->host},
         .kernel_set = sw_device_kernel_set(e->device),
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
@@ -240,6 +260,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     return (struct sw_policy){
+        .host_updates = c->spillway.update == SW_PLACE_HOST,
         .micro_batch = e->batch,
         .micro_batches = e->micro_batches,
         .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
@@ -282,6 +303,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .sub_group_elems = e->config->zero.sub_group_elems,
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
         .any_recompute = c->recompute_every == SW_CONFIG_AUTO,
+        .any_update = c->update == SW_PLACE_AUTO,
         .rates = rates,
         .ctx = &graphs,
         .graphs = lend_graphs,

@@ -118,6 +118,8 @@ static sw_status resolve_config(struct sw_engine *e)
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
+        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
+        e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
         SW_TRY(sw_schedule_init(&e->schedule, c, 1));
     }
     sw_scaler_init(&e->scaler, &c->fp16);
@@ -342,6 +344,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(open_model(e, o));
     SW_TRY(sw_engine_open_device(e, &e->device));
+    SW_TRY(sw_engine_open_host(e, &e->host));
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
@@ -357,8 +360,11 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (e->one_slot && e->plan->two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
-    const struct sw_executor_options options = {
-        .swap = sw_engine_swap(e), .comm = o->comm, .verify = o->verify, .profile = o->profile};
+    const struct sw_executor_options options = {.swap = sw_engine_swap(e),
+                                                .comm = o->comm,
+                                                .host = e->host,
+                                                .verify = o->verify,
+                                                .profile = o->profile};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
@@ -405,10 +411,12 @@ void sw_close(sw_engine *e)
     sw_executor_close(e->executor);
     sw_plan_close(e->plan);
     sw_device_close(e->device);
+    sw_device_close(e->host);
     sw_engine_close_lora(e);
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);
+    sw_update_groups_close(e->rule.groups);
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);

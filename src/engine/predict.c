@@ -69,6 +69,7 @@ static const struct {
     {"disk_read", {SW_LOAD_DISK_READ}, 1},
     {"disk_write", {SW_LOAD_DISK_WRITTEN}, 1},
     {"comm", {SW_LOAD_SENT}, 1},
+    {"host", {SW_LOAD_HOST}, 1},
 };
 
 static sw_status take_rate(const char *text, double rates[SW_LOAD_COUNT])
@@ -98,7 +99,7 @@ static sw_status take_rate(const char *text, double rates[SW_LOAD_COUNT])
     const char *nearest = sw_nearest(name, names, SW_LEN(names));
     return SW_FAIL(SW_E_ARG,
                    "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, disk_read, "
-                   "disk_write or comm (GB/s)%s%s",
+                   "disk_write, comm or host (GB/s)%s%s",
                    text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
@@ -216,9 +217,9 @@ static void print_queues(const struct sw_clock_report *clock, struct sw_str *out
 static void print_text(const struct report *r, struct sw_str *out)
 {
     static const char *const labels[SW_LOAD_COUNT] = {
-        "products, f32",      "products, bf16",       "products, f16",
-        "other computation",  "copied to the device", "copied to the host",
-        "read from the disk", "written to the disk",  "sent to other ranks"};
+        "products, f32",        "products, bf16",     "products, f16",      "other computation",
+        "copied to the device", "copied to the host", "read from the disk", "written to the disk",
+        "sent to other ranks",  "updates on the host"};
     const struct sw_clock_report *clock = &r->clock;
     sw_str_puts(out, "\nan estimate of a step's time; what each kind of work takes by itself:\n");
     for (int k = 0; k < SW_LOAD_COUNT; k++) {

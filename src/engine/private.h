@@ -68,7 +68,7 @@ struct sw_engine {
     bool trains;
     struct sw_schedule schedule;
     struct sw_scaler scaler;
-    struct sw_device *device;
+    struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
     struct sw_executor *executor;
     const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
@@ -98,10 +98,7 @@ struct sw_engine {
     bool rolled_back; /* the step before was given up */
     bool one_slot;    /* some rank has no room for two, see sw_plan_options */
 
-    /* of the training that it is in, on rank 0; NULL elsewhere */
-    const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
-    const struct sw_json *data;      /* what it is fed with, for its checkpoints */
-    bool allow_other_data;           /* than a checkpoint was trained on */
+    struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
@@ -133,6 +130,9 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
 /* One like the engine's own: kernels, and the threads that a rank has. Of several ranks that run,
  * all call it together. */
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
+/* The processors that update what lies in host memory, where the device does not reach it and the
+ * configuration lets them; else NULL. */
+sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
 /* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
@@ -215,6 +215,11 @@ sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item,
                           int64_t n, const void *src);
 sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                           int64_t n, void *dst);
+/* The same of a state that is fp32 or bf16, as fp32. */
+sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, const float *src);
+sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, float *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

@@ -277,7 +277,7 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
 {
     const struct sw_json *was = sw_ckpt_meta(ckpt)->data;
     struct changes c = {.config = e->config};
-    if (!e->data) {
+    if (!e->training.data) {
         return; /* a library's user feeds it, or another rank looks after it */
     }
     if (!was) {
@@ -287,13 +287,13 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
                sw_ckpt_path(ckpt));
         return;
     }
-    if (strcmp(string_of(was, "digest"), string_of(e->data, "digest")) != 0) {
+    if (strcmp(string_of(was, "digest"), string_of(e->training.data, "digest")) != 0) {
         sw_log(SW_LOG_WARN,
                "%s: its digests of the data are %s and this build makes %s: sizes are compared",
-               sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(e->data, "digest"));
+               sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(e->training.data, "digest"));
     }
-    compare_data(&c, was, e->data);
-    if (c.n > 0 && e->allow_other_data) {
+    compare_data(&c, was, e->training.data);
+    if (c.n > 0 && e->training.allow_other_data) {
         sw_log(SW_LOG_WARN, "%s: goes on with other data, as it was asked to: %s",
                sw_ckpt_path(ckpt), sw_str_text(&c.text));
     } else if (c.n > 0) {

@@ -31,7 +31,7 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum"};
+    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;
@@ -136,7 +136,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     if (item->param) {
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
-    return sw_engine_fetch(t->engine, item->held, at, n, dst);
+    return sw_engine_fetch_f32(t->engine, item->held, at, n, dst);
 }
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement,
@@ -191,11 +191,11 @@ static sw_status hold_and_write(struct sw_engine *e, const char *folder, int kee
                                 const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     struct sw_ckpt_lock *own = NULL;
-    const bool held = e->lock && strcmp(sw_ckpt_lock_dir(e->lock), folder) == 0;
+    const bool held = e->training.lock && strcmp(sw_ckpt_lock_dir(e->training.lock), folder) == 0;
     sw_status st = e->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
     st = sw_engine_agree(e, st, "holding the folder of checkpoints");
     if (st >= 0) {
-        const struct sw_ckpt_save_options save = {.lock = own ? own : e->lock,
+        const struct sw_ckpt_save_options save = {.lock = own ? own : e->training.lock,
                                                   .keep_last = keep_last};
         st = write_parts(e, folder, &save, meta, t);
     }
@@ -261,7 +261,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
                        e->scaler.hysteresis_left},
             .config = sw_json_root(config),
-            .data = e->data,
+            .data = e->training.data,
         };
         st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);
@@ -313,7 +313,7 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
             const int64_t n = sw_min_i64(run.first + run.n - first, piece_elems);
             SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
             SW_TRY(item->param ? sw_engine_set_master(e, item->param, first, n, piece)
-                               : sw_engine_store(e, item->held, first, n, piece));
+                               : sw_engine_store_f32(e, item->held, first, n, piece));
         }
     }
     return SW_OK;

@@ -424,13 +424,13 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
     return SW_OK;
 }
 
-/* Of a trunk alone there are none. */
+/* Of a trunk alone it is what its last layer gives; a forward of the caller's may name an output
+ * so. */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
-    const struct sw_task *task = e->model->task;
-    return task->n_losses > 0 ? sw_program_output(&e->plan->programs[e->programs.logits],
-                                                  task->losses[0].output, 0)
-                              : NULL;
+    const struct sw_task *task = e->model ? e->model->task : NULL;
+    const char *output = !task ? "logits" : task->n_losses > 0 ? task->losses[0].output : "hidden";
+    return sw_program_output(&e->plan->programs[e->programs.logits], output, 0);
 }
 
 int64_t sw_logits_elems(const sw_engine *e)
@@ -442,6 +442,9 @@ int64_t sw_logits_elems(const sw_engine *e)
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
+    if (out && !logits_of(e)) {
+        return SW_FAIL(SW_E_ARG, "sw_logits: the forward has no output \"logits\"");
+    }
     SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.logits));

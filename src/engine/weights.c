@@ -93,6 +93,34 @@ sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item,
     return SW_OK;
 }
 
+sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, const float *src)
+{
+    if (item->dtype != SW_BF16) {
+        return sw_engine_store(e, item, first, n, src);
+    }
+    for (int64_t done = 0; done < n; done += SW_PIECE) {
+        const int64_t some = sw_min_i64(SW_PIECE, n - done);
+        sw_convert(SW_BF16, e->scratch, SW_F32, src + done, some);
+        SW_TRY(sw_engine_store(e, item, first + done, some, e->scratch));
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                              int64_t n, float *dst)
+{
+    if (item->dtype != SW_BF16) {
+        return sw_engine_fetch(e, item, first, n, dst);
+    }
+    for (int64_t done = 0; done < n; done += SW_PIECE) {
+        const int64_t some = sw_min_i64(SW_PIECE, n - done);
+        SW_TRY(sw_engine_fetch(e, item, first + done, some, e->scratch));
+        sw_convert(SW_F32, dst + done, SW_BF16, e->scratch, some);
+    }
+    return SW_OK;
+}
+
 static sw_status set_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, const float *src)
 {
@@ -398,9 +426,13 @@ static sw_status load_param(struct sw_engine *e, struct engine_param *param,
     return end_digest(e, param, digest, st);
 }
 
-/* Every float tensor of the folder must have found its parameter, or be one the family ignores. */
+/* Every float tensor of the folder must have found its parameter, or be one the family ignores.
+ * Who asks for a trunk alone knows that heads are left out. */
 static void warn_unused(const struct sw_engine *e)
 {
+    if (e->model->task->n_losses == 0) {
+        return;
+    }
     for (int64_t i = 0; i < sw_hf_folder_count(e->folder); i++) {
         const struct sw_safetensor *tensor = sw_hf_folder_at(e->folder, i);
         bool used = e->model->ops->ignores(e->model, tensor->name);

@@ -38,6 +38,23 @@ sw_value sw_shift_right(sw_graph *g, sw_value ids, int64_t start, int64_t pad)
     return integers(g, SW_OP_SHIFT_RIGHT, ids, "shift right", &attrs);
 }
 
+sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths)
+{
+    if (!sw_graph_usable(g, ids, "trim") || !sw_graph_usable(g, lengths, "trim")) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *shape = &info_of(g, ids)->shape;
+    const struct sw_shape rows = SW_SHAPE(shape->rank > 0 ? shape->dims[0] : 0);
+    if (shape->rank != 2 || !sw_shape_equal(&info_of(g, lengths)->shape, &rows)) {
+        return sw_graph_bad_shapes(g, "trim", ids, lengths, "wants ids [B, T] and lengths [B]");
+    }
+    if (info_of(g, ids)->dtype != SW_I32 || info_of(g, lengths)->dtype != SW_I32) {
+        return sw_graph_bad_dtype(g, "trim", lengths, "i32 ids and lengths");
+    }
+    const sw_value in[2] = {sw_graph_dense(g, ids), sw_graph_dense(g, lengths)};
+    return sw_graph_emit_one(g, SW_OP_TRIM, in, 2, NULL);
+}
+
 /* ---- rows ---- */
 
 /* A mask that is i32 and has one element for each row of x. */

@@ -282,8 +282,31 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     return v;
 }
 
+sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
+{
+    const sw_value v = sw_param(g, name, shape, init);
+    if (v >= 0) {
+        g->values[v].needs_grad = false;
+    }
+    return v;
+}
+
+/* A layer that is used twice has the same adapters each time. */
+static bool is_noted(const struct sw_graph *g, sw_value weight)
+{
+    for (int32_t i = 0; i < g->adapted.n; i++) {
+        if (g->adapted.items[i].weight == weight) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer)
 {
+    if (is_noted(g, layer->weight)) {
+        return;
+    }
     if (g->status < 0 || !grow(g, (void **)&g->adapted.items, &g->adapted.cap, g->adapted.n + 1,
                                sizeof *g->adapted.items)) {
         return;

@@ -45,6 +45,14 @@ enum sw_scalar {
  * the host, so that all devices have the same. */
 void sw_scalars_complete(double scalars[SW_SCALAR_COUNT]);
 
+/* What an update takes from the table: with the factors of its parameter's group, and the size of a
+ * step, which has the corrections that stand in front of the direction. */
+struct sw_update_rates {
+    double lr, beta1, beta2, correction1, correction2, step_size;
+};
+struct sw_update_rates sw_update_rates_of(const struct sw_update_attrs *attrs,
+                                          const double scalars[SW_SCALAR_COUNT]);
+
 enum sw_phase { SW_PHASE_FORWARD, SW_PHASE_BACKWARD, SW_PHASE_UPDATE };
 
 enum sw_role {

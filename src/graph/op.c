@@ -245,6 +245,65 @@ static void shapes_masked_mean(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[0], d->in[0].dtype, SW_SHAPE(x->dims[0], x->dims[2]));
 }
 
+int64_t sw_window_places(const struct sw_window_attrs *attrs, int dim, int64_t n)
+{
+    const int64_t span = n + 2 * attrs->padding[dim] - attrs->kernel[dim];
+    return span < 0 ? 0 : span / attrs->stride[dim] + 1;
+}
+
+void sw_image_view(const struct sw_view *x, struct sw_view *out)
+{
+    *out = *x;
+    if (x->shape.rank == 3) {
+        out->shape = SW_SHAPE(x->shape.dims[0], x->shape.dims[1], 1, x->shape.dims[2]);
+        out->strides[2] = 0;
+        out->strides[3] = x->strides[2];
+    }
+}
+
+static void shapes_im2col(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_window_attrs *attrs = &d->op->attrs.window;
+    struct sw_view x;
+    sw_image_view(&d->in[0], &x);
+    const int64_t *dims = x.shape.dims;
+    set(&out[0], x.dtype,
+        SW_SHAPE(dims[0], sw_window_places(attrs, 0, dims[2]) * sw_window_places(attrs, 1, dims[3]),
+                 dims[1] * attrs->kernel[0] * attrs->kernel[1]));
+}
+
+static void shapes_pool(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_window_attrs *attrs = &d->op->attrs.window;
+    const int64_t *dims = d->in[0].shape.dims;
+    set(&out[0], d->in[0].dtype,
+        SW_SHAPE(dims[0], dims[1], sw_window_places(attrs, 0, dims[2]),
+                 sw_window_places(attrs, 1, dims[3])));
+}
+
+static void shapes_lstm(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    const enum sw_dtype dtype = sw_stat_dtype(d->in[0].dtype);
+    set(&out[0], d->in[0].dtype, with_last(x, sw_shape_last(x) / 4));
+    set(&out[1], dtype, *x);
+    set(&out[2], dtype, out[0].shape);
+}
+
+static void shapes_relative_bias(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_relative_attrs *attrs = &d->op->attrs.relative;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(sw_shape_last(&d->in[0].shape), attrs->queries, attrs->keys));
+}
+
+static void shapes_relative_scores(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *x = &d->in[0].shape;
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(x->dims[0], x->dims[2], x->dims[1], x->dims[1]));
+}
+
 /* ---- indices ---- */
 
 static int64_t rows_of_first(const struct sw_op_desc *d)
@@ -255,6 +314,11 @@ static int64_t rows_of_first(const struct sw_op_desc *d)
 static int64_t tokens_of_first(const struct sw_op_desc *d)
 {
     return d->in[0].shape.dims[1];
+}
+
+static int64_t lengths_of_first(const struct sw_op_desc *d)
+{
+    return d->in[0].shape.dims[1] + 1; /* 0 .. T */
 }
 
 static int64_t classes_of_first(const struct sw_op_desc *d)
@@ -309,6 +373,27 @@ static int64_t flops_attention(const struct sw_op_desc *d)
 static int64_t flops_attention_grad(const struct sw_op_desc *d)
 {
     return attention_flops(d, 3, 10);
+}
+
+static int64_t flops_relative_scores(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
+}
+
+static int64_t flops_relative_scores_grad(const struct sw_op_desc *d)
+{
+    return 4 * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+}
+
+/* The product of each step with what it has of the one before; two more backward. */
+static int64_t flops_lstm(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_rows(&d->in[0].shape) * sw_shape_elems(&d->in[1].shape);
+}
+
+static int64_t flops_lstm_grad(const struct sw_op_desc *d)
+{
+    return 2 * flops_lstm(d);
 }
 
 /* Of a piece of it the states tell the length: the parameter is there as a whole. */
@@ -383,6 +468,8 @@ static int64_t grad_unit_linear_ce(const struct sw_op *op)
 
 static const char elementwise[] = "works element by element: whoever adds a matrix reads it once";
 static const char made[] = "gradients and activations only";
+static const char steps[] = "each step reads all of it";
+static const char small[] = "a table of a few positions";
 static const char vectors[] = "its parameters are vectors";
 static const char moved[] = "made by passes that know of tiles";
 static const char theirs[] = "the user's kernel knows whole tensors";
@@ -501,6 +588,9 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = -1, .takes_no_matrix = made},
     [SW_OP_SHIFT_RIGHT] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
         .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_TRIM] = {.n_out = 1, .shapes = shapes_like_first, .traits = SW_TRAIT_COPY,
+        .flops_per_elem = -1, .takes_no_matrix = made, .index_input = 1,
+        .n_indexed = lengths_of_first},
     [SW_OP_MASK_ROWS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mask_rows,
         .flops_per_elem = -1, .takes_no_matrix = elementwise},
     [SW_OP_CONCAT] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .shapes = shapes_concat,
@@ -511,6 +601,29 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_ELEMENT_LOSS] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 2,
         .shapes = shapes_element_loss, .gradient = sw_grad_element_loss, .flops_per_elem = 4,
         .takes_no_matrix = made},
+    [SW_OP_LSTM] = {.attrs = SW_ATTRS_LSTM, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
+        .shapes = shapes_lstm, .gradient = sw_grad_lstm, .flops = flops_lstm, .factor = 1,
+        .takes_no_matrix = steps},
+    [SW_OP_LSTM_GRAD] = {.attrs = SW_ATTRS_LSTM, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
+        .flops = flops_lstm_grad, .factor = 1, .takes_no_matrix = steps},
+    [SW_OP_IM2COL] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .shapes = shapes_im2col,
+        .gradient = sw_grad_im2col, .flops_per_elem = -1, .takes_no_matrix = made},
+    [SW_OP_COL2IM] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .takes_no_matrix = made},
+    [SW_OP_POOL] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .shapes = shapes_pool,
+        .gradient = sw_grad_pool, .takes_no_matrix = made},
+    [SW_OP_POOL_GRAD] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1,
+        .shapes = shapes_second_like_first, .takes_no_matrix = made},
+    [SW_OP_RELATIVE_BIAS] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .shapes = shapes_relative_bias, .gradient = sw_grad_relative_bias,
+        .flops_per_elem = -1, .takes_no_matrix = small},
+    [SW_OP_RELATIVE_BIAS_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
+        .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
+        .shapes = shapes_relative_scores, .gradient = sw_grad_relative_scores,
+        .flops = flops_relative_scores, .takes_no_matrix = made},
+    [SW_OP_RELATIVE_SCORES_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 2, .shapes = shapes_of_two_gradients, .flops = flops_relative_scores_grad,
+        .factor = 1, .takes_no_matrix = made},
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
         .shapes = shapes_second_like_first, .flops_per_elem = 4, .takes_no_matrix = made},
 };

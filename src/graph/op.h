@@ -141,7 +141,35 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1] of (x - t)^2, \
                                                    or binary: -log p(t), p(1) = sigmoid(x), over   \
                                                    the targets that are no NaN */                  \
-    X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */
+    X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */                        \
+    X(RELATIVE_BIAS,      "relative_bias")      /* rows [R,H] [, position i32 [1]] -> f32 [H,T,S]: \
+                                                   of query t and key s row s - (t + position) +   \
+                                                   origin, or the nearest there is */              \
+    X(RELATIVE_BIAS_GRAD, "relative_bias_grad") /* d [H,T,S] [, position] -> drows, summed in the  \
+                                                   order of queries, then of keys */               \
+    X(RELATIVE_SCORES,    "relative_scores")    /* x [B,T,H,D], table [P,H,D], index i32 [2T - 1]  \
+                                                   -> f32 [B,H,T,T]: scale x_i . table row         \
+                                                   index[j - i + T - 1]; by_key: x_j */            \
+    X(RELATIVE_SCORES_GRAD, "relative_scores_grad") /* d, x, table, index -> dx, dtable */         \
+    X(IM2COL,             "im2col")             /* x [B,C,H,W] or [B,C,W] -> [B,OH OW,C KH KW]:    \
+                                                   what a window sees, zeros outside */            \
+    X(COL2IM,             "col2im")             /* its gradient: sums over the windows, in order   \
+                                                   of the place in them */                         \
+    X(POOL,               "pool")               /* x [B,C,H,W] -> [B,C,OH,OW]: the largest of a    \
+                                                   window, the first of equal ones, or the mean */ \
+    X(POOL_GRAD,          "pool_grad")          /* dy, x -> dx, summed over the windows in order   \
+                                                 */                                                \
+    X(LSTM,               "lstm")               /* x [B,T,4H] (of the input, as gates i, f, g, o), \
+                                                   w [4H,H], bias [4H] [, mask i32 [B,T]] -> y     \
+                                                   [B,T,H], gates behind their activation          \
+                                                   [B,T,4H], cells [B,T,H] (f32); a step looks at  \
+                                                   the y (rounded) of the one before; no step, and \
+                                                   zeros, where the mask is 0; reverse: from the   \
+                                                   last token on */                                \
+    X(LSTM_GRAD,          "lstm_grad")          /* dy, w, y, gates, cells [, mask] -> dx, dw,      \
+                                                   dbias; dw, dbias summed by sample, then step */ \
+    X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, and -1   \
+                                                   from the length of the row on */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -200,6 +228,22 @@ static inline int sw_attention_bias_output(const struct sw_attention_attrs *attr
     return attrs->packed ? 1 : 3;
 }
 
+struct sw_relative_attrs {
+    int64_t queries, keys, origin; /* BIAS */
+    bool by_key;                   /* SCORES */
+    double scale;
+};
+
+/* Of rows and columns of an image; of one with a single row it is 1, 1, 0. */
+struct sw_window_attrs {
+    int64_t kernel[2], stride[2], padding[2];
+    bool mean; /* POOL: else the largest */
+};
+/* Places of a window along rows (0) or columns (1) of so many. */
+int64_t sw_window_places(const struct sw_window_attrs *attrs, int dim, int64_t n);
+/* x [B,C,H,W] or [B,C,W] as [B,C,H,W], with its strides. */
+void sw_image_view(const struct sw_view *x, struct sw_view *out);
+
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 
 struct sw_view_attrs {
@@ -208,7 +252,15 @@ struct sw_view_attrs {
     int64_t start; /* SLICE: along dim */
 };
 
-enum sw_update_kind { SW_UPDATE_ADAM, SW_UPDATE_SGD, SW_UPDATE_LAMB };
+enum sw_update_kind {
+    SW_UPDATE_ADAM,
+    SW_UPDATE_SGD,
+    SW_UPDATE_LAMB,
+    SW_UPDATE_ADAGRAD,
+    SW_UPDATE_LION,
+    SW_UPDATE_SPARSE_ADAM, /* leaves elements whose gradient is 0 as they are */
+    SW_N_UPDATE_KINDS
+};
 /* Constant parts of an update rule; lr, betas and t come from the scalar table. */
 struct sw_update_attrs {
     enum sw_update_kind kind;
@@ -220,6 +272,36 @@ struct sw_update_attrs {
     int n_states;                /* values after the parameter that the rule updates in place */
     bool eps_inside_sqrt;        /* LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
+    double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
+    /* of the group that a parameter is in: a factor of the rate, betas in place of the table's */
+    bool is_scaled, has_betas;
+    double lr_scale, beta1, beta2;
+};
+
+/* A rule, and what of a parameter it is for. */
+struct sw_update_op_attrs {
+    struct sw_update_attrs rule;
+    int64_t first;   /* UPDATE: element of the parameter */
+    int64_t n_elems; /* LAMB: elements that are no padding */
+    /* moments of bf16: element of the whole tensor that is the parameter's first one here, and what
+     * names the tensor among those that draw */
+    int64_t origin;
+    uint64_t draw;
+};
+
+struct sw_stats_attrs {
+    double clip;         /* STATS_FINISH: threshold, 0 = none */
+    bool overflow_skips; /* fp16: what does not fit skips the update */
+};
+
+struct sw_cross_entropy_attrs {
+    double smoothing;
+    bool ignores_beyond;
+};
+
+struct sw_last_index_attrs {
+    int64_t padding_id;
+    bool is_value; /* the last that is this id, not the last that is another one */
 };
 
 /* Which member of struct sw_attrs the ops of a kind have. */
@@ -245,6 +327,9 @@ enum sw_attrs_kind {
     SW_ATTRS_INTEGERS,
     SW_ATTRS_CROSS_ENTROPY,
     SW_ATTRS_ELEMENT_LOSS,
+    SW_ATTRS_RELATIVE,
+    SW_ATTRS_WINDOW,
+    SW_ATTRS_LSTM,
     SW_N_ATTRS_KINDS
 };
 
@@ -268,10 +353,7 @@ struct sw_attrs {
         } dropout;
         struct sw_attention_attrs attention;
         struct sw_view_attrs view;
-        struct {
-            int64_t padding_id;
-            bool is_value; /* the last that is this id, not the last that is another one */
-        } last_index;
+        struct sw_last_index_attrs last_index;
         struct {
             int dim;
             int64_t start;
@@ -280,10 +362,7 @@ struct sw_attrs {
         struct {
             double weight; /* of the gradient instead of 1 / count; 0 = that */
         } loss_mean;
-        struct {
-            double clip;         /* STATS_FINISH: threshold, 0 = none */
-            bool overflow_skips; /* fp16: what does not fit skips the update */
-        } stats;
+        struct sw_stats_attrs stats;
         struct {
             int64_t first, n;
         } select_index;
@@ -297,18 +376,16 @@ struct sw_attrs {
         struct {
             int64_t value, pad;
         } integers;
-        struct {
-            double smoothing;
-            bool ignores_beyond;
-        } cross_entropy;
+        struct sw_cross_entropy_attrs cross_entropy;
         struct {
             bool binary;
         } element_loss;
+        struct sw_relative_attrs relative;
+        struct sw_window_attrs window;
         struct {
-            struct sw_update_attrs rule;
-            int64_t first;   /* UPDATE: element of the parameter */
-            int64_t n_elems; /* LAMB: elements that are no padding */
-        } update;
+            bool reverse, has_mask;
+        } lstm;
+        struct sw_update_op_attrs update;
     };
 };
 

@@ -165,6 +165,17 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
         return a->cross_entropy.ignores_beyond ? sw_hash_str(h, "ignores beyond") : h;
     case SW_ATTRS_ELEMENT_LOSS:
         return hash_i64(h, a->element_loss.binary);
+    case SW_ATTRS_RELATIVE:
+        h = hash_i64(hash_i64(h, a->relative.origin), a->relative.by_key);
+        return hash_f64(h, a->relative.scale);
+    case SW_ATTRS_WINDOW:
+        for (int i = 0; i < 2; i++) {
+            h = hash_i64(hash_i64(h, a->window.kernel[i]), a->window.stride[i]);
+            h = hash_i64(h, a->window.padding[i]);
+        }
+        return hash_i64(h, a->window.mean);
+    case SW_ATTRS_LSTM:
+        return hash_i64(hash_i64(h, a->lstm.reverse), a->lstm.has_mask);
     case SW_ATTRS_INTEGERS:
         return hash_i64(hash_i64(h, a->integers.value), a->integers.pad);
     default:

@@ -29,7 +29,12 @@
     X(mask_rows)                                                                                   \
     X(concat)                                                                                      \
     X(masked_mean)                                                                                 \
-    X(element_loss)
+    X(element_loss)                                                                                \
+    X(relative_bias)                                                                               \
+    X(relative_scores)                                                                             \
+    X(im2col)                                                                                      \
+    X(pool)                                                                                        \
+    X(lstm)
 #define SW_GRADIENT_RULE(name)                                                                     \
     void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
                         sw_value *d_in);

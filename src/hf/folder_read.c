@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+typedef sw_status open_fn(const char *path, struct sw_safetensors **out);
+
 struct sw_hf_folder {
     struct sw_arena arena;
+    open_fn *open; /* of a file */
     struct sw_safetensors **shards;
     int64_t n_shards;
     const struct sw_safetensor **by_name;
@@ -40,7 +43,7 @@ static sw_status shard_of(struct sw_hf_folder *folder, const char *path, struct 
     if (!known) {
         char *file = sw_hf_join(path, name);
         SW_TRY_ALLOC(file, path);
-        const sw_status st = sw_safetensors_open(file, &folder->shards[folder->n_shards]);
+        const sw_status st = folder->open(file, &folder->shards[folder->n_shards]);
         sw_free(file);
         SW_TRY(st);
         known = sw_json_put_i64(files, sw_json_root(files), name, folder->n_shards++);
@@ -110,11 +113,12 @@ static sw_status open_sharded(struct sw_hf_folder *folder, const char *path, con
 
 /* ---- one file ---- */
 
-static sw_status open_single(struct sw_hf_folder *folder, const char *file)
+static sw_status open_single(struct sw_hf_folder *folder, const char *path, const char *file)
 {
+    (void)path;
     folder->shards = sw_arena_array(&folder->arena, 1, sizeof(*folder->shards));
     SW_TRY_ALLOC(folder->shards, file);
-    SW_TRY(sw_safetensors_open(file, &folder->shards[0]));
+    SW_TRY(folder->open(file, &folder->shards[0]));
     folder->n_shards = 1;
     folder->n = sw_safetensors_count(folder->shards[0]);
     folder->by_name =
@@ -128,8 +132,8 @@ static sw_status open_single(struct sw_hf_folder *folder, const char *file)
 
 bool sw_hf_folder_has_weights(const char *path)
 {
-    static const char *const names[] = {SW_HF_SINGLE, SW_HF_INDEX, "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json"};
+    static const char *const names[] = {SW_HF_SINGLE, SW_HF_INDEX, SW_HF_PICKLED,
+                                        SW_HF_PICKLED_INDEX};
     bool any = false;
     for (size_t i = 0; i < SW_LEN(names) && !any; i++) {
         char *file = sw_hf_join(path, names[i]);
@@ -139,39 +143,33 @@ bool sw_hf_folder_has_weights(const char *path)
     return any;
 }
 
-static sw_status fail_empty(const char *path)
-{
-    char *pickled = sw_hf_join(path, "pytorch_model.bin");
-    char *pickled_index = sw_hf_join(path, "pytorch_model.bin.index.json");
-    const bool is_pickled =
-        (pickled && exists(pickled)) || (pickled_index && exists(pickled_index));
-    sw_free(pickled);
-    sw_free(pickled_index);
-    return SW_FAIL(
-        is_pickled ? SW_E_UNSUP : SW_E_IO, "%s: no " SW_HF_SINGLE " and no " SW_HF_INDEX "%s", path,
-        is_pickled ? "; pytorch_model.bin is not read, save the model as safetensors" : "");
-}
-
-/* As other readers do, the single file goes first. */
+/* As other readers do, safetensors go before pickles, and the single file before shards. */
 static sw_status open_files(struct sw_hf_folder *folder, const char *path)
 {
-    char *single = sw_hf_join(path, SW_HF_SINGLE);
-    char *index = sw_hf_join(path, SW_HF_INDEX);
-    sw_status st;
-    if (!single || !index) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
-    } else if (exists(single)) {
-        st = open_single(folder, single);
-    } else if (exists(index)) {
-        st = open_sharded(folder, path, index);
-    } else {
-        st = fail_empty(path);
+    static const struct {
+        const char *name;
+        sw_status (*open)(struct sw_hf_folder *folder, const char *path, const char *file);
+        open_fn *file;
+    } kinds[] = {{SW_HF_SINGLE, open_single, sw_safetensors_open},
+                 {SW_HF_INDEX, open_sharded, sw_safetensors_open},
+                 {SW_HF_PICKLED, open_single, sw_pickled_open},
+                 {SW_HF_PICKLED_INDEX, open_sharded, sw_pickled_open}};
+    for (size_t i = 0; i < SW_LEN(kinds); i++) {
+        char *file = sw_hf_join(path, kinds[i].name);
+        SW_TRY_ALLOC(file, path);
+        const bool is_there = exists(file);
+        folder->open = kinds[i].file;
+        const sw_status st = is_there ? kinds[i].open(folder, path, file) : SW_OK;
+        sw_free(file);
+        SW_TRY(st);
+        if (is_there) {
+            qsort(folder->by_name, (size_t)folder->n, sizeof(*folder->by_name),
+                  sw_hf_compare_names);
+            return SW_OK;
+        }
     }
-    sw_free(index);
-    sw_free(single);
-    SW_TRY(st);
-    qsort(folder->by_name, (size_t)folder->n, sizeof(*folder->by_name), sw_hf_compare_names);
-    return SW_OK;
+    return SW_FAIL(SW_E_IO, "%s: no " SW_HF_SINGLE ", no " SW_HF_INDEX " and no " SW_HF_PICKLED,
+                   path);
 }
 
 sw_status sw_hf_folder_open(const char *path, struct sw_hf_folder **out)

@@ -41,6 +41,15 @@ sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out);
 /* The same of bytes in memory, borrowed until close; name is for messages. */
 sw_status sw_safetensors_parse(const char *name, const void *bytes, size_t len,
                                struct sw_safetensors **out);
+/*
+ * sw_pickled_open - the same of what torch.save of PyTorch 1.6 or later wrote: a dictionary of
+ * tensors, as pytorch_model.bin has it. Nothing in it is run (pickle.h).
+ *
+ * SW_E_FORMAT  names path and tensor; a name that is not allowed is in the message
+ */
+sw_status sw_pickled_open(const char *path, struct sw_safetensors **out);
+sw_status sw_pickled_parse(const char *name, const void *bytes, size_t len,
+                           struct sw_safetensors **out);
 /* SW_E_IO when the file no longer has the bytes of its tensors. */
 sw_status sw_safetensor_check(const struct sw_safetensor *tensor);
 void sw_safetensors_close(struct sw_safetensors *file);
@@ -100,8 +109,8 @@ struct sw_hf_folder;
 /*
  * sw_hf_folder_open - the weights of a folder as one list of tensors.
  *
- * Reads model.safetensors, or model.safetensors.index.json and the shards it names. Tensors of a
- * shard that the index does not map are left out, with a warning.
+ * Reads model.safetensors, or model.safetensors.index.json and the shards it names, or
+ * pytorch_model.bin or its index, whichever of them is there first. Tensors of a shard that the index does not map are left out, with a warning.
  *
  * SW_E_FORMAT  a shard or the index is damaged, or a mapped tensor is not in its shard
  * SW_E_IO      no weights there, or not readable

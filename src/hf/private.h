@@ -18,6 +18,8 @@ enum { SW_HF_HEADER_MAX = 100000000 }; /* bytes of the header, by the format */
 #define SW_HF_METADATA "__metadata__"
 #define SW_HF_SINGLE "model.safetensors"
 #define SW_HF_INDEX "model.safetensors.index.json"
+#define SW_HF_PICKLED "pytorch_model.bin"
+#define SW_HF_PICKLED_INDEX "pytorch_model.bin.index.json"
 
 /* qsort and bsearch over const struct sw_safetensor *, by name. */
 int sw_hf_compare_names(const void *a, const void *b);

@@ -6,7 +6,7 @@
 // The order of the checks and the names of the errors are the reference reader's, so that a file is
 // refused by both for the same reason.
 
-#include "hf/private.h"
+#include "hf/pickle.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -499,8 +499,41 @@ static sw_status read_bytes(struct sw_safetensors *f, const char *bytes, size_t 
     return SW_OK;
 }
 
+static int compare_tensor_names(const void *a, const void *b)
+{
+    const struct sw_safetensor *const *x = a;
+    const struct sw_safetensor *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* The same of what torch.save wrote, in the order that it has. */
+static sw_status read_pickled(struct sw_safetensors *f, const char *bytes, size_t len)
+{
+    SW_TRY(sw_pickle_read(&f->arena, f->path, bytes, len, &f->tensors, &f->n));
+    f->by_name = sw_arena_array(&f->arena, (size_t)f->n + 1, sizeof(*f->by_name));
+    SW_TRY_ALLOC(f->by_name, f->path);
+    for (int64_t i = 0; i < f->n; i++) {
+        struct sw_safetensor *tensor = &f->tensors[i];
+        tensor->file = f->path;
+        tensor->of = f;
+        const size_t width = (size_t)sw_hf_dtype_of_name(tensor->dtype_name)->bits / 8;
+        SW_TRY(lend_data(f, tensor, tensor->data, width));
+        f->by_name[i] = tensor;
+    }
+    qsort(f->by_name, (size_t)f->n, sizeof(*f->by_name), compare_tensor_names);
+    for (int64_t i = 1; i < f->n; i++) {
+        if (compare_tensor_names(&f->by_name[i - 1], &f->by_name[i]) == 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: tensor \"%s\" is given twice", f->path,
+                           f->by_name[i]->name);
+        }
+    }
+    return SW_OK;
+}
+
+typedef sw_status (*read_fn)(struct sw_safetensors *f, const char *bytes, size_t len);
+
 /* Takes the map and its descriptor; fd -1: borrows the bytes. */
-static sw_status open_bytes(const char *path, const void *bytes, size_t len, int fd,
+static sw_status open_bytes(const char *path, const void *bytes, size_t len, int fd, read_fn read,
                             struct sw_safetensors **out)
 {
     struct sw_safetensors *f = sw_alloc_zero("hf", 1, sizeof(*f));
@@ -518,8 +551,8 @@ static sw_status open_bytes(const char *path, const void *bytes, size_t len, int
         f->map_bytes = len;
     }
     f->path = sw_arena_strdup(&f->arena, path);
-    const sw_status st = f->path ? read_bytes(f, bytes, len)
-                                 : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
+    const sw_status st =
+        f->path ? read(f, bytes, len) : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
     if (st < 0) {
         sw_safetensors_close(f);
         return sw_frame_at(__FILE__, __LINE__, st);
@@ -531,18 +564,25 @@ static sw_status open_bytes(const char *path, const void *bytes, size_t len, int
 sw_status sw_safetensors_parse(const char *name, const void *bytes, size_t len,
                                struct sw_safetensors **out)
 {
-    SW_TRY(open_bytes(name, bytes, len, -1, out));
+    SW_TRY(open_bytes(name, bytes, len, -1, read_bytes, out));
     return SW_OK;
 }
 
-sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out)
+sw_status sw_pickled_parse(const char *name, const void *bytes, size_t len,
+                           struct sw_safetensors **out)
+{
+    SW_TRY(open_bytes(name, bytes, len, -1, read_pickled, out));
+    return SW_OK;
+}
+
+static sw_status open_file(const char *path, read_fn read, struct sw_safetensors **out)
 {
     int fd;
     size_t bytes;
     SW_TRY(sw_file_open(path, &fd, &bytes));
     if (bytes < 8) { /* nothing to map: HeaderTooSmall */
-        close(fd);
-        SW_TRY(open_bytes(path, "", bytes, -1, out));
+        close(fd);   /* the message has the number, not the bytes */
+        SW_TRY(open_bytes(path, "", bytes, -1, read, out));
         return SW_OK;
     }
     void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -551,8 +591,18 @@ sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out)
         close(fd);
         return SW_FAIL(SW_E_IO, "cannot map %s (%zu bytes): %s", path, bytes, strerror(error));
     }
-    SW_TRY(open_bytes(path, map, bytes, fd, out));
+    SW_TRY(open_bytes(path, map, bytes, fd, read, out));
     return SW_OK;
+}
+
+sw_status sw_safetensors_open(const char *path, struct sw_safetensors **out)
+{
+    return open_file(path, read_bytes, out);
+}
+
+sw_status sw_pickled_open(const char *path, struct sw_safetensors **out)
+{
+    return open_file(path, read_pickled, out);
 }
 
 void sw_safetensors_close(struct sw_safetensors *file)

@@ -7,6 +7,16 @@
 #include "model/model.h"
 #include "nn/nn.h"
 
+/* Scores by how far tokens are apart, and what else DeBERTa has (deberta.c). */
+struct sw_encoder_distances {
+    int64_t buckets, places, span; /* 0 = a row for each distance; rows are 2 span */
+    bool with_keys, with_queries;  /* terms: of queries with distances (c2p), of keys (p2c) */
+    bool is_shared, is_normed;     /* the tables go through the layers of keys and queries */
+    bool adds_positions;           /* to the embedding */
+    int64_t window;                /* of the convolution; 0 = none */
+    enum sw_act window_act;
+};
+
 /* What is computed: BERT (Devlin et al. 2018). Each branch is added to what it read, and the sum is
  * normalised. */
 struct sw_encoder_spec {
@@ -25,6 +35,7 @@ struct sw_encoder_spec {
     double classifier_dropout; /* before the layer that tells classes of a text */
     double tokens_dropout;     /* of tokens */
     double answers_dropout;    /* places of answers */
+    struct sw_encoder_distances distances;
 };
 
 /* What tensors are called, without ".weight" and ".bias". Those of `layers` on stand behind the
@@ -90,7 +101,8 @@ bool sw_encoder_ignores(const struct sw_model *model, const char *file_name);
 sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
                        struct sw_encoder *encoder);
 
-extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_distilbert;
+extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_distilbert,
+    sw_family_deberta;
 
 /* ---- heads (encoder_heads.c) ---- */
 

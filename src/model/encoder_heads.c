@@ -80,6 +80,8 @@ sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
         answers(m, &head, h);
     } else if (m->super.task->n_losses > 0) {
         classes(m, &head, h);
+    } else if (spec->want_logits) {
+        sw_output(g, "hidden", h);
     }
     return head.loss;
 }

@@ -2,6 +2,8 @@
 // The registry of model families.
 #include "model/decoder.h"
 #include "model/encoder.h"
+#include "model/nets.h"
+#include "model/seq2seq.h"
 
 #include <string.h>
 
@@ -11,7 +13,9 @@ static const struct sw_model_ops *const families[] = {
     &sw_family_qwen2.ops,    &sw_family_qwen3.ops,      &sw_family_gemma2.ops,
     &sw_family_gpt_neox.ops, &sw_family_opt.ops,        &sw_family_phi.ops,
     &sw_family_bloom.ops,    &sw_family_gptj.ops,       &sw_family_bert.ops,
-    &sw_family_roberta.ops,  &sw_family_distilbert.ops,
+    &sw_family_roberta.ops,  &sw_family_distilbert.ops, &sw_family_deberta.ops,
+    &sw_family_bart.ops,     &sw_family_t5.ops,         &sw_family_vit,
+    &sw_family_cifar_net,    &sw_family_bi_lstm,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)

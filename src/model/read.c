@@ -146,7 +146,8 @@ sw_status sw_model_check_parameters(const struct sw_json_doc *doc, const struct 
                        sw_json_name(doc), keys[SW_SIZE_WIDTH].key, (long long)model->width,
                        keys[SW_SIZE_INNER].key ? keys[SW_SIZE_INNER].key : "width of the MLP",
                        (long long)inner, keys[SW_SIZE_LAYERS].key, (long long)model->layers,
-                       keys[SW_SIZE_VOCAB].key, (long long)model->vocab, all, most);
+                       keys[SW_SIZE_VOCAB].key ? keys[SW_SIZE_VOCAB].key : "vocabulary",
+                       (long long)model->vocab, all, most);
     }
     return SW_OK;
 }

@@ -88,19 +88,45 @@ sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
 /* ======== update rules (update.c) ======== */
 
 struct sw_update_rule {
-    struct sw_update_attrs attrs; /* n_states is set per dtype when emitted */
-    bool decay_1d;                /* false: parameters of one dimension do not decay */
-    double momentum;              /* SGD: goes into the scalar BETA1 */
+    struct sw_update_attrs attrs;    /* n_states is set per dtype when emitted */
+    bool decay_1d;                   /* false: parameters of one dimension do not decay */
+    bool half_moments;               /* moments of bf16, rounded stochastically: Adam */
+    double momentum;                 /* SGD: goes into the scalar BETA1 */
+    struct sw_update_groups *groups; /* bound; NULL = there are none; of who made the rule */
 };
 
 /* SW_E_UNSUP names optimizer.type where no rule exists. */
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,
                               struct sw_update_rule *out);
 
+/* ======== groups of parameters (groups.c) ======== */
+
+struct sw_update_groups;
+/*
+ * sw_update_groups_open - what spillway.groups and spillway.layer_decay say.
+ *
+ * out          NULL where they say nothing; sw_update_groups_close
+ *
+ * SW_E_CONFIG  names the group and the key
+ */
+sw_status sw_update_groups_open(const struct sw_config *config, struct sw_update_groups **out);
+void sw_update_groups_close(struct sw_update_groups *groups);
+/* names: of all parameters in the order of the model, copied; the first group that matches has it.
+ * SW_E_CONFIG: a pattern matches none. May be called again. */
+sw_status sw_update_groups_bind(struct sw_update_groups *groups, const char *const *names,
+                                int64_t n);
+/* What the groups change of the rule for parameter `name`; groups NULL: nothing. */
+void sw_update_groups_apply(const struct sw_update_groups *groups, const char *name,
+                            struct sw_update_attrs *attrs);
+uint64_t sw_update_groups_hash(const struct sw_update_groups *groups, uint64_t h);
+
+/* ======== states (update.c) ======== */
+
 /* What one parameter keeps between steps, in the order the UPDATE op takes it. bf16 parameters: the
- * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32. */
+ * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32 or
+ * bf16. */
 struct sw_update_state {
-    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum" */
+    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum" */
     enum sw_dtype dtype;
 };
 enum { SW_UPDATE_MAX_STATES = 4 };

@@ -29,6 +29,18 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
         rule.attrs.min_coeff = optimizer->min_coeff;
         rule.attrs.max_coeff = optimizer->max_coeff;
         break;
+    case SW_OPTIMIZER_ADAGRAD:
+        rule.attrs.kind = SW_UPDATE_ADAGRAD;
+        rule.attrs.lr_decay = optimizer->lr_decay;
+        rule.attrs.initial = optimizer->initial_accumulator_value;
+        break;
+    case SW_OPTIMIZER_LION:
+        rule.attrs.kind = SW_UPDATE_LION;
+        break;
+    case SW_OPTIMIZER_SPARSE_ADAM:
+        rule.attrs.kind = SW_UPDATE_SPARSE_ADAM;
+        rule.attrs.bias_correction = true;
+        break;
     default:
         return SW_FAIL(SW_E_UNSUP, "optimizer.type: %s has no update rule in this version",
                        optimizer->name ? optimizer->name : "none given");
@@ -47,11 +59,22 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     } else if (param_dtype == SW_F16) {
         out[n++] = (struct sw_update_state){"master", SW_F32};
     }
-    if (rule->attrs.kind != SW_UPDATE_SGD) {
+    const enum sw_dtype moment = rule->half_moments && dtype == SW_F32 ? SW_BF16 : dtype;
+    switch (rule->attrs.kind) {
+    case SW_UPDATE_SGD:
+        if (rule->momentum != 0) {
+            out[n++] = (struct sw_update_state){"momentum", dtype};
+        }
+        break;
+    case SW_UPDATE_ADAGRAD:
+        out[n++] = (struct sw_update_state){"sum", dtype};
+        break;
+    case SW_UPDATE_LION:
         out[n++] = (struct sw_update_state){"exp_avg", dtype};
-        out[n++] = (struct sw_update_state){"exp_avg_sq", dtype};
-    } else if (rule->momentum != 0) {
-        out[n++] = (struct sw_update_state){"momentum", dtype};
+        break;
+    default:
+        out[n++] = (struct sw_update_state){"exp_avg", moment};
+        out[n++] = (struct sw_update_state){"exp_avg_sq", moment};
     }
     return n;
 }

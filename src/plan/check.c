@@ -271,22 +271,23 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     const struct sw_ir *ir = c->program->ir;
     const struct sw_ir_op *op = &ir->ops[c->program->instrs[i].op];
     const enum sw_queue q = sw_instr_queue(&c->program->instrs[i]);
-    const bool moves = sw_ir_is_transfer(op);
-    for (int k = moves; k < op->n_in; k++) {
+    const int first = sw_ir_first_touched(ir, op);
+    const bool outputs = sw_ir_touches_outputs(ir, op);
+    for (int k = first; k < op->n_in; k++) {
         const sw_value root = sw_ir_root(ir, op->in[k]);
         SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
     }
-    for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
+    for (int k = 0; k < op->n_out && outputs; k++) {
         const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(ir, op->out[k]);
         if (root >= 0) {
             SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->read, root));
             SW_TRY(check_latest(c, b, i, sw_touch_of(&b->touches, root)->wrote, root));
         }
     }
-    for (int k = moves; k < op->n_in; k++) {
+    for (int k = first; k < op->n_in; k++) {
         sw_touch_of(&b->touches, op->in[k])->read[q] = i;
     }
-    for (int k = 0; k < op->n_out && op->move != SW_MOVE_STORE; k++) {
+    for (int k = 0; k < op->n_out && outputs; k++) {
         if (op->out[k] >= 0) {
             sw_touch_of(&b->touches, op->out[k])->wrote[q] = i;
         }
@@ -411,7 +412,8 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
                 sw_collective_workspace(ir, &ir->ops[instr->op], options->ranks);
         } else {
             sw_ir_describe(ir, &ir->ops[instr->op], &math, &desc);
-            options->query(options->query_ctx, &desc, &kernel);
+            const struct sw_plan_kernels kernels = sw_kernels_of(options, &ir->ops[instr->op]);
+            kernels.query(kernels.ctx, &desc, &kernel);
         }
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
         if (have < kernel.workspace_bytes) {

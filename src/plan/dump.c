@@ -137,7 +137,7 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 
 static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
                                    "silu", "tanh", "sigmoid",   "quick_gelu"};
-static const char *const rules[] = {"adam", "sgd", "lamb"};
+static const char *const rules[] = {"adam", "sgd", "lamb", "adagrad", "lion", "sparse_adam"};
 
 enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
 
@@ -210,7 +210,15 @@ static const struct attr {
     ATTR(SW_ATTRS_UPDATE, update.rule.eps_inside_sqrt, TYPE_BOOL),
     ATTR(SW_ATTRS_UPDATE, update.rule.min_coeff, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.rule.max_coeff, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.lr_decay, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.initial, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.is_scaled, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.lr_scale, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.has_betas, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.beta1, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.beta2, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.first, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.origin, TYPE_I64),
     ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),
     ATTR(SW_ATTRS_ROTARY, rotary.interleaved, TYPE_BOOL),
     ATTR(SW_ATTRS_ROTARY, rotary.inverse, TYPE_BOOL),
@@ -221,6 +229,20 @@ static const struct attr {
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.smoothing, TYPE_REAL),
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.ignores_beyond, TYPE_BOOL),
     ATTR(SW_ATTRS_ELEMENT_LOSS, element_loss.binary, TYPE_BOOL),
+    ATTR(SW_ATTRS_RELATIVE, relative.queries, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.keys, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.origin, TYPE_I64),
+    ATTR(SW_ATTRS_RELATIVE, relative.by_key, TYPE_BOOL),
+    ATTR(SW_ATTRS_RELATIVE, relative.scale, TYPE_REAL),
+    ATTR(SW_ATTRS_WINDOW, window.kernel[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.kernel[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.stride[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.stride[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.padding[0], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.padding[1], TYPE_I64),
+    ATTR(SW_ATTRS_WINDOW, window.mean, TYPE_BOOL),
+    ATTR(SW_ATTRS_LSTM, lstm.reverse, TYPE_BOOL),
+    ATTR(SW_ATTRS_LSTM, lstm.has_mask, TYPE_BOOL),
 };
 
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)

@@ -130,6 +130,7 @@ static const struct member wait_members[] = {
     {"d2h", WANT_AFTER, INSTR(waits[SW_QUEUE_D2H]), false, NULL},
     {"read", WANT_AFTER, INSTR(waits[SW_QUEUE_READ]), false, NULL},
     {"write", WANT_AFTER, INSTR(waits[SW_QUEUE_WRITE]), false, NULL},
+    {"host", WANT_AFTER, INSTR(waits[SW_QUEUE_HOST]), false, NULL},
 };
 static const struct kind waits_kind = {MEMBERS(wait_members)};
 

@@ -175,6 +175,12 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     if (rank <= 1 && !rule->decay_1d) {
         attrs->update.rule.weight_decay = 0;
     }
+    sw_update_groups_apply(rule->groups, info.name, &attrs->update.rule);
+    if (rule->half_moments) {
+        attrs->update.origin =
+            slice.form->tile_first + (sw_ir_is_slice(&slice) ? slice.form->first : 0);
+        attrs->update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
+    }
     int n_in = 0;
     in[n_in++] = target;
     for (int i = 0; i < attrs->update.rule.n_states; i++) {

@@ -26,15 +26,15 @@ static uint64_t mix_shape(uint64_t h, const struct sw_shape *shape)
 static uint64_t hash_of(const struct sw_ir_form *form)
 {
     const uint64_t h = mix_shape(mix_shape(SW_HASH_INIT, &form->shape), &form->whole);
-    return mix(mix(h, form->first), form->padded_elems);
+    return mix(mix(mix(h, form->first), form->tile_first), form->padded_elems);
 }
 
 static bool are_equal(const struct sw_ir_form *a, const struct sw_ir_form *b)
 {
     return sw_shape_equal(&a->shape, &b->shape) && sw_shape_equal(&a->whole, &b->whole) &&
-           a->first == b->first && a->padded_elems == b->padded_elems &&
-           a->contiguous == b->contiguous && a->init.kind == b->init.kind &&
-           a->init.std == b->init.std && a->data == b->data &&
+           a->first == b->first && a->tile_first == b->tile_first &&
+           a->padded_elems == b->padded_elems && a->contiguous == b->contiguous &&
+           a->init.kind == b->init.kind && a->init.std == b->init.std && a->data == b->data &&
            memcmp(a->strides, b->strides, sizeof a->strides) == 0;
 }
 

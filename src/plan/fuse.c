@@ -126,7 +126,7 @@ static void fuse_norm(const struct pass *p, int32_t i)
     struct sw_op_desc desc;
     struct sw_kernel_info kernel = {0};
     sw_graph_describe(g, &joined, &desc);
-    p->options->query(p->options->query_ctx, &desc, &kernel);
+    p->options->device.query(p->options->device.ctx, &desc, &kernel);
     if (!kernel.supported) {
         return;
     }

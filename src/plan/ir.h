@@ -17,10 +17,11 @@ struct sw_ir_form {
     struct sw_init init; /* PARAM */
     const void *data;    /* STATE: of a constant, its elements, in the arena of names; else NULL */
     /* Slice of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
-     * `whole`; what lies beyond its end is padding and holds zeros. whole.rank = -1 where nothing
-     * is cut. */
+     * `whole`; what lies beyond its end is padding: it begins as zeros, and nobody reads it.
+     * whole.rank = -1 where nothing is cut. */
     struct sw_shape whole;
     int64_t first;
+    int64_t tile_first;   /* of a tile of a parameter: its first element in all of it */
     int64_t padded_elems; /* storage beyond the shape, so that equal slices can travel; 0 = none */
     int64_t elems;        /* of the shape */
 };
@@ -45,12 +46,13 @@ struct sw_ir_value {
     enum sw_role role : 8;
     /* ---- placement ---- */
     enum sw_state_kind state : 8; /* STATE */
-    /* Kernels never see what lies elsewhere than on the device. */
+    /* Kernels of the device never see what lies elsewhere. */
     enum sw_tier tier : 8;
-    bool two_slots; /* PARAM, STATE: a step writes it beside what it read, and may be undone */
-    bool is_tiled;  /* PARAM: ops see values inside it, whole rows, and never all of it */
-    bool is_pack;   /* PARAM, STATE: bytes in which several of them lie */
-    bool is_viewed; /* the input of a view */
+    bool host_computes; /* in host memory: a kernel of the host reads or writes it there */
+    bool two_slots;     /* PARAM, STATE: a step writes it beside what it read, and may be undone */
+    bool is_tiled;      /* PARAM: ops see values inside it, whole rows, and never all of it */
+    bool is_pack;       /* PARAM, STATE: bytes in which several of them lie */
+    bool is_viewed;     /* the input of a view */
     bool needs_grad;
     bool is_output;
 };
@@ -97,6 +99,7 @@ struct sw_ir_op {
     bool in_backward : 1;    /* of the update, and runs within the step's last backward */
     bool commits : 1;        /* of the update, and runs behind all of it that may fail */
     bool is_clone : 1;       /* made by recomputation */
+    bool on_host : 1;        /* a kernel of the host, all of whose operands lie there */
 };
 
 struct sw_ir_stream {
@@ -219,6 +222,17 @@ static inline bool sw_ir_is(const struct sw_ir_op *op, enum sw_op_kind kind)
 static inline bool sw_ir_is_transfer(const struct sw_ir_op *op)
 {
     return op->move == SW_MOVE_LOAD || op->move == SW_MOVE_STORE;
+}
+/* The first operand whose bytes waits go by. Of a transfer ranges of what it moves from or to are
+ * under way side by side, and are known by their cells, unless kernels of the host work on it. */
+static inline int sw_ir_first_touched(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    return sw_ir_is_transfer(op) && !ir->values[sw_ir_root(ir, op->in[0])].host_computes;
+}
+/* Does an order by touches know its outputs? */
+static inline bool sw_ir_touches_outputs(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    return op->move != SW_MOVE_STORE || ir->values[sw_ir_root(ir, op->in[0])].host_computes;
 }
 /* On all ranks together, by the executor and no kernel. */
 static inline bool sw_ir_is_collective(const struct sw_ir_op *op)

@@ -13,7 +13,7 @@ const char *sw_tier_name(enum sw_tier tier)
 
 const char *sw_queue_name(enum sw_queue queue)
 {
-    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write"};
+    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
     return names[queue];
 }
 
@@ -596,6 +596,12 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
             const double lamb[] = {a->eps_inside_sqrt, a->min_coeff, a->max_coeff};
             h = sw_hash(h, lamb, sizeof lamb);
         }
+        if (a->kind == SW_UPDATE_ADAGRAD) {
+            const double adagrad[] = {a->lr_decay, a->initial};
+            h = sw_hash(h, adagrad, sizeof adagrad);
+        }
+        h = sw_update_groups_hash(options->rule->groups, h);
+        h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
     }
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }

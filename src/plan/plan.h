@@ -25,6 +25,7 @@ enum sw_queue {
     SW_QUEUE_D2H,
     SW_QUEUE_READ, /* from disk to the device */
     SW_QUEUE_WRITE,
+    SW_QUEUE_HOST, /* kernels of the host's processors, on what lies in host memory */
     SW_QUEUE_COUNT
 };
 const char *sw_queue_name(enum sw_queue queue);
@@ -72,7 +73,8 @@ struct sw_operand {
 
 /* What an instruction does, and its operands in their order. */
 enum sw_verb {
-    SW_VERB_KERNEL,   /* of the device, see sw_program_describe: inputs, then outputs */
+    /* of the device, or on HOST of the host; see sw_program_describe: inputs, then outputs */
+    SW_VERB_KERNEL,
     SW_VERB_COPY_IN,  /* host -> device: there, here; with indices: there, here, i32 rows of it */
     SW_VERB_COPY_OUT, /* device -> host: there, here */
     SW_VERB_READ,     /* disk -> device, as COPY_IN */
@@ -297,9 +299,16 @@ struct sw_plan_refusal {
 typedef void (*sw_plan_query_fn)(void *ctx, const struct sw_op_desc *desc,
                                  struct sw_kernel_info *out);
 
+/* A table of kernels. */
+struct sw_plan_kernels {
+    sw_plan_query_fn query;
+    void *ctx;
+};
+
 struct sw_plan_options {
-    sw_plan_query_fn query; /* the device's kernel table */
-    void *query_ctx;
+    /* host: with the same bits; they update, in place, states that lie in host memory
+     * (ZeRO-Offload). query NULL: the device updates all. */
+    struct sw_plan_kernels device, host;
     const char *kernel_set;            /* part of the fingerprint */
     int64_t micro_batches;             /* K of one optimizer step */
     bool vertical;                     /* all micro-batches of a block before the next block */

@@ -10,7 +10,7 @@ const char *sw_load_name(enum sw_load kind)
 {
     static const char *const names[SW_LOAD_COUNT] = {
         "products_f32", "products_bf16", "products_f16", "other", "copies_in",
-        "copies_out",   "disk_read",     "disk_written", "sent"};
+        "copies_out",   "disk_read",     "disk_written", "sent",  "host"};
     return names[kind];
 }
 
@@ -20,6 +20,7 @@ enum sw_queue sw_load_queue(enum sw_load kind)
            : kind == SW_LOAD_COPIES_IN  ? SW_QUEUE_H2D
            : kind == SW_LOAD_COPIES_OUT ? SW_QUEUE_D2H
            : kind == SW_LOAD_SENT       ? SW_QUEUE_COMM
+           : kind == SW_LOAD_HOST       ? SW_QUEUE_HOST
            : kind == SW_LOAD_DISK_READ  ? SW_QUEUE_READ
                                         : SW_QUEUE_WRITE;
 }
@@ -28,7 +29,7 @@ static enum sw_load kernel_load(const struct sw_ir *ir, const struct sw_ir_op *o
 {
     if (!sw_ir_has(op, SW_TRAIT_PRODUCTS)) {
         *out_work = sw_ir_op_bytes(ir, op);
-        return SW_LOAD_OTHER;
+        return op->on_host ? SW_LOAD_HOST : SW_LOAD_OTHER;
     }
     const enum sw_dtype dtype = ir->values[op->in[sw_op_info(op->kind)->factor]].dtype;
     *out_work = (double)sw_ir_flops(ir, op);
@@ -108,7 +109,7 @@ void sw_builtin_rates(double out[SW_LOAD_COUNT])
         [SW_LOAD_PRODUCTS_F16] = 500e9, [SW_LOAD_OTHER] = 20e9,
         [SW_LOAD_COPIES_IN] = 20e9,     [SW_LOAD_COPIES_OUT] = 20e9,
         [SW_LOAD_DISK_READ] = 3e9,      [SW_LOAD_DISK_WRITTEN] = 1.5e9,
-        [SW_LOAD_SENT] = 1.2e9,
+        [SW_LOAD_SENT] = 1.2e9,         [SW_LOAD_HOST] = 20e9,
     };
     memcpy(out, rates, sizeof rates);
 }

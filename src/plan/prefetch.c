@@ -87,6 +87,10 @@ static int32_t find_behind(const struct pass *p, const struct writers *w, int32_
     const struct sw_ir_op *load = op_of(p, i);
     const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
     int32_t behind = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    if (sw_ir_first_touched(p->ir, load) == 0) { /* or what a kernel of the host makes */
+        const int32_t made = w->last[sw_ir_root(p->ir, load->in[0])];
+        behind = made > behind ? made : behind;
+    }
     for (int32_t c = cells.first; c < cells.end; c++) {
         behind = w->stored[c] > behind ? w->stored[c] : behind;
     }
@@ -129,6 +133,12 @@ static bool find_order(const struct pass *p)
     return good;
 }
 
+/* It comes to where a parameter stays, and needs no room for it. */
+static bool is_for_good(const struct sw_ir *ir, const struct sw_ir_op *load)
+{
+    return ir->values[sw_ir_root(ir, load->out[0])].role == SW_ROLE_PARAM;
+}
+
 /* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from
  * its norm on. */
 static void emit(struct pass *p, int32_t i, int32_t at)
@@ -145,7 +155,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
-    if (op->move == SW_MOVE_LOAD) {
+    if (op->move == SW_MOVE_LOAD && !is_for_good(p->ir, op)) {
         const size_t bytes = sw_transfer_bytes(p->ir, op);
         p->unread[sw_ir_root(p->ir, op->out[0])] = bytes;
         p->ahead += bytes;
@@ -172,6 +182,9 @@ static void order(struct pass *p)
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || p->emitted[next]) {
                 continue;
+            }
+            if (next != i && p->behind[next] >= i && is_for_good(p->ir, op)) {
+                continue; /* others go past what the host still computes */
             }
             if (next != i &&
                 (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || p->behind[next] >= i)) {

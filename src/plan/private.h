@@ -149,6 +149,9 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
 /* Instructions in the order that was scheduled: each on its queue, waiting for nobody. */
 sw_status sw_program_begin(struct sw_program *program);
 /* In which an op runs unless it is moved ahead. */
+/* The table that has its kernel. */
+struct sw_plan_kernels sw_kernels_of(const struct sw_plan_options *options,
+                                     const struct sw_ir_op *op);
 enum sw_segment sw_op_segment(const struct sw_ir_op *op);
 /* Where segments begin, from what each instruction says. */
 void sw_program_find_segments(struct sw_program *program);

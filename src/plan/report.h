@@ -102,7 +102,8 @@ enum sw_load {
     SW_LOAD_COPIES_OUT,
     SW_LOAD_DISK_READ, /* .. and the disk, .. */
     SW_LOAD_DISK_WRITTEN,
-    SW_LOAD_SENT, /* .. and bytes to other ranks */
+    SW_LOAD_SENT, /* .. and bytes to other ranks, .. */
+    SW_LOAD_HOST, /* .. and bytes that kernels of the host read and write */
     SW_LOAD_COUNT
 };
 const char *sw_load_name(enum sw_load kind);

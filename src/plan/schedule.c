@@ -43,6 +43,12 @@ static bool *find_live(const struct sw_ir *ir)
     return live;
 }
 
+struct sw_plan_kernels sw_kernels_of(const struct sw_plan_options *options,
+                                     const struct sw_ir_op *op)
+{
+    return op->on_host ? options->host : options->device;
+}
+
 enum sw_segment sw_op_segment(const struct sw_ir_op *op)
 {
     return op->in_backward ? SW_SEGMENT_BACKWARD
@@ -118,7 +124,8 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
         return SW_OK;
     }
     sw_ir_describe(ir, op, &math, &desc);
-    p->options->query(p->options->query_ctx, &desc, out);
+    const struct sw_plan_kernels kernels = sw_kernels_of(p->options, op);
+    kernels.query(kernels.ctx, &desc, out);
     if (!out->supported) {
         return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
@@ -147,6 +154,7 @@ static enum sw_queue queue_of(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     return sw_ir_is_transfer(op)     ? sw_transfer_queue(ir, op)
            : sw_ir_is_collective(op) ? SW_QUEUE_COMM
+           : op->on_host             ? SW_QUEUE_HOST
                                      : SW_QUEUE_COMPUTE;
 }
 
@@ -163,7 +171,7 @@ sw_status sw_program_begin(struct sw_program *program)
                                                .segment = sw_op_segment(op),
                                                .unless_skipped = op->unless_skipped,
                                                .last_only = op->in_backward,
-                                               .waits = {-1, -1, -1, -1, -1, -1},
+                                               .waits = {-1, -1, -1, -1, -1, -1, -1},
                                                .retired = -1,
                                                .group = sw_ir_is_collective(op),
                                                .blocking = sw_ir_is_collective(op),

@@ -35,7 +35,8 @@ void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
     if (p->states_tier != SW_TIER_DEVICE && p->states_share > 0 && p->states_share < 1) {
         sw_str_printf(out, " (a share of %g)", p->states_share);
     }
-    sw_str_printf(out, ", parameters on %s, budgets", sw_tier_name(p->params_tier));
+    sw_str_printf(out, "%s, parameters on %s, budgets", p->host_updates ? " updated there" : "",
+                  sw_tier_name(p->params_tier));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, " %zu", p->budget[t]);
     }
@@ -49,6 +50,9 @@ static void follow(const struct look *l, const struct sw_policy *p, struct sw_pl
 {
     const bool offloads = p->states_tier != SW_TIER_DEVICE;
     *out = l->s->fixed;
+    if (!p->host_updates) {
+        out->host = (struct sw_plan_kernels){NULL, NULL};
+    }
     const bool moves =
         offloads || p->params_tier != SW_TIER_DEVICE || out->activations_tier != SW_TIER_DEVICE;
     out->micro_batches = p->micro_batches;
@@ -604,6 +608,23 @@ static sw_status choose(struct look *l, struct sw_policy *policy)
     return SW_OK;
 }
 
+/* Beside the plan that was found, which updates on the device. */
+static sw_status try_on_host(struct look *l)
+{
+    struct round round = {.plan = l->plan, .policy = l->policy};
+    struct sw_policy host = l->policy;
+    round.seconds = sw_plan_seconds(l->plan, rounds_of(l, &host), l->s->rates);
+    host.host_updates = true;
+    l->plan = NULL;
+    const sw_status st = try_policy(l, &host, &round);
+    l->plan = round.plan;
+    l->policy = round.policy;
+    if (st < 0) {
+        drop_plan(l);
+    }
+    return st;
+}
+
 sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy,
                          struct sw_plan **out)
 {
@@ -618,6 +639,9 @@ sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy
     } else {
         SW_TRY(s->graphs(s->ctx, &policy, &l.graphs));
         SW_TRY(open_asked(&l, &policy));
+    }
+    if (s->any_update && s->fixed.host.query && policy.states_tier == SW_TIER_HOST) {
+        SW_TRY(try_on_host(&l));
     }
     *out_policy = l.policy;
     out_policy->transfer_bytes = l.plan->transfer_bytes;

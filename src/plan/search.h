@@ -14,6 +14,7 @@ struct sw_policy {
     int stage;
     enum sw_tier states_tier, params_tier;
     double states_share;          /* of the states go to their tier */
+    bool host_updates;            /* those in host memory are updated there */
     size_t budget[SW_TIER_COUNT]; /* shares of what memory there is; 0 = no budget */
     size_t tile_bytes;            /* 0 = no tiles */
     int slots;                    /* of what a step updates on the disk */
@@ -41,7 +42,8 @@ struct sw_verdict {
 };
 
 struct sw_search {
-    struct sw_plan_options fixed; /* what no policy says: kernels, rule, ranks, buckets, .. */
+    /* What no policy says: kernels, rule, ranks, buckets, ..; `host`: what policies may use. */
+    struct sw_plan_options fixed;
     struct sw_policy asked; /* tile_bytes 0: as the budget asks; budget, slots, transfer_bytes: not
                                read, for they follow from .. */
     size_t memory[SW_TIER_COUNT]; /* .. the budgets that were given, .. */
@@ -51,7 +53,10 @@ struct sw_search {
     int64_t sub_group_elems;      /* .. and the largest piece of an update */
     /* Instead of what is asked: the largest micro-batch, the least recomputation that fit. */
     bool any_micro_batch, any_recompute;
-    const double *rates; /* [SW_LOAD_COUNT] a second: they decide what recomputation is the least */
+    bool any_update; /* on the host or on the device: where a step takes less */
+    /* [SW_LOAD_COUNT] a second: they decide what recomputation is the least, and where updates
+     * are */
+    const double *rates;
 
     void *ctx;
     /* Lends the graphs of policy->micro_batch until the next call. */
@@ -68,7 +73,8 @@ struct sw_search {
  *
  * Beside what is asked for, or chosen, two slots are tried before one, and whole parameters before
  * tiles. Micro-batches are tried from the largest on; within one, no recomputation first, and else
- * that is taken of those that fit by which a step takes least.
+ * that is taken of those that fit by which a step takes least. Updates on the host are tried behind
+ * those on the device, with all else as that has it.
  *
  * out_policy   what was chosen
  * out          sw_plan_close

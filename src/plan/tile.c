@@ -375,7 +375,10 @@ static bool make_tiles(struct pass *p, sw_value param)
         }
         struct sw_ir_value *info = &ir->values[v];
         p->first_tile[param] = t == 0 ? v : p->first_tile[param];
-        sw_ir_reshape(ir, v, SW_SHAPE(n_rows(tiles, t), tiles->width));
+        struct sw_ir_form form = *ir->values[v].form;
+        form.shape = SW_SHAPE(n_rows(tiles, t), tiles->width);
+        form.tile_first = first_row(tiles, t) * tiles->width;
+        sw_ir_set_form(ir, v, &form);
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;
         info->is_tiled = false;

@@ -59,11 +59,11 @@ static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_C
     if (moves) {
         need_transfers(p, i, needs);
     }
-    for (int k = moves ? 1 : 0; k < op->n_in; k++) {
+    for (int k = sw_ir_first_touched(p->ir, op); k < op->n_in; k++) {
         need(needs, sw_touch_of(&p->touches, op->in[k])->wrote);
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
+        if (op->out[k] >= 0 && sw_ir_touches_outputs(p->ir, op)) {
             const struct sw_touch *t = sw_touch_of(&p->touches, op->out[k]);
             need(needs, t->read);
             need(needs, t->wrote);
@@ -82,11 +82,11 @@ static void note_touches(struct pass *p, int32_t i)
             (op->move == SW_MOVE_LOAD ? p->loaded : p->stored)[c] = i;
         }
     }
-    for (int k = moves ? 1 : 0; k < op->n_in; k++) {
+    for (int k = sw_ir_first_touched(p->ir, op); k < op->n_in; k++) {
         sw_touch_of(&p->touches, op->in[k])->read[q] = i;
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0 && op->move != SW_MOVE_STORE) {
+        if (op->out[k] >= 0 && sw_ir_touches_outputs(p->ir, op)) {
             sw_touch_of(&p->touches, op->out[k])->wrote[q] = i;
         }
     }

@@ -47,15 +47,17 @@ struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
     struct sw_stream_queue *compute;
+    struct sw_stream_queue *host; /* of options.host; NULL = no kernel runs there */
     struct sw_executor_options options;
     char *arenas[SW_TIER_COUNT]; /* of device and host */
     size_t high_water;           /* of the device's */
     struct sw_transfers transferred;
-    struct sw_meter meter; /* time and bytes by queue */
-    struct sw_swap *swap;  /* the disk's tier; NULL = none */
-    double *scalars;       /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
-    double *host_scalars;  /* the same, in host memory that the device gave */
-    float *fetched;        /* [n_rows, SW_FETCHED] likewise: outputs of micro-steps */
+    struct sw_meter meter;  /* time and bytes by queue */
+    struct sw_swap *swap;   /* the disk's tier; NULL = none */
+    double *scalars;        /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
+    double *host_scalars;   /* the same, in host memory that the device gave */
+    double *update_scalars; /* [SW_SCALAR_COUNT] likewise: what kernels of the host read */
+    float *fetched;         /* [n_rows, SW_FETCHED] likewise: outputs of micro-steps */
     int64_t n_rows;
     bool has_new_scalars; /* the device does not know them yet */
     struct loaded *programs;
@@ -89,6 +91,12 @@ static char *address(const struct sw_executor *ex, const struct sw_operand *oper
     return operand->tier > SW_TIER_HOST ? NULL : ex->arenas[operand->tier] + operand->offset;
 }
 
+/* Whose kernel it is. */
+static struct sw_device *device_of(const struct sw_executor *ex, const struct sw_instr *instr)
+{
+    return instr->queue == SW_QUEUE_HOST ? ex->options.host : ex->dev;
+}
+
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                            struct step *step)
 {
@@ -102,7 +110,7 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         struct sw_op op;
         struct sw_op_desc desc;
         sw_program_describe(program, i, &op, &desc);
-        SW_TRY(sw_device_prepare(ex->dev, &desc, &step->kernel));
+        SW_TRY(sw_device_prepare(device_of(ex, instr), &desc, &step->kernel));
         for (int k = 0; k < instr->n_in + instr->n_out; k++) {
             *(k < instr->n_in ? &step->in[k] : &step->out[k - instr->n_in]) =
                 address(ex, &operands[k]);
@@ -149,6 +157,35 @@ static sw_status open_scalars(struct sw_executor *ex)
     return SW_OK;
 }
 
+enum { UPDATE_SCALARS_BYTES = SW_SCALAR_COUNT * sizeof(double) };
+
+static bool uses_host(const struct sw_plan *plan)
+{
+    bool uses = false;
+    for (int p = 0; p < plan->n_programs; p++) {
+        for (int32_t i = 0; i < plan->programs[p].n_instrs; i++) {
+            uses |= plan->programs[p].instrs[i].queue == SW_QUEUE_HOST;
+        }
+    }
+    return uses;
+}
+
+/* Processors that update what lies in host memory. */
+static sw_status open_host(struct sw_executor *ex)
+{
+    void *scalars = NULL;
+    if (!uses_host(ex->plan)) {
+        return SW_OK;
+    }
+    if (!ex->options.host) {
+        return SW_FAIL(SW_E_ARG, "the plan has kernels of the host and the executor no device for "
+                                 "them");
+    }
+    SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, UPDATE_SCALARS_BYTES, &scalars));
+    ex->update_scalars = scalars;
+    return ex->options.host->ops->stream_open(ex->options.host, &ex->host);
+}
+
 static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                               int slot);
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
@@ -162,6 +199,7 @@ static const struct sw_queue_ops queue_ops = {
     .most_begun = {[SW_QUEUE_COMM] = 1,
                    [SW_QUEUE_H2D] = 1,
                    [SW_QUEUE_D2H] = 1,
+                   [SW_QUEUE_HOST] = 1,
                    [SW_QUEUE_READ] = SW_QUEUE_BEGUN,
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
@@ -266,6 +304,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         SW_TRY_OR(close, st);
     }
     SW_TRY_OR(close, open_scalars(ex));
+    SW_TRY_OR(close, open_host(ex));
     for (int p = 0; p < plan->n_programs; p++) {
         SW_TRY_OR(close, load_program(ex, p));
     }
@@ -292,8 +331,9 @@ void sw_executor_close(struct sw_executor *ex)
     sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
+            struct sw_device *dev = device_of(ex, &ex->plan->programs[p].instrs[i]);
             if (ex->programs[p].steps[i].kernel) {
-                ex->dev->ops->release(ex->dev, ex->programs[p].steps[i].kernel);
+                dev->ops->release(dev, ex->programs[p].steps[i].kernel);
             }
         }
         sw_free(ex->programs[p].steps);
@@ -303,11 +343,15 @@ void sw_executor_close(struct sw_executor *ex)
     sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, scalars_bytes(ex));
     sw_device_free(ex->dev, SW_MEM_HOST, ex->host_scalars, scalars_bytes(ex));
     sw_device_free(ex->dev, SW_MEM_HOST, ex->fetched, fetched_bytes(ex));
+    sw_device_free(ex->dev, SW_MEM_HOST, ex->update_scalars, UPDATE_SCALARS_BYTES);
     for (int t = 0; t <= SW_TIER_HOST; t++) {
         sw_device_free(ex->dev, mem_of[t], ex->arenas[t], ex->plan->tier_bytes[t]);
     }
     if (ex->compute) {
         ex->dev->ops->stream_close(ex->dev, ex->compute);
+    }
+    if (ex->host) {
+        ex->options.host->ops->stream_close(ex->options.host, ex->host);
     }
     pthread_mutex_destroy(&ex->fault.lock);
     sw_free(ex);
@@ -379,6 +423,40 @@ static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
         step->ns += span.end_ns - begin;
         sw_meter_ran(&ex->meter, &span);
     }
+    return SW_OK;
+}
+
+/* A kernel of the host, by the thread of its queue. It reads the scalars that one of the device
+ * would read now: new ones are not sent before it is done. */
+static sw_status compute_here(struct sw_executor *ex, const struct sw_queue_job *job)
+{
+    const int i_program = index_of(ex, job->program);
+    const struct sw_instr *instr = &job->program->instrs[job->instr];
+    struct sw_device *host = ex->options.host;
+    struct step *step = &ex->programs[i_program].steps[job->instr];
+    if (ex->options.no_kernels) {
+        return SW_OK;
+    }
+    const int64_t begin = sw_now_ns();
+    const struct sw_stage *stage = &ex->stages[SW_QUEUE_HOST];
+    sw_status st =
+        sw_device_copy(ex->dev, stage->on, ex->update_scalars, ex->scalars, UPDATE_SCALARS_BYTES);
+    st = st < 0 ? st : sw_stage_wait(stage);
+    st = st < 0 ? st
+                : sw_device_launch(host, ex->host, step->kernel, step->in, step->out, NULL,
+                                   ex->update_scalars);
+    st = st < 0 ? st : host->ops->stream_wait(host, ex->host);
+    if (st < 0) {
+        return sw_fail_prefix(st, "instruction %d (%s of %s on the host)", job->instr,
+                              instr->about->name, instr->about->where);
+    }
+    const struct sw_span span = {.queue = SW_QUEUE_HOST,
+                                 .program = i_program,
+                                 .instr = job->instr,
+                                 .begin_ns = begin,
+                                 .end_ns = sw_now_ns()};
+    step->ns += span.end_ns - begin;
+    sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
 
@@ -608,7 +686,7 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
                               int slot)
 {
     struct sw_executor *ex = ctx;
-    if (queue == SW_QUEUE_COMM) {
+    if (queue == SW_QUEUE_COMM || queue == SW_QUEUE_HOST) {
         return SW_OK;
     }
     return meets_begun(ex, job->program, job->instr, queue)
@@ -620,7 +698,9 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                             int slot)
 {
     struct sw_executor *ex = ctx;
-    return queue == SW_QUEUE_COMM ? collect(ex, job) : end_move(ex, job, &ex->flights[queue][slot]);
+    return queue == SW_QUEUE_COMM   ? collect(ex, job)
+           : queue == SW_QUEUE_HOST ? compute_here(ex, job)
+                                    : end_move(ex, job, &ex->flights[queue][slot]);
 }
 
 /* ---- the table that a walk drives ---- */
@@ -703,10 +783,10 @@ static sw_status do_join(void *ctx, const struct sw_walk *at)
 static sw_status do_begin(void *ctx, const struct sw_walk *at)
 {
     struct sw_executor *ex = ctx;
-    (void)at;
     if (!ex->has_new_scalars) {
         return SW_OK;
     }
+    SW_TRY(ex->host ? do_wait(ctx, at, SW_QUEUE_HOST, SW_WALK_ALL) : SW_OK);
     ex->has_new_scalars = false;
     for (int64_t round = 0; round < ex->n_rows; round++) {
         sw_scalars_complete(ex->host_scalars + round * SW_SCALAR_COUNT);

@@ -24,8 +24,9 @@ sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t byte
 
 struct sw_executor_options {
     struct sw_swap_options swap; /* plans with a disk tier */
-    bool *disk_full; /* set where that has no room, with SW_E_NOMEM; NULL = nobody asks */
-    sw_comm *comm;   /* borrowed; NULL = alone */
+    bool *disk_full;        /* set where that has no room, with SW_E_NOMEM; NULL = nobody asks */
+    sw_comm *comm;          /* borrowed; NULL = alone */
+    struct sw_device *host; /* borrowed: the processors of plans with kernels of the host */
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;

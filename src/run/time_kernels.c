@@ -484,7 +484,7 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
 static bool is_wanted(const struct sw_plan *plan, int32_t i, const double given[SW_LOAD_COUNT])
 {
     double work;
-    return plan->programs[0].instrs[i].verb == SW_VERB_KERNEL &&
+    return plan->programs[0].instrs[i].queue == SW_QUEUE_COMPUTE &&
            given[sw_instr_load(plan, &plan->programs[0], i, &work)] <= 0;
 }
 

@@ -34,7 +34,7 @@ static sw_status wait_for(const struct walk *w, const struct sw_instr *instr)
 static sw_status issue(const struct walk *w, const struct sw_instr *instr)
 {
     const struct sw_walk_ops *ops = w->ops;
-    if (instr->verb == SW_VERB_KERNEL) {
+    if (instr->queue == SW_QUEUE_COMPUTE) {
         return ops->kernel(w->ctx, &w->at);
     }
     if (instr->verb < SW_VERB_REDUCE) {

@@ -20,7 +20,7 @@ struct sw_walk_ops {
     sw_status (*begin)(void *ctx, const struct sw_walk *at);
     /* Issue it on its queue, behind all that was issued on that and all that computation knows. */
     sw_status (*kernel)(void *ctx, const struct sw_walk *at);
-    sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE */
+    sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE, on HOST */
     sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */
     /* What is issued next, on any queue, starts after instruction `until` of `queue`, or
      * SW_WALK_ALL of them. */

@@ -491,7 +491,10 @@ static void what_is_not_built_is_refused_by_name(void **state)
              "\"nvme_path\": \"/n\"}}}");
     not_built("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}",
               "zero_optimization.zero_quantized_weights");
-    not_built("{\"optimizer\": {\"type\": \"Lion\"}}", "optimizer.type");
+    not_built("{\"optimizer\": {\"type\": \"Muon\"}}", "optimizer.type");
+    not_built("{\"optimizer\": {\"type\": \"zerooneadam\"}}", "depend on the number of ranks");
+    REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
+            "spillway.moments", "Adam and AdamW");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
     not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
     not_built("{\"compression_training\": {\"layer_reduction\": {\"enabled\": true}}}",
@@ -595,7 +598,7 @@ static void machines_get_one_object(void **state)
     (void)state;
     struct sw_str text = {0};
     struct sw_config *c =
-        must("{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Lion\"}}", NULL, 0);
+        must("{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Muon\"}}", NULL, 0);
     sw_str_puts(&text, "{");
     sw_config_print_json(c, &text);
     sw_str_puts(&text, "}");
@@ -632,7 +635,7 @@ static void keys_are_explained(void **state)
     explained("stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size");
     explained("fp16", "loss_scale_window");
     explained("warmup_num_steps", "WarmupLR");
-    explained("optimizer", "Lion (not built)");
+    explained("optimizer", "Muon (not built)");
     explained("spillway.loss", "microbatch, tokens");
     assert_int_equal(sw_config_explain("zero_optimization.stagee", &text), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "\"zero_optimization.stage\""));

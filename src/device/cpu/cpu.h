@@ -60,8 +60,6 @@ void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts);
 /* |w| / |u| within the bounds; exactly 1 where either norm is 0. */
 double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *norms);
-/* The rate of this step with its bias correction, before the ratio. */
-double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars);
 
 /*
  * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global
@@ -76,12 +74,13 @@ struct cpu_draw {
 };
 void sw_cpu_draw_init(struct cpu_draw *draw, const double *scalars, uint64_t path, double p,
                       int64_t batch, int64_t i_batch);
+uint32_t sw_cpu_draw_word(const struct cpu_draw *draw, uint64_t element);
 static inline bool cpu_draw_keep(const struct cpu_draw *draw, uint64_t element)
 {
-    uint32_t words[4];
-    const uint64_t block = element / 4;
-    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)draw->sample,
-                                 (uint32_t)(draw->sample >> 32)};
-    sw_philox(draw->key, counter, words);
-    return words[element % 4] >= draw->threshold;
+    return sw_cpu_draw_word(draw, element) >= draw->threshold;
 }
+
+/* The draw of UPDATE: bf16 moments of element e (of the whole tensor) are rounded by word e % 4 of
+ * the Philox block with key = seed ^ the tensor's name and counter = (e / 4, STEP): the first
+ * moment by its low half, the second by its high half. */
+struct cpu_draw sw_cpu_draw_of_update(const struct cpu_call *call);

@@ -37,11 +37,14 @@ struct cpu_update {
     enum sw_dtype dtype; /* of the parameter */
     void *param;
     void *master; /* low halves (bf16), fp32 (f16), else NULL */
-    float *moment[2];
+    void *moment[2];
+    bool half;            /* moments of bf16, .. */
+    struct cpu_draw draw; /* .. which are rounded by it */
+    uint64_t origin;      /* of element 0, in the whole tensor */
     bool first_step;
     float factor, decay, weight_decay;
     float beta1, one_minus_beta1, beta2, one_minus_beta2, correction2, eps;
-    float step_size, one_minus_dampening;
+    float step_size, one_minus_dampening, initial;
 };
 
 /* Elements of a parameter that are one item: 16 KiB of sums, which stay in the L1 cache. */

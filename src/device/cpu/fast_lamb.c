@@ -117,7 +117,8 @@ static void apply_run(const struct cpu_call *call)
                       .n_elems = call->desc->op->attrs.update.n_elems};
     const int i_norms = 1 + job.update.attrs->n_states;
     const double ratio = sw_cpu_lamb_ratio(job.update.attrs, call->in[i_norms]);
-    job.update.step_size = (float)(sw_cpu_lamb_step(job.update.attrs, call->scalars) * ratio);
+    job.update.step_size =
+        (float)(sw_update_rates_of(job.update.attrs, call->scalars).step_size * ratio);
     sw_pool_run(call->pool, sw_ceil_div(job.n_elems, CPU_STREAM_ELEMS), apply_item, &job);
     *(float *)call->in[i_norms + 1] = (float)ratio;
 }

@@ -250,30 +250,35 @@ struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
 {
     const struct sw_update_attrs *attrs = &call->desc->op->attrs.update.rule;
     const double *s = call->scalars;
-    const double lr = s[SW_SCALAR_LR], b1 = s[SW_SCALAR_BETA1], b2 = s[SW_SCALAR_BETA2];
+    const struct sw_update_rates r = sw_update_rates_of(attrs, s);
     const bool corrected = attrs->kind == SW_UPDATE_ADAM && attrs->bias_correction;
     struct cpu_update u = {
         .attrs = attrs,
         .dtype = call->desc->in[0].dtype,
         .param = call->in[0],
+        .draw = sw_cpu_draw_of_update(call),
+        .origin =
+            (uint64_t)(call->desc->op->attrs.update.origin + call->desc->op->attrs.update.first),
         .first_step = s[SW_SCALAR_STEP] == 1,
         .factor = (float)(s[SW_SCALAR_GRAD_FACTOR] * s[SW_SCALAR_CLIP]),
-        .decay = (float)(1 - lr * attrs->weight_decay),
+        .decay = (float)(1 - r.lr * attrs->weight_decay),
         .weight_decay = (float)attrs->weight_decay,
-        .beta1 = (float)b1,
-        .one_minus_beta1 = (float)(1 - b1),
-        .beta2 = (float)b2,
-        .one_minus_beta2 = (float)(1 - b2),
-        .correction2 = (float)(corrected ? s[SW_SCALAR_CORRECTION2] : 1),
+        .beta1 = (float)r.beta1,
+        .one_minus_beta1 = (float)(1 - r.beta1),
+        .beta2 = (float)r.beta2,
+        .one_minus_beta2 = (float)(1 - r.beta2),
+        .correction2 = (float)(corrected ? r.correction2 : 1),
         .eps = (float)attrs->eps,
-        .step_size = (float)(corrected ? lr / s[SW_SCALAR_CORRECTION1] : lr),
+        .step_size = (float)r.step_size,
         .one_minus_dampening = (float)(1 - attrs->dampening),
+        .initial = (float)attrs->initial,
     };
     int i = 1;
     if (u.dtype != SW_F32) {
         u.master = call->in[i++];
     }
     for (int k = 0; k < 2 && i <= attrs->n_states; k++) {
+        u.half = call->desc->in[i].dtype == SW_BF16;
         u.moment[k] = call->in[i++];
     }
     return u;

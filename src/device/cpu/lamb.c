@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, the
-// trust ratio, and the size of the step, which has the bias correction as DeepSpeed's kernel has
-// it.
+// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, and
+// the trust ratio.
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -33,13 +32,4 @@ double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *nor
     double ratio = of_w / of_u; /* the comparisons let a NaN pass */
     ratio = ratio > attrs->max_coeff ? attrs->max_coeff : ratio;
     return ratio < attrs->min_coeff ? attrs->min_coeff : ratio;
-}
-
-double sw_cpu_lamb_step(const struct sw_update_attrs *attrs, const double *scalars)
-{
-    const double lr = scalars[SW_SCALAR_LR];
-    if (!attrs->bias_correction) {
-        return lr;
-    }
-    return lr * sqrt(scalars[SW_SCALAR_CORRECTION2]) / scalars[SW_SCALAR_CORRECTION1];
 }

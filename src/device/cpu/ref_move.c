@@ -100,6 +100,16 @@ static void not_equal(const struct cpu_call *call)
     }
 }
 
+static void trim(const struct cpu_call *call)
+{
+    const int64_t tokens = call->desc->in[0].shape.dims[1];
+    const int32_t *ids = call->in[0], *lengths = call->in[1];
+    int32_t *out = call->out[0];
+    for (int64_t i = 0; i < sw_shape_elems(&call->desc->in[0].shape); i++) {
+        out[i] = i % tokens < lengths[i / tokens] ? ids[i] : -1;
+    }
+}
+
 static void shift_right(const struct cpu_call *call)
 {
     enum { NO_LABEL = -100 };
@@ -356,6 +366,7 @@ const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_POSITIONS] = {positions, NULL},
     [SW_OP_NOT_EQUAL] = {not_equal, NULL},
     [SW_OP_SHIFT_RIGHT] = {shift_right, NULL},
+    [SW_OP_TRIM] = {trim, NULL},
     [SW_OP_MASK_ROWS] = {mask_rows, NULL},
     [SW_OP_CONCAT] = {concat, NULL},
 };

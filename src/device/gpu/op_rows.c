@@ -41,6 +41,15 @@ static sw_status shift_right(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_shift_right = {.query = query_integers, .run = shift_right};
 
+static sw_status trim(const struct gpu_call *call)
+{
+    struct gpu_integers_args args = integers_of(call);
+    args.lengths = call->in[1];
+    GPU_LAUNCH(call, trim, SW_GPU_PLAIN, sw_gpu_grid_for(args.n, THREADS), &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_trim = {.query = query_integers, .run = trim};
+
 /* A float tensor and a mask in, floats of any type out. */
 static void query_rows(const struct gpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)

@@ -12,7 +12,9 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_activation, sw_gpu_add, sw_
     sw_gpu_rotary, sw_gpu_scale, sw_gpu_seed, sw_gpu_select_index, sw_gpu_select_rows,
     sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_stats_finish, sw_gpu_stats_reset,
     sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal, sw_gpu_shift_right, sw_gpu_mask_rows,
-    sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss;
+    sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss, sw_gpu_relative_bias,
+    sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image, sw_gpu_lstm,
+    sw_gpu_lstm_grad, sw_gpu_trim;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -69,4 +71,15 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_MASKED_MEAN_GRAD] = &sw_gpu_masked_mean,
     [SW_OP_ELEMENT_LOSS] = &sw_gpu_element_loss,
     [SW_OP_ELEMENT_LOSS_GRAD] = &sw_gpu_element_loss,
+    [SW_OP_RELATIVE_BIAS] = &sw_gpu_relative_bias,
+    [SW_OP_RELATIVE_BIAS_GRAD] = &sw_gpu_relative_bias,
+    [SW_OP_RELATIVE_SCORES] = &sw_gpu_relative_scores,
+    [SW_OP_RELATIVE_SCORES_GRAD] = &sw_gpu_relative_scores_grad,
+    [SW_OP_IM2COL] = &sw_gpu_image,
+    [SW_OP_COL2IM] = &sw_gpu_image,
+    [SW_OP_POOL] = &sw_gpu_image,
+    [SW_OP_POOL_GRAD] = &sw_gpu_image,
+    [SW_OP_LSTM] = &sw_gpu_lstm,
+    [SW_OP_LSTM_GRAD] = &sw_gpu_lstm_grad,
+    [SW_OP_TRIM] = &sw_gpu_trim,
 };

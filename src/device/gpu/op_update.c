@@ -7,6 +7,12 @@ enum { THREADS = 256, PART = 4, MAX_BLOCKS = 8192 };
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
                "what kernels know is what the graph says");
+_Static_assert((int)GPU_RULE_ADAM == SW_UPDATE_ADAM && (int)GPU_RULE_SGD == SW_UPDATE_SGD &&
+                   (int)GPU_RULE_LAMB == SW_UPDATE_LAMB &&
+                   (int)GPU_RULE_ADAGRAD == SW_UPDATE_ADAGRAD &&
+                   (int)GPU_RULE_LION == SW_UPDATE_LION &&
+                   (int)GPU_RULE_SPARSE_ADAM == SW_UPDATE_SPARSE_ADAM,
+               "rules have the graph's numbers");
 
 static void query_any(const struct gpu_device *dev, const struct sw_op_desc *desc,
                       struct sw_kernel_info *out)
@@ -168,8 +174,10 @@ static void rule_query(const struct gpu_device *dev, const struct sw_op_desc *de
         const enum sw_dtype wanted = desc->in[0].dtype == SW_BF16 ? SW_I16 : SW_F32;
         out->supported = n_states >= 1 && desc->in[1].dtype == wanted;
     }
+    const bool may_be_half = desc->op->attrs.update.rule.kind == SW_UPDATE_ADAM;
     for (int i = 1 + has_master; i <= n_states; i++) { /* moments */
-        out->supported = out->supported && desc->in[i].dtype == SW_F32;
+        const bool is_half = may_be_half && desc->in[i].dtype == SW_BF16;
+        out->supported = out->supported && (is_half || desc->in[i].dtype == SW_F32);
     }
 }
 
@@ -181,14 +189,19 @@ static struct gpu_rule rule_of(const struct gpu_call *call)
                              .dampening = attrs->dampening,
                              .min_coeff = attrs->min_coeff,
                              .max_coeff = attrs->max_coeff,
-                             .kind = attrs->kind == SW_UPDATE_ADAM  ? GPU_RULE_ADAM
-                                     : attrs->kind == SW_UPDATE_SGD ? GPU_RULE_SGD
-                                                                    : GPU_RULE_LAMB,
+                             .lr_decay = attrs->lr_decay,
+                             .initial = attrs->initial,
+                             .lr_scale = attrs->lr_scale,
+                             .beta1 = attrs->beta1,
+                             .beta2 = attrs->beta2,
+                             .kind = (int)attrs->kind,
                              .decoupled = attrs->decoupled,
                              .bias_correction = attrs->bias_correction,
                              .nesterov = attrs->nesterov,
                              .maximize = attrs->maximize,
-                             .eps_inside_sqrt = attrs->eps_inside_sqrt};
+                             .eps_inside_sqrt = attrs->eps_inside_sqrt,
+                             .is_scaled = attrs->is_scaled,
+                             .has_betas = attrs->has_betas};
 }
 
 static struct gpu_rates rates_of(const struct gpu_call *call)
@@ -201,18 +214,24 @@ static struct gpu_rates rates_of(const struct gpu_call *call)
                               .beta2 = s + SW_SCALAR_BETA2,
                               .step = s + SW_SCALAR_STEP,
                               .correction1 = s + SW_SCALAR_CORRECTION1,
-                              .correction2 = s + SW_SCALAR_CORRECTION2};
+                              .correction2 = s + SW_SCALAR_CORRECTION2,
+                              .seed_lo = s + SW_SCALAR_SEED_LO,
+                              .seed_hi = s + SW_SCALAR_SEED_HI};
 }
 
 static struct gpu_param param_of(const struct gpu_call *call)
 {
-    const int n_states = call->desc->op->attrs.update.rule.n_states;
-    struct gpu_param p = {.param = call->in[0]};
+    const struct sw_op *op = call->desc->op;
+    const int n_states = op->attrs.update.rule.n_states;
+    struct gpu_param p = {.param = call->in[0],
+                          .origin = (uint64_t)(op->attrs.update.origin + op->attrs.update.first),
+                          .draw = op->attrs.update.draw};
     int i = 1;
     if (call->desc->in[0].dtype != SW_F32) {
         p.master = call->in[i++];
     }
     for (int k = 0; k < 2 && i <= n_states; k++) {
+        p.half = call->desc->in[i].dtype == SW_BF16;
         p.moment[k] = call->in[i++];
     }
     return p;

@@ -744,7 +744,7 @@ static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
 
 /* A parameter, what belongs to its master, and its moments. */
 static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape whole,
-                             struct sw_shape shape, int moments)
+                             struct sw_shape shape, int moments, bool half)
 {
     case_in(c, dtype, whole, -1, 1);
     if (dtype == SW_F16) {
@@ -757,7 +757,8 @@ static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_s
         }
     }
     for (int i = 0; i < moments; i++) {
-        case_in(c, stat_of(dtype), shape, i == 0 ? -1 : 0, 1);
+        case_in(c, half && dtype != SW_F64 ? SW_BF16 : stat_of(dtype), shape,
+                i == 0 && c->op.attrs.update.rule.kind != SW_UPDATE_ADAGRAD ? -1 : 0, 1);
     }
     c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
@@ -816,7 +817,33 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
          2,
          0,
          3}, /* skipped */
+        {{.kind = SW_UPDATE_ADAGRAD, .eps = 1e-10, .initial = 0.2}, 1, 0, 1},
+        {{.kind = SW_UPDATE_ADAGRAD, .eps = 1e-8, .weight_decay = 0.1, .lr_decay = 0.3}, 1, 2, 5},
+        {{.kind = SW_UPDATE_LION}, 1, 1, 1},
+        {{.kind = SW_UPDATE_LION, .weight_decay = 0.1}, 1, 0, 9},
+        {{.kind = SW_UPDATE_SPARSE_ADAM, .bias_correction = true, .eps = 1e-8}, 2, 1, 4},
+        {{.kind = SW_UPDATE_SPARSE_ADAM, .bias_correction = true, .eps = 1e-8}, 2, 3, 4},
+        {{.kind = SW_UPDATE_ADAM,
+          .decoupled = true,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .weight_decay = 0.1},
+         2,
+         2,
+         3},
+        {{.kind = SW_UPDATE_ADAM,
+          .bias_correction = true,
+          .eps = 1e-8,
+          .is_scaled = true,
+          .lr_scale = 0.3,
+          .has_betas = true,
+          .beta1 = 0.7,
+          .beta2 = 0.95},
+         2,
+         0,
+         6},
     };
+    enum { SKIPPED = 10, FIRST_PIECE = 8, FIRST_HALF = 17 }; /* then moments of bf16 */
     /* states of some of the elements */
     static const struct {
         int64_t first, n;
@@ -824,7 +851,8 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     if (variant >= (int)SW_LEN(rows)) {
         return false;
     }
-    const int i_piece = variant - ((int)SW_LEN(rows) - 1 - (int)SW_LEN(pieces));
+    const int i_piece = variant - FIRST_PIECE;
+    const bool half = variant >= FIRST_HALF;
     const bool in_piece = i_piece >= 0 && i_piece < (int)SW_LEN(pieces);
     const struct sw_shape shape = SW_SHAPE(PARAM_ROWS, PARAM_WIDTH);
     const enum sw_dtype stat = stat_of(dtype);
@@ -832,10 +860,12 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     c->exact = true;
     c->op.attrs.update.rule = rows[variant].attrs;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
-    c->scalars[SW_SCALAR_SKIP] = variant == (int)SW_LEN(rows) - 1;
+    c->scalars[SW_SCALAR_SKIP] = variant == SKIPPED;
+    c->op.attrs.update.origin = half ? variant : 0; /* no multiple of what is drawn */
+    c->op.attrs.update.draw = 0x1234567890abcdef;
     c->op.attrs.update.first = in_piece ? pieces[i_piece].first : 0;
     param_and_states(c, dtype, shape, in_piece ? SW_SHAPE(pieces[i_piece].n) : shape,
-                     rows[variant].moments);
+                     rows[variant].moments, half);
     for (int i = 0; i <= c->op.attrs.update.rule.n_states; i++) {
         case_out_in_place(c, i);
     }
@@ -884,7 +914,7 @@ static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
     c->op.attrs.update.n_elems =
         sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
     c->scalars[SW_SCALAR_SKIP] = variant == LAMB_SKIPPED;
-    param_and_states(c, dtype, shape, shape, 2);
+    param_and_states(c, dtype, shape, shape, 2, false);
 }
 
 static bool lamb_moments(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -1018,10 +1048,21 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_POSITIONS] = case_positions,
     [SW_OP_NOT_EQUAL] = case_not_equal,
     [SW_OP_SHIFT_RIGHT] = case_shift_right,
+    [SW_OP_TRIM] = case_trim,
     [SW_OP_MASK_ROWS] = case_mask_rows,
     [SW_OP_CONCAT] = case_concat,
     [SW_OP_MASKED_MEAN] = case_masked_mean,
     [SW_OP_MASKED_MEAN_GRAD] = case_masked_mean_grad,
     [SW_OP_ELEMENT_LOSS] = case_element_loss,
+    [SW_OP_LSTM] = case_lstm,
+    [SW_OP_LSTM_GRAD] = case_lstm_grad,
+    [SW_OP_IM2COL] = case_im2col,
+    [SW_OP_COL2IM] = case_col2im,
+    [SW_OP_POOL] = case_pool,
+    [SW_OP_POOL_GRAD] = case_pool_grad,
+    [SW_OP_RELATIVE_BIAS] = case_relative_bias,
+    [SW_OP_RELATIVE_BIAS_GRAD] = case_relative_bias_grad,
+    [SW_OP_RELATIVE_SCORES] = case_relative_scores,
+    [SW_OP_RELATIVE_SCORES_GRAD] = case_relative_scores_grad,
     [SW_OP_ELEMENT_LOSS_GRAD] = case_element_loss_grad,
 };

@@ -24,12 +24,23 @@ bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int varian
 /* Of encoder_cases.c. */
 bool case_not_equal(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_trim(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_mask_rows(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_concat(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_masked_mean(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_masked_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_element_loss(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_element_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_bias(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_bias_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_scores(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_relative_scores_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_im2col(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_col2im(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_pool(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_pool_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_lstm(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_lstm_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 
 /* One builder a kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

@@ -634,6 +634,92 @@ static void test_sgd(void **state)
     }
 }
 
+/* Where a rule of one dense stream moves w, from its moments (which it moves); in double. */
+static double moved_by(const struct sw_update_attrs *a, double w, double g, double t, double m[2])
+{
+    const double b1 = 0.9, b2 = 0.99, lr = 0.01;
+    if (a->kind == SW_UPDATE_LION) {
+        const double c = b1 * m[0] + (1 - b1) * g;
+        m[0] = b2 * m[0] + (1 - b2) * g;
+        return w * (1 - lr * a->weight_decay) - copysign(lr, c);
+    }
+    if (a->kind == SW_UPDATE_ADAGRAD) {
+        g += a->weight_decay * w;
+        m[0] = g * g + (t == 1 ? a->initial : m[0]);
+        return w - lr / (1 + (t - 1) * a->lr_decay) * g / (sqrt(m[0]) + a->eps);
+    }
+    if (g == 0) { /* SparseAdam */
+        return w;
+    }
+    m[0] = b1 * m[0] + (1 - b1) * g;
+    m[1] = b2 * m[1] + (1 - b2) * g * g;
+    return w - lr * sqrt(1 - pow(b2, t)) / (1 - pow(b1, t)) * m[0] / (sqrt(m[1]) + a->eps);
+}
+
+static void test_adagrad_lion_and_sparse_adam(void **state)
+{
+    for (int variant = 11; variant < 17; variant++) {
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F64, variant));
+        const struct sw_update_attrs *a = &c.op.attrs.update.rule;
+        const int i_grad = 1 + a->n_states;
+        const bool sparse = c.in[c.op.n_in - 1].view.dtype == SW_I32;
+        const int64_t width = sw_shape_last(&c.in[0].view.shape);
+        int64_t n_left = 0;
+        run(*state, &c, &r);
+        for (int64_t e = 0; e < n_elems(&c.in[0]); e++) {
+            double sum = 0, m[2] = {0};
+            for (int i = i_grad; i < c.op.n_in; i += 2) {
+                const int32_t *index = sparse ? c.in[c.op.n_in - 1].view.data : NULL;
+                const bool is_rows = sparse && i + 2 == c.op.n_in;
+                sum += is_rows ? 0 : at(&c.in[i], e);
+                for (int64_t k = 0; is_rows && k < n_elems(&c.in[c.op.n_in - 1]); k++) {
+                    sum += index[k] == e / width ? at(&c.in[i], k * width + e % width) : 0;
+                }
+                i -= !is_rows; /* a dense stream has no index behind it */
+            }
+            for (int k = 0; k < a->n_states; k++) {
+                m[k] = at(&c.in[1 + k], e);
+            }
+            const double w = at(&c.in[0], e);
+            const double want = moved_by(a, w, sum * 0.3 * 0.7, c.scalars[SW_SCALAR_STEP], m);
+            near(c.name, at(&r.out[0], e), want, 1e-14);
+            for (int k = 0; k < a->n_states; k++) {
+                near(c.name, at(&r.out[1 + k], e), m[k], 1e-14);
+            }
+            n_left += want == w;
+        }
+        assert_true((n_left > 0) == (a->kind == SW_UPDATE_SPARSE_ADAM));
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
+/* Of many steps that leave a moment where it is in fp32, the bf16 ones have its mean. */
+static void test_bf16_moments_are_right_on_average(void **state)
+{
+    enum { STEPS = 400, MOMENT = 1, SOME = 8 };
+    double sum[SOME] = {0}, want[SOME];
+    for (int t = 1; t <= STEPS; t++) {
+        struct op_case c, r;
+        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F32, 18));
+        c.scalars[SW_SCALAR_STEP] = t;
+        run(*state, &c, &r);
+        for (int64_t e = 0; e < SOME; e++) {
+            const double g = at(&c.in[c.op.n_in - 1], e) * 0.3 * 0.7;
+            want[e] = 0.7 * at(&c.in[MOMENT], e) + 0.3 * g;
+            const double got = at(&r.out[MOMENT], e);
+            assert_true(fabs(got - want[e]) <= 0x1p-7 * fabs(want[e])); /* one of two neighbours */
+            sum[e] += got;
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+    for (int64_t e = 0; e < SOME; e++) { /* four deviations of the mean */
+        assert_true(fabs(sum[e] / STEPS - want[e]) <= 4 * 0x1p-8 / sqrt(STEPS) * fabs(want[e]));
+    }
+}
+
 static double lamb_u(const struct sw_update_attrs *a, double w, double m, double v)
 {
     return m / (a->eps_inside_sqrt ? sqrt(v + a->eps) : sqrt(v) + a->eps) + a->weight_decay * w;
@@ -830,6 +916,8 @@ int main(void)
         cmocka_unit_test(test_embedding_grad_sums_by_id),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adagrad_lion_and_sparse_adam),
+        cmocka_unit_test(test_bf16_moments_are_right_on_average),
         cmocka_unit_test(test_lamb_norms),
         cmocka_unit_test(test_lamb_ratio),
         cmocka_unit_test(test_lamb_of_what_is_not_finite),

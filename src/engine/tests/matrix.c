@@ -18,7 +18,7 @@ enum axis {
     FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, PACKING, FROZEN, OPTIMIZER,
     /* that was the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
-    STATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
+    STATES, UPDATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
@@ -39,7 +39,8 @@ static const struct {
     [TABLE]         = {"table", 2, {"tied", "untied"}},
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
-    [OPTIMIZER]     = {"optimizer", 2, {"AdamW", "Lamb"}},
+    [OPTIMIZER]     = {"optimizer", 6, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
+                                         "AdamW in bf16 by groups"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
@@ -49,6 +50,7 @@ static const struct {
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
     /* where the stage allows it, see below */
     [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}},
+    [UPDATES]       = {"updated on", 3, {"device", "host", "auto"}}, /* those that "cpu" has */
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
@@ -75,6 +77,9 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_CPU_AND_MOCK] = {0, 3},
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
+    }
+    if (cpu && a == UPDATES) { /* it is one memory */
+        return (struct choices){0, 1};
     }
     if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
         return (struct choices){0, 1};
@@ -185,11 +190,22 @@ static int write_model(const struct row *row)
 
 /* Optimizer states go to the host from stage 1 on and to a disk at stage 3, offloaded parameters at
  * stage 3. */
+static int states_on(const struct row *row)
+{
+    const int stage = row->at[STAGE], states = row->at[STATES];
+    return stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
+}
+
+/* LAMB is updated on the device. */
+static const char *updated_on(const struct row *row)
+{
+    return states_on(row) == 1 && !is_second(row, OPTIMIZER) ? choice(row, UPDATES) : "auto";
+}
+
 static void write_offload(const struct row *row, char *text, size_t size)
 {
-    const int stage = row->at[STAGE];
-    int states = row->at[STATES], params = row->at[PARAMS];
-    states = stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
+    const int stage = row->at[STAGE], states = states_on(row);
+    int params = row->at[PARAMS];
     params = stage < 3 ? 0 : params;
     char paths[2][96] = {"", ""};
     snprintf(paths[0], sizeof paths[0], ", \"nvme_path\": \"%s\"", folder);
@@ -224,6 +240,20 @@ static void write_lora(const struct row *row, char *text, size_t size)
     }
 }
 
+/* The block, by OPTIMIZER. */
+static const char *const optimizers[MAX_CHOICES] = {
+    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",
+    "\"type\": \"Lamb\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, \"min_coeff\": 0}",
+    "\"type\": \"Adagrad\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
+    "\"lr_decay\": 0.1, \"initial_accumulator_value\": 0.01}",
+    "\"type\": \"Lion\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1}",
+    "\"type\": \"SparseAdam\", \"params\": {\"lr\": 0.01}",
+    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}"};
+enum { HALF_MOMENTS = 5 }; /* and groups of parameters */
+static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9, "
+                                   "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
+                                   "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
     char offload[384], lora[384];
@@ -232,28 +262,30 @@ static void write_config(const struct row *row, char *text, size_t size)
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
-    snprintf(
-        text, size,
-        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-        "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
-        "\"stage3_param_persistence_threshold\": 30, "
-        "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
-        "\"reduce_bucket_size\": 1000}, "
-        "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
-        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
-        "\"spillway\": {\"micro_batches\": %s, \"threads\": %s, \"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
-        "\"tile_bytes\": %s, "
-        "\"frozen\": [%s]%s}}",
-        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
-        choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS), choice(row, OPTIMIZER),
-        is_second(row, OPTIMIZER) ? ", \"min_coeff\": 0" : "", choice(row, MICRO_BATCHES),
-        choice(row, THREADS), choice(row, RECOMPUTE), choice(row, SCHEDULE), choice(row, PACKING),
-        may_tile(row) ? choice(row, TILES) : "null",
-        is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
-                                 "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                               : "",
-        lora);
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+             "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
+             "\"stage3_param_persistence_threshold\": 30, "
+             "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
+             "\"reduce_bucket_size\": 1000}, "
+             "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
+             "\"optimizer\": {%s}, "
+             "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
+             "\"decay_1d\": false, "
+             "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
+             "\"tile_bytes\": %s, \"update\": \"%s\", "
+             "\"frozen\": [%s]%s}}",
+             B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
+             choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
+             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
+             choice(row, MICRO_BATCHES), choice(row, THREADS), choice(row, RECOMPUTE),
+             choice(row, SCHEDULE), choice(row, PACKING),
+             may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
+             is_second(row, FROZEN)
+                 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
+                   "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
+                 : "",
+             lora);
 }
 
 /* Every second step by its parts, where it has them. */
@@ -526,7 +558,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
                        [PIECES] = 1,
                        [ACTIVATIONS] = 1,
                        [GENERATION] = 1}};
-    for (int way = 0; way < 3 * 2 * 3 * 2 * 2; way++) {
+    for (int way = 0; way < 2 * 2 * 3 * 6 * 2; way++) {
         int rest = way;
         for (int a = 0; a < 5; a++) {
             static const enum axis varied[] = {RANKS, SCHEDULE, MICRO_BATCHES, OPTIMIZER,
@@ -537,7 +569,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
         }
         row.at[TILES] = (int8_t)(way / 2 % 2);
         row.at[DEVICE] = (int8_t)(devices == MATRIX_CPU ? 0 : 1 + way % 2);
-        if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 2 == 0)) {
+        if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 5 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }
     }

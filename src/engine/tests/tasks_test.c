@@ -206,7 +206,8 @@ static const char far[] =
     "\"sub_group_size\": 100, "
     "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}, "
     "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}, "
-    "\"spillway\": {\"micro_batches\": 4, \"loss_chunk\": 8, \"tile_bytes\": 512, \"recompute\": \"blocks\"}}";
+    "\"spillway\": {\"micro_batches\": 4, \"loss_chunk\": 8, \"tile_bytes\": 512, "
+    "\"recompute\": \"blocks\"}}";
 
 static void every_family_has_the_same_bits_far_away(void **state)
 {
@@ -393,6 +394,54 @@ static void a_folder_of_another_class_gives_its_trunk(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* ---- vectors ---- */
+
+static void a_text_has_the_same_vector_with_and_without_padding(void **state)
+{
+    enum { WIDTH = 16 };
+    static const struct family trunk = {"", "\"model_type\": \"bert\", " SIZES, "embed", 0};
+    static struct made made;
+    float means[B * WIDTH], firsts[B * WIDTH], hidden[B * T * WIDTH];
+    const struct sw_embed_options mean = {SW_POOL_MEAN, false}, cls = {SW_POOL_CLS, true};
+    (void)state;
+    write_config(trunk.config);
+    const struct sw_engine_options options = {.config_text = plain,
+                                              .model = path,
+                                              .task = "embed",
+                                              .seq_len = T,
+                                              .no_train = true,
+                                              .want_logits = true};
+    sw_engine *e = NULL;
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(sw_engine_width(e), WIDTH);
+    make(e, 0, &made);
+    int32_t *ids = view_of(&made, "input_ids")->data,
+            *mask = view_of(&made, "attention_mask")->data;
+    memset(view_of(&made, "token_type_ids")->data, 0, sizeof(int32_t[B * T]));
+    for (int t = 0; t < T; t++) { /* the second row is the first one, and something hidden */
+        mask[t] = mask[T + t] = t < T - 3;
+        ids[T + t] = t < T - 3 ? ids[t] : 5;
+    }
+    assert_int_equal(sw_embed(e, &made.batch, &mean, means), SW_OK);
+    assert_memory_equal(means, means + WIDTH, WIDTH * sizeof *means);
+    assert_int_equal(sw_logits(e, &made.batch, hidden), SW_OK);
+    assert_int_equal(sw_embed(e, &made.batch, &cls, firsts), SW_OK);
+    double squares = 0, sum = 0;
+    for (int c = 0; c < WIDTH; c++) {
+        squares += (double)firsts[c] * (double)firsts[c];
+    }
+    for (int t = 0; t < T - 3; t++) {
+        sum += (double)hidden[t * WIDTH];
+    }
+    assert_true(fabs(squares - 1) < 1e-6 && fabs(sum / (T - 3) - (double)means[0]) < 1e-6);
+    assert_true(
+        fabs((double)firsts[0] / (double)firsts[1] - (double)hidden[0] / (double)hidden[1]) < 1e-4);
+    sw_close(e);
+    e = open_one(&families[0]);
+    assert_int_equal(sw_embed(e, &made.batch, &mean, means), SW_E_ARG);
+    sw_close(e);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -416,6 +465,7 @@ int main(void)
         cmocka_unit_test(labels_and_ids_out_of_range_are_named),
         cmocka_unit_test(a_trunk_alone_is_not_trained),
         cmocka_unit_test(a_folder_of_another_class_gives_its_trunk),
+        cmocka_unit_test(a_text_has_the_same_vector_with_and_without_padding),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -275,7 +275,8 @@ static void test_damaged_index(void **state)
     struct sw_hf_folder *f = NULL;
     assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_IO);
     put("pytorch_model.bin", "");
-    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_UNSUP);
+    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "pytorch_model.bin: not an archive"));
     put("s.safetensors", "");
     expect_refused("{}", SW_E_FORMAT, "weight_map");
     expect_refused("{\"weight_map\":[]}", SW_E_FORMAT, "weight_map");

@@ -77,7 +77,7 @@ static struct sw_graph *model(enum sw_dtype dtype, bool backward)
 
 static struct sw_plan_options options(void)
 {
-    return (struct sw_plan_options){.query = query,
+    return (struct sw_plan_options){.device = {query, NULL},
                                     .micro_batches = 1,
                                     .rule = &adam,
                                     .kernel_set = "test",

@@ -22,8 +22,11 @@ static const struct sw_update_rule adam = {
 
 static struct sw_plan_options options(void)
 {
-    return (struct sw_plan_options){
-        .query = query, .micro_batches = 1, .clip = 1, .rule = &adam, .kernel_set = "test"};
+    return (struct sw_plan_options){.device = {query, NULL},
+                                    .micro_batches = 1,
+                                    .clip = 1,
+                                    .rule = &adam,
+                                    .kernel_set = "test"};
 }
 
 /* A residual tower of `layers` blocks over a tied table. */
@@ -567,7 +570,7 @@ static void unsupported_op_is_named(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.query = refuse;
+    o.device.query = refuse;
     struct sw_plan *plan = NULL;
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(1, SW_F32, true)};
     assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_E_UNSUP);

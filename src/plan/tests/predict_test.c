@@ -35,7 +35,7 @@ static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum 
                                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    const struct sw_plan_options plan_options = {.query = query,
+    const struct sw_plan_options plan_options = {.device = {query, NULL},
                                                  .micro_batches = ROUNDS,
                                                  .rule = &adam,
                                                  .stage = 3,

@@ -102,7 +102,8 @@ static struct sw_search search_of(struct world *w, size_t budget)
     static double rates[SW_LOAD_COUNT];
     sw_builtin_rates(rates);
     return (struct sw_search){
-        .fixed = {.query = query, .clip = 1, .rule = &adam, .kernel_set = "test", .ranks = 1},
+        .fixed =
+            {.device = {query, NULL}, .clip = 1, .rule = &adam, .kernel_set = "test", .ranks = 1},
         .memory = {budget},
         .any_micro_batch = true,
         .rates = rates,

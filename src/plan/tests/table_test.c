@@ -23,7 +23,7 @@ static const struct sw_update_rule adam = {
 
 static struct sw_plan_options options(int ranks, int stage, int64_t micro_batches)
 {
-    return (struct sw_plan_options){.query = query,
+    return (struct sw_plan_options){.device = {query, NULL},
                                     .micro_batches = micro_batches,
                                     .clip = 1,
                                     .rule = &adam,

@@ -252,7 +252,7 @@ static struct sw_plan *plan_of(int ranks)
                                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    const struct sw_plan_options plan_options = {.query = query,
+    const struct sw_plan_options plan_options = {.device = {query, NULL},
                                                  .micro_batches = 4,
                                                  .rule = &adam,
                                                  .clip = ranks > 1 ? 1 : 0,

@@ -91,7 +91,7 @@ static void start(struct harness *h, build_fn build, bool training)
         fail_msg("%s", sw_error_message());
     }
     const struct sw_plan_options plan = {
-        .query = query, .query_ctx = h->dev, .micro_batches = 1, .keep_gradients = true};
+        .device = {query, h->dev}, .micro_batches = 1, .keep_gradients = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan, &h->plan) < 0) {
         fail_msg("%s", sw_error_message());
@@ -544,6 +544,91 @@ static void more_losses(void **state)
     }
 }
 
+/* A table by distance that two attentions share, and what tokens make of distances. */
+static sw_value build_relative(sw_graph *g)
+{
+    static const int32_t rows[9] = {4, 4, 3, 3, 2, 1, 1, 0, 0};
+    const sw_value index = sw_constant(g, "index", SW_I32, SW_SHAPE(9), rows);
+    const sw_value table = param(g, "table", SW_SHAPE(6, 2)), x = param(g, "x", SW_SHAPE(2, 5, 6));
+    const sw_value ids = sw_constant(g, "buckets", SW_I32, SW_SHAPE(7), rows);
+    const sw_value by_distance = sw_relative_bias(
+        g, sw_embedding(g, table, ids, -1),
+        variant & 1 ? sw_input(g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE, 5, 5, 3);
+    struct sw_attention_spec spec = {.heads = 2,
+                                     .scale = 1,
+                                     .mask = SW_NO_VALUE,
+                                     .position = SW_NO_VALUE,
+                                     .slopes = SW_NO_VALUE,
+                                     .segments = SW_NO_VALUE,
+                                     .bias = by_distance};
+    const sw_value y = sw_attention(g, x, x, x, &spec);
+    const sw_value heads = sw_reshape(g, y, SW_SHAPE(2, 5, 2, 3));
+    const sw_value p = param(g, "p", SW_SHAPE(5, 2, 3));
+    spec.bias = sw_add(g, sw_relative_scores(g, heads, p, index, variant & 1, 0.7), by_distance);
+    return loss_of(g, sw_attention(g, y, x, y, &spec));
+}
+
+static void relative_positions(void **state)
+{
+    (void)state;
+    for (variant = 0; variant < 2; variant++) {
+        check(build_relative, false);
+    }
+}
+
+/* Two convolutions with a pool between them, the second over a sequence. */
+static sw_value build_convolutions(sw_graph *g)
+{
+    const struct sw_window first = {{3, 2}, {1, 2}, {1, 1}},
+                           second = {.kernel = {0, 3}, .padding = {0, 1}};
+    const struct sw_window of_pool = {.kernel = {2, 2}, .stride = {2, 1}};
+    const sw_value x = param(g, "x", SW_SHAPE(2, 2, 5, 5));
+    const sw_value seen = sw_im2col(g, x, &first); /* [2, 5 3, 12] */
+    const sw_value y = sw_linear(g, seen, param(g, "w", SW_SHAPE(4, 12)), SW_NO_VALUE, false);
+    const sw_value image =
+        sw_transpose(g, sw_transpose(g, sw_reshape(g, y, SW_SHAPE(2, 5, 3, 4)), 2, 3), 1, 2);
+    const sw_value small =
+        variant ? sw_pool_mean(g, image, &of_pool) : sw_pool_max(g, image, &of_pool);
+    const sw_value row = sw_reshape(g, small, SW_SHAPE(2, 4, 4)); /* [2, 4, 2 2] */
+    const sw_value again = sw_im2col(g, sw_transpose(g, row, 1, 2), &second);
+    return loss_of(g, sw_linear(g, again, param(g, "v", SW_SHAPE(5, 12)), SW_NO_VALUE, false));
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    for (variant = 0; variant < 2; variant++) {
+        check(build_convolutions, false);
+    }
+}
+
+/* A layer on top of another, the other way, where tokens are missing or not. */
+static sw_value build_lstm(sw_graph *g)
+{
+    struct sw_lstm_spec spec = {
+        .w_ih = param(g, "w_ih", SW_SHAPE(12, 2)),
+        .w_hh = param(g, "w_hh", SW_SHAPE(12, 3)),
+        .b_ih = param(g, "b_ih", SW_SHAPE(12)),
+        .b_hh = param(g, "b_hh", SW_SHAPE(12)),
+        .mask = variant & 1 ? sw_input(g, "mask", SW_I32, SW_SHAPE(2, 4)) : SW_NO_VALUE,
+        .reverse = variant & 2,
+    };
+    const sw_value y = sw_lstm(g, param(g, "x", SW_SHAPE(2, 4, 2)), &spec);
+    spec.w_ih = param(g, "v_ih", SW_SHAPE(12, 3));
+    spec.reverse = !spec.reverse;
+    const sw_value both[2] = {y, sw_lstm(g, y, &spec)};
+    return loss_of(g, sw_linear(g, sw_concat(g, both, 2, 2), param(g, "head", SW_SHAPE(5, 6)),
+                                SW_NO_VALUE, false));
+}
+
+static void recurrences(void **state)
+{
+    (void)state;
+    for (variant = 0; variant < 4; variant++) {
+        check(build_lstm, false);
+    }
+}
+
 static void rows_of_encoders(void **state)
 {
     (void)state;
@@ -670,6 +755,9 @@ int main(void)
         cmocka_unit_test(losses_with_cap_or_bias),
         cmocka_unit_test(rows_of_encoders),
         cmocka_unit_test(more_losses),
+        cmocka_unit_test(relative_positions),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(recurrences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

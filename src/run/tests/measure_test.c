@@ -50,8 +50,7 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
                                                   sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3)), 0);
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    const struct sw_plan_options plan_options = {.query = query,
-                                                 .query_ctx = dev,
+    const struct sw_plan_options plan_options = {.device = {query, dev},
                                                  .micro_batches = 2,
                                                  .clip = 0.5,
                                                  .rule = &adam,

@@ -54,8 +54,7 @@ static struct sw_graph *build(enum sw_dtype dtype)
 static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
                              struct sw_plan **plan, struct sw_executor **ex)
 {
-    const struct sw_plan_options options = {.query = query,
-                                            .query_ctx = dev,
+    const struct sw_plan_options options = {.device = {query, dev},
                                             .micro_batches = 2,
                                             .clip = 0.5,
                                             .rule = &adam,

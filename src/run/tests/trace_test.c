@@ -147,8 +147,7 @@ static sw_status work(void *ctx, sw_comm *comm)
     sw_nvme_options_init(&options.swap.nvme);
     SW_TRY_OR(close, build(&g));
     SW_TRY_OR(close, sw_device_open_cpu(&cpu, &dev));
-    const struct sw_plan_options plan_options = {.query = query,
-                                                 .query_ctx = dev,
+    const struct sw_plan_options plan_options = {.device = {query, dev},
                                                  .micro_batches = ROUNDS * ranks,
                                                  .clip = 0.5,
                                                  .rule = &adam,
@@ -433,7 +432,7 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(build(&g), SW_OK);
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {
-        .query = query, .query_ctx = dev, .micro_batches = ROUNDS, .rule = &adam};
+        .device = {query, dev}, .micro_batches = ROUNDS, .rule = &adam};
     assert_int_equal(plan_once(&spec, 1, &options, &plan), SW_OK);
     sw_alloc_get_stats(&before);
     for (int n = 1;; n++) {

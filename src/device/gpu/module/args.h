@@ -17,6 +17,9 @@
 #include "device/gpu/module/args_sums.h"
 #include "device/gpu/module/args_update.h"
 #include "device/gpu/module/args_rows.h"
+#include "device/gpu/module/args_relative.h"
+#include "device/gpu/module/args_image.h"
+#include "device/gpu/module/args_lstm.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
@@ -32,7 +35,10 @@
     SW_GPU_SPARSE_KERNELS(X)                                                                       \
     SW_GPU_SUMS_KERNELS(X)                                                                         \
     SW_GPU_UPDATE_KERNELS(X)                                                                       \
-    SW_GPU_ROWS_KERNELS(X)
+    SW_GPU_ROWS_KERNELS(X)                                                                         \
+    SW_GPU_RELATIVE_KERNELS(X)                                                                     \
+    SW_GPU_IMAGE_KERNELS(X)                                                                        \
+    SW_GPU_LSTM_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

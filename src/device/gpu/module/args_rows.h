@@ -5,12 +5,13 @@
 #include <stdint.h>
 
 #define SW_GPU_ROWS_KERNELS(X)                                                                     \
-    X(not_equal) X(shift_right) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad)
+    X(not_equal) X(shift_right) X(trim) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad)
 
-/* y = x != value; ids [.., tokens] shifted right, `value` first, -100 becomes pad. */
+/* y = x != value; ids [.., tokens] shifted right, `value` first, -100 becomes pad; ids [.., tokens]
+ * up to the length of the row, then -1. */
 struct gpu_integers_args {
     const double *skip;
-    const int32_t *x;
+    const int32_t *x, *lengths;
     int32_t *y;
     int64_t n, tokens, value, pad;
 };

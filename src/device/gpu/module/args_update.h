@@ -36,16 +36,30 @@ struct gpu_streams {
 /* A parameter and its states. master: low halves (bf16), fp32 (f16), NULL (f32). */
 struct gpu_param {
     void *param, *master;
-    float *moment[2]; /* NULL = absent */
+    void *moment[2]; /* NULL = absent */
+    /* moments of bf16: element 0 in the whole tensor, and what names the tensor */
+    uint64_t origin, draw;
+    int half;
 };
-enum { GPU_RULE_ADAM, GPU_RULE_SGD, GPU_RULE_LAMB };
+/* As enum sw_update_kind has them. */
+enum {
+    GPU_RULE_ADAM,
+    GPU_RULE_SGD,
+    GPU_RULE_LAMB,
+    GPU_RULE_ADAGRAD,
+    GPU_RULE_LION,
+    GPU_RULE_SPARSE_ADAM
+};
 struct gpu_rule {
-    double eps, weight_decay, dampening, min_coeff, max_coeff;
+    double eps, weight_decay, dampening, min_coeff, max_coeff, lr_decay, initial;
+    double lr_scale, beta1, beta2; /* of a group: see is_scaled, has_betas */
     int kind, decoupled, bias_correction, nesterov, maximize, eps_inside_sqrt;
+    int is_scaled, has_betas;
 };
 /* Where the table of scalars has them. */
 struct gpu_rates {
     const double *grad_factor, *clip, *lr, *beta1, *beta2, *step, *correction1, *correction2;
+    const double *seed_lo, *seed_hi;
 };
 
 /* acc = g where *first is not 0, else acc + g. */

@@ -28,6 +28,17 @@ SW_KERNEL(THREADS) void shift_right(struct gpu_integers_args args)
     }
 }
 
+SW_KERNEL(THREADS) void trim(struct gpu_integers_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        const int64_t row = quotient(i, args.tokens);
+        args.y[i] = i - row * args.tokens < args.lengths[row] ? args.x[i] : -1;
+    }
+}
+
 template <typename T> SW_KERNEL(THREADS) void mask_rows(struct gpu_mask_rows_args args)
 {
     constexpr int N = pack_elems<T>;
@@ -118,9 +129,13 @@ template <typename T> SW_KERNEL(THREADS) void masked_mean_grad(struct gpu_masked
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_PLAIN(not_equal, THREADS),    SW_PLAIN(shift_right, THREADS),
-    SW_FLOATS(mask_rows, THREADS),   SW_PLAIN(place_run, THREADS),
-    SW_FLOATS(masked_mean, THREADS), SW_FLOATS(masked_mean_grad, THREADS),
+    SW_PLAIN(trim, THREADS),
+    SW_PLAIN(not_equal, THREADS),
+    SW_PLAIN(shift_right, THREADS),
+    SW_FLOATS(mask_rows, THREADS),
+    SW_PLAIN(place_run, THREADS),
+    SW_FLOATS(masked_mean, THREADS),
+    SW_FLOATS(masked_mean_grad, THREADS),
 };
 extern const struct sw_gpu_kernels sw_gpu_kernels_rows;
 const struct sw_gpu_kernels sw_gpu_kernels_rows = {rows, SW_ROWS(rows)};

@@ -207,16 +207,16 @@ SW_DEVICE void lamb_run(const struct gpu_lamb_moments_args &args, const struct r
     float g[GPU_RUN], w[GPU_RUN], m[GPU_RUN], v[GPU_RUN];
     unsigned bad;
     load_master(args.param, (const T *)args.param.param, start, n, w);
-    load_run(args.param.moment[0] + start, n, m);
-    load_run(args.param.moment[1] + start, n, v);
+    load_run((float *)args.param.moment[0] + start, n, m);
+    load_run((float *)args.param.moment[1] + start, n, v);
     add_streams(args.streams, start, n, g, &bad);
     SW_UNROLL
     for (int e = 0; e < GPU_RUN; e++) {
         move_moments(u, gradient(u, g[e]), &m[e], &v[e]);
         g[e] = lamb_direction(u, w[e], m[e], v[e]);
     }
-    store_run(args.param.moment[0] + start, n, m);
-    store_run(args.param.moment[1] + start, n, v);
+    store_run((float *)args.param.moment[0] + start, n, m);
+    store_run((float *)args.param.moment[1] + start, n, v);
     *of_w = squares(w, n, &n_bad[0]);
     *of_u = squares(g, n, &n_bad[1]);
 }
@@ -290,18 +290,14 @@ template <typename T> SW_KERNEL(THREADS) void lamb_apply(struct gpu_lamb_apply_a
     sync_block();
     const struct rule u = rule_of(args.rule, args.rates);
     const double ratio = trust_ratio(args.rule, shared.norm[0], shared.norm[1]);
-    double rate = *args.rates.lr;
-    if (args.rule.bias_correction) {
-        rate = rate * sqrt(*args.rates.correction2) / *args.rates.correction1;
-    }
-    const float step = (float)(rate * ratio);
+    const float step = (float)(step_rates_of(args.rule, args.rates).step_size * ratio);
     T *param = (T *)args.param.param;
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
         const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
         float w[PART], m[PART], v[PART];
         load_master(args.param, (const T *)param, i, n, w);
-        load_run(args.param.moment[0] + i, n, m);
-        load_run(args.param.moment[1] + i, n, v);
+        load_run((float *)args.param.moment[0] + i, n, m);
+        load_run((float *)args.param.moment[1] + i, n, v);
         SW_UNROLL
         for (int e = 0; e < PART; e++) {
             w[e] = w[e] - step * lamb_direction(u, w[e], m[e], v[e]);

@@ -57,7 +57,7 @@ template <typename T> SW_KERNEL(THREADS) void accumulate_rows(struct gpu_accumul
     }
 }
 
-/* ---- Adam, AdamW, SGD ---- */
+/* ---- all rules but LAMB ---- */
 
 /* An fp16 working copy is all written by its update: of one that is skipped it is its master,
  * rounded. */
@@ -79,31 +79,34 @@ template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args args
         return;
     }
     const struct rule u = rule_of(args.rule, args.rates);
-    float *first = args.param.moment[0], *second = args.param.moment[1];
+    const bool has_first = args.param.moment[0] != nullptr;
+    const bool has_second = args.param.moment[1] != nullptr;
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
         const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
         float g[PART], w[PART], m[PART] = {}, v[PART] = {};
         unsigned bad;
         load_master(args.param, param, i, n, w);
-        if (first && (u.is_adam || !u.first_step)) {
-            load_run(first + i, n, m);
+        if (has_first && (u.kind != GPU_RULE_SGD || !u.first_step)) {
+            load_moment(args.param, 0, i, n, m);
         }
-        if (second) {
-            load_run(second + i, n, v);
+        if (has_second) {
+            load_moment(args.param, 1, i, n, v);
         }
         add_streams(args.streams, i, n, g, &bad);
         SW_UNROLL
         for (int e = 0; e < PART; e++) {
-            g[e] = gradient(u, g[e]);
-            w[e] = u.is_adam ? adam(u, w[e], g[e], &m[e], &v[e])
-                             : sgd(u, w[e], g[e], first != nullptr, &m[e]);
+            w[e] = moved(u, w[e], gradient(u, g[e]), has_first, &m[e], &v[e]);
         }
         store_master(args.param, param, i, n, w);
-        if (first) {
-            store_run(first + i, n, m);
+        if (args.param.half) {
+            store_half_moments(args.param, args.rates, i, n, m, v);
+            continue;
         }
-        if (second) {
-            store_run(second + i, n, v);
+        if (has_first) {
+            store_run((float *)args.param.moment[0] + i, n, m);
+        }
+        if (has_second) {
+            store_run((float *)args.param.moment[1] + i, n, v);
         }
     }
 }

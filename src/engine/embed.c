@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of texts: what a trunk alone gives for each token, put together by row.
+#include <math.h>
+#include <string.h>
+
+#include "engine/private.h"
+
+int64_t sw_engine_width(const sw_engine *e)
+{
+    return e->model ? e->model->width : 0;
+}
+
+/* Which tokens count; NULL: all of them. */
+static const int32_t *mask_of(const struct sw_batch *batch)
+{
+    for (int i = 0; i < batch->n_tensors; i++) {
+        if (strcmp(batch->tensors[i].name, "attention_mask") == 0) {
+            return batch->tensors[i].view.data;
+        }
+    }
+    return NULL;
+}
+
+/* Summed in the order of tokens; of a row without any 0. */
+static void mean(const float *hidden, const int32_t *mask, int64_t tokens, int64_t width,
+                 float *out)
+{
+    for (int64_t c = 0; c < width; c++) {
+        double sum = 0, count = 0;
+        for (int64_t t = 0; t < tokens; t++) {
+            const bool counts = !mask || mask[t] != 0;
+            sum += counts ? (double)hidden[t * width + c] : 0;
+            count += counts;
+        }
+        out[c] = (float)(count > 0 ? sum / count : 0);
+    }
+}
+
+static void normalize(float *x, int64_t width)
+{
+    double squares = 0;
+    for (int64_t c = 0; c < width; c++) {
+        squares += (double)x[c] * (double)x[c];
+    }
+    const double length = fmax(sqrt(squares), 1e-12);
+    for (int64_t c = 0; c < width; c++) {
+        x[c] = (float)((double)x[c] / length);
+    }
+}
+
+sw_status sw_embed(sw_engine *e, const struct sw_batch *batch,
+                   const struct sw_embed_options *options, float *out)
+{
+    SW_TRY_OPTIONS(options);
+    if (!e->model || e->model->task->n_losses > 0 || e->programs.logits < 0) {
+        return SW_FAIL(SW_E_ARG, "sw_embed: the engine was not opened for the task \"embed\" with "
+                                 "want_logits");
+    }
+    const int64_t width = e->model->width, row = e->tokens * width;
+    const int32_t *mask = mask_of(batch);
+    float *hidden = sw_alloc("engine", (size_t)(e->batch * row) * sizeof *hidden);
+    SW_TRY_ALLOC(hidden, "the vectors of tokens");
+    const sw_status st = sw_logits(e, batch, hidden);
+    for (int64_t b = 0; st >= 0 && b < e->batch; b++) {
+        float *vector = out + b * width;
+        if (options->pool == SW_POOL_CLS) {
+            memcpy(vector, hidden + b * row, (size_t)width * sizeof *vector);
+        } else {
+            mean(hidden + b * row, mask ? mask + b * e->tokens : NULL, e->tokens, width, vector);
+        }
+        if (options->normalize) {
+            normalize(vector, width);
+        }
+    }
+    sw_free(hidden);
+    return st;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 6
+// ZeRO-Offload: states that lie in host memory are updated by the host's processors or by the
+// device. Both give the same bits; the first moves gradients and parameters alone; which of them
+// takes less is what the planner goes by, and what cannot be done on the host is refused.
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "support/test.h"
+
+static const char *const devices[] = {"mock", "mock:early", "emu", "emu:early"};
+
+struct job {
+    const char *device, *update, *precision, *clipping, *params, *optimizer;
+    int stage, accumulate;
+    const char *const *rates;
+    int n_rates;
+};
+
+static sw_status open_engine(const struct job *job, sw_engine **out)
+{
+    char config[1024];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": %d, %s"
+             "\"gradient_clipping\": %s, \"zero_optimization\": {\"stage\": %d, "
+             "\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+             "\"%s\"}, \"stage3_param_persistence_threshold\": 0}, \"optimizer\": {\"type\": "
+             "\"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, \"spillway\": "
+             "{\"update\": \"%s\", \"threads\": 2}}",
+             job->accumulate, job->precision, job->clipping, job->stage, job->params,
+             job->optimizer ? job->optimizer : "AdamW", job->update);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = "gpt2-tiny",
+                                              .vocab_size = 67,
+                                              .seq_len = 8,
+                                              .seed = 3,
+                                              .rates = job->rates,
+                                              .n_rates = job->n_rates,
+                                              .device = job->device};
+    return sw_initialize(&options, out);
+}
+
+/* NULL: there is no such device in this build. */
+static sw_engine *open_job(const struct job *job)
+{
+    sw_engine *e = NULL;
+    if (open_engine(job, &e) < 0) {
+        if (!strstr(sw_error_message(), "SPILLWAY_GPU_EMULATION")) {
+            fail_msg("%s", sw_error_message());
+        }
+        print_message("skipped: %s\n", sw_error_message());
+    }
+    return e;
+}
+
+enum { STEPS = 3, MOST = 4 };
+
+static uint64_t train(sw_engine *e, double losses[STEPS])
+{
+    int32_t ids[MOST][16], labels[MOST][16];
+    struct sw_tensor tensors[MOST][2];
+    struct sw_batch batches[MOST];
+    const int64_t n = sw_engine_local_micro_batches(e);
+    assert_true(n <= MOST);
+    for (int s = 0; s < STEPS; s++) {
+        struct sw_step_report report;
+        for (int64_t m = 0; m < n; m++) {
+            const struct sw_shape shape = {2, {2, 8}};
+            for (int i = 0; i < 16; i++) {
+                ids[m][i] = (int32_t)(s * 31 + m * 17 + i * 5) % 67;
+                labels[m][i] = (ids[m][i] * 3 + 1) % 67;
+            }
+            tensors[m][0] =
+                (struct sw_tensor){"input_ids", {.data = ids[m], .dtype = SW_I32, .shape = shape}};
+            tensors[m][1] =
+                (struct sw_tensor){"labels", {.data = labels[m], .dtype = SW_I32, .shape = shape}};
+            batches[m] = (struct sw_batch){tensors[m], 2};
+        }
+        assert_int_equal(sw_train_batch(e, batches, n, &report), SW_OK);
+        losses[s] = report.loss;
+    }
+    uint64_t hash = SW_HASH_INIT;
+    for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
+        const char *name;
+        struct sw_shape shape;
+        static float values[1 << 17];
+        assert_int_equal(sw_engine_tensor(e, i, &name, &shape), SW_OK);
+        const int64_t elems = sw_shape_elems(&shape);
+        assert_true(elems <= (int64_t)SW_LEN(values));
+        assert_int_equal(sw_get_weight(e, name, 0, elems, values), SW_OK);
+        hash = sw_hash(hash, values, (size_t)elems * sizeof *values);
+    }
+    return hash;
+}
+
+/* Instructions of the host in a step. */
+static int on_host(const sw_engine *e)
+{
+    const struct sw_engine_facts facts = sw_engine_facts(e);
+    const struct sw_program *program = &facts.plan->programs[facts.train_program];
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        n += instr->queue == SW_QUEUE_HOST;
+        for (int k = 0; instr->queue == SW_QUEUE_HOST && k < instr->n_in + instr->n_out; k++) {
+            assert_int_equal(program->operands[instr->operands + k].tier, SW_TIER_HOST);
+        }
+    }
+    return n;
+}
+
+static void the_host_gives_the_bits_of_the_device_and_moves_less(void **state)
+{
+    static const struct job jobs[] = {
+        {NULL, NULL, "", "0", "none", NULL, 1, 1, NULL, 0},
+        {NULL, NULL, "\"bf16\": {\"enabled\": true}, ", "0", "none", NULL, 2, 1, NULL, 0},
+        {NULL, NULL, "\"bf16\": {\"enabled\": true}, ", "0.5", "none", NULL, 2, 3, NULL, 0},
+        {NULL, NULL, "\"bf16\": {\"enabled\": true}, ", "0", "cpu", NULL, 3, 2, NULL, 0},
+        {NULL, NULL, "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 24}, ", "0.5", "none",
+         NULL, 2, 2, NULL, 0},
+    };
+    (void)state;
+    for (size_t d = 0; d < SW_LEN(devices); d++) {
+        for (size_t j = d / 2 % 2; j < SW_LEN(jobs); j += 1 + d / 2) { /* emu: every second one */
+            uint64_t weights[2];
+            double losses[2][STEPS];
+            int64_t moved[2];
+            for (int host = 0; host < 2; host++) {
+                struct job job = jobs[j];
+                job.device = devices[d];
+                job.update = host ? "host" : "device";
+                sw_engine *e = open_job(&job);
+                if (!e) {
+                    return;
+                }
+                assert_int_equal(on_host(e), host ? sw_engine_n_tensors(e) : 0);
+                weights[host] = train(e, losses[host]);
+                const struct sw_transfers t = sw_plan_transfers(sw_engine_facts(e).plan, 1);
+                moved[host] = t.in[SW_TIER_HOST] + t.out[SW_TIER_HOST];
+                sw_close(e);
+            }
+            assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+            assert_true(weights[0] == weights[1]);
+            assert_true(moved[1] < moved[0]);
+        }
+    }
+}
+
+static void an_update_is_where_a_step_takes_less(void **state)
+{
+    static const char *const slow_copies[] = {"copy=1", "host=100", "f32=1e6"};
+    static const char *const slow_host[] = {"copy=100", "host=1", "f32=1e6"};
+    struct job job = {"mock", "auto", "", "0", "none", NULL, 2, 1, slow_copies, 3};
+    (void)state;
+    sw_engine *e = open_job(&job);
+    assert_true(on_host(e) > 0);
+    sw_close(e);
+    job.rates = slow_host;
+    e = open_job(&job);
+    assert_int_equal(on_host(e), 0);
+    sw_close(e);
+    job.device = "cpu"; /* has one memory: nothing is to be chosen */
+    job.rates = slow_copies;
+    e = open_job(&job);
+    assert_int_equal(on_host(e), 0);
+    sw_close(e);
+}
+
+static void what_the_host_cannot_update_is_refused(void **state)
+{
+    struct job job = {"mock", "host", "", "0", "none", "Lamb", 2, 1, NULL, 0};
+    const struct sw_engine_options nothing_there = {
+        .config_text = "{\"optimizer\": {\"type\": \"AdamW\"}, \"spillway\": {\"update\": "
+                       "\"host\"}}",
+        .model = "gpt2-tiny",
+        .device = "mock"};
+    sw_engine *e = NULL;
+    (void)state;
+    assert_int_equal(open_engine(&job, &e), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.update"));
+    assert_non_null(strstr(sw_error_message(), "LAMB"));
+    assert_int_equal(sw_initialize(&nothing_there, &e), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "offload_optimizer.device \"cpu\""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_host_gives_the_bits_of_the_device_and_moves_less),
+        cmocka_unit_test(an_update_is_where_a_step_takes_less),
+        cmocka_unit_test(what_the_host_cannot_update_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

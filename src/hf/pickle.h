@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// pickle - what torch.save wrote: an archive (zip.c), and in it a pickle (pickle.c), a small
+// program that makes a dictionary of tensors. Part of the room; others see struct sw_safetensor.
+#pragma once
+
+#include "hf/private.h"
+
+struct sw_zip_member {
+    const char *name; /* [name_len], no NUL behind it */
+    size_t name_len;
+    const unsigned char *data;
+    size_t bytes;
+};
+struct sw_zip {
+    const struct sw_zip_member *members; /* by name */
+    size_t n;
+};
+
+/* The members of the archive `bytes`, borrowed. SW_E_FORMAT names path and member. */
+sw_status sw_zip_read(struct sw_arena *arena, const char *path, const void *bytes, size_t len,
+                      struct sw_zip *out);
+const struct sw_zip_member *sw_zip_find(const struct sw_zip *zip, const char *name, size_t len);
+
+/*
+ * sw_pickle_read - the tensors of an archive of torch.save.
+ *
+ * A machine with a list of allowed instructions and names: it calls nothing, and what is not on the
+ * list is refused by name. Data of contiguous tensors are lent where they lie in `bytes`, those of
+ * others are copied to the arena; names and the list too. Of a tensor name, dtype, dtype_name,
+ * shape, data and bytes are set.
+ *
+ * SW_E_FORMAT  names path and tensor, or the place in the pickle
+ */
+sw_status sw_pickle_read(struct sw_arena *arena, const char *path, const void *bytes, size_t len,
+                         struct sw_safetensor **out, int64_t *out_n);

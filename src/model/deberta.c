@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeBERTa-v2 and v3 (He et al. 2021): scores are sums of what tokens, tokens with distances, and
+// distances with tokens make of each other; distances fall into buckets that widen. The embedding is
+// zero at padding; a convolution over tokens may stand beside the first layer.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/encoder.h"
+
+/* What the layers of one forward share. */
+struct build {
+    const struct sw_encoder *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    sw_value mask, table, index; /* table [2 span, C] of distances; which row each is */
+    int64_t layer;
+    char name[160];
+};
+
+static const char *in_layer(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "deberta.encoder.layer.%lld.%s", (long long)b->layer, suffix);
+    return b->name;
+}
+
+static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
+{
+    const struct sw_linear_spec spec = {.in = in, .out = out, .std = b->m->spec.init_range};
+    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+}
+
+static sw_value norm(struct build *b, const char *name, sw_value x)
+{
+    return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->spec.eps);
+}
+
+static sw_value drop(struct build *b, sw_value x)
+{
+    return sw_dropout(b->g, x, b->m->spec.hidden_dropout);
+}
+
+/* ---- distances ---- */
+
+/* The bucket of a distance; in fp32, as the published code has it. */
+static int64_t bucket_of(const struct sw_encoder_distances *d, int64_t apart)
+{
+    const int64_t middle = d->buckets / 2, size = apart < 0 ? -apart : apart;
+    if (d->buckets <= 0 || size <= middle) {
+        return apart;
+    }
+    const float span = (float)log((double)(d->places - 1) / (double)middle);
+    const float step = logf((float)size / (float)middle) / span * (float)(middle - 1);
+    const int64_t bucket = (int64_t)ceilf(step) + middle;
+    return apart < 0 ? -bucket : bucket;
+}
+
+/* Key j and query i are i - j apart. */
+static sw_value distances(struct build *b)
+{
+    const struct sw_encoder_distances *d = &b->m->spec.distances;
+    const int64_t n = b->spec->tokens, rows = 2 * n - 1;
+    char name[48];
+    int32_t *index = sw_alloc("model", (size_t)rows * sizeof *index);
+    if (!index) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = bucket_of(d, n - 1 - i) + d->span;
+        index[i] = (int32_t)sw_max_i64(0, sw_min_i64(2 * d->span - 1, row));
+    }
+    snprintf(name, sizeof name, "relative_position.%lld", (long long)n);
+    const sw_value value = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), index);
+    sw_free(index);
+    return value;
+}
+
+static sw_value distance_table(struct build *b)
+{
+    const struct sw_encoder_distances *d = &b->m->spec.distances;
+    const sw_value table = sw_nn_table(b->g, "deberta.encoder.rel_embeddings", 2 * d->span,
+                                       b->m->super.width, b->m->spec.init_range);
+    return d->is_normed ? norm(b, "deberta.encoder.LayerNorm", table) : table;
+}
+
+/* What x [B,T,C] and distances make of each other, the table going through the layer `suffix`. */
+static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value table, bool by_key,
+                       double scale)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const int64_t width = b->m->super.width, head = width / s->heads;
+    const sw_value rows = linear(b, suffix, table, width, width);
+    return sw_relative_scores(
+        b->g, sw_reshape(b->g, x, SW_SHAPE(b->spec->batch, b->spec->tokens, s->heads, head)),
+        sw_reshape(b->g, rows, SW_SHAPE(2 * s->distances.span, s->heads, head)), b->index, by_key,
+        scale);
+}
+
+/* ---- a layer ---- */
+
+static sw_value attend(struct build *b, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_encoder_distances *d = &s->distances;
+    const int64_t width = b->m->super.width;
+    const int terms = 1 + d->with_keys + d->with_queries;
+    const double scale = 1 / sqrt((double)(width / s->heads) * terms);
+    const sw_value q = linear(b, "attention.self.query_proj", h, width, width);
+    const sw_value k = linear(b, "attention.self.key_proj", h, width, width);
+    const sw_value v = linear(b, "attention.self.value_proj", h, width, width);
+    sw_value bias = SW_NO_VALUE;
+    const sw_value table = terms > 1 ? drop(b, b->table) : SW_NO_VALUE;
+    if (d->with_keys) {
+        bias =
+            scores(b, q, d->is_shared ? "attention.self.key_proj" : "attention.self.pos_key_proj",
+                   table, false, scale);
+    }
+    if (d->with_queries) {
+        const sw_value more = scores(
+            b, k, d->is_shared ? "attention.self.query_proj" : "attention.self.pos_query_proj",
+            table, true, scale);
+        bias = d->with_keys ? sw_add(b->g, bias, more) : more;
+    }
+    const struct sw_attention_spec spec = {
+        .heads = s->heads,
+        .scale = scale,
+        .dropout = s->attention_dropout,
+        .mask = b->mask,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
+        .bias = bias,
+    };
+    const sw_value o = sw_attention(b->g, q, k, v, &spec);
+    return linear(b, "attention.output.dense", o, width, width);
+}
+
+static sw_value layer(struct build *b, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const int64_t width = b->m->super.width;
+    sw_scope_push(b->g, "attention");
+    const sw_value a = drop(b, attend(b, h));
+    sw_scope_pop(b->g);
+    h = norm(b, in_layer(b, "attention.output.LayerNorm"), sw_add(b->g, h, a));
+    sw_scope_push(b->g, "mlp");
+    const sw_value x = sw_act(b->g, linear(b, "intermediate.dense", h, width, s->inner), s->act);
+    const sw_value f = drop(b, linear(b, "output.dense", x, s->inner, width));
+    sw_scope_pop(b->g);
+    return norm(b, in_layer(b, "output.LayerNorm"), sw_add(b->g, h, f));
+}
+
+/* Windows over the embedding's tokens, added to what the first layer made. */
+static sw_value convolve(struct build *b, sw_value embedded, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const int64_t width = b->m->super.width, n = s->distances.window;
+    const struct sw_window window = {.kernel = {1, n}, .padding = {0, (n - 1) / 2}};
+    const struct sw_init init = {SW_INIT_NORMAL, s->init_range};
+    sw_scope_push(b->g, "conv");
+    const sw_value weight =
+        sw_param(b->g, "deberta.encoder.conv.conv.weight", SW_SHAPE(width, width, n), init);
+    const sw_value bias = sw_param(b->g, "deberta.encoder.conv.conv.bias", SW_SHAPE(width),
+                                   (struct sw_init){SW_INIT_ZERO, 0});
+    const sw_value seen = sw_im2col(b->g, sw_transpose(b->g, embedded, 1, 2), &window);
+    sw_value x =
+        sw_linear(b->g, seen, sw_reshape(b->g, weight, SW_SHAPE(width, width * n)), bias, false);
+    x = sw_act(b->g, drop(b, sw_mask_rows(b->g, x, b->mask)), s->distances.window_act);
+    x = norm(b, "deberta.encoder.conv.LayerNorm", sw_add(b->g, h, x));
+    sw_scope_pop(b->g);
+    return sw_mask_rows(b->g, x, b->mask);
+}
+
+/* ---- the whole ---- */
+
+static sw_value embed(struct build *b, sw_value table, sw_value ids)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_model *m = &b->m->super;
+    sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
+    if (s->distances.adds_positions) {
+        const sw_value rows = sw_nn_table(b->g, "deberta.embeddings.position_embeddings",
+                                          m->max_tokens, m->width, s->init_range);
+        const sw_value places = sw_model_input(b->g, m, b->spec, "positions");
+        h = sw_add(b->g, h, sw_embedding(b->g, rows, places, -1));
+    }
+    if (s->types > 0) {
+        const sw_value rows = sw_nn_table(b->g, "deberta.embeddings.token_type_embeddings",
+                                          s->types, m->width, s->init_range);
+        const sw_value types = sw_model_input(b->g, m, b->spec, "token_type_ids");
+        h = sw_add(b->g, h, sw_embedding(b->g, rows, types, -1));
+    }
+    h = norm(b, "deberta.embeddings.LayerNorm", h);
+    return drop(b, sw_mask_rows(b->g, h, b->mask));
+}
+
+static void name_hidden(const struct build *b, int64_t i, sw_value h)
+{
+    if (b->spec->want_hidden) {
+        char name[32];
+        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
+        sw_output(b->g, name, h);
+    }
+}
+
+static sw_value layers(struct build *b, sw_value embedded)
+{
+    sw_value h = embedded;
+    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
+        char name[48];
+        snprintf(name, sizeof name, "encoder.layer.%lld", (long long)b->layer);
+        name_hidden(b, b->layer, h);
+        sw_scope_push_block(b->g, name);
+        h = layer(b, h);
+        sw_scope_pop(b->g);
+        if (b->layer == 0 && b->m->spec.distances.window > 0) {
+            h = convolve(b, embedded, h);
+        }
+    }
+    name_hidden(b, b->layer, h);
+    return h;
+}
+
+static void forward(const struct sw_model *model, sw_graph *g, const struct sw_forward_spec *spec,
+                    sw_value *out_loss)
+{
+    struct build b = {.m = SW_CONTAINER(model, struct sw_encoder, super), .g = g, .spec = spec};
+    const struct sw_encoder_distances *d = &b.m->spec.distances;
+    if (spec->is_packed) {
+        sw_graph_fail(g, SW_E_UNSUP, "%s: spillway.packing is not built in this version for it",
+                      model->ops->model_type);
+    }
+    const sw_value ids = sw_model_input(g, model, spec, "input_ids");
+    b.mask = sw_model_input(g, model, spec, "attention_mask");
+    sw_scope_push(g, "deberta");
+    const sw_value table = sw_nn_table(g, "deberta.embeddings.word_embeddings", model->vocab,
+                                       model->width, b.m->spec.init_range);
+    if (d->with_keys || d->with_queries) {
+        b.table = distance_table(&b);
+        b.index = distances(&b);
+    }
+    const sw_value h = layers(&b, embed(&b, table, ids));
+    sw_scope_pop(g);
+    sw_scope_push(g, "head");
+    *out_loss = sw_encoder_head(b.m, g, spec, h, table);
+    if (*out_loss >= 0) {
+        sw_output(g, "loss", *out_loss);
+    }
+    sw_scope_pop(g);
+}
+
+/* ---- config.json ---- */
+
+/* A list of words, or one text of words with | between them. */
+static bool has_word(const struct sw_json *words, const char *word)
+{
+    const size_t len = strlen(word);
+    if (words && words->type == SW_JSON_ARRAY) {
+        for (const struct sw_json *i = words->first; i; i = i->next) {
+            if (i->type == SW_JSON_STRING && strcmp(i->string, word) == 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+    const char *at = words && words->type == SW_JSON_STRING ? words->string : "";
+    for (; (at = strstr(at, word)) != NULL; at += len) {
+        if (at[len] == '\0' || at[len] == '|') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sw_status read_distances(struct sw_json_doc *doc, const struct sw_json *config,
+                                struct sw_encoder *m)
+{
+    struct sw_encoder_distances *d = &m->spec.distances;
+    const struct sw_json *terms = sw_json_get(config, "pos_att_type");
+    bool relative = false;
+    SW_TRY(sw_json_get_bool(doc, config, "relative_attention", false, &relative));
+    SW_TRY(sw_json_get_bool(doc, config, "position_biased_input", true, &d->adds_positions));
+    SW_TRY(sw_json_get_bool(doc, config, "share_att_key", false, &d->is_shared));
+    SW_TRY(sw_json_get_i64(doc, config, "position_buckets", -1, &d->buckets));
+    SW_TRY(sw_json_get_i64(doc, config, "max_relative_positions", -1, &d->places));
+    d->places = d->places < 1 ? m->super.max_tokens : d->places;
+    d->buckets = d->buckets < 1 ? 0 : d->buckets;
+    d->span = d->buckets > 0 ? d->buckets : d->places;
+    d->with_keys = relative && has_word(terms, "c2p");
+    d->with_queries = relative && has_word(terms, "p2c");
+    d->is_normed = has_word(sw_json_get(config, "norm_rel_ebd"), "layer_norm");
+    if (has_word(terms, "p2p")) {
+        return SW_FAIL(SW_E_UNSUP, "%s: pos_att_type p2p is not built in this version",
+                       sw_json_name(doc));
+    }
+    if (d->span > INT32_MAX / 4 || d->places > INT32_MAX || d->buckets == 1 || d->buckets == 2 ||
+        (d->buckets > 0 && d->places - 1 <= d->buckets / 2)) {
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: position_buckets %lld, max_relative_positions %lld; wanted 3 buckets or "
+            "more, and more than half as many positions",
+            sw_json_name(doc), (long long)d->buckets, (long long)d->places);
+    }
+    return SW_OK;
+}
+
+static sw_status read_window(struct sw_json_doc *doc, const struct sw_json *config,
+                             struct sw_encoder *m)
+{
+    struct sw_encoder_distances *d = &m->spec.distances;
+    int64_t groups = 1;
+    SW_TRY(sw_json_get_i64(doc, config, "conv_kernel_size", 0, &d->window));
+    SW_TRY(sw_json_get_i64(doc, config, "conv_groups", 1, &groups));
+    SW_TRY(sw_model_read_act(doc, config, "conv_act", "tanh", &d->window_act));
+    if (d->window < 0 || d->window > 1024 || (d->window > 0 && d->window % 2 == 0) || groups != 1) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: conv_kernel_size %lld, conv_groups %lld are not built in this version "
+                       "(it has: an odd size up to 1024, 1 group)",
+                       sw_json_name(doc), (long long)d->window, (long long)groups);
+    }
+    return SW_OK;
+}
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_encoder *encoder)
+{
+    struct sw_encoder_spec *s = &encoder->spec;
+    const struct sw_model *m = &encoder->super;
+    static const char *const widths[] = {"embedding_size", "pooler_hidden_size"};
+    int64_t head = m->width / s->heads;
+    SW_TRY(read_distances(doc, config, encoder));
+    SW_TRY(read_window(doc, config, encoder));
+    SW_TRY(sw_json_get_i64(doc, config, "type_vocab_size", 0, &s->types));
+    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu", &s->act));
+    SW_TRY(sw_model_read_act(doc, config, "pooler_hidden_act", "gelu", &s->pool_act));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_eps", 1e-7, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "hidden_dropout_prob", 0.1, &s->hidden_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_probs_dropout_prob", 0.1,
+                                 &s->attention_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "pooler_dropout", 0, &s->pool_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "cls_dropout", s->hidden_dropout,
+                                 &s->classifier_dropout));
+    s->tokens_dropout = s->hidden_dropout;
+    if (s->types < 0 || s->types > INT32_MAX) {
+        return SW_FAIL(SW_E_FORMAT, "%s: type_vocab_size is %lld; wanted 0 or more",
+                       sw_json_name(doc), (long long)s->types);
+    }
+    for (size_t i = 0; i < SW_LEN(widths); i++) {
+        int64_t width = m->width;
+        SW_TRY(sw_json_get_i64(doc, config, widths[i], m->width, &width));
+        if (width != m->width) {
+            return SW_FAIL(SW_E_UNSUP, "%s: %s %lld is not built in this version (it has: %lld)",
+                           sw_json_name(doc), widths[i], (long long)width, (long long)m->width);
+        }
+    }
+    SW_TRY(sw_json_get_i64(doc, config, "attention_head_size", head, &head));
+    if (head != m->width / s->heads) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: attention_head_size %lld is not built in this version (it has: %lld)",
+                       sw_json_name(doc), (long long)head, (long long)(m->width / s->heads));
+    }
+    return SW_OK;
+}
+
+/* Buffers that files store, what a tied head repeats, and the pooler, which some classes leave. */
+static const char *const ignored[] = {"*embeddings.position_ids", "cls.predictions.decoder.bias",
+                                      "*mask_predictions.*", NULL};
+/* The names of Microsoft's files, too. */
+static const char *const aliases[] = {"cls.predictions.bias",
+                                      "cls.predictions.decoder.bias",
+                                      "cls.predictions.bias",
+                                      "lm_predictions.lm_head.bias",
+                                      "cls.predictions.transform.dense.weight",
+                                      "lm_predictions.lm_head.dense.weight",
+                                      "cls.predictions.transform.dense.bias",
+                                      "lm_predictions.lm_head.dense.bias",
+                                      "cls.predictions.transform.LayerNorm.weight",
+                                      "lm_predictions.lm_head.LayerNorm.weight",
+                                      "cls.predictions.transform.LayerNorm.bias",
+                                      "lm_predictions.lm_head.LayerNorm.bias",
+                                      NULL};
+
+const struct sw_encoder_family sw_family_deberta = {
+    .ops = {.model_type = "deberta-v2",
+            .open = sw_encoder_open,
+            .close = sw_encoder_close,
+            .forward = forward,
+            .alias = sw_encoder_alias,
+            .ignores = sw_encoder_ignores,
+            .classes = {{"DebertaV2ForMaskedLM", "masked"},
+                        {"DebertaV2ForSequenceClassification", "classify"},
+                        {"DebertaV2ForTokenClassification", "tokens"},
+                        {"DebertaV2ForQuestionAnswering", "answers"},
+                        {"DebertaV2Model", "embed"}},
+            .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 1536},
+                      [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 24},
+                      [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 24},
+                      [SW_SIZE_INNER] = {"intermediate_size", NULL, 6144},
+                      [SW_SIZE_VOCAB] = {"vocab_size", NULL, 128100},
+                      [SW_SIZE_TOKENS] = {"max_position_embeddings", NULL, 512}}},
+    .names = {.trunk = "deberta",
+              .embedding = "embeddings.word_embeddings",
+              .pool = "pooler.dense",
+              .classifier = "classifier",
+              .tokens = "classifier",
+              .answers = "qa_outputs",
+              .mask_dense = "cls.predictions.transform.dense",
+              .mask_norm = "cls.predictions.transform.LayerNorm",
+              .mask_head = "cls.predictions.decoder",
+              .mask_bias = "cls.predictions.bias",
+              .head = "classifier"},
+    .ignored = ignored,
+    .aliases = aliases,
+    .read = read,
+};

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward graph of every family of an encoder and a decoder, from its specification and its
+// names.
+#include "model/seq2seq.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/heads.h"
+
+/* What the layers of one forward share. */
+struct build {
+    const struct sw_seq2seq *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    sw_value mask;    /* of the encoder's tokens */
+    sw_value encoded; /* what the decoder reads */
+    int stack;
+    sw_value bias; /* of the stack's own scores */
+    int64_t layer;
+    char name[192];
+};
+
+static const struct sw_seq2seq *seq2seq_of(const struct sw_model *model)
+{
+    return SW_CONTAINER(model, struct sw_seq2seq, super);
+}
+
+/* ---- names; valid until the next one ---- */
+
+static const char *in_stack(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s.%s", b->m->family->names.stack[b->stack], suffix);
+    return b->name;
+}
+
+static const char *in_layer(struct build *b, const char *suffix)
+{
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", n->stack[b->stack], n->layers,
+             (long long)b->layer, suffix);
+    return b->name;
+}
+
+static const char *in_attention(struct build *b, const char *attention, const char *suffix)
+{
+    char both[96];
+    snprintf(both, sizeof both, "%s.%s", attention, suffix);
+    return in_layer(b, both);
+}
+
+/* ---- pieces ---- */
+
+static sw_value linear(struct build *b, const char *name, sw_value x, int64_t in, int64_t out,
+                       double std)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = out, .no_bias = b->m->spec.pre_norm, .std = std};
+    return sw_nn_linear(b->g, name, x, &spec);
+}
+
+static sw_value norm(struct build *b, const char *name, sw_value x)
+{
+    const int64_t width = b->m->super.width;
+    return b->m->spec.pre_norm ? sw_nn_rms_norm(b->g, name, x, width, b->m->spec.eps, false)
+                               : sw_nn_layer_norm(b->g, name, x, width, b->m->spec.eps);
+}
+
+static sw_value drop(struct build *b, sw_value x)
+{
+    return sw_dropout(b->g, x, b->m->spec.dropout);
+}
+
+/* ---- positions ---- */
+
+/* The bucket of how far a key is behind its query (negative: before it); a decoder looks back only.
+ * In fp32, as the published code has it. */
+static int32_t bucket_of(const struct sw_seq2seq_spec *s, bool both_ways, int64_t apart)
+{
+    const int64_t n = both_ways ? s->buckets / 2 : s->buckets, exact = n / 2;
+    const int64_t first = both_ways && apart > 0 ? n : 0;
+    const int64_t r = both_ways ? (apart < 0 ? -apart : apart) : sw_max_i64(0, -apart);
+    if (r < exact) {
+        return (int32_t)(first + r);
+    }
+    const float span = (float)log((double)s->distance / (double)exact);
+    const float step = logf((float)r / (float)exact) / span * (float)(n - exact);
+    return (int32_t)(first + sw_min_i64(n - 1, exact + (int64_t)step));
+}
+
+/* f32 [H,T,T] of a stack with n tokens, from the table of its first layer; all layers share it. */
+static sw_value relative_bias(struct build *b, int64_t n)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const int64_t rows = 2 * n - 1;
+    char name[64];
+    int32_t *buckets = sw_alloc("model", (size_t)rows * sizeof *buckets);
+    if (!buckets) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        buckets[i] = bucket_of(s, b->stack == SW_ENCODER_STACK, i - (n - 1));
+    }
+    snprintf(name, sizeof name, "%s.buckets.%lld", b->m->family->names.stack[b->stack],
+             (long long)n);
+    const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), buckets);
+    sw_free(buckets);
+    b->layer = 0;
+    const sw_value table = sw_nn_table(b->g, in_layer(b, b->m->family->names.relative), s->buckets,
+                                       s->stack[b->stack].heads, s->std.relative);
+    return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), SW_NO_VALUE, n, n, n - 1);
+}
+
+/* Rows of learned positions 0 .. n - 1, the same for all samples. */
+static sw_value learned_positions(struct build *b, int64_t n)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_model *m = &b->m->super;
+    char name[64];
+    if (n > m->max_tokens) {
+        sw_graph_fail(b->g, SW_E_ARG, "%s: %lld tokens in a row; the model has places for %lld",
+                      b->m->family->names.stack[b->stack], (long long)n, (long long)m->max_tokens);
+    }
+    int32_t *places = sw_alloc("model", (size_t)n * sizeof *places);
+    if (!places) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t t = 0; t < n; t++) {
+        places[t] = (int32_t)(t + s->position_offset);
+    }
+    snprintf(name, sizeof name, "%s.places.%lld", b->m->family->names.stack[b->stack],
+             (long long)n);
+    const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(n), places);
+    sw_free(places);
+    const sw_value table = sw_nn_table(b->g, in_stack(b, b->m->family->names.positions),
+                                       m->max_tokens + s->position_offset, m->width, s->std.table);
+    return sw_embedding(b->g, table, ids, -1);
+}
+
+/* ---- a layer ---- */
+
+/* Of h with itself, or with what the encoder made. */
+static sw_value attend(struct build *b, const char *attention, sw_value h, bool cross)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const int64_t width = b->m->super.width, inner = s->stack[b->stack].heads * s->head_width;
+    const bool masked = cross || b->stack == SW_ENCODER_STACK;
+    const sw_value from = cross ? b->encoded : h;
+    const struct sw_attention_spec spec = {
+        .heads = s->stack[b->stack].heads,
+        .scale = s->scale,
+        .causal = !masked,
+        .dropout = s->attention_dropout,
+        .mask = masked ? b->mask : SW_NO_VALUE,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
+        .bias = cross ? SW_NO_VALUE : b->bias,
+    };
+    const sw_value q = linear(b, in_attention(b, attention, n->q), h, width, inner, s->std.q);
+    const sw_value k = linear(b, in_attention(b, attention, n->k), from, width, inner, s->std.kv);
+    const sw_value v = linear(b, in_attention(b, attention, n->v), from, width, inner, s->std.kv);
+    const sw_value o = sw_attention(b->g, q, k, v, &spec);
+    return linear(b, in_attention(b, attention, n->out), o, inner, width, s->std.out);
+}
+
+static sw_value feed_forward(struct build *b, sw_value h)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const int64_t width = b->m->super.width, inner = s->stack[b->stack].inner;
+    sw_value x;
+    if (s->gated) {
+        const sw_value gate = linear(b, in_layer(b, n->gate[b->stack]), h, width, inner, s->std.up);
+        const sw_value up = linear(b, in_layer(b, n->gated[b->stack]), h, width, inner, s->std.up);
+        x = sw_gated_act(b->g, gate, up, s->act);
+    } else {
+        x = sw_act(b->g, linear(b, in_layer(b, n->up[b->stack]), h, width, inner, s->std.up),
+                   s->act);
+    }
+    x = sw_dropout(b->g, x, s->act_dropout);
+    return linear(b, in_layer(b, n->down[b->stack]), x, inner, width, s->std.down);
+}
+
+enum branch { SELF, CROSS, FEED_FORWARD };
+
+/* h with a branch added, which read it behind its norm, or which the norm comes behind. */
+static sw_value branch(struct build *b, sw_value h, enum branch branch)
+{
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const char *const norms[] = {n->self_norm, n->cross_norm, n->mlp_norm[b->stack]};
+    static const char *const scopes[] = {"attention", "cross", "mlp"};
+    const bool pre = b->m->spec.pre_norm;
+    sw_scope_push(b->g, scopes[branch]);
+    sw_value x = pre ? norm(b, in_layer(b, norms[branch]), h) : h;
+    x = branch == FEED_FORWARD ? feed_forward(b, x)
+        : branch == CROSS      ? attend(b, n->cross, x, true)
+                               : attend(b, n->self, x, false);
+    x = sw_add(b->g, h, drop(b, x));
+    sw_scope_pop(b->g);
+    return pre ? x : norm(b, in_layer(b, norms[branch]), x);
+}
+
+/* ---- stacks ---- */
+
+static void name_hidden(const struct build *b, sw_value h)
+{
+    if (b->spec->want_hidden) {
+        char name[48];
+        snprintf(name, sizeof name, "%s_hidden.%lld",
+                 b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)b->layer);
+        sw_output(b->g, name, h);
+    }
+}
+
+static sw_value embed(struct build *b, sw_value table, sw_value ids, int64_t n)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
+    h = s->embedding_scale != 1 ? sw_scale(b->g, h, s->embedding_scale) : h;
+    b->bias = s->buckets > 0 ? relative_bias(b, n) : SW_NO_VALUE;
+    if (s->buckets == 0) {
+        h = sw_add(b->g, h, learned_positions(b, n));
+        h = norm(b, in_stack(b, b->m->family->names.embedding_norm), h);
+    }
+    return drop(b, h);
+}
+
+/* ids [B,n] through one of the two. */
+static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value ids, int64_t n)
+{
+    const struct sw_seq2seq_names *names = &b->m->family->names;
+    b->stack = stack;
+    sw_scope_push(b->g, stack == SW_ENCODER_STACK ? "encoder" : "decoder");
+    sw_value h = embed(b, table, ids, n);
+    for (b->layer = 0; b->layer < b->m->spec.stack[stack].layers; b->layer++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s.%lld", names->layers, (long long)b->layer);
+        name_hidden(b, h);
+        sw_scope_push_block(b->g, name);
+        h = branch(b, h, SELF);
+        h = stack == SW_DECODER_STACK ? branch(b, h, CROSS) : h;
+        h = branch(b, h, FEED_FORWARD);
+        sw_scope_pop(b->g);
+    }
+    h = names->final_norm ? drop(b, norm(b, in_stack(b, names->final_norm), h)) : h;
+    name_hidden(b, h);
+    sw_scope_pop(b->g);
+    return h;
+}
+
+/* ---- heads ---- */
+
+static void text_head(struct build *b, struct sw_head *head, sw_value h, sw_value table)
+{
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const struct sw_model *m = &b->m->super;
+    sw_value weight = table, bias = SW_NO_VALUE;
+    if (m->head_name) {
+        weight = sw_param(b->g, m->head_name, SW_SHAPE(m->vocab, m->width),
+                          (struct sw_init){SW_INIT_NORMAL, b->m->spec.std.head});
+    }
+    if (n->logits_bias) {
+        bias = sw_param_fixed(b->g, n->logits_bias, SW_SHAPE(1, m->vocab),
+                              (struct sw_init){SW_INIT_ZERO, 0});
+        bias = sw_reshape(b->g, bias, SW_SHAPE(m->vocab));
+    }
+    h = b->m->spec.head_scale != 1 ? sw_scale(b->g, h, b->m->spec.head_scale) : h;
+    sw_head_linear_term(head, 0, h, h, weight, bias, 0);
+}
+
+/* From the decoder's row at the last id that ends a text. */
+static void class_head(struct build *b, struct sw_head *head, sw_value h, sw_value ids)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const struct sw_model *m = &b->m->super;
+    sw_value x = sw_select_rows(b->g, h, sw_last_index_of(b->g, ids, m->eos_id));
+    x = sw_dropout(b->g, x, s->classifier_dropout);
+    x = sw_act(b->g, linear(b, n->pool, x, m->width, m->width, s->std.head), SW_ACT_TANH);
+    x = sw_dropout(b->g, x, s->classifier_dropout);
+    sw_head_term(head, 0, linear(b, n->tells, x, m->width, m->labels, s->std.head));
+}
+
+void sw_seq2seq_forward(const struct sw_model *model, sw_graph *g,
+                        const struct sw_forward_spec *spec, sw_value *out_loss)
+{
+    struct build b = {.m = seq2seq_of(model), .g = g, .spec = spec};
+    const struct sw_seq2seq_spec *s = &b.m->spec;
+    struct sw_head head = {model, g, spec, SW_NO_VALUE};
+    const bool is_text = strcmp(model->task->head, "seq2seq") == 0;
+    if (spec->is_packed || spec->cache_tokens > 0) {
+        sw_graph_fail(g, SW_E_UNSUP, "%s: %s is not built in this version for encoder-decoders",
+                      model->ops->model_type,
+                      spec->is_packed ? "spillway.packing" : "generation with a cache");
+    }
+    const sw_value ids = sw_model_input(g, model, spec, "input_ids");
+    b.mask = sw_model_input(g, model, spec, "attention_mask");
+    const sw_value table =
+        sw_nn_table(g, b.m->family->names.table, model->vocab, model->width, s->std.table);
+    b.encoded = run_stack(&b, SW_ENCODER_STACK, table, ids, spec->tokens);
+    const sw_value given = is_text ? sw_model_input(g, model, spec, "labels") : ids;
+    const sw_value h =
+        run_stack(&b, SW_DECODER_STACK, table, sw_shift_right(g, given, s->start_id, model->pad_id),
+                  is_text ? spec->targets : spec->tokens);
+    sw_scope_push(g, "head");
+    if (is_text) {
+        text_head(&b, &head, h, table);
+    } else if (model->task->n_losses > 0) {
+        class_head(&b, &head, h, ids);
+    }
+    *out_loss = head.loss;
+    if (*out_loss >= 0) {
+        sw_output(g, "loss", *out_loss);
+    }
+    sw_scope_pop(g);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// T5 (Raffel et al. 2019), 1.0 and 1.1: RMS norms before each branch, no biases, scores that are not
+// scaled and have a bias by distance, from a table of the first layer. A tied head (1.0) reads what
+// is scaled by the root of the width; 1.1 has a gate, and a head of its own.
+#include <math.h>
+#include <string.h>
+
+#include "model/seq2seq.h"
+
+static sw_status read_act(struct sw_json_doc *doc, const struct sw_json *config,
+                          struct sw_seq2seq_spec *s)
+{
+    static const struct {
+        const char *name;
+        enum sw_act act;
+        bool gated;
+    } kinds[] = {
+        {"relu", SW_ACT_RELU, false},
+        {"gated-gelu", SW_ACT_GELU_TANH, true}, /* what 1.1 was trained with */
+        {"gated-silu", SW_ACT_SILU, true},
+    };
+    const char *name = NULL;
+    SW_TRY(sw_json_get_str(doc, config, "feed_forward_proj", "relu", &name));
+    for (size_t i = 0; i < SW_LEN(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            s->act = kinds[i].act;
+            s->gated = kinds[i].gated;
+            return SW_OK;
+        }
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: feed_forward_proj \"%s\" is not built in this version (it has: relu, "
+                   "gated-gelu, gated-silu)",
+                   sw_json_name(doc), name);
+}
+
+static void set_stds(struct sw_seq2seq *m, double factor)
+{
+    struct sw_seq2seq_spec *s = &m->spec;
+    const double width = (double)m->super.width, head = (double)s->head_width;
+    const double heads = (double)s->stack[0].heads * head;
+    s->std.table = s->std.head = factor;
+    s->std.q = factor / sqrt(width * head);
+    s->std.kv = s->std.up = s->std.relative = factor / sqrt(width);
+    s->std.out = factor / sqrt(heads);
+    s->std.down = factor / sqrt((double)s->stack[0].inner);
+}
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, struct sw_seq2seq *m)
+{
+    static const struct sw_model_key layers = {"num_decoder_layers", NULL, 0};
+    static const struct sw_model_key head = {"d_kv", NULL, 64};
+    static const struct sw_model_key buckets = {"relative_attention_num_buckets", NULL, 32};
+    static const struct sw_model_key distance = {"relative_attention_max_distance", NULL, 128};
+    struct sw_seq2seq_spec *s = &m->spec;
+    bool scaled = m->super.tied;
+    double factor = 1;
+    const struct sw_json *given = sw_json_get(config, layers.key);
+    s->stack[1] = s->stack[0];
+    if (given && given->type != SW_JSON_NULL) {
+        SW_TRY(sw_model_read_size(doc, config, &layers, m->super.layers, &s->stack[1].layers));
+    }
+    SW_TRY(sw_model_read_size(doc, config, &head, head.fallback, &s->head_width));
+    SW_TRY(sw_model_read_size(doc, config, &buckets, buckets.fallback, &s->buckets));
+    SW_TRY(sw_model_read_size(doc, config, &distance, distance.fallback, &s->distance));
+    SW_TRY(read_act(doc, config, s));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-6, &s->eps));
+    SW_TRY(sw_model_read_dropout(doc, config, "dropout_rate", 0.1, &s->dropout));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_factor", 1, &factor));
+    SW_TRY(sw_json_get_bool(doc, config, "scale_decoder_outputs", scaled, &scaled));
+    if (s->buckets % 4 != 0 || s->distance <= s->buckets / 2) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: %s is %lld, %s %lld; wanted a multiple of 4, and more than "
+                       "half of it",
+                       sw_json_name(doc), buckets.key, (long long)s->buckets, distance.key,
+                       (long long)s->distance);
+    }
+    m->super.pad_id = m->super.pad_id < 0 ? 0 : m->super.pad_id;
+    m->super.eos_id = m->super.eos_id < 0 ? 1 : m->super.eos_id;
+    s->start_id = s->start_id < 0 ? m->super.pad_id : s->start_id;
+    s->attention_dropout = s->act_dropout = s->dropout;
+    s->padding_id = -1;
+    s->pre_norm = true;
+    s->scale = 1;
+    s->head_scale = scaled ? 1 / sqrt((double)m->super.width) : 1;
+    set_stds(m, factor);
+    return SW_OK;
+}
+
+/* The hub's first files have a bias of scores with the encoder, which none of them uses. */
+static const char *const ignored[] = {"*embed_tokens.weight",
+                                      "*EncDecAttention.relative_attention_bias.weight", NULL};
+
+const struct sw_seq2seq_family sw_family_t5 = {
+    SW_SEQ2SEQ_OPS("t5"),
+    .ops.classes = {{"T5ForConditionalGeneration", "seq2seq"}},
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", NULL, 512},
+                  [SW_SIZE_LAYERS] = {"num_layers", NULL, 6},
+                  [SW_SIZE_HEADS] = {"num_heads", NULL, 8},
+                  [SW_SIZE_INNER] = {"d_ff", NULL, 2048},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 32128},
+                  [SW_SIZE_TOKENS] = {"n_positions", NULL, 512}},
+    .names = {.table = "shared",
+              .stack = {"encoder", "decoder"},
+              .final_norm = "final_layer_norm",
+              .layers = "block",
+              .self = "layer.0.SelfAttention",
+              .self_norm = "layer.0.layer_norm",
+              .cross = "layer.1.EncDecAttention",
+              .cross_norm = "layer.1.layer_norm",
+              .q = "q",
+              .k = "k",
+              .v = "v",
+              .out = "o",
+              .relative = "layer.0.SelfAttention.relative_attention_bias",
+              .gate = {"layer.1.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_0"},
+              .gated = {"layer.1.DenseReluDense.wi_1", "layer.2.DenseReluDense.wi_1"},
+              .up = {"layer.1.DenseReluDense.wi", "layer.2.DenseReluDense.wi"},
+              .down = {"layer.1.DenseReluDense.wo", "layer.2.DenseReluDense.wo"},
+              .mlp_norm = {"layer.1.layer_norm", "layer.2.layer_norm"},
+              .head = "lm_head"},
+    .ignored = ignored,
+    .read = read,
+};

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// ViT (Dosovitskiy et al. 2020): patches of an image as tokens behind one that is learned, norms
+// before each branch; classes are told from that token.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/heads.h"
+#include "model/nets.h"
+#include "nn/nn.h"
+
+struct vit {
+    struct sw_model super;
+    int64_t heads, inner, patch;
+    enum sw_act act;
+    bool qkv_bias;
+    double eps, init_range, hidden_dropout, attention_dropout;
+};
+
+struct build {
+    const struct vit *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    int64_t layer;
+    char name[128];
+};
+
+static const char *in_layer(struct build *b, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "vit.encoder.layer.%lld.%s", (long long)b->layer, suffix);
+    return b->name;
+}
+
+static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
+                       bool bias)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = out, .no_bias = !bias, .std = b->m->init_range};
+    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+}
+
+static sw_value norm(struct build *b, const char *name, sw_value x)
+{
+    return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->eps);
+}
+
+/* The learned token in front of the patches [B,n,C], and places of all of them. */
+static sw_value with_token(struct build *b, sw_value patches, int64_t n)
+{
+    const struct sw_model *m = &b->m->super;
+    const struct sw_init init = {SW_INIT_NORMAL, b->m->init_range};
+    const int64_t batch = b->spec->batch;
+    char name[48];
+    const size_t bytes = (size_t)(batch * m->width) * sw_dtype_bytes(sw_graph_dtype(b->g));
+    void *zeros = sw_alloc_zero("model", 1, bytes);
+    if (!zeros) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    snprintf(name, sizeof name, "vit.rows.%lld", (long long)batch);
+    const sw_value rows =
+        sw_constant(b->g, name, sw_graph_dtype(b->g), SW_SHAPE(batch, 1, m->width), zeros);
+    sw_free(zeros);
+    const sw_value token =
+        sw_param(b->g, "vit.embeddings.cls_token", SW_SHAPE(1, 1, m->width), init);
+    const sw_value first = sw_add(b->g, rows, sw_reshape(b->g, token, SW_SHAPE(m->width)));
+    const sw_value all[2] = {first, patches};
+    const sw_value places =
+        sw_param(b->g, "vit.embeddings.position_embeddings", SW_SHAPE(1, n + 1, m->width), init);
+    return sw_add(b->g, sw_concat(b->g, all, 2, 1),
+                  sw_reshape(b->g, places, SW_SHAPE(n + 1, m->width)));
+}
+
+static sw_value embed(struct build *b)
+{
+    const struct vit *m = b->m;
+    const int64_t width = m->super.width, area = m->patch * m->patch * m->super.channels;
+    const struct sw_window window = {{m->patch, m->patch}, {m->patch, m->patch}, {0, 0}};
+    const int64_t n = (m->super.image_height / m->patch) * (m->super.image_width / m->patch);
+    static const char prefix[] = "vit.embeddings.patch_embeddings.projection";
+    char name[64];
+    const sw_value pixels = sw_model_input(b->g, &m->super, b->spec, "pixel_values");
+    const sw_value seen = sw_im2col(b->g, sw_cast(b->g, pixels, sw_graph_dtype(b->g)), &window);
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    const sw_value weight =
+        sw_param(b->g, name, SW_SHAPE(width, m->super.channels, m->patch, m->patch),
+                 (struct sw_init){SW_INIT_NORMAL, m->init_range});
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    const sw_value bias = sw_param(b->g, name, SW_SHAPE(width), (struct sw_init){SW_INIT_ZERO, 0});
+    const sw_value patches =
+        sw_linear(b->g, seen, sw_reshape(b->g, weight, SW_SHAPE(width, area)), bias, false);
+    return sw_dropout(b->g, with_token(b, patches, n), m->hidden_dropout);
+}
+
+static sw_value attend(struct build *b, sw_value x)
+{
+    const struct vit *m = b->m;
+    const int64_t width = m->super.width;
+    const struct sw_attention_spec spec = {
+        .heads = m->heads,
+        .scale = 1 / sqrt((double)(width / m->heads)),
+        .dropout = m->attention_dropout,
+        .mask = SW_NO_VALUE,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
+        .bias = SW_NO_VALUE,
+    };
+    const sw_value q = linear(b, "attention.attention.query", x, width, width, m->qkv_bias);
+    const sw_value k = linear(b, "attention.attention.key", x, width, width, m->qkv_bias);
+    const sw_value v = linear(b, "attention.attention.value", x, width, width, m->qkv_bias);
+    return linear(b, "attention.output.dense", sw_attention(b->g, q, k, v, &spec), width, width,
+                  true);
+}
+
+static sw_value layer(struct build *b, sw_value h)
+{
+    const struct vit *m = b->m;
+    const int64_t width = m->super.width;
+    sw_scope_push(b->g, "attention");
+    sw_value x = attend(b, norm(b, in_layer(b, "layernorm_before"), h));
+    h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
+    sw_scope_pop(b->g);
+    sw_scope_push(b->g, "mlp");
+    x = norm(b, in_layer(b, "layernorm_after"), h);
+    x = sw_act(b->g, linear(b, "intermediate.dense", x, width, m->inner, true), m->act);
+    x = linear(b, "output.dense", x, m->inner, width, true);
+    h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
+    sw_scope_pop(b->g);
+    return h;
+}
+
+static void forward(const struct sw_model *model, sw_graph *g, const struct sw_forward_spec *spec,
+                    sw_value *out_loss)
+{
+    struct build b = {.m = SW_CONTAINER(model, struct vit, super), .g = g, .spec = spec};
+    struct sw_head head = {model, g, spec, SW_NO_VALUE};
+    char name[32];
+    sw_scope_push(g, "vit");
+    sw_value h = embed(&b);
+    for (b.layer = 0; b.layer <= model->layers; b.layer++) {
+        snprintf(name, sizeof name, "hidden.%lld", (long long)b.layer);
+        if (spec->want_hidden) {
+            sw_output(g, name, h);
+        }
+        if (b.layer < model->layers) {
+            snprintf(name, sizeof name, "layer.%lld", (long long)b.layer);
+            sw_scope_push_block(g, name);
+            h = layer(&b, h);
+            sw_scope_pop(g);
+        }
+    }
+    h = norm(&b, "vit.layernorm", h);
+    sw_scope_pop(g);
+    sw_scope_push(g, "head");
+    const sw_value first =
+        sw_reshape(g, sw_slice(g, h, 1, 0, 1), SW_SHAPE(spec->batch, model->width));
+    const struct sw_linear_spec classes = {
+        .in = model->width, .out = model->labels, .std = b.m->init_range};
+    if (model->task->n_losses > 0) {
+        sw_head_term(&head, 0, sw_nn_linear(g, "classifier", first, &classes));
+    }
+    *out_loss = head.loss;
+    if (*out_loss >= 0) {
+        sw_output(g, "loss", *out_loss);
+    }
+    sw_scope_pop(g);
+}
+
+/* ---- config.json ---- */
+
+static sw_status read_image(struct sw_json_doc *doc, const struct sw_json *config, struct vit *m)
+{
+    static const struct sw_model_key keys[] = {
+        {"image_size", NULL, 224}, {"patch_size", NULL, 16}, {"num_channels", NULL, 3}};
+    int64_t side = 0;
+    int64_t *const out[] = {&side, &m->patch, &m->super.channels};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        SW_TRY(sw_model_read_size(doc, config, &keys[i], keys[i].fallback, out[i]));
+    }
+    if (side % m->patch != 0 || side > 16384 || m->super.channels > 1024) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: image_size %lld, patch_size %lld, num_channels %lld; wanted whole "
+                       "patches, at most 16384 pixels a side and 1024 channels",
+                       sw_json_name(doc), (long long)side, (long long)m->patch,
+                       (long long)m->super.channels);
+    }
+    m->super.image_height = m->super.image_width = side;
+    m->super.max_tokens = (side / m->patch) * (side / m->patch) + 1;
+    return SW_OK;
+}
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      const struct sw_model_options *options, struct vit *m)
+{
+    struct sw_model *model = &m->super;
+    SW_TRY(sw_model_read_sizes(doc, config, model, &m->heads, &m->inner));
+    SW_TRY(read_image(doc, config, m));
+    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu", &m->act));
+    SW_TRY(sw_model_read_amount(doc, config, "layer_norm_eps", 1e-12, &m->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &m->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "hidden_dropout_prob", 0, &m->hidden_dropout));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_probs_dropout_prob", 0,
+                                 &m->attention_dropout));
+    SW_TRY(sw_json_get_bool(doc, config, "qkv_bias", true, &m->qkv_bias));
+    if (model->width % m->heads != 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: hidden_size %lld does not divide into %lld heads",
+                       sw_json_name(doc), (long long)model->width, (long long)m->heads);
+    }
+    const double width = (double)model->width;
+    SW_TRY(sw_model_check_parameters(doc, model, width * (4 * width + 2 * (double)m->inner),
+                                     m->inner));
+    return sw_model_read_task(model->ops, doc, config, options, model);
+}
+
+static void close(struct sw_model *model)
+{
+    sw_free(SW_CONTAINER(model, struct vit, super));
+}
+
+static sw_status open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
+                      const struct sw_json *config, const struct sw_model_options *options,
+                      struct sw_model **out)
+{
+    struct vit *m = sw_alloc_zero("model", 1, sizeof *m);
+    SW_TRY_ALLOC(m, "the model");
+    m->super.ops = ops;
+    m->super.pad_id = m->super.eos_id = -1;
+    m->super.trunk = "vit";
+    m->super.head_module = "classifier";
+    const sw_status st = read(doc, config, options, m);
+    if (st < 0) {
+        close(&m->super);
+        return st;
+    }
+    *out = &m->super;
+    return SW_OK;
+}
+
+/* Files of the trunk alone may have a pooler, which no class uses. */
+static bool ignores(const struct sw_model *model, const char *file_name)
+{
+    (void)model;
+    return sw_glob_match("*pooler.dense.*", file_name);
+}
+
+/* The name, and without the trunk's. */
+static const char *alias(const struct sw_model *model, const char *name, int i, char *buf,
+                         size_t cap)
+{
+    const size_t trunk = strlen(model->trunk) + 1;
+    if (i == 1 && strncmp(name, "vit.", trunk) == 0) {
+        snprintf(buf, cap, "%s", name + trunk);
+        return buf;
+    }
+    return sw_nets_alias(model, name, i, buf, cap);
+}
+
+const struct sw_model_ops sw_family_vit = {
+    .model_type = "vit",
+    .classes = {{"ViTForImageClassification", "images"}},
+    .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
+              [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
+              [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
+              [SW_SIZE_INNER] = {"intermediate_size", NULL, 3072}},
+    .open = open,
+    .close = close,
+    .forward = forward,
+    .alias = alias,
+    .ignores = ignores,
+};

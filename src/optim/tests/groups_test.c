@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of parameters: the first that matches decides, rates fall from layer to layer, and what
+// is wrong is refused by name.
+#include <math.h>
+
+#include "optim/optim.h"
+#include "support/test.h"
+
+static const char *const names[] = {"wte.weight",      "wpe.weight",      "h.0.ln_1.weight",
+                                    "h.0.attn.weight", "h.1.attn.weight", "h.1.attn.bias",
+                                    "ln_f.weight",     "score.weight"};
+enum { N = sizeof names / sizeof *names };
+
+/* Bound to the names above. */
+static sw_status groups_of(const char *spillway, struct sw_update_groups **out)
+{
+    struct sw_config *config = NULL;
+    char text[1024];
+    snprintf(text, sizeof text, "{\"optimizer\": {\"type\": \"%s\"}, \"spillway\": {%s}}",
+             strstr(spillway, "SGD") ? "SGD" : "AdamW", spillway);
+    assert_int_equal(sw_config_parse("ds.json", text, strlen(text), NULL, 0, &config), SW_OK);
+    sw_status st = sw_update_groups_open(config, out);
+    if (st >= 0 && *out) {
+        st = sw_update_groups_bind(*out, names, N);
+        if (st < 0) {
+            sw_update_groups_close(*out);
+        }
+    }
+    sw_config_close(config); /* patterns are not needed any more */
+    return st;
+}
+
+static struct sw_update_attrs of(const struct sw_update_groups *groups, const char *name)
+{
+    struct sw_update_attrs attrs = {.weight_decay = 0.5};
+    sw_update_groups_apply(groups, name, &attrs);
+    return attrs;
+}
+
+static void the_first_match_decides(void **state)
+{
+    struct sw_update_groups *groups = NULL;
+    (void)state;
+    assert_int_equal(groups_of("\"groups\": [{\"match\": [\"*.bias\", \"*ln_*\"], "
+                               "\"weight_decay\": 0}, {\"match\": \"h.*\", \"lr_scale\": 0.25, "
+                               "\"betas\": [0.8, 0.9]}]",
+                               &groups),
+                     SW_OK);
+    assert_true(of(groups, "h.0.ln_1.weight").weight_decay == 0);
+    assert_false(of(groups, "h.1.attn.bias").is_scaled);
+    const struct sw_update_attrs a = of(groups, "h.0.attn.weight");
+    assert_true(a.is_scaled && a.lr_scale == 0.25 && a.weight_decay == 0.5);
+    assert_true(a.has_betas && a.beta1 == 0.8 && a.beta2 == 0.9);
+    assert_false(of(groups, "wte.weight").is_scaled || of(groups, "wte.weight").has_betas);
+    sw_update_groups_close(groups);
+    groups = NULL;
+    assert_int_equal(groups_of("", &groups), SW_OK);
+    assert_null(groups);
+}
+
+static void rates_fall_from_layer_to_layer(void **state)
+{
+    static const double wanted[N] = {0.125, 0.125, 0.25, 0.25, 0.5, 0.05, 1, 1};
+    struct sw_update_groups *groups = NULL;
+    (void)state;
+    assert_int_equal(groups_of("\"layer_decay\": 0.5, \"groups\": [{\"match\": \"*.bias\", "
+                               "\"lr_scale\": 0.1}]",
+                               &groups),
+                     SW_OK);
+    for (int i = 0; i < N; i++) {
+        const struct sw_update_attrs a = of(groups, names[i]);
+        assert_true((a.is_scaled ? a.lr_scale : 1) == wanted[i]);
+    }
+    sw_update_groups_close(groups);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    static const char *const cases[][2] = {
+        {"\"groups\": [{\"match\": \"h.*\"}, {\"match\": \"decoder.*\", \"lr_scale\": 1}]",
+         "spillway.groups[1].match: no parameter"},
+        {"\"groups\": [{\"lr_scale\": 1}]", "spillway.groups[0] has no \"match\""},
+        {"\"groups\": [{\"match\": \"*\", \"lr\": 1}]", "unknown key \"lr\""},
+        {"\"groups\": [{\"match\": \"*\", \"lr_scale\": -1}]", "spillway.groups[0].lr_scale"},
+        {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 1]}]", "spillway.groups[0].betas"},
+        {"\"groups\": [{\"match\": [], \"betas\": [0.9, 0.9]}]", "spillway.groups[0].match"},
+        {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 0.9]}], \"trace\": \"SGD\"",
+         "the optimizer has none"},
+        {"\"groups\": {\"match\": \"*\"}", "wanted a list"},
+        {"\"groups\": [3]", "wanted an object"}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_update_groups *groups = NULL;
+        assert_int_equal(groups_of(cases[i][0], &groups), SW_E_CONFIG);
+        if (!strstr(sw_error_message(), cases[i][1])) {
+            fail_msg("\"%s\" lacks %s", sw_error_message(), cases[i][1]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_match_decides),
+        cmocka_unit_test(rates_fall_from_layer_to_layer),
+        cmocka_unit_test(what_is_wrong_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
