@@ -254,6 +254,13 @@ static void find_losses(struct sw_engine *e)
     }
 }
 
+/* The host packs rows of gradients, and ranks read them where they lie. */
+static bool reaches_memory(const struct sw_device *device)
+{
+    const unsigned both = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_COMM_REACHES;
+    return (device->caps & both) == both;
+}
+
 /* What no policy says. */
 static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
@@ -268,6 +275,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
+        .sparse = c->misc.sparse_gradients && reaches_memory(e->device),
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
