@@ -74,13 +74,13 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
     const int64_t most = *(const int64_t *)call->workspace; /* the same of all ranks */
     const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype);
     const size_t bytes = (size_t)sw_instr_rows_bytes(most, instr->row_elems, instr->dtype);
-    struct sw_rows slices[SW_ROWS_RANKS];
+    struct sw_row_slice slices[SW_ROWS_RANKS];
     for (int done = 0; done < n_active; done += SW_ROWS_RANKS) {
         const int n = (int)sw_min_i64(SW_ROWS_RANKS, n_active - done);
         for (int k = 0; k < n; k++) {
             const char *at = (const char *)call->workspace + (size_t)(done + k) * bytes;
             const int32_t *index = (const int32_t *)(at + sizeof most);
-            slices[k] = (struct sw_rows){index, index + most};
+            slices[k] = (struct sw_row_slice){index, index + most};
         }
         sw_add_rows(call->at[0], instr->dtype, slices, most, instr->row_elems, slice * rank, slice,
                     n, fresh && done == 0);

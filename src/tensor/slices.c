@@ -73,7 +73,7 @@ static bool has_row(const int32_t *index, int64_t n_rows, int64_t row)
 }
 
 /* An absent row adds +0, which makes a -0 into +0 and changes nothing else. */
-static void add_zeros(float *acc, const struct sw_rows *slices, int64_t n_rows, int64_t width,
+static void add_zeros(float *acc, const struct sw_row_slice *slices, int64_t n_rows, int64_t width,
                       int64_t first, int64_t n, int n_slices)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -86,7 +86,7 @@ static void add_zeros(float *acc, const struct sw_rows *slices, int64_t n_rows, 
     }
 }
 
-void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_rows *slices, int64_t n_rows,
+void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_row_slice *slices, int64_t n_rows,
                  int64_t width, int64_t first, int64_t n, int n_slices, bool fresh)
 {
     if (fresh) {

@@ -50,13 +50,13 @@ void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t 
                    bool fresh);
 /* Rows of a tensor: rows [n_rows, width] and the ascending indices that they have in it, ended by
  * -1 where there are fewer. */
-struct sw_rows {
+struct sw_row_slice {
     const int32_t *index;
     const void *rows;
 };
 /* The same sum, bit for bit, of slices that are given by the rows that are not all zeros: acc has n
  * elements of the tensor from element `first` on. */
-void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_rows *slices, int64_t n_rows,
+void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_row_slice *slices, int64_t n_rows,
                  int64_t width, int64_t first, int64_t n, int n_slices, bool fresh);
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
