@@ -249,8 +249,8 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
-        .sparse = c->misc.sparse_gradients && reaches_memory(e->device),
-        .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
+        .reduces = (c->misc.sparse_gradients && reaches_memory(e->device) ? SW_REDUCES_ROWS : 0) |
+                   (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,

@@ -343,8 +343,8 @@ static bool has_other_waits(const struct match *m, const struct sw_dumped_instr 
 {
     bool differs = a->queue != b->queue || a->segment != b->segment || a->group != b->group ||
                    a->blocking != b->blocking || a->whole_step != b->whole_step ||
-                   a->predicate != b->predicate || a->last_only != b->last_only ||
-                   waits_for_another(m, a->retired, b->retired);
+                   a->rows != b->rows || a->predicate != b->predicate ||
+                   a->last_only != b->last_only || waits_for_another(m, a->retired, b->retired);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         differs |= waits_for_another(m, a->waits[q], b->waits[q]);
     }

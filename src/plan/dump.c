@@ -336,6 +336,7 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     if (instr->queue == SW_QUEUE_COMM) {
         put_int(out, "group", instr->group);
         put_text(out, "dtype", sw_dtype_name(instr->dtype));
+        put_some(out, "rows", instr->rows);
     }
     put_true(out, "blocking", instr->blocking);
     put_true(out, "whole_step", instr->whole_step);

@@ -162,6 +162,7 @@ static const struct member instr_members[] = {
     {"kernel", WANT_TEXT, INSTR(kernel), false, NULL},
     {"flops", WANT_COUNT, INSTR(flops), false, NULL},
     {"bytes", WANT_COUNT, INSTR(bytes), false, NULL},
+    {"rows", WANT_COUNT, INSTR(rows), false, NULL},
     {"n_out", WANT_COUNT, INSTR(n_out), false, NULL},
     {"workspace", WANT_OBJECT, 0, false, &workspace_kind},
     {"operands", WANT_LIST, INSTR(operands), true, &operand_kind},

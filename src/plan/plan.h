@@ -312,6 +312,11 @@ struct sw_plan_kernels {
     void *ctx;
 };
 
+enum sw_reduces {
+    SW_REDUCES_ROWS = 1, /* rows of row-sparse gradients travel where that is shorter */
+    SW_REDUCES_SUMS = 2  /* stages 0, 1: sum over micro-batches first, over ranks at the end */
+};
+
 struct sw_plan_options {
     /* host: with the same bits; they update, in place, states that lie in host memory
      * (ZeRO-Offload). query NULL: the device updates all. */
@@ -333,10 +338,9 @@ struct sw_plan_options {
     /* Of host memory, at its beginning: what does not reach the device passes through it (struct
      * sw_device). Above 0, the inputs of a step lie in host memory, too. */
     size_t staging_bytes;
-    int ranks, rank; /* data-parallel; 0 and 1 = alone */
-    int stage;       /* ZeRO 0..3 */
-    bool sparse;     /* rows of row-sparse gradients travel where that is shorter */
-    bool boundary;   /* stages 0, 1: sum over micro-batches first, over ranks at the end */
+    int ranks, rank;               /* data-parallel; 0 and 1 = alone */
+    int stage;                     /* ZeRO 0..3 */
+    unsigned reduces;              /* enum sw_reduces */
     int64_t persistence_elems;     /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;     /* .. while so many elements are not used up */
     enum sw_tier states_tier;      /* of optimizer states */

@@ -301,7 +301,8 @@ static bool apply(const struct look *l, const struct remedy *remedy, struct sw_p
     p->states_tier = states ? remedy->states : p->states_tier;
     p->params_tier = params ? remedy->params : p->params_tier;
     p->stage = p->stage < stage_of(remedy) ? stage_of(remedy) : p->stage;
-    if ((l->s->fixed.boundary && p->stage >= 2) || (states && p->states_share <= 0)) {
+    if (((l->s->fixed.reduces & SW_REDUCES_SUMS) && p->stage >= 2) ||
+        (states && p->states_share <= 0)) {
         return false;
     }
     choose_tiers(l, p);

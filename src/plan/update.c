@@ -144,7 +144,7 @@ static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options
                             sw_value acc, sw_value grad)
 {
     const sw_value index = ir->values[grad].sparse_index;
-    if (!options->sparse || ir->status < 0 || index < 0 || acc < 0) {
+    if (!(options->reduces & SW_REDUCES_ROWS) || ir->status < 0 || index < 0 || acc < 0) {
         return false;
     }
     const struct sw_ir_op rows = {
@@ -372,7 +372,8 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
 {
-    return options->boundary && options->ranks > 1 && options->micro_batches > options->ranks;
+    return (options->reduces & SW_REDUCES_SUMS) && options->ranks > 1 &&
+           options->micro_batches > options->ranks;
 }
 
 /* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before

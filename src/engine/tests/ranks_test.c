@@ -83,11 +83,12 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
 /* What the plan says that one step of this engine sends to other ranks, and the losses besides. */
 static int64_t planned_bytes(const sw_engine *e, const struct job *job)
 {
-    const struct sw_plan_options options = {.ranks = e->ranks,
-                                            .stage = job->stage,
-                                            .micro_batches = job->k,
-                                            .rule = &e->rule,
-                                            .boundary = strstr(job->more, "boundary") != NULL};
+    const struct sw_plan_options options = {
+        .ranks = e->ranks,
+        .stage = job->stage,
+        .micro_batches = job->k,
+        .rule = &e->rule,
+        .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
     /* whether the step counts */
