@@ -160,8 +160,8 @@ SW_API sw_value sw_im2col(sw_graph *g, sw_value x, const struct sw_window *windo
 SW_API sw_value sw_pool_max(sw_graph *g, sw_value x, const struct sw_window *window);
 SW_API sw_value sw_pool_mean(sw_graph *g, sw_value x, const struct sw_window *window);
 
-/* A layer of long short-term memory in one direction, with PyTorch's parameters: its gates are input,
- * forget, cell and output, in this order. */
+/* A layer of long short-term memory in one direction, with PyTorch's parameters: its gates are
+ * input, forget, cell and output, in this order. */
 struct sw_lstm_spec {
     sw_value w_ih, w_hh; /* [4H,I], [4H,H] */
     sw_value b_ih, b_hh; /* [4H] */
@@ -188,8 +188,8 @@ SW_API sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset);
 /* ids i32 [..] -> i32 [..]: 0 where an id is `value`, else 1. The places of tokens that are no
  * padding count by sw_positions(g, sw_not_equal(g, ids, pad), first). */
 SW_API sw_value sw_not_equal(sw_graph *g, sw_value ids, int64_t value);
-/* ids i32 [B,T], lengths i32 [B] -> i32 [B,T]: the ids of a row's first tokens, as many as its length
- * says, then -1, which is no token: look-ups give it no gradient, sw_not_equal finds it. */
+/* ids i32 [B,T], lengths i32 [B] -> i32 [B,T]: the ids of a row's first tokens, as many as its
+ * length says, then -1, which is no token: look-ups give it no gradient, sw_not_equal finds it. */
 SW_API sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths);
 /* ids i32 [B,T] -> i32 [B,T]: `start`, then all ids of the row but its last; -100, a label that is
  * none, becomes `pad`. What a decoder is given where the labels are the other sequence. */
@@ -228,9 +228,9 @@ SW_API sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value label
  * none does. -> f32 [1] */
 SW_API sw_value sw_mean_squared_error(sw_graph *g, sw_value x, sw_value target);
 SW_API sw_value sw_binary_cross_entropy(sw_graph *g, sw_value logits, sw_value target);
-/* Cross entropy of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C], bias
- * [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x / cap);
- * 0 = none. */
+/* Cross entropy of logits = h weight^T + bias without ever holding them: h [..,C], weight [V,C],
+ * bias [V] or SW_NO_VALUE; runs over chunks of the vocabulary. cap: a logit x becomes cap tanh(x /
+ * cap); 0 = none. */
 SW_API sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
                                         sw_value labels, double cap);
 /* With label smoothing (struct sw_cross_entropy_spec); where it is not 0 the logits are held. */

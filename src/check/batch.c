@@ -16,6 +16,9 @@ static const struct sw_safetensor *find(struct check *c, const char *group,
                                         const struct sw_task_input *input)
 {
     const struct sw_safetensor *tensor = sw_check_tensor(c, "%s.%s", group, recorded_name(input));
+    if (!tensor && input->rank == SW_TASK_MAX_RANK) { /* images may be recorded as bytes */
+        tensor = sw_check_tensor(c, "%s.pixels", group);
+    }
     return input->absent == SW_ABSENT_COUNTED && !sw_check_is_packed(c) ? NULL : tensor;
 }
 
@@ -70,12 +73,14 @@ sw_status sw_check_group_open(struct check *c, const char *group, struct check_g
     return SW_OK;
 }
 
-/* Element k of the batch; shifted: each row's next, and -100 at its end. */
+/* Element k of the batch; shifted: each row's next, and -100 at its end. Bytes are brightness, of
+ * which 0 .. 255 becomes -1 .. 1. */
 static double value_of(const struct sw_safetensor *src, int64_t first, int64_t k, int64_t width,
                        bool shifted)
 {
     const bool last = shifted && k % width == width - 1;
-    return last ? -100 : sw_check_value(src, first + k + shifted);
+    const double value = last ? -100 : sw_check_value(src, first + k + shifted);
+    return src->dtype == SW_U8 ? value / 127.5 - 1 : value;
 }
 
 static sw_status add(const struct check_group *group, int64_t i, const struct sw_safetensor *src,

@@ -138,7 +138,7 @@ bool sw_check_is_packed(const struct check *c)
 }
 
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
-                                bool tokens, char *buf, size_t cap)
+                                const struct check_meaning *meaning, char *buf, size_t cap)
 {
     const char *optimizer = sw_check_text(c, "train.optimizer");
     const char *decay_on = sw_check_text(c, "train.decay_on");
@@ -149,27 +149,32 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
         return SW_FAIL(SW_E_UNSUP, "%s: train.optimizer \"%s\" is not one this check runs", c->path,
                        optimizer ? optimizer : "");
     }
-    char params[256];
+    char params[256], decay[48] = "";
+    if (!meaning->sparse) {
+        snprintf(decay, sizeof decay, ", \"weight_decay\": %.17g",
+                 sw_check_number(c, "train.weight_decay", 0));
+    }
     if (adam || adamw) { /* torch's Adam decays through the gradient */
         snprintf(params, sizeof params,
-                 "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g, %s",
+                 "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g%s",
                  sw_check_number(c, "train.lr", 1e-3),
                  betas && betas->first ? betas->first->number : 0.9,
                  betas && betas->last ? betas->last->number : 0.999,
-                 sw_check_number(c, "train.eps", 1e-8), adam ? "\"adam_w_mode\": false, " : "");
+                 sw_check_number(c, "train.eps", 1e-8),
+                 adam && !meaning->sparse ? ", \"adam_w_mode\": false" : "");
     } else {
-        snprintf(params, sizeof params, "\"lr\": %.17g, \"momentum\": %.17g, ",
+        snprintf(params, sizeof params, "\"lr\": %.17g, \"momentum\": %.17g",
                  sw_check_number(c, "train.lr", 1e-3), sw_check_number(c, "train.momentum", 0));
     }
     snprintf(buf, cap,
              "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
              "\"gradient_clipping\": %.17g, \"optimizer\": {\"type\": \"%s\", \"params\": {%s"
-             "\"weight_decay\": %.17g}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\", "
+             "%s}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\", "
              "\"packing\": %s}}",
              (long long)batch, (long long)micro_batches, sw_check_number(c, "train.clip", 0),
-             optimizer, params, sw_check_number(c, "train.weight_decay", 0),
+             meaning->sparse ? "SparseAdam" : optimizer, params, decay,
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
-             tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false");
+             meaning->tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false");
     return SW_OK;
 }
 

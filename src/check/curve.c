@@ -207,10 +207,11 @@ static void compare_by_step(struct curve *k, const char *what, const double *our
 
 static sw_status check_fp32(struct curve *k)
 {
+    const struct check_meaning plain = {"", false, false};
     char config[1024];
     sw_engine *e = NULL;
     double worst_val = NAN; /* until a step is validated */
-    SW_TRY(sw_check_train_config(k->c, k->batch, 1, false, config, sizeof config));
+    SW_TRY(sw_check_train_config(k->c, k->batch, 1, &plain, config, sizeof config));
     SW_TRY(sw_check_engine(
         k->c,
         (struct sw_engine_options){

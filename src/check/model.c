@@ -75,6 +75,7 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct check
 {
     SW_TRY(sw_logits(e, &given->batch, NULL));
     SW_TRY(check_hidden(c, e));
+    sw_check_tables(c, e);
     for (int i = 0; i < c->task->n_losses; i++) {
         const struct sw_task_loss *loss = &c->task->losses[i];
         const struct sw_safetensor *ref =
@@ -239,12 +240,6 @@ static sw_status check_generate(struct check *c)
 
 /* ---- optimizer steps ---- */
 
-/* Suffixes of the recordings of one training: "" or both meanings of a step's loss. */
-struct meaning {
-    const char *suffix;
-    bool tokens;
-};
-
 /* The rule that reference.json gives for the rates must give the recorded ones. */
 static void check_rates(struct check *c, const struct sw_safetensor *lr)
 {
@@ -373,7 +368,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
     return st;
 }
 
-static sw_status train_steps(struct check *c, sw_engine *e, const struct meaning *meaning,
+static sw_status train_steps(struct check *c, sw_engine *e, const struct check_meaning *meaning,
                              const struct check_group *group)
 {
     const int64_t steps = group->steps;
@@ -427,13 +422,13 @@ static sw_status open_for(const struct check *c, const struct check_group *group
     return sw_check_engine(c, options, out);
 }
 
-static sw_status train_with(struct check *c, const struct meaning *meaning,
+static sw_status train_with(struct check *c, const struct check_meaning *meaning,
                             const struct check_group *group)
 {
     char config[1024];
     sw_engine *e = NULL;
-    SW_TRY(sw_check_train_config(c, group->sizes.of[SW_DIM_BATCH], group->micro_batches,
-                                 meaning->tokens, config, sizeof config));
+    SW_TRY(sw_check_train_config(c, group->sizes.of[SW_DIM_BATCH], group->micro_batches, meaning,
+                                 config, sizeof config));
     SW_TRY(open_for(c, group, (struct sw_engine_options){.config_text = config}, &e));
     const sw_status st = train_steps(c, e, meaning, group);
     sw_close(e);
@@ -442,8 +437,11 @@ static sw_status train_with(struct check *c, const struct meaning *meaning,
 
 static sw_status check_training(struct check *c)
 {
-    static const struct meaning meanings[] = {
-        {"", false}, {"_tokens", true}, {"_microbatch", false}};
+    static const struct check_meaning meanings[] = {{"", false, false},
+                                                    {"_tokens", true, false},
+                                                    {"_microbatch", false, false},
+                                                    {"_dense", false, false},
+                                                    {"_sparse", false, true}};
     const struct sw_safetensor *lr = sw_check_tensor(c, "train.lr");
     struct check_group group;
     SW_TRY(sw_check_group_open(c, "train", &group));
@@ -473,6 +471,7 @@ static sw_status refuse_inputs(const struct check *c)
     snprintf(input, sizeof input, "input.%s", name);
     snprintf(train, sizeof train, "train.%s", name);
     if (sw_safetensors_find(c->ref, input) || sw_safetensors_find(c->ref, train) ||
+        sw_safetensors_find(c->ref, "train.pixels") ||
         sw_safetensors_find(c->ref, "input.prompt")) {
         return SW_OK;
     }
@@ -553,6 +552,7 @@ static sw_status check_batch(struct check *c)
     sw_status st = sw_check_batch_open(c, &group, 0, &given);
     st = st < 0 ? st : check_forward(c, e, &given);
     st = st < 0 ? st : check_backward(c, e, &given);
+    sw_check_sparse(c);
     sw_check_batch_close(&given);
     sw_close(e);
     return st;

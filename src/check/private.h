@@ -40,6 +40,14 @@ double sw_check_worse(double worst, double error);
  * row. */
 void sw_check_no_norms(struct check *c, const char *series, int64_t n);
 
+/* ---- tables.c ---- */
+
+/* Rows of the tables that are recorded. */
+void sw_check_tables(struct check *c, const sw_engine *e);
+/* A gradient that is recorded by its rows, too: they are those of one of the whole ones, which are
+ * compared with the model's. */
+void sw_check_sparse(struct check *c);
+
 /* ---- the recording ---- */
 
 /* A tensor of the recording, marked as understood; NULL when there is none. */
@@ -67,9 +75,15 @@ void sw_check_understand(struct check *c, const char *prefix);
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
 /* Rows of the recording hold several documents. */
 bool sw_check_is_packed(const struct check *c);
+/* One of the trainings of a recording, by the suffix of its rows: "" or both meanings of a step's
+ * loss, with all of a table's gradient or with its rows alone. */
+struct check_meaning {
+    const char *suffix;
+    bool tokens, sparse; /* the mean over all targets; SparseAdam instead of Adam */
+};
 /* The optimizer block of reference.json's `train` as a configuration; into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
-                                bool tokens, char *buf, size_t cap);
+                                const struct check_meaning *meaning, char *buf, size_t cap);
 /* Calls visit for each run of a case, "x" for ds_config.x.json, in the order of names. */
 sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
                             void *ctx, int *out_n);

@@ -55,7 +55,7 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    -> dqkv, or dq, dk, dv [, dbias: of a bias that \
                                                    samples share the sum over them in order] */    \
     X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no       \
-                                                   padding, or is_value: that is this id; else 0 */ \
+                                                   padding, or is_value: that is it; else 0 */     \
     X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C] */ \
     X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], else zeros */ \
     X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at    \
@@ -138,7 +138,7 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    rows whose mask is not 0, in order, over their  \
                                                    count; 0 where there is none */                 \
     X(MASKED_MEAN_GRAD,   "masked_mean_grad")   /* dy [B,C], mask -> dx [B,T,C] */                 \
-    X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1] of (x - t)^2, \
+    X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1]: (x - t)^2, \
                                                    or binary: -log p(t), p(1) = sigmoid(x), over   \
                                                    the targets that are no NaN */                  \
     X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */                        \
@@ -228,6 +228,43 @@ static inline int sw_attention_bias_output(const struct sw_attention_attrs *attr
     return attrs->packed ? 1 : 3;
 }
 
+/* What is not equal, or comes first; what a label that is none becomes. */
+struct sw_integers_attrs {
+    int64_t value, pad;
+};
+
+struct sw_stats_attrs {
+    double clip;         /* STATS_FINISH: threshold, 0 = none */
+    bool overflow_skips; /* fp16: what does not fit skips the update */
+};
+
+struct sw_rotary_attrs {
+    bool interleaved, inverse;
+};
+
+struct sw_positions_attrs {
+    int64_t offset;
+    bool counted; /* of a mask */
+};
+
+struct sw_last_index_attrs {
+    int64_t padding_id;
+    bool is_value; /* the last that is this id, not the last that is another one */
+};
+
+struct sw_cross_entropy_attrs {
+    double smoothing;
+    bool ignores_beyond;
+};
+
+struct sw_element_loss_attrs {
+    bool binary;
+};
+
+struct sw_lstm_attrs {
+    bool reverse, has_mask;
+};
+
 struct sw_relative_attrs {
     int64_t queries, keys, origin; /* BIAS */
     bool by_key;                   /* SCORES */
@@ -276,6 +313,17 @@ struct sw_update_attrs {
     /* of the group that a parameter is in: a factor of the rate, betas in place of the table's */
     bool is_scaled, has_betas;
     double lr_scale, beta1, beta2;
+};
+
+/* A rule, and what of a parameter it is for. */
+struct sw_update_op_attrs {
+    struct sw_update_attrs rule;
+    int64_t first;   /* UPDATE: element of the parameter */
+    int64_t n_elems; /* LAMB: elements that are no padding */
+    /* moments of bf16: element of the whole tensor that is the parameter's first one here, and what
+     * names the tensor among those that draw */
+    int64_t origin;
+    uint64_t draw;
 };
 
 /* Which member of struct sw_attrs the ops of a kind have. */
@@ -327,10 +375,7 @@ struct sw_attrs {
         } dropout;
         struct sw_attention_attrs attention;
         struct sw_view_attrs view;
-        struct {
-            int64_t padding_id;
-            bool is_value; /* the last that is this id, not the last that is another one */
-        } last_index;
+        struct sw_last_index_attrs last_index;
         struct {
             int dim;
             int64_t start;
@@ -339,44 +384,19 @@ struct sw_attrs {
         struct {
             double weight; /* of the gradient instead of 1 / count; 0 = that */
         } loss_mean;
-        struct {
-            double clip;         /* STATS_FINISH: threshold, 0 = none */
-            bool overflow_skips; /* fp16: what does not fit skips the update */
-        } stats;
+        struct sw_stats_attrs stats;
         struct {
             int64_t first, n;
         } select_index;
-        struct {
-            bool interleaved, inverse;
-        } rotary;
-        struct {
-            int64_t offset;
-            bool counted; /* of a mask */
-        } positions;
-        struct {
-            int64_t value, pad;
-        } integers;
-        struct {
-            double smoothing;
-            bool ignores_beyond;
-        } cross_entropy;
-        struct {
-            bool binary;
-        } element_loss;
+        struct sw_rotary_attrs rotary;
+        struct sw_positions_attrs positions;
+        struct sw_integers_attrs integers;
+        struct sw_cross_entropy_attrs cross_entropy;
+        struct sw_element_loss_attrs element_loss;
         struct sw_relative_attrs relative;
         struct sw_window_attrs window;
-        struct {
-            bool reverse, has_mask;
-        } lstm;
-        struct {
-            struct sw_update_attrs rule;
-            int64_t first;   /* UPDATE: element of the parameter */
-            int64_t n_elems; /* LAMB: elements that are no padding */
-            /* moments of bf16: element of the whole tensor that is the parameter's first one here,
-             * and what names the tensor among those that draw */
-            int64_t origin;
-            uint64_t draw;
-        } update;
+        struct sw_lstm_attrs lstm;
+        struct sw_update_op_attrs update;
     };
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeBERTa-v2 and v3 (He et al. 2021): scores are sums of what tokens, tokens with distances, and
-// distances with tokens make of each other; distances fall into buckets that widen. The embedding is
-// zero at padding; a convolution over tokens may stand beside the first layer.
+// distances with tokens make of each other; distances fall into buckets that widen. The embedding
+// is zero at padding; a convolution over tokens may stand beside the first layer.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two small networks of tutorials: CIFAR-10's, of two convolutions, and a classifier of texts by one
-// recurrent layer in both directions.
+// Two small networks of tutorials: CIFAR-10's, of two convolutions, and a classifier of texts by
+// one recurrent layer in both directions.
 #include "model/nets.h"
 
 #include <math.h>

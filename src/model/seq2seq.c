@@ -103,8 +103,8 @@ static sw_value relative_bias(struct build *b, int64_t n)
     for (int64_t i = 0; i < rows; i++) {
         buckets[i] = bucket_of(s, b->stack == SW_ENCODER_STACK, i - (n - 1));
     }
-    snprintf(name, sizeof name, "%s.buckets.%lld", b->m->family->names.stack[b->stack],
-             (long long)n);
+    snprintf(name, sizeof name, "%s_buckets.%lld",
+             b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)n);
     const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), buckets);
     sw_free(buckets);
     b->layer = 0;

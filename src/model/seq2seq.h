@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// seq2seq - families of an encoder and a decoder that reads it, as data: struct sw_seq2seq_spec says
-// what is computed, struct sw_seq2seq_names how the tensors are called, and seq2seq.c builds the
-// graph of both. The decoder is given the labels shifted right, or to tell classes the text itself.
-// Part of model.h.
+// seq2seq - families of an encoder and a decoder that reads it, as data: struct sw_seq2seq_spec
+// says what is computed, struct sw_seq2seq_names how the tensors are called, and seq2seq.c builds
+// the graph of both. The decoder is given the labels shifted right, or to tell classes the text
+// itself. Part of model.h.
 #pragma once
 
 #include "model/model.h"

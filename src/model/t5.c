@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// T5 (Raffel et al. 2019), 1.0 and 1.1: RMS norms before each branch, no biases, scores that are not
-// scaled and have a bias by distance, from a table of the first layer. A tied head (1.0) reads what
-// is scaled by the root of the width; 1.1 has a gate, and a head of its own.
+// T5 (Raffel et al. 2019), 1.0 and 1.1: RMS norms before each branch, no biases, scores that are
+// not scaled and have a bias by distance, from a table of the first layer. A tied head (1.0) reads
+// what is scaled by the root of the width; 1.1 has a gate, and a head of its own.
 #include <math.h>
 #include <string.h>
 

@@ -77,10 +77,11 @@ static void query_from(const struct sw_op_desc *desc, int first, struct sw_kerne
             return;
         }
     }
-    if (attrs->has_bias && desc->in[sw_attention_bias_input(attrs, first)].dtype != SW_F32) {
+    const struct shape s = shape_of(desc, first);
+    if (attrs->has_bias && (desc->in[sw_attention_bias_input(attrs, first)].dtype != SW_F32 ||
+                            s.n_queries * s.n_keys > INT32_MAX)) {
         return;
     }
-    const struct shape s = shape_of(desc, first);
     out->supported =
         class_of(s.width) >= 0 && s.n_queries < GPU_ATTENTION_MAX && s.n_keys < GPU_ATTENTION_MAX;
     out->workspace_bytes = places_of(desc, first).bytes;

@@ -307,8 +307,8 @@ static void loss_outputs(struct op_case *c, enum sw_dtype dtype, int64_t rows)
     case_out(c, stat_of(dtype), SW_SHAPE(rows));
 }
 
-/* From 1 on: with smoothing, with labels beyond the classes that do not count, with both. True where
- * there may be such labels. */
+/* From 1 on: with smoothing, with labels beyond the classes that do not count, with both. True
+ * where there may be such labels. */
 static bool more_of_loss(struct op_case *c, int variant)
 {
     c->op.attrs.cross_entropy.smoothing = variant == 1 || variant == 3 ? 0.1 : 0;

@@ -6,8 +6,8 @@
 
 #define SW_GPU_LOSS_KERNELS(X)                                                                     \
     X(loss_stats)                                                                                  \
-    X(loss_rows) X(loss_sum) X(loss_slope) X(loss_bias) X(loss_total) X(element_loss)              \
-        X(element_loss_grad)
+    X(loss_rows)                                                                                   \
+    X(loss_sum) X(loss_slope) X(loss_bias) X(loss_total) X(element_loss) X(element_loss_grad)
 
 /* The state of rows, [3, rows]: the label's logit (NaN until a column is the label's), the maximum,
  * the sum of exponentials under it. Logits of columns first .. first + n - 1 go into
@@ -41,7 +41,8 @@ struct gpu_loss_sum_args {
     int64_t rows;
     int64_t beyond; /* labels from here on do not count; 0 = all do */
 };
-/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0 where the label does not
+/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0
+ * where the label does not
  * count. A block a row. The instance is of d. */
 struct gpu_loss_slope_args {
     const double *skip;

@@ -17,8 +17,8 @@ struct gpu_relative_bias_args {
     int64_t heads, queries, keys, n_rows, origin;
     int out_type;
 };
-/* scores [batch, heads, tokens, tokens] of x [batch, tokens, heads, width] and table [n_rows, heads,
- * width]. */
+/* scores [batch, heads, tokens, tokens] of x [batch, tokens, heads, width] and table
+ * [n_rows, heads, width]. */
 struct gpu_relative_scores_args {
     const double *skip;
     const void *x, *table;

@@ -95,14 +95,25 @@ SW_DEVICE bool is_seen(const struct sight &s, int i, int j)
     return !args.segments || (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
 }
 
-/* Where a bias of scores, or its gradient, has that of a query that is there and a key. */
-SW_DEVICE int64_t bias_at(const struct sight &s, int i, int j)
+/* Where a bias of scores, or its gradient, has that of a query that is there and a key, behind the
+ * first of the (sample, head). Fewer than 2^31: registers are scarce. */
+SW_DEVICE int bias_at(const struct sight &s, int i, int j)
 {
-    return ((int64_t)s.head * s.args->n_queries + i) * s.args->n_keys + j;
+    return i * s.args->n_keys + j;
 }
 
-/* Of the product q k. *bend: of the score by the scaled product, which a cap flattens. */
-SW_DEVICE float score_of(const struct sight &s, int i, int j, float product, float *bend)
+/* The bias of a sample and head; its address is made where it is used. */
+SW_DEVICE const float *bias_of(const struct sight &s)
+{
+    int head = s.head;
+    SW_HERE(head);
+    return s.args->bias + s.b * s.args->bias_batch +
+           head * ((int64_t)s.args->n_queries * s.args->n_keys);
+}
+
+/* Of the product q k, without a bias. *bend: of the score by the scaled product, which a cap
+ * flattens. */
+SW_DEVICE float score_of(const struct sight &s, int j, float product, float *bend)
 {
     const struct gpu_attention_args &args = *s.args;
     float score = args.scale * product;
@@ -115,9 +126,6 @@ SW_DEVICE float score_of(const struct sight &s, int i, int j, float product, flo
     if (args.slopes) {
         const int place = args.places ? args.places[s.b * args.n_keys + j] : j;
         score += s.slope * (float)place;
-    }
-    if (args.bias) {
-        score += args.bias[s.b * args.bias_batch + bias_at(s, i, j)];
     }
     return score;
 }

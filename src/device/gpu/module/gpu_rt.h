@@ -39,6 +39,12 @@
 /* In front of a loop whose bounds are constants: nothing that it indexes needs an address; and of
  * one that is to be in the code once, whatever it is worth. */
 #define SW_UNROLL _Pragma("unroll")
+/* What is computed of an int from here on is computed here, and in no register before. */
+#if defined(__CUDACC__)
+#define SW_HERE(x) asm volatile("" : "+r"(x))
+#else
+#define SW_HERE(x) (void)(x)
+#endif
 #define SW_ROLLED _Pragma("unroll 1")
 #define SW_SHARED(type, name) __shared__ type name
 /* What sw_gpu_launch.shared asks for, 16-byte aligned. */
@@ -133,6 +139,7 @@ SW_DEVICE void fence_device()
 /* ---- the emulation ---- */
 
 #define SW_UNROLL
+#define SW_HERE(x) (void)(x)
 #define SW_ROLLED
 #define SW_SHARED(type, name) type &name = *static_cast<type *>(emu_shared(sizeof(type)))
 #define SW_DYNAMIC_SHARED(name) char *const name = emu_dynamic_shared()

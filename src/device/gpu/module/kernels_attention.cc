@@ -276,9 +276,19 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                 }
                 float bend;
                 p[sub][e] = bits >> n & 1
-                                ? score_of(s, mine.first + mma_row(lane, e),
-                                           at + sub * GROUP + mma_col(lane, e), p[sub][e], &bend)
+                                ? score_of(s, at + sub * GROUP + mma_col(lane, e), p[sub][e], &bend)
                                 : -INFINITY;
+            }
+            if (args.bias) {
+                const float *bias = bias_of(s);
+                SW_UNROLL
+                for (int n = 0; n < SUBS * MMA_ELEMS; n++) {
+                    const int e = n % MMA_ELEMS, col = at + n / MMA_ELEMS * GROUP;
+                    if (bits >> n & 1) {
+                        p[n / MMA_ELEMS][e] +=
+                            bias[bias_at(s, mine.first + mma_row(lane, e), col + mma_col(lane, e))];
+                    }
+                }
             }
             probabilities<D, SUBS>(&r, p, kept_bits<SUBS, false>(s, mine, tile, bits));
         }

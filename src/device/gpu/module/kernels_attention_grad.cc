@@ -77,7 +77,11 @@ SW_DEVICE float slope_of(const struct sight &s, int i, int j, float kept, float 
                          float lse, float delta, float *p, float *ds)
 {
     float bend;
-    const float whole = expf(score_of(s, i, j, product, &bend) - lse);
+    float score = score_of(s, j, product, &bend);
+    if (s.args->bias) {
+        score += bias_of(s)[bias_at(s, i, j)];
+    }
+    const float whole = expf(score - lse);
     const float of_score = whole * (kept * d - delta);
     *p = kept * whole;
     *ds = of_score * s.args->scale * bend;
@@ -225,8 +229,10 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                         slope_of(s, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
                                  ds[sub][e], lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
                     if (!BY_KEYS && args.dbias && col == 0) {
-                        const int64_t sample = (int64_t)args.heads * args.n_queries * args.n_keys;
-                        args.dbias[b * sample + bias_at(s, i, j)] = of_score;
+                        const int64_t of_head = b * args.heads + head;
+                        float *dbias =
+                            args.dbias + of_head * ((int64_t)args.n_queries * args.n_keys);
+                        dbias[bias_at(s, i, j)] = of_score;
                     }
                 } else {
                     p[sub][e] = ds[sub][e] = 0;
