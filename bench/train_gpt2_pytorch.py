@@ -11,7 +11,7 @@ import sys
 import time
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, GPT2Config
 
 dtype, batch, tokens, steps = (sys.argv[1:5] + ["f32", "4", "64", "5"][len(sys.argv) - 1:])[:4]
 batch, tokens, steps = int(batch), int(tokens), int(steps)
@@ -19,7 +19,8 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 folder = sys.argv[-1] if os.path.isdir(sys.argv[-1]) else None
 config = AutoConfig.from_pretrained(folder) if folder else GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-model = AutoModelForCausalLM.from_config(config)
+masked = (config.architectures or [""])[0].endswith("MaskedLM")
+model = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_config(config)
 model.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
 forward = torch.compile(model) if "compile" in sys.argv else model

@@ -250,15 +250,15 @@ struct sw_dataset_options {
     const struct sw_task_data *task; /* NULL: the next token of texts; borrowed for the call */
 };
 
-/* What a task other than the next token reads its files by: JSON lines, tables (.csv, .tsv), SQuAD's
- * .json, plain text, CIFAR's .bin. docs/tasks.md has the fields of each task. */
+/* What a task other than the next token reads its files by: JSON lines, tables (.csv, .tsv),
+ * SQuAD's .json, plain text, CIFAR's .bin. docs/tasks.md has the fields of each task. */
 struct sw_task_data {
     const char *name;               /* "masked", "classify", ..: of --task */
     int64_t target_len;             /* tokens that a decoder behind an encoder is asked for */
     int64_t n_labels;               /* classes, or numbers */
     const char *const *label_names; /* [n_labels]; NULL: the classes are 0, 1, .. */
-    /* Fields of the text, or of both, and of labels, tags or targets; NULL: the usual ones. A number
-     * counts the columns of a table without names. */
+    /* Fields of the text, or of both, and of labels, tags or targets; NULL: the usual ones. A
+     * number counts the columns of a table without names. */
     const char *text_columns[2], *label_column;
     const char *source_prefix; /* before each source ("summarize: "); NULL: none */
     int64_t doc_stride;        /* tokens of a context that windows share; 0: 128, at most T / 3 */

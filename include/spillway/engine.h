@@ -206,6 +206,11 @@ SW_API sw_status sw_export(sw_engine *engine, const char *folder, enum sw_dtype 
 struct sw_save_options {
     int keep_last;   /* 0 = all */
     double val_loss; /* NaN = unknown; the best one is kept besides */
+    /* By which the best is best, instead of the validation loss: the name of a metric (NULL =
+     * none), its value (NaN = unknown), and whether less is better. */
+    const char *metric;
+    double metric_value;
+    bool metric_falls;
 };
 /* options      NULL: all are kept, and the validation loss is unknown */
 SW_API sw_status sw_save(sw_engine *engine, const char *folder,

@@ -58,6 +58,13 @@ struct sw_ckpt_scaler {
     int64_t iteration, last_overflow, hysteresis_left;
 };
 
+/* What checkpoints of a run are compared by, instead of the validation loss. */
+struct sw_ckpt_metric {
+    const char *name; /* NULL: there is none */
+    double value;     /* NaN: not known */
+    bool falls;       /* less is better */
+};
+
 /* Everything beside tensors. Strings and config are borrowed. A schedule is a function of `applied`
  * and the configuration, so it has no state of its own. */
 struct sw_ckpt_meta {
@@ -65,7 +72,8 @@ struct sw_ckpt_meta {
     int64_t applied; /* those that were applied: the position of the schedule */
     int64_t samples; /* data cursor, in global samples */
     uint64_t seed;
-    double val_loss;        /* NaN: not known */
+    double val_loss; /* NaN: not known */
+    struct sw_ckpt_metric metric;
     uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
     const char *kernel_set; /* NULL: not told */
     const char *algorithms; /* that a library chose for products; NULL: none, or not told */
@@ -193,6 +201,7 @@ struct sw_ckpt_summary {
     int64_t bytes, n_writers;
     uint64_t fingerprint;
     double val_loss;
+    struct sw_ckpt_metric metric;
 };
 struct sw_ckpt_list {
     struct sw_ckpt_summary *items; /* newest first; those that are not complete at the end */

@@ -320,6 +320,34 @@ static sw_status read_scaler(const struct sw_json_doc *doc, const struct sw_json
     return get_i64(doc, scaler, "hysteresis_left", 0, -CKPT_MOST, CKPT_MOST, &out->hysteresis_left);
 }
 
+/* Only runs that ask for one have it. */
+static sw_status read_metric(const struct sw_json_doc *doc, const struct sw_json *root,
+                             struct sw_ckpt_metric *out)
+{
+    const struct sw_json *metric = sw_json_get(root, "metric");
+    *out = (struct sw_ckpt_metric){.value = NAN};
+    if (!metric) {
+        return SW_OK;
+    }
+    SW_TRY(get_member(doc, root, "metric", SW_JSON_OBJECT, &metric));
+    SW_TRY(need_str(doc, metric, "name", &out->name));
+    SW_TRY(sw_json_get_f64(doc, metric, "value", NAN, &out->value));
+    SW_TRY(sw_json_get_bool(doc, metric, "falls", false, &out->falls));
+    return isinf(out->value)
+               ? SW_FAIL(SW_E_FORMAT, "%s: \"metric\" is not finite", sw_json_name(doc))
+               : SW_OK;
+}
+
+static bool put_metric(struct sw_json_doc *doc, struct sw_json *root,
+                       const struct sw_ckpt_metric *metric)
+{
+    struct sw_json *object;
+    return !metric->name || ((object = sw_json_put(doc, root, "metric", SW_JSON_OBJECT)) &&
+                             sw_json_put_str(doc, object, "name", metric->name) &&
+                             sw_json_put_f64(doc, object, "value", metric->value) &&
+                             sw_json_put_bool(doc, object, "falls", metric->falls));
+}
+
 static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
 {
     const struct sw_json_doc *doc = m->doc;
@@ -333,6 +361,7 @@ static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
     if (isinf(meta->val_loss)) {
         return SW_FAIL(SW_E_FORMAT, "%s: \"val_loss\" is not finite", sw_json_name(doc));
     }
+    SW_TRY(read_metric(doc, root, &meta->metric));
     SW_TRY(sw_json_get_str(doc, root, "kernel_set", NULL, &meta->kernel_set));
     SW_TRY(sw_json_get_str(doc, root, "algorithms", NULL, &meta->algorithms));
     SW_TRY(read_scaler(doc, root, &meta->scaler));
@@ -606,6 +635,7 @@ static bool put_meta(struct sw_json_doc *doc, const struct ckpt_manifest *m)
            (!meta->kernel_set || sw_json_put_str(doc, root, "kernel_set", meta->kernel_set)) &&
            (!meta->algorithms || sw_json_put_str(doc, root, "algorithms", meta->algorithms)) &&
            sw_json_put_f64(doc, root, "val_loss", meta->val_loss) &&
+           put_metric(doc, root, &meta->metric) &&
            (scaler = sw_json_put(doc, root, "scaler", SW_JSON_OBJECT)) &&
            sw_json_put_f64(doc, scaler, "scale", meta->scaler.scale) &&
            sw_json_put_i64(doc, scaler, "iteration", meta->scaler.iteration) &&

@@ -23,7 +23,7 @@ static sw_status look(struct sw_ckpt_summary *item, struct sw_arena *arena)
         return sw_frame_at(__FILE__, __LINE__, st);
     }
     item->complete = st == SW_OK || st == SW_E_UNSUP;
-    item->val_loss = NAN;
+    item->val_loss = item->metric.value = NAN;
     if (item->complete) {
         item->serial = manifest.serial;
     }
@@ -32,6 +32,14 @@ static sw_status look(struct sw_ckpt_summary *item, struct sw_arena *arena)
         item->n_writers = manifest.n_writers;
         item->fingerprint = manifest.meta.fingerprint;
         item->val_loss = manifest.meta.val_loss;
+        item->metric = manifest.meta.metric;
+        if (item->metric.name) { /* the manifest's */
+            item->metric.name = sw_arena_strdup(arena, item->metric.name);
+        }
+        if (manifest.meta.metric.name && !item->metric.name) {
+            sw_ckpt_manifest_fini(&manifest);
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for the list of checkpoints");
+        }
     } else {
         item->problem = sw_arena_strdup(arena, sw_error_message());
         SW_TRY_ALLOC(item->problem, "the list of checkpoints");
@@ -125,13 +133,29 @@ void sw_ckpt_list_fini(struct sw_ckpt_list *list)
     memset(list, 0, sizeof(*list));
 }
 
+/* What an item is compared by, less being better: the metric of that name, or the loss; NaN: it has
+ * none. */
+static double cost_of(const struct sw_ckpt_summary *item, const char *metric)
+{
+    if (!item->complete || item->problem) {
+        return NAN;
+    }
+    if (!metric) {
+        return item->val_loss;
+    }
+    const bool same = item->metric.name && strcmp(item->metric.name, metric) == 0;
+    return !same ? NAN : item->metric.falls ? item->metric.value : -item->metric.value;
+}
+
+/* A run may have been resumed with another metric: that of the newest counts. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list)
 {
     const struct sw_ckpt_summary *best = NULL;
+    const char *metric = list->n_items > 0 ? list->items[0].metric.name : NULL;
     for (int64_t i = 0; i < list->n_items; i++) {
         const struct sw_ckpt_summary *item = &list->items[i];
-        const bool has_loss = item->complete && !item->problem && !isnan(item->val_loss);
-        if (has_loss && (!best || item->val_loss < best->val_loss)) {
+        const double cost = cost_of(item, metric);
+        if (!isnan(cost) && (!best || cost < cost_of(best, metric))) {
             best = item;
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway eval - loss and perplexity of a model over every window of a text; of other tasks the loss
-// and the metrics over every row.
+// spillway eval - loss and perplexity of a model over every window of a text; of other tasks the
+// loss and the metrics over every row.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

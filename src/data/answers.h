@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// answers - questions about a text that is longer than a row: the windows that it is cut into, where
-// the answer stands in each, and which answer the scores of all windows say. Pure.
+// answers - questions about a text that is longer than a row: the windows that it is cut into,
+// where the answer stands in each, and which answer the scores of all windows say. Pure.
 #pragma once
 
 #include "base/base.h"

@@ -54,8 +54,9 @@ double sw_perplexity(double loss_sum, double count);
 
 /* ---- answers ---- */
 
-/* Appends a text as SQuAD's script compares it: small letters, no punctuation of ASCII, no articles,
- * one space between words. SW_E_UNSUP: it has letters beyond ASCII, and this build knows none. */
+/* Appends a text as SQuAD's script compares it: small letters, no punctuation of ASCII, no
+ * articles, one space between words. SW_E_UNSUP: it has letters beyond ASCII, and this build knows
+ * none. */
 sw_status sw_answer_normalise(const char *text, size_t len, struct sw_str *out);
 
 struct sw_answer_text {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores of a model over the rows of a data set: what it said of each, beside the labels, goes into
-// the metrics of the task. Rows come in their order, so that the windows of a question are together.
+// the metrics of the task. Rows come in their order: the windows of a question are together.
 #include "data/data.h"
 
 #include "data/metrics.h"

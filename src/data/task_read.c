@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files of a task hold: each record becomes one row or several, cut to what a row has room for.
+// What files of a task hold: each record becomes one row or several, cut to what one has room for.
 #include "data/task_rows.h"
 
 #include "data/unicode.h"

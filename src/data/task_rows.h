@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// task_rows - samples of tasks other than the next token: what files hold, as token ids with labels,
-// and the rows that are made of them. A row is a function of (seed, split, sample number) and of
-// what was read.
+// task_rows - samples of tasks other than the next token: what files hold, as token ids with
+// labels, and the rows that are made of them. A row is a function of (seed, split, sample number)
+// and of what was read.
 #pragma once
 
 #include "data/answers.h"

@@ -315,6 +315,17 @@ struct sw_update_attrs {
     double lr_scale, beta1, beta2;
 };
 
+/* A rule, and what of a parameter it is for. */
+struct sw_update_op_attrs {
+    struct sw_update_attrs rule;
+    int64_t first;   /* UPDATE: element of the parameter */
+    int64_t n_elems; /* LAMB: elements that are no padding */
+    /* moments of bf16: element of the whole tensor that is the parameter's first one here, and what
+     * names the tensor among those that draw */
+    int64_t origin;
+    uint64_t draw;
+};
+
 /* Which member of struct sw_attrs the ops of a kind have. */
 enum sw_attrs_kind {
     SW_ATTRS_NONE,
@@ -385,15 +396,7 @@ struct sw_attrs {
         struct sw_relative_attrs relative;
         struct sw_window_attrs window;
         struct sw_lstm_attrs lstm;
-        struct {
-            struct sw_update_attrs rule;
-            int64_t first;   /* UPDATE: element of the parameter */
-            int64_t n_elems; /* LAMB: elements that are no padding */
-            /* moments of bf16: element of the whole tensor that is the parameter's first one here,
-             * and what names the tensor among those that draw */
-            int64_t origin;
-            uint64_t draw;
-        } update;
+        struct sw_update_op_attrs update;
     };
 };
 

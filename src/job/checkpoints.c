@@ -27,6 +27,12 @@ static sw_status print_json(const struct sw_ckpt_summary *item, FILE *out)
         } else {
             sw_str_puts(&line, "null");
         }
+        if (item->metric.name) {
+            sw_str_puts(&line, ",\"metric\":");
+            sw_json_write_string(item->metric.name, strlen(item->metric.name), &line);
+            sw_str_puts(&line, ",\"metric_value\":");
+            sw_json_write_f64(item->metric.value, &line);
+        }
     } else {
         sw_str_puts(&line, ",\"problem\":");
         sw_json_write_string(item->problem, strlen(item->problem), &line);
@@ -54,6 +60,9 @@ static void print_line(const struct sw_ckpt_summary *item, FILE *out)
             (unsigned long long)item->fingerprint);
     if (isfinite(item->val_loss)) {
         fprintf(out, "  validation loss %.4f", item->val_loss);
+    }
+    if (item->metric.name) {
+        fprintf(out, "  %s %.4f", item->metric.name, item->metric.value);
     }
     fputc('\n', out);
 }

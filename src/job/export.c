@@ -16,7 +16,12 @@ static void describe(const struct sw_ckpt *ckpt, char *note, size_t cap)
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
     const int n = snprintf(note, cap, "%s, step %lld", sw_ckpt_path(ckpt), (long long)meta->step);
     if (n > 0 && (size_t)n < cap && isfinite(meta->val_loss)) {
-        snprintf(note + n, cap - (size_t)n, ", validation loss %.4f", meta->val_loss);
+        const int more =
+            snprintf(note + n, cap - (size_t)n, ", validation loss %.4f", meta->val_loss);
+        if (meta->metric.name && more > 0 && (size_t)(n + more) < cap) {
+            snprintf(note + n + more, cap - (size_t)(n + more), ", %s %.4f", meta->metric.name,
+                     meta->metric.value);
+        }
     }
 }
 

@@ -54,6 +54,7 @@ struct sw_job_measure {
     const struct sw_task *task;
     float *outputs[SW_TASK_MAX_LOSSES]; /* [elems] */
     int64_t elems[SW_TASK_MAX_LOSSES];
+    double of[SW_METRIC_COUNT]; /* the last that were counted; NaN: not counted */
 };
 sw_status sw_job_measure_open(sw_engine *engine, const struct sw_task *task,
                               struct sw_job_measure *out);

@@ -299,7 +299,8 @@ sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *da
 sw_status sw_job_measure_open(sw_engine *engine, const struct sw_task *task,
                               struct sw_job_measure *out)
 {
-    *out = (struct sw_job_measure){.engine = engine, .task = task};
+    out->engine = engine;
+    out->task = task;
     for (int k = 0; k < task->n_losses; k++) {
         const int64_t n = sw_engine_output_elems(engine, task->losses[k].output);
         SW_ASSERT(n > 0);

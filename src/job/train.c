@@ -41,11 +41,10 @@ struct job {
     int64_t *statuses;            /* [ranks] whether each is asked to stop */
     FILE *metrics;
     int64_t batch, tokens, micro_batches;
-    int64_t local;                      /* micro-batches of this rank */
-    bool packed;                        /* rows hold several documents */
-    struct sw_job_rows rows;            /* [local] micro-batches */
-    struct sw_job_measure measure;      /* what metrics are counted from */
-    double metrics_of[SW_METRIC_COUNT]; /* of the last validation; NaN: not counted */
+    int64_t local;                 /* micro-batches of this rank */
+    bool packed;                   /* rows hold several documents */
+    struct sw_job_rows rows;       /* [local] micro-batches */
+    struct sw_job_measure measure; /* what metrics are counted from */
     int64_t first_step;
     double began_s, val_loss, loss;
     struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
@@ -268,6 +267,9 @@ static sw_status check_options(const struct sw_train_options *o)
                        o->no_export ? "and --no-export exclude each other"
                                     : "wants --eval-every: without validations there is no best");
     }
+    if (o->task.metric && o->eval_every < 1) {
+        return SW_FAIL(SW_E_ARG, "--metric wants --eval-every: it is counted by validations");
+    }
     SW_TRY(sw_job_chat_check(o));
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
@@ -317,12 +319,12 @@ static sw_status validate(struct job *job)
     if (st >= 0) {
         job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
         job->val_step = sw_engine_step(job->engine);
-        job->metrics_of[SW_METRIC_PERPLEXITY] = exp(job->val_loss);
+        job->measure.of[SW_METRIC_PERPLEXITY] = exp(job->val_loss);
     }
     for (int i = 0; i < job->task.task->n_metrics && st >= 0 && score; i++) {
         const enum sw_metric metric = job->task.task->metrics[i];
         if (metric != SW_METRIC_PERPLEXITY) {
-            job->metrics_of[metric] = sw_score_of(score, metric);
+            job->measure.of[metric] = sw_score_of(score, metric);
         }
     }
     sw_score_close(score);
@@ -416,9 +418,13 @@ static sw_status save(struct job *job, bool in_haste)
     if (job->options->eval_every > 0 && job->val_step != step && !in_haste) {
         SW_TRY(validate(job));
     }
+    const enum sw_metric metric = job->task.metric;
     const struct sw_save_options options = {
         .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX),
-        .val_loss = job->val_step == step ? job->val_loss : NAN};
+        .val_loss = job->val_step == step ? job->val_loss : NAN,
+        .metric = job->options->task.metric ? sw_metric_name(metric) : NULL,
+        .metric_value = job->val_step == step ? job->measure.of[metric] : NAN,
+        .metric_falls = metric == SW_METRIC_PERPLEXITY};
     SW_TRY(sw_save(job->engine, job->options->output, &options));
     job->saved_step = step;
     return SW_OK;
@@ -461,7 +467,7 @@ static void print_step(struct job *job, const struct sw_step_report *r, const st
         const int n = snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
         if (counts_metrics(job)) {
             snprintf(val + n, sizeof val - (size_t)n, " %s %.4f", sw_metric_name(metric),
-                     job->metrics_of[metric]);
+                     job->measure.of[metric]);
         }
     }
     if (has_disk(job)) {
@@ -497,7 +503,7 @@ static void add_metrics(const struct job *job, struct sw_str *line)
         const enum sw_metric metric = job->task.task->metrics[i];
         snprintf(key, sizeof key, "val_%s", sw_metric_name(metric));
         if (metric == SW_METRIC_PERPLEXITY || counts_metrics(job)) {
-            json_number(line, key, job->metrics_of[metric]);
+            json_number(line, key, job->measure.of[metric]);
         }
     }
 }
@@ -1090,7 +1096,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .val_step = -1};
     bool stopped = false;
     for (int i = 0; i < SW_METRIC_COUNT; i++) {
-        job.metrics_of[i] = NAN;
+        job.measure.of[i] = NAN;
     }
     sw_status st = start(&job);
     *started = st >= 0;

@@ -65,7 +65,8 @@ static void questions_bring_their_context(void **state)
 {
     (void)state;
     static const char squad[] =
-        "{\"version\": \"v2.0\", \"data\": [{\"title\": \"t\", \"paragraphs\": [{\"context\": \"It is\","
+        "{\"version\": \"v2.0\", \"data\": [{\"title\": \"t\", \"paragraphs\": "
+        "[{\"context\": \"It is\","
         "\"qas\": [\n{\"id\": \"1\", \"question\": \"Is?\", \"is_impossible\": false, \"answers\": "
         "[{\"text\": \"is\", \"answer_start\": 3}, {\"text\": \"It\", \"answer_start\": 0}]},\n"
         "{\"id\": \"2\", \"question\": \"Why?\", \"is_impossible\": true, \"answers\": []}]}]}]}";

@@ -192,9 +192,9 @@ static void first_pieces_of_words_have_labels(void **state)
     if (!bert) {
         skip();
     }
-    struct sw_dataset *d = in_order(
-        &task, "a.jsonl",
-        "{\"tokens\": [\"a\", \"bcb\", \"\", \"c.\"], \"ner_tags\": [\"O\", \"B-X\", \"I-X\", 2]}\n");
+    struct sw_dataset *d = in_order(&task, "a.jsonl",
+                                    "{\"tokens\": [\"a\", \"bcb\", \"\", \"c.\"], "
+                                    "\"ner_tags\": [\"O\", \"B-X\", \"I-X\", 2]}\n");
     fetch(d, 0, 2, inputs, 2);
     same(r.ids, (const int32_t[]){CLS, 5, 6, 14, 13, 7, 15, SEP, 0}, 9);
     same(r.labels, (const int32_t[]){I, 0, 1, I, I, 2, I, I, I, I, I, I, I}, T + 1);
@@ -480,8 +480,8 @@ static void lack_of_memory_is_said(void **state)
 {
     (void)state;
     static const char squad[] =
-        "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", \"question\": "
-        "\"h\", \"answers\": [{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}";
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", "
+        "\"question\": \"h\", \"answers\": [{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}";
     const struct sw_task_data tasks[] = {{.name = "classify", .n_labels = 2}, {.name = "answers"}};
     if (!bert) {
         skip();

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 6
+// Training of tasks from their files to a folder that eval reads: a classifier learns, with the same
+// bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
+// model of text trains, is evaluated and has its metrics.
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "json/json.h"
+#include "spillway/data.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+static char folder[64];
+
+static const char *in_folder(int slot, const char *name)
+{
+    static char paths[4][128];
+    snprintf(paths[slot], sizeof paths[slot], "%s/%s", folder, name);
+    return paths[slot];
+}
+
+static void write_text(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(in_folder(3, name), text, strlen(text)), SW_OK);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n";
+    sw_tokenizer *tokenizer = NULL;
+    strcpy(folder, "/tmp/spillway-tasks-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(sw_mkdirs(in_folder(0, "tokenizer")), SW_OK);
+    write_text("tokenizer/vocab.txt", words);
+    if (sw_tokenizer_open(in_folder(0, "tokenizer"), NULL, &tokenizer) < 0) {
+        print_message("skipped: %s\n", sw_error_message()); /* it wants utf8proc */
+        exit(77);
+    }
+    sw_tokenizer_close(tokenizer);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* Texts of eight letters; the first half of the alphabet is of one class, the second of another,
+ * and one letter of eight is of the other half. */
+static void write_classes(const char *name, int n)
+{
+    struct sw_str text = {0};
+    sw_str_puts(&text, "text,label\n");
+    for (int i = 0; i < n; i++) {
+        const int of = (int)(sw_philox_u64(1, 0, (uint64_t)i) & 1);
+        for (int k = 0; k < 8; k++) {
+            const uint64_t u = sw_philox_u64(1, 1 + (uint64_t)i, (uint64_t)k);
+            const int half = of ^ (k == i % 8);
+            sw_str_printf(&text, "%c ", 'a' + 4 * half + (int)(u % 4));
+        }
+        sw_str_printf(&text, ",%s\n", of ? "late" : "early");
+    }
+    write_text(name, sw_str_text(&text));
+    sw_str_fini(&text);
+}
+
+static struct sw_train_result train(const char *task, const char *file, const char *out,
+                                    struct sw_train_options o)
+{
+    struct sw_train_result result = {0};
+    bool started;
+    const char *data = in_folder(0, file);
+    const char *const sets[] = {
+        "train_micro_batch_size_per_gpu=8", /* two of them on any number of ranks */
+        o.ranks == 2 ? "gradient_accumulation_steps=1" : "gradient_accumulation_steps=2",
+        "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 0.002}}", "gradient_clipping=1"};
+    FILE *quiet = fopen("/dev/null", "w");
+    o.model = "bert-tiny";
+    o.data = &data;
+    o.n_data = 1;
+    o.task.name = task;
+    o.tokenizer = in_folder(1, "tokenizer");
+    o.output = in_folder(2, out);
+    o.seq_len = o.seq_len > 0 ? o.seq_len : 16;
+    o.config_path = NULL;
+    o.export_dtype = -1;
+    o.eval_batches = 100;
+    o.sets = sets;
+    o.n_sets = 4;
+    if (sw_train(&o, quiet, &started, &result) < 0) {
+        fail_msg("%s: %s", task, sw_error_message());
+    }
+    fclose(quiet);
+    return result;
+}
+
+static char *read_all(const char *name, size_t *len)
+{
+    char *data;
+    assert_int_equal(sw_file_read(in_folder(3, name), &data, len), SW_OK);
+    return data;
+}
+
+static void same_file(const char *a, const char *b)
+{
+    size_t n_a, n_b;
+    char *data_a = read_all(a, &n_a), *data_b = read_all(b, &n_b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_equal(data_a, data_b, n_a);
+    sw_free(data_a);
+    sw_free(data_b);
+}
+
+/* What eval says of a run's model, as JSON. */
+static struct sw_json_doc *eval(const char *run, const char *file, int64_t seq_len)
+{
+    char model[128], *text = NULL;
+    size_t len = 0;
+    bool started;
+    struct sw_json_doc *doc;
+    const char *data = in_folder(0, file);
+    FILE *out = open_memstream(&text, &len);
+    snprintf(model, sizeof model, "%s/%s/model", folder, run);
+    const struct sw_eval_options o = {.model = model,
+                                      .data = &data,
+                                      .n_data = 1,
+                                      .batch = 8,
+                                      .seq_len = seq_len > 0 ? seq_len : 16,
+                                      .json = true};
+    if (sw_eval(&o, out, &started) < 0) {
+        fail_msg("%s: %s", run, sw_error_message());
+    }
+    fclose(out);
+    assert_int_equal(sw_json_parse("eval", text, len, SW_JSON_STRICT, &doc), SW_OK);
+    free(text);
+    return doc;
+}
+
+static double number(const struct sw_json_doc *doc, const char *key)
+{
+    const struct sw_json *root = sw_json_root((struct sw_json_doc *)(uintptr_t)doc);
+    const struct sw_json *value = sw_json_get(root, key);
+    assert_non_null(value);
+    return value->type == SW_JSON_NULL ? NAN : value->number;
+}
+
+static void a_classifier_learns_with_the_same_bits_on_two_ranks(void **state)
+{
+    (void)state;
+    write_classes("classes.csv", 200);
+    const struct sw_train_options one = {.steps = 40, .eval_every = 10, .quiet = true};
+    struct sw_train_options two = one;
+    two.ranks = 2;
+    const struct sw_train_result result = train("classify", "classes.csv", "one", one);
+    assert_true(result.loss < 0.4 && result.val_loss < 0.5); /* 0.69 says nothing */
+    const struct sw_train_result again = train("classify", "classes.csv", "two", two);
+    assert_true(result.loss == again.loss && result.val_loss == again.val_loss);
+    same_file("one/model/model.safetensors", "two/model/model.safetensors");
+    struct sw_json_doc *doc = eval("one", "classes.csv", 0), *config;
+    assert_true(number(doc, "accuracy") > 0.9 && number(doc, "f1") > 0.9);
+    assert_true(number(doc, "matthews") > 0.8);
+    assert_true(number(doc, "rows") == 200);
+    sw_json_close(doc);
+    assert_int_equal(sw_json_read(in_folder(3, "one/model/config.json"), SW_JSON_STRICT, &config),
+                     SW_OK);
+    const struct sw_json *root = sw_json_root(config);
+    assert_string_equal(sw_json_path(root, "id2label.0")->string, "early");
+    assert_int_equal(sw_json_path(root, "label2id.late")->integer, 1);
+    sw_json_close(config);
+}
+
+/* The steps with a validation, and what the best checkpoint says. */
+static void the_best_checkpoint_is_best_by_the_metric(void **state)
+{
+    (void)state;
+    double best = -1;
+    size_t len;
+    long long wanted = 0, found = -1;
+    write_classes("classes.csv", 200);
+    train("classify", "classes.csv", "best",
+          (struct sw_train_options){.steps = 20,
+                                    .eval_every = 2,
+                                    .save_every = 2,
+                                    .quiet = true,
+                                    .no_export = true,
+                                    .task.metric = "matthews"});
+    char *metrics = read_all("best/metrics.jsonl", &len), *name = read_all("best/best", &len);
+    for (char *line = strtok(metrics, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *at = strstr(line, "\"val_matthews\":");
+        if (at && strtod(at + 15, NULL) > best) { /* of equal ones the newest stays */
+            best = strtod(at + 15, NULL);
+            wanted = strtoll(strstr(line, "\"step\":") + 7, NULL, 10);
+        } else if (at && strtod(at + 15, NULL) == best) {
+            wanted = strtoll(strstr(line, "\"step\":") + 7, NULL, 10);
+        }
+    }
+    assert_int_equal(sscanf(name, "checkpoint-%lld", &found), 1);
+    assert_int_equal(found, wanted);
+    sw_free(metrics);
+    sw_free(name);
+}
+
+static void each_task_trains_and_is_evaluated(void **state)
+{
+    (void)state;
+    static const char pairs[] = "{\"sentence1\": \"a b\", \"sentence2\": \"c d\"}\n"
+                                "{\"sentence1\": \"e f\", \"sentence2\": \"g h\"}\n"
+                                "{\"sentence1\": \"a c\", \"sentence2\": \"b d\"}\n";
+    static const char squad[] =
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"a b c d e f g h\", \"qas\": ["
+        "{\"id\": \"1\", \"question\": \"h\", \"answers\": [{\"text\": \"b c\", \"answer_start\": "
+        "2}]}, {\"id\": \"2\", \"question\": \"g\", \"answers\": []}]}]}]}";
+    static const struct {
+        const char *task, *file, *text, *metric;
+        int64_t seq_len;
+    } of[] = {
+        {"masked", "m.txt", "a b c d e f g h a b c d e f g h a b c d e f g h a b c", "accuracy", 0},
+        {"pretrain", "p.jsonl", pairs, "accuracy", 0},
+        {"multi-label", "b.jsonl",
+         "{\"text\": \"a\", \"labels\": [\"x\"]}\n{\"text\": \"b\", \"labels\": [\"x\", \"y\"]}\n",
+         "f1", 0},
+        {"regression", "r.tsv", "text\tscore\na\t1\nb\t-1\nc d\t0.5\n", "pearson", 0},
+        {"tokens", "t.jsonl",
+         "{\"tokens\": [\"a\", \"b\"], \"tags\": [\"O\", \"B-X\"]}\n"
+         "{\"tokens\": [\"c\"], \"tags\": [\"I-X\"]}\n",
+         "entity_f1", 0},
+        {"answers", "s.json", squad, "exact_match", 12},
+    };
+    for (size_t i = 0; i < SW_LEN(of); i++) {
+        write_text(of[i].file, of[i].text);
+        const struct sw_train_result result =
+            train(of[i].task, of[i].file, of[i].task,
+                  (struct sw_train_options){.steps = 2, .quiet = true, .seq_len = of[i].seq_len});
+        assert_true(isfinite(result.loss));
+        struct sw_json_doc *doc = eval(of[i].task, of[i].file, of[i].seq_len);
+        assert_true(isfinite(number(doc, "loss")));
+        number(doc, of[i].metric);
+        sw_json_close(doc);
+    }
+}
+
+static void what_does_not_go_together_is_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"early", "noon"};
+    const char *file;
+    struct sw_train_result result;
+    bool started;
+    write_classes("classes.csv", 20);
+    file = in_folder(0, "classes.csv");
+    const struct {
+        struct sw_task_options task;
+        int64_t sample_every;
+        const char *why;
+    } of[] = {
+        {{.name = "classify", .metric = "pearson"},
+         0,
+         "--metric pearson: the task \"classify\" has "
+         "accuracy, f1, matthews"},
+        {{.name = "sort"}, 0, "sort"},
+        {{.name = "classify", .labels = names, .n_labels = 2},
+         0,
+         "the label \"late\" is none of the 2 classes: \"early\", \"noon\""},
+        {{.name = "classify"}, 2, "--sample-every: a model for the task \"classify\""},
+        {{.name = "classify", .label_column = "topic"},
+         0,
+         "classes.csv line 2: no \"topic\" (--label-column); there are \"text\", \"label\""},
+    };
+    for (size_t i = 0; i < SW_LEN(of); i++) {
+        const struct sw_train_options o = {.model = "bert-tiny",
+                                           .data = &file,
+                                           .n_data = 1,
+                                           .tokenizer = in_folder(1, "tokenizer"),
+                                           .output = in_folder(2, "refused"),
+                                           .steps = 2,
+                                           .seq_len = 16,
+                                           .eval_every = 1,
+                                           .export_dtype = -1,
+                                           .sample_every = of[i].sample_every,
+                                           .task = of[i].task};
+        assert_true(sw_train(&o, stdout, &started, &result) < 0);
+        assert_false(started);
+        if (!strstr(sw_error_message(), of[i].why)) {
+            fail_msg("\"%s\" without \"%s\"", sw_error_message(), of[i].why);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
+        cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
+        cmocka_unit_test(each_task_trains_and_is_evaluated),
+        cmocka_unit_test(what_does_not_go_together_is_named),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
