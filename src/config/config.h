@@ -146,6 +146,7 @@ struct sw_misc_config {
     int communication_data_type; /* enum sw_dtype, SW_DTYPE_COUNT = the working dtype */
     int64_t steps_per_print;     /* 0 = not given */
     bool wall_clock_breakdown;
+    bool sparse_gradients; /* rows travel where that is shorter */
     const char *log_level; /* NULL = not given */
 };
 

@@ -36,10 +36,11 @@ static const struct config_field top_fields[] = {
            NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
     CHOICE("gradient_allreduce_op", NOWHERE, "\"mean\"", allreduce_ops,
            "how gradients of the ranks are joined", .flags = FIELD_ANY_CASE, LATER),
-    BOOL("sparse_gradients", NOWHERE, "false", "row-sparse gradients of embeddings",
-         .flags = FIELD_QUIET,
-         NEEDLESS("gradients of look-ups are row-sparse on one rank, and dense on several "
-                  "before every sum over ranks")),
+    BOOL(
+        "sparse_gradients", AT(misc.sparse_gradients), "false",
+        "of the gradients of embeddings the rows that there are travel to their owners, where that "
+        "is shorter by the plan; no bit depends on it",
+        BUILT),
     BOOL("disable_allgather", NOWHERE, "false", "broadcast updated parameters instead of gathering",
          NEEDLESS("the plan chooses the collectives")),
     BOOL("zero_allow_untested_optimizer", NOWHERE, "false",

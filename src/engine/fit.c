@@ -228,6 +228,13 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
     return SW_OK;
 }
 
+/* The host packs rows of gradients, and ranks read them where they lie. */
+static bool reaches_memory(const struct sw_device *device)
+{
+    const unsigned both = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_COMM_REACHES;
+    return (device->caps & both) == both;
+}
+
 /* What no policy says. */
 static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
@@ -242,6 +249,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
+        .sparse = c->misc.sparse_gradients && reaches_memory(e->device),
         .boundary = c->spillway.reduce == SW_REDUCE_BOUNDARY,
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,

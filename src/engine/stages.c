@@ -182,6 +182,7 @@ static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
         sum.kept += p->kept;
         sum.spared += p->spared;
         sum.padding += p->padding;
+        sum.rows += p->rows;
     }
     return sum;
 }
@@ -324,6 +325,7 @@ static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct 
         {"  + kept whole, at the update", offsetof(struct sw_sent_parts, kept)},
         {"  - not sent: kept, not read", offsetof(struct sw_sent_parts, spared)},
         {"  + padding", offsetof(struct sw_sent_parts, padding)},
+        {"  - rows instead of slices", offsetof(struct sw_sent_parts, rows)},
     };
     for (size_t k = 0; k < SW_LEN(parts); k++) {
         double v[N_STAGES];
@@ -425,9 +427,9 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
     }
     sw_str_printf(out,
                   "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
-                  "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f}}}",
+                  "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f}}}",
                   (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
-                  sum.padding);
+                  sum.padding, sum.rows);
 }
 
 static void print_json(const struct stages *s, struct sw_str *out)

@@ -110,7 +110,8 @@ struct sw_hf_folder;
  * sw_hf_folder_open - the weights of a folder as one list of tensors.
  *
  * Reads model.safetensors, or model.safetensors.index.json and the shards it names, or
- * pytorch_model.bin or its index, whichever of them is there first. Tensors of a shard that the index does not map are left out, with a warning.
+ * pytorch_model.bin or its index, whichever of them is there first. Tensors of a shard that the
+ * index does not map are left out, with a warning.
  *
  * SW_E_FORMAT  a shard or the index is damaged, or a mapped tensor is not in its shard
  * SW_E_IO      no weights there, or not readable

@@ -126,7 +126,14 @@ struct sw_instr {
     int micro;
     int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
     int64_t flops;
+    /* REDUCE: of a row-sparse gradient its rows travel, at most so many to a rank, of so many
+     * elements each; operands 2 and 3 are they and their index. 0 = its slices do */
+    int64_t rows, row_elems;
 };
+/* Bytes of an exchange that a rank sends to each of the others, at most. */
+int64_t sw_instr_sent_bytes(const struct sw_instr *instr);
+/* Bytes of so many rows: how many there are (8 bytes), their index, they. */
+int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype);
 
 /* An input that each micro-batch brings, or an output that can be read. */
 struct sw_port {
@@ -328,6 +335,7 @@ struct sw_plan_options {
     size_t staging_bytes;
     int ranks, rank; /* data-parallel; 0 and 1 = alone */
     int stage;       /* ZeRO 0..3 */
+    bool sparse;     /* rows of row-sparse gradients travel where that is shorter */
     bool boundary;   /* stages 0, 1: sum over micro-batches first, over ranks at the end */
     int64_t persistence_elems;     /* stage 3: parameters up to this stay whole on each rank, .. */
     int64_t persistence_total;     /* .. while so many elements are not used up */

@@ -50,7 +50,8 @@ enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *
         return kernel_load(program->ir, &program->ir->ops[instr->op], out_work);
     }
     if (instr->verb >= SW_VERB_REDUCE) { /* its slice to, or of, each of the others */
-        *out_work = (double)instr->bytes * (plan->step.ranks > 1 ? plan->step.ranks - 1 : 0);
+        *out_work =
+            (double)sw_instr_sent_bytes(instr) * (plan->step.ranks > 1 ? plan->step.ranks - 1 : 0);
         return SW_LOAD_SENT;
     }
     const bool copied = instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_COPY_OUT;

@@ -7,6 +7,47 @@
 // cut and gathered by itself, so no rank ever has all of it.
 #include "plan/private.h"
 
+/* ---- rows instead of slices ---- */
+
+enum { ROWS_ALIGN = 8 };
+
+int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype)
+{
+    const int64_t row = row_elems * (int64_t)sw_dtype_bytes(dtype) + (int64_t)sizeof(int32_t);
+    return ROWS_ALIGN + sw_ceil_div(rows * row, ROWS_ALIGN) * ROWS_ALIGN;
+}
+
+int64_t sw_instr_sent_bytes(const struct sw_instr *instr)
+{
+    return instr->rows > 0 ? (int64_t)sizeof(int64_t) +
+                                 sw_instr_rows_bytes(instr->rows, instr->row_elems, instr->dtype)
+                           : instr->bytes;
+}
+
+/* A slice may begin and end within a row. */
+int64_t sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    if (op->move != SW_MOVE_REDUCE || op->n_in < 4) {
+        return 0;
+    }
+    const int64_t width = sw_shape_last(&ir->values[op->in[2]].form->shape);
+    return sw_min_i64(ir->values[op->in[3]].form->elems,
+                      ir->values[op->in[0]].form->elems / width + 2);
+}
+
+int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    const bool reduces = op->move == SW_MOVE_REDUCE;
+    const struct sw_instr instr = {
+        .dtype = ir->values[op->in[reduces]].dtype,
+        .bytes = reduces ? ir->values[op->in[0]].form->elems *
+                               (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype)
+                         : (int64_t)sw_ir_bytes(&ir->values[op->in[0]]),
+        .rows = sw_exchange_rows(ir, op),
+        .row_elems = op->n_in >= 4 ? sw_shape_last(&ir->values[op->in[2]].form->shape) : 0};
+    return sw_instr_sent_bytes(&instr);
+}
+
 /* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
 size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks)
 {

@@ -164,7 +164,7 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     const int64_t others = c->options->ranks - 1;
     const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
     enum sw_sent kind = SW_SENT_STATS;
-    int64_t slice = (int64_t)sw_ir_bytes(&ir->values[op->in[0]]);
+    const int64_t slice = sw_exchange_bytes(ir, op);
     if (op->move != SW_MOVE_MERGE) {
         const int64_t elems = ir->values[op->in[0]].form->elems;
         const sw_value param = param_of(ir, op->in[0]);
@@ -173,7 +173,8 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
         trips->padded = elems * c->options->ranks;
         if (op->move == SW_MOVE_REDUCE) {
             kind = SW_SENT_GRADS;
-            slice = elems * (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype);
+            const int64_t whole = elems * (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype);
+            out->sent[kind].rows += (double)((whole - slice) * others * times);
             *(is_sparse(ir, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
         } else {
             kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op->phase);

@@ -139,13 +139,30 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     return acc;
 }
 
+/* Where the rows that may go to an owner are shorter than its slice. */
+static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options *options,
+                            sw_value acc, sw_value grad)
+{
+    const sw_value index = ir->values[grad].sparse_index;
+    if (!options->sparse || ir->status < 0 || index < 0 || acc < 0) {
+        return false;
+    }
+    const struct sw_ir_op rows = {
+        .move = SW_MOVE_REDUCE, .n_in = 4, .in = {acc, grad, grad, index}};
+    struct sw_ir_op slices = rows;
+    slices.n_in = 2;
+    return sw_exchange_bytes(ir, &rows) < sw_exchange_bytes(ir, &slices);
+}
+
 /* Each micro-batch's gradient goes to the owners of its slices at once. */
 static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct feed *feed, sw_value acc, sw_value grad)
 {
     const int64_t slice = slice_elems(ir, options, feed->param);
-    const sw_value in[2] = {acc, spread(ir, feed->param, grad, slice * options->ranks)};
-    return sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_REDUCE, in, 2), acc);
+    const sw_value in[4] = {acc, spread(ir, feed->param, grad, slice * options->ranks), grad,
+                            ir->values[grad].sparse_index};
+    const int n_in = travels_by_rows(ir, options, acc, grad) ? 4 : 2;
+    return sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_REDUCE, in, n_in), acc);
 }
 
 static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)

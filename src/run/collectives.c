@@ -28,6 +28,12 @@ static struct sw_comm_item item_of(const struct sw_collective_call *call)
                                        name_of(call)};
 }
 
+static bool is_idle(sw_comm *comm, const struct sw_comm_job *job,
+                    const struct sw_collective_call *call)
+{
+    return sw_comm_rank(comm) >= sw_step_active(job->step, job->round + call->instr->micro);
+}
+
 static sw_status add(const struct sw_collective_call *call, const struct sw_comm_job *job,
                      int n_ranks)
 {
@@ -61,21 +67,60 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     return sw_stage_wait(stage);
 }
 
-static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items)
+/* Of the exchanges of rows in a group: their numbers first, then the rows take the place of the
+ * gradient. The host does it: the plan has them only where it reaches the device's memory. */
+static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
+                            struct sw_comm_item *items)
+{
+    const int ranks = sw_comm_size(comm);
+    int32_t n = 0;
+    for (int32_t k = 0; k < job->n; k++) {
+        const struct sw_collective_call *call = &job->calls[k];
+        if (call->instr->rows > 0) {
+            items[n++] = sw_sparse_count(call, ranks, is_idle(comm, job, call));
+        }
+    }
+    return n > 0 ? sw_stage_exchange(job->stage, comm, items, n, items + job->n) : SW_OK;
+}
+
+static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
+                      const struct sw_collective_call *call, struct sw_comm_item *item,
+                      int64_t *sent)
+{
+    const int ranks = sw_comm_size(comm);
+    const int64_t most = sw_sparse_most(call, ranks);
+    sw_sparse_pack(call, ranks, is_idle(comm, job, call), most);
+    item->slice_bytes =
+        (size_t)sw_instr_rows_bytes(most, call->instr->row_elems, call->instr->dtype);
+    *sent += (int64_t)(item->slice_bytes + sizeof most) - call->instr->bytes;
+}
+
+/* sent: what its exchanges of rows have sent more than slices would have to each of the others. */
+static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items,
+                           int64_t *sent)
 {
     if (job->calls[0].instr->verb == SW_VERB_MERGE) {
         return merge_words(comm, job, items);
     }
+    SW_TRY(sw_stage_wait(job->stage));
+    SW_TRY(count_rows(comm, job, items));
     for (int32_t k = 0; k < job->n; k++) {
-        if (job->calls[k].instr->verb == SW_VERB_REDUCE) {
-            SW_TRY(clear_padding(job->stage, &job->calls[k]));
+        const struct sw_collective_call *call = &job->calls[k];
+        items[k] = item_of(call);
+        if (call->instr->rows > 0) {
+            pack_rows(comm, job, call, &items[k], sent);
+        } else if (call->instr->verb == SW_VERB_REDUCE) {
+            SW_TRY(clear_padding(job->stage, call));
         }
-        items[k] = item_of(&job->calls[k]);
     }
     SW_TRY(sw_stage_wait(job->stage));
     SW_TRY(sw_stage_exchange(job->stage, comm, items, job->n, items + job->n));
     for (int32_t k = 0; k < job->n; k++) {
-        if (job->calls[k].instr->verb == SW_VERB_REDUCE) {
+        if (job->calls[k].instr->rows > 0) {
+            const int64_t round = job->round + job->calls[k].instr->micro;
+            sw_sparse_add(&job->calls[k], sw_comm_rank(comm), sw_step_active(job->step, round),
+                          round == 0);
+        } else if (job->calls[k].instr->verb == SW_VERB_REDUCE) {
             SW_TRY(add(&job->calls[k], job, sw_comm_size(comm)));
         }
     }
@@ -95,13 +140,16 @@ sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
                              struct sw_comm_item *items)
 {
     const int64_t begin = sw_now_ns();
-    const sw_status st = run_group(comm, job, items);
+    int64_t sent = 0;
+    const sw_status st = run_group(comm, job, items, &sent);
     if (st < 0) {
         const struct sw_instr *instr = job->calls[0].instr;
         return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->about->name,
                               instr->about->where);
     }
-    const int64_t bytes = sw_collectives_bytes(job, sw_comm_size(comm)), end = sw_now_ns();
+    const int ranks = sw_comm_size(comm);
+    const int64_t bytes = sw_collectives_bytes(job, ranks) + sent * (ranks - 1);
+    const int64_t end = sw_now_ns();
     sw_meter_ran(job->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,
                                                .program = job->i_program,
                                                .instr = job->instr,

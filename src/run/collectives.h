@@ -10,7 +10,7 @@
 struct sw_collective_call {
     const struct sw_instr *instr;
     const struct sw_operand *operands; /* [instr->n_in] */
-    void *at[2];                       /* where they lie */
+    void *at[4];                       /* where they lie */
     void *workspace;
 };
 
@@ -28,6 +28,17 @@ struct sw_comm_job {
 
 /* What the group sends to the other ranks, and receives of them. */
 int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks);
+
+/* ---- sparse.c: exchanges of rows; idle: this rank has no micro-batch of this round ---- */
+
+enum { SW_ROWS_RANKS = 64 }; /* whose rows are added at a time */
+
+/* The exchange of how many there are, in the room of the gradient and in the workspace, .. */
+struct sw_comm_item sw_sparse_count(const struct sw_collective_call *call, int ranks, bool idle);
+/* .. what all agree on then, at least 1; packing, and adding in rank order. */
+int64_t sw_sparse_most(const struct sw_collective_call *call, int ranks);
+void sw_sparse_pack(const struct sw_collective_call *call, int ranks, bool idle, int64_t most);
+void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active, bool fresh);
 
 /* items: scratch, [2 job->n]. A failure has the instruction in front of its message. */
 sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,

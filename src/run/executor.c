@@ -119,7 +119,7 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         if (!ex->options.comm) {
             return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
         }
-        *call = (struct sw_collective_call){instr, operands, {NULL, NULL}, step->workspace};
+        *call = (struct sw_collective_call){instr, operands, {NULL}, step->workspace};
         for (int k = 0; k < instr->n_in; k++) {
             call->at[k] = address(ex, &operands[k]);
         }

@@ -48,6 +48,16 @@ void sw_convert(enum sw_dtype dst_dtype, void *dst, enum sw_dtype src_dtype, con
  * first is converted into acc. dtype is SW_F32, SW_BF16 or SW_F16. */
 void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t n, int n_slices,
                    bool fresh);
+/* Rows of a tensor: rows [n_rows, width] and the ascending indices that they have in it, ended by
+ * -1 where there are fewer. */
+struct sw_rows {
+    const int32_t *index;
+    const void *rows;
+};
+/* The same sum, bit for bit, of slices that are given by the rows that are not all zeros: acc has n
+ * elements of the tensor from element `first` on. */
+void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_rows *slices, int64_t n_rows,
+                 int64_t width, int64_t first, int64_t n, int n_slices, bool fresh);
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 

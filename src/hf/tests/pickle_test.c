@@ -21,7 +21,7 @@ static void put_op(struct sw_str *code, const char *ops, size_t n)
 static void put_number(struct sw_str *to, uint64_t n, int bytes)
 {
     for (int i = 0; i < bytes; i++) {
-        sw_str_putc(to, (char)(n >> (8 * i)));
+        sw_str_putc(to, i < 8 ? (char)(n >> (8 * i)) : 0);
     }
 }
 
