@@ -392,8 +392,8 @@ static void another_class_is_refused(void **state)
     assert_int_equal(sw_safetensors_commit(writer), SW_OK);
     sw_safetensors_writer_close(writer);
     refused("neither input.input_ids nor train.input_ids");
-    put("config.json", "{\"model_type\": \"vit\"}");
-    refused("model_type \"vit\"");
+    put("config.json", "{\"model_type\": \"clip\"}");
+    refused("model_type \"clip\"");
     copy_file("config.json");
 }
 

@@ -72,14 +72,15 @@ template <int GROUPS> struct sums {
 };
 
 /* Of a product q k and the gradient d of its probability, times kept after dropout: *p what that
- * left of the probability, *ds the gradient of the product; returns that of the score. */
-SW_DEVICE float slope_of(const struct sight &s, int i, int j, float kept, float product, float d,
-                         float lse, float delta, float *p, float *ds)
+ * left of the probability, *ds the gradient of the product; returns that of the score. bias: of the
+ * sample and head, or NULL. */
+SW_DEVICE float slope_of(const struct sight &s, const float *bias, int i, int j, float kept,
+                         float product, float d, float lse, float delta, float *p, float *ds)
 {
     float bend;
     float score = score_of(s, j, product, &bend);
-    if (s.args->bias) {
-        score += bias_of(s)[bias_at(s, i, j)];
+    if (bias) {
+        score += bias[bias_at(s, i, j)];
     }
     const float whole = expf(score - lse);
     const float of_score = whole * (kept * d - delta);
@@ -150,6 +151,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     const int head_end = head_first + (BY_KEYS ? group : 1);
     for (int head = head_first; head < head_end; head++) {
         const struct sight s = sight_of(args, b, head);
+        const float *const bias = args.bias ? bias_of(s) : nullptr;
         const int64_t row0 = (b * args.heads + head) * args.n_queries;  /* of lse and delta */
         struct span seen = {0, BY_KEYS ? args.n_queries : args.n_keys}; /* by the block */
         if (BY_KEYS) {
@@ -226,7 +228,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                     const int i = BY_KEYS ? t + c : mine.first + row;
                     const int j = BY_KEYS ? mine.first + row : t + c;
                     const float of_score =
-                        slope_of(s, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
+                        slope_of(s, bias, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
                                  ds[sub][e], lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
                     if (!BY_KEYS && args.dbias && col == 0) {
                         const int64_t of_head = b * args.heads + head;
