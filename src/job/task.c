@@ -218,6 +218,29 @@ sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
     return task->task->rows == SW_ROWS_IMAGES ? read_scale(model, &task->data) : SW_OK;
 }
 
+static void put_word(const char *what, const char *word, struct sw_str *out)
+{
+    if (word) {
+        sw_str_printf(out, "; %s \"%s\"", what, word);
+    }
+}
+
+void sw_job_task_text(const struct sw_job_task *task, struct sw_str *out)
+{
+    const struct sw_task_data *data = &task->data;
+    sw_str_puts(out, data->name);
+    put_word("text", data->text_columns[0], out);
+    put_word("text", data->text_columns[1], out);
+    put_word("label", data->label_column, out);
+    put_word("prefix", data->source_prefix, out);
+    if (data->target_len > 0) {
+        sw_str_printf(out, "; targets of %lld", (long long)data->target_len);
+    }
+    for (int64_t i = 0; i < data->n_labels && task->names; i++) {
+        put_word("class", task->names[i], out);
+    }
+}
+
 void sw_job_task_close(struct sw_job_task *task)
 {
     sw_label_list_fini(&task->found);
