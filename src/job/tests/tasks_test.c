@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 6
-// Training of tasks from their files to a folder that eval reads: a classifier learns, with the same
-// bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
+// Training of tasks from their files to a folder that eval reads: a classifier learns, with the
+// same bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
 // model of text trains, is evaluated and has its metrics.
 #include <math.h>
 #include <stdlib.h>
