@@ -158,12 +158,43 @@ static sw_status read_scale(const char *model, struct sw_task_data *data)
 
 /* ---- choosing ---- */
 
+/* A flag that the task has no use for. */
+static sw_status check_flags(const struct sw_task *task, const struct sw_task_options *o)
+{
+    const bool text = task->rows == SW_ROWS_TEXT;
+    const struct {
+        const char *name;
+        bool wrong;
+    } flags[] = {{"--labels", text && o->n_labels > 0},
+                 {"--text-column", text && o->n_text_columns > 0},
+                 {"--label-column", text && o->label_column},
+                 {"--source-prefix", task->rows != SW_ROWS_TARGETS && o->source_prefix}};
+    for (size_t i = 0; i < SW_LEN(flags); i++) {
+        if (flags[i].wrong) {
+            return SW_FAIL(SW_E_ARG, "%s: the task \"%s\" has no use for it", flags[i].name,
+                           task->name);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_task_is_text(const char *model, const struct sw_task_options *options, bool *out)
+{
+    const struct sw_task *task;
+    SW_TRY(sw_model_check_path(model));
+    SW_TRY(sw_engine_find_task(model, options->name, 0, &task));
+    SW_TRY(check_flags(task, options));
+    *out = task->rows == SW_ROWS_TEXT;
+    return SW_OK;
+}
+
 sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
                              const struct sw_dataset_options *files, struct sw_job_task *out)
 {
     struct sw_job_task *t = out;
     struct sw_dataset_options data = *files;
     SW_TRY(sw_engine_find_task(model, o->name, 0, &t->task));
+    SW_TRY(check_flags(t->task, o));
     t->data = (struct sw_task_data){
         .name = t->task->name,
         .target_len = o->target_len,

@@ -304,6 +304,7 @@ static void what_does_not_go_together_is_named(void **state)
         {{.name = "classify", .labels = names, .n_labels = 2},
          0,
          "the label \"late\" is none of the 2 classes: \"early\", \"noon\""},
+        {{.name = "classify", .source_prefix = "x"}, 0, "--source-prefix: the task \"classify\""},
         {{.name = "classify"}, 2, "--sample-every: a model for the task \"classify\""},
         {{.name = "classify", .label_column = "topic"},
          0,
