@@ -117,8 +117,10 @@ struct sw_eval_options {
 };
 /* *started false: refused before the first batch. */
 SW_API sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *started);
-/* Whether a task (NULL: what the model's class says) is the next token of text. */
-SW_API sw_status sw_task_is_text(const char *model, const char *task, bool *out);
+/* Whether what a model is to learn is the next token of text. SW_E_ARG: an option that the task has
+ * no use for. */
+SW_API sw_status sw_task_is_text(const char *model, const struct sw_task_options *options,
+                                 bool *out);
 
 #ifdef __cplusplus
 }

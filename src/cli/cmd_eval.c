@@ -152,8 +152,10 @@ static sw_status evaluate_task(const struct run *run, bool *started)
 static sw_status evaluate_any(const struct run *run, bool *started)
 {
     bool text;
-    const sw_status st = sw_task_is_text(run->model, run->task.o.name, &text);
-    return st < 0 ? st : text ? evaluate(run, started) : evaluate_task(run, started);
+    const sw_status st = sw_task_is_text(run->model, &run->task.o, &text);
+    return st < 0                      ? st
+           : text && !run->predictions ? evaluate(run, started)
+                                       : evaluate_task(run, started);
 }
 
 int sw_cmd_eval(int argc, char **argv)
@@ -197,9 +199,9 @@ int sw_cmd_eval(int argc, char **argv)
                        !cli_add_device(&run.sets, &device_edit, device))) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
+    cli_task_resolve(&run.task);
     if (status < 0) {
         bool started = false;
-        cli_task_resolve(&run.task);
         status = evaluate_any(&run, &started) >= 0
                      ? CLI_DONE
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);

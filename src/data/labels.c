@@ -251,7 +251,9 @@ sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_lab
                     files.paths[0], f.names[0], (long long)f.highest);
     }
     if (st >= 0) {
-        sort_names(&f);
+        if (f.n > 0) {
+            sort_names(&f);
+        }
         st = keep(&f, out);
     }
     sw_names_close(&f.met);

@@ -41,12 +41,19 @@ static sw_status find_mask(struct sw_task_form *form, const struct sw_tokenizer 
                          form->task->name);
 }
 
-/* <extra_id_0>, <extra_id_1>, .. count down. */
-static sw_status find_sentinels(struct sw_task_form *form, const struct sw_tokenizer *tokenizer)
+/* <extra_id_0>, <extra_id_1>, .. count down. Where the tokenizer knows none but the model has rows
+ * for them, they are the 100 behind its vocabulary, as T5's are behind its SentencePiece model. */
+static sw_status find_sentinels(struct sw_task_form *form, const struct sw_tokenizer *tokenizer,
+                                int64_t vocab_size)
 {
+    enum { SENTINELS = 100 };
     char name[32];
     form->first_sentinel = sw_tokenizer_find(tokenizer, "<extra_id_0>");
     form->eos = tokenizer->eos;
+    if (form->first_sentinel < 0 && vocab_size >= tokenizer->vocab_size + SENTINELS) {
+        form->first_sentinel = (int32_t)tokenizer->vocab_size + SENTINELS - 1;
+        form->n_sentinels = SENTINELS - 1; /* counted below */
+    }
     if (form->first_sentinel < 0 || form->eos < 0) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": the tokenizer has no %s", form->task->name,
                        form->eos < 0 ? "end-of-text token" : "<extra_id_0>");
@@ -83,7 +90,8 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     if (!tokenizer) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\" needs a tokenizer", form->task->name);
     }
-    form->n_ids = sw_min_i64(form->n_ids, tokenizer->vocab_size);
+    const int64_t vocab_size = form->n_ids;
+    form->n_ids = sw_min_i64(vocab_size, tokenizer->vocab_size);
     form->pad = (int32_t)sw_max_i64(tokenizer->pad, 0);
     SW_TRY(copy_template(&tokenizer->single, &form->single));
     SW_TRY(copy_template(&tokenizer->pair, &form->pair));
@@ -98,7 +106,7 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     case SW_ROWS_PAIRS:
         return find_mask(form, tokenizer);
     case SW_ROWS_SPANS:
-        return find_sentinels(form, tokenizer);
+        return find_sentinels(form, tokenizer, vocab_size);
     case SW_ROWS_ANSWERS:
         return tokenizer->ops->encode_offsets
                    ? SW_OK

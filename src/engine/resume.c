@@ -264,6 +264,9 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
         add_change(c, "tokenizer", old_text, new_text);
     }
     compare_chats(c, sw_json_get(was, "chat"), sw_json_get(is, "chat"), digests);
+    if (strcmp(string_of(was, "task"), string_of(is, "task")) != 0) {
+        add_change(c, "task", string_of(was, "task"), string_of(is, "task"));
+    }
     if (c->n == 0 && count_of(was, "samples") != count_of(is, "samples")) {
         snprintf(old_text, sizeof old_text, "%lld", (long long)count_of(was, "samples"));
         snprintf(new_text, sizeof new_text, "%lld (--eval-every holds back a part)",

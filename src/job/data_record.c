@@ -147,6 +147,9 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     if (o->chat) {
         SW_TRY(add_chat(r, o->chat));
     }
+    if (o->task && !sw_json_put_str(r->doc, root, "task", o->task)) {
+        return fail_memory();
+    }
     return o->tokenizer ? add_tokenizer(r, o->tokenizer) : SW_OK;
 }
 

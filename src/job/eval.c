@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "job/private.h"
-#include "model/model.h"
 
 struct eval {
     const struct sw_eval_options *options;
@@ -160,13 +159,4 @@ sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *starte
     sw_job_task_close(&e.task);
     sw_tokenizer_close(e.tokenizer);
     return st;
-}
-
-sw_status sw_task_is_text(const char *model, const char *task, bool *out)
-{
-    const struct sw_task *found;
-    SW_TRY(sw_model_check_path(model));
-    SW_TRY(sw_engine_find_task(model, task, 0, &found));
-    *out = found->rows == SW_ROWS_TEXT;
-    return SW_OK;
 }

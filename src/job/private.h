@@ -26,6 +26,8 @@ sw_status sw_job_task_metric(const struct sw_task *task, const char *name, enum 
 /* Takes what the open model says of sizes. */
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
                           const struct sw_task_sizes *sizes);
+/* What makes rows of its records: the task, fields, classes in their order. */
+void sw_job_task_text(const struct sw_job_task *task, struct sw_str *out);
 void sw_job_task_close(struct sw_job_task *task);
 
 /* Batches of a task's inputs, in memory of their own. */
@@ -99,6 +101,7 @@ struct sw_data_record_options {
     int n_files, n_val_files;
     const sw_tokenizer *tokenizer; /* NULL: shards need none */
     const sw_chat *chat;           /* NULL: the data is no chats */
+    const char *task;              /* sw_job_task_text; NULL: the next token of text */
     int64_t n_samples;             /* of an epoch */
 };
 /* What a training reads, for its checkpoints: names, sizes and digests of files, which are read

@@ -158,12 +158,43 @@ static sw_status read_scale(const char *model, struct sw_task_data *data)
 
 /* ---- choosing ---- */
 
+/* A flag that the task has no use for. */
+static sw_status check_flags(const struct sw_task *task, const struct sw_task_options *o)
+{
+    const bool text = task->rows == SW_ROWS_TEXT;
+    const struct {
+        const char *name;
+        bool wrong;
+    } flags[] = {{"--labels", text && o->n_labels > 0},
+                 {"--text-column", text && o->n_text_columns > 0},
+                 {"--label-column", text && o->label_column},
+                 {"--source-prefix", task->rows != SW_ROWS_TARGETS && o->source_prefix}};
+    for (size_t i = 0; i < SW_LEN(flags); i++) {
+        if (flags[i].wrong) {
+            return SW_FAIL(SW_E_ARG, "%s: the task \"%s\" has no use for it", flags[i].name,
+                           task->name);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_task_is_text(const char *model, const struct sw_task_options *options, bool *out)
+{
+    const struct sw_task *task;
+    SW_TRY(sw_model_check_path(model));
+    SW_TRY(sw_engine_find_task(model, options->name, 0, &task));
+    SW_TRY(check_flags(task, options));
+    *out = task->rows == SW_ROWS_TEXT;
+    return SW_OK;
+}
+
 sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
                              const struct sw_dataset_options *files, struct sw_job_task *out)
 {
     struct sw_job_task *t = out;
     struct sw_dataset_options data = *files;
     SW_TRY(sw_engine_find_task(model, o->name, 0, &t->task));
+    SW_TRY(check_flags(t->task, o));
     t->data = (struct sw_task_data){
         .name = t->task->name,
         .target_len = o->target_len,
@@ -216,6 +247,29 @@ sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
                        model, (long long)sizes->of[SW_DIM_LABELS], (long long)task->data.n_labels);
     }
     return task->task->rows == SW_ROWS_IMAGES ? read_scale(model, &task->data) : SW_OK;
+}
+
+static void put_word(const char *what, const char *word, struct sw_str *out)
+{
+    if (word) {
+        sw_str_printf(out, "; %s \"%s\"", what, word);
+    }
+}
+
+void sw_job_task_text(const struct sw_job_task *task, struct sw_str *out)
+{
+    const struct sw_task_data *data = &task->data;
+    sw_str_puts(out, data->name);
+    put_word("text", data->text_columns[0], out);
+    put_word("text", data->text_columns[1], out);
+    put_word("label", data->label_column, out);
+    put_word("prefix", data->source_prefix, out);
+    if (data->target_len > 0) {
+        sw_str_printf(out, "; targets of %lld", (long long)data->target_len);
+    }
+    for (int64_t i = 0; i < data->n_labels && task->names; i++) {
+        put_word("class", task->names[i], out);
+    }
 }
 
 void sw_job_task_close(struct sw_job_task *task)

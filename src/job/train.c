@@ -677,7 +677,12 @@ static sw_status tell_engine(struct job *job)
     if (!job->leads) {
         return SW_OK;
     }
+    struct sw_str task = {0};
+    if (!is_text(job)) {
+        sw_job_task_text(&job->task, &task);
+    }
     const struct sw_data_record_options options = {
+        .task = task.ptr,
         .files = o->data,
         .n_files = o->n_data,
         .val_files = o->val_data,
@@ -686,7 +691,10 @@ static sw_status tell_engine(struct job *job)
         .chat = job->chat.chat,
         .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
-    SW_TRY(sw_data_record(&options, &job->data));
+    const sw_status st = task.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the task")
+                                     : sw_data_record(&options, &job->data);
+    sw_str_fini(&task);
+    SW_TRY(st);
     const struct sw_engine_training training = {.lock = job->lock,
                                                 .data = sw_json_root(job->data),
                                                 .allow_other_data = o->allow_other_data};

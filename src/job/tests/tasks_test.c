@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 6
-// Training of tasks from their files to a folder that eval reads: a classifier learns, with the same
-// bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
+// Training of tasks from their files to a folder that eval reads: a classifier learns, with the
+// same bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
 // model of text trains, is evaluated and has its metrics.
 #include <math.h>
 #include <stdlib.h>
@@ -71,16 +71,25 @@ static void write_classes(const char *name, int n)
     sw_str_fini(&text);
 }
 
+enum { N_SETS = 4 };
+
+/* Two micro-batches on any number of ranks. */
+static const char *const *sets_of(int64_t ranks)
+{
+    static const char *const sets[2][N_SETS] = {
+        {"train_micro_batch_size_per_gpu=8", "gradient_accumulation_steps=2",
+         "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 0.002}}", "gradient_clipping=1"},
+        {"train_micro_batch_size_per_gpu=8", "gradient_accumulation_steps=1",
+         "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 0.002}}", "gradient_clipping=1"}};
+    return sets[ranks == 2];
+}
+
 static struct sw_train_result train(const char *task, const char *file, const char *out,
                                     struct sw_train_options o)
 {
     struct sw_train_result result = {0};
     bool started;
     const char *data = in_folder(0, file);
-    const char *const sets[] = {
-        "train_micro_batch_size_per_gpu=8", /* two of them on any number of ranks */
-        o.ranks == 2 ? "gradient_accumulation_steps=1" : "gradient_accumulation_steps=2",
-        "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 0.002}}", "gradient_clipping=1"};
     FILE *quiet = fopen("/dev/null", "w");
     o.model = "bert-tiny";
     o.data = &data;
@@ -92,8 +101,8 @@ static struct sw_train_result train(const char *task, const char *file, const ch
     o.config_path = NULL;
     o.export_dtype = -1;
     o.eval_batches = 100;
-    o.sets = sets;
-    o.n_sets = 4;
+    o.sets = sets_of(o.ranks);
+    o.n_sets = N_SETS;
     if (sw_train(&o, quiet, &started, &result) < 0) {
         fail_msg("%s: %s", task, sw_error_message());
     }
@@ -246,6 +255,33 @@ static void each_task_trains_and_is_evaluated(void **state)
     }
 }
 
+/* Classes in another order would be other labels. */
+static void a_run_goes_on_with_its_classes_alone(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"late", "early"};
+    struct sw_train_result result;
+    bool started;
+    write_classes("classes.csv", 40);
+    const struct sw_train_options first = {.steps = 1, .quiet = true, .no_export = true};
+    train("classify", "classes.csv", "order", first);
+    struct sw_train_options o = {.steps = 2, .quiet = true, .no_export = true, .resume = true};
+    assert_int_equal(train("classify", "classes.csv", "order", o).step, 2);
+    const char *file = in_folder(0, "classes.csv");
+    o.model = "bert-tiny";
+    o.data = &file;
+    o.n_data = 1;
+    o.tokenizer = in_folder(1, "tokenizer");
+    o.output = in_folder(2, "order");
+    o.seq_len = 16;
+    o.task = (struct sw_task_options){.name = "classify", .labels = names, .n_labels = 2};
+    o.sets = sets_of(1);
+    o.n_sets = N_SETS;
+    assert_true(sw_train(&o, stdout, &started, &result) < 0);
+    assert_false(started);
+    assert_non_null(strstr(sw_error_message(), "class \"late\"; class \"early\""));
+}
+
 static void what_does_not_go_together_is_named(void **state)
 {
     (void)state;
@@ -268,6 +304,7 @@ static void what_does_not_go_together_is_named(void **state)
         {{.name = "classify", .labels = names, .n_labels = 2},
          0,
          "the label \"late\" is none of the 2 classes: \"early\", \"noon\""},
+        {{.name = "classify", .source_prefix = "x"}, 0, "--source-prefix: the task \"classify\""},
         {{.name = "classify"}, 2, "--sample-every: a model for the task \"classify\""},
         {{.name = "classify", .label_column = "topic"},
          0,
@@ -299,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
         cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
         cmocka_unit_test(each_task_trains_and_is_evaluated),
+        cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
         cmocka_unit_test(what_does_not_go_together_is_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
