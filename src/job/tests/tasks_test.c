@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 6
 // Training of tasks from their files to a folder that eval reads: a classifier learns, with the
-// same bits on one rank and on two; the best checkpoint is best by its metric; every task that has a
-// model of text trains, is evaluated and has its metrics.
+// same bits on one rank and on two; the best checkpoint is best by its metric; every task that has
+// a model of text trains, is evaluated and has its metrics.
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
