@@ -67,6 +67,12 @@ sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
     return wanted ? sw_device_open("cpu", threads_of(e), out) : SW_OK;
 }
 
+bool sw_engine_packs_rows(const struct sw_engine *e)
+{
+    const unsigned both = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_COMM_REACHES;
+    return (e->device->caps & both) == both;
+}
+
 size_t sw_engine_device_budget(const struct sw_engine *e)
 {
     const size_t asked = (size_t)e->config->spillway.device_memory_bytes;

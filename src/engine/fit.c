@@ -228,13 +228,6 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
     return SW_OK;
 }
 
-/* The host packs rows of gradients, and ranks read them where they lie. */
-static bool reaches_memory(const struct sw_device *device)
-{
-    const unsigned both = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_COMM_REACHES;
-    return (device->caps & both) == both;
-}
-
 /* What no policy says. */
 static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
@@ -249,7 +242,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
-        .reduces = (c->misc.sparse_gradients && reaches_memory(e->device) ? SW_REDUCES_ROWS : 0) |
+        .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |
                    (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
         .persistence_elems = c->zero.param_persistence_elems,
         .persistence_total = c->zero.model_persistence_elems,

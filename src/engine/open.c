@@ -337,6 +337,16 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
+/* Nothing is left out in silence: the host packs rows of gradients, where it reaches them. */
+static void warn_of_slices(const struct sw_engine *e)
+{
+    if (e->config->misc.sparse_gradients && e->ranks > 1 && e->rank == 0 &&
+        !sw_engine_packs_rows(e)) {
+        sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients travel as slices, not rows",
+               e->device->ops->name);
+    }
+}
+
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
@@ -345,6 +355,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(open_model(e, o));
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
+    warn_of_slices(e);
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }

@@ -133,6 +133,8 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
 /* The processors that update what lies in host memory, where the device does not reach it and the
  * configuration lets them; else NULL. */
 sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
+/* The host packs rows of gradients, and ranks read them where they lie. */
+bool sw_engine_packs_rows(const struct sw_engine *e);
 /* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);

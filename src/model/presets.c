@@ -25,6 +25,13 @@ struct preset {
     "\"initializer_range\":0.02,\"scale_attn_weights\":true,\"embd_pdrop\":" p                     \
     ",\"attn_pdrop\":" p ",\"resid_pdrop\":" p
 #define ROBERTA ",\"layer_norm_eps\":1e-05,\"type_vocab_size\":1"
+#define BART(layers, heads, inner)                                                                 \
+    ",\"decoder_layers\":" layers ",\"decoder_attention_heads\":" heads                            \
+    ",\"decoder_ffn_dim\":" inner
+#define DEBERTA3                                                                                   \
+    ",\"relative_attention\":true,\"position_buckets\":256,\"norm_rel_ebd\":\"layer_norm\","       \
+    "\"share_att_key\":true,\"pos_att_type\":\"p2c|c2p\",\"layer_norm_eps\":1e-07,"                \
+    "\"max_relative_positions\":512,\"position_biased_input\":false,\"type_vocab_size\":0"
 #define NO_BERT_DROPOUT ",\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0"
 #define GEMMA(scalar) ",\"query_pre_attn_scalar\":" scalar
 
@@ -78,6 +85,17 @@ static const struct preset presets[] = {
     {"roberta-base", "roberta", 12, 768, 12, 0, 0, 3072, 50265, 512, true, ROBERTA},
     {"roberta-large", "roberta", 24, 1024, 16, 0, 0, 4096, 50265, 512, true, ROBERTA},
     {"distilbert-base", "distilbert", 6, 768, 12, 0, 0, 3072, 30522, 512, true, ""},
+    {"deberta-v3-base", "deberta-v2", 12, 768, 12, 0, 0, 3072, 128100, 512, true, DEBERTA3},
+    {"bart-base", "bart", 6, 768, 12, 0, 0, 3072, 50265, 1024, true, BART("6", "12", "3072")},
+    {"bart-large", "bart", 12, 1024, 16, 0, 0, 4096, 50265, 1024, true, BART("12", "16", "4096")},
+    {"t5-tiny", "t5", 2, 64, 2, 0, 0, 256, 256, 64, true, ",\"d_kv\":32,\"dropout_rate\":0"},
+    {"t5-small", "t5", 6, 512, 8, 0, 0, 2048, 32128, 512, true, ",\"d_kv\":64"},
+    {"t5-base", "t5", 12, 768, 12, 0, 0, 3072, 32128, 512, true, ",\"d_kv\":64"},
+    {"t5-large", "t5", 24, 1024, 16, 0, 0, 4096, 32128, 512, true, ",\"d_kv\":64"},
+    {"vit-base", "vit", 12, 768, 12, 0, 0, 3072, 0, 0, false,
+     ",\"image_size\":224,\"patch_size\":16,\"num_channels\":3"},
+    {"cifar-net", "cifar_net", 0, 0, 0, 0, 0, 0, 0, 0, false, ",\"num_labels\":10"},
+    {"turing-nlg-17b", "gpt2", 78, 4256, 28, 0, 0, 0, 50257, 1024, true, GPT2("0.1")},
 };
 // clang-format on
 
@@ -96,9 +114,10 @@ bool sw_model_is_preset(const char *name)
     return find_preset(name) != NULL;
 }
 
+/* key NULL: the family has no such size. */
 static void put_size(struct sw_str *out, const char *key, int64_t value)
 {
-    if (value > 0) {
+    if (key && value > 0) {
         sw_str_printf(out, ",\"%s\":%lld", key, (long long)value);
     }
 }

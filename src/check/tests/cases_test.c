@@ -113,8 +113,8 @@ static void recorded_models_pass(void **state)
 /* PEFT's, on models that are built. */
 static void recorded_adapters_pass(void **state)
 {
-    static const char *const names[] = {"gpt2_conv1d", "llama_gqa", "qwen2_rslora", "llama_lm_head",
-                                        "llama_embed_tied", "bert_classify"};
+    static const char *const names[] = {"gpt2_conv1d",   "llama_gqa",        "qwen2_rslora",
+                                        "llama_lm_head", "llama_embed_tied", "bert_classify"};
     char folder[TEST_PATH_CAP], path[TEST_PATH_CAP];
     (void)state;
     if (!test_fixture_folder("lora", folder)) {

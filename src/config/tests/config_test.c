@@ -3,6 +3,7 @@
 // arithmetic as a property, round trips, and the pages made from the tables.
 #include "config/private.h"
 
+#include <glob.h>
 #include <unistd.h>
 
 #include "spillway/config.h"
@@ -685,6 +686,23 @@ static void lora_is_a_block_of_its_own(void **state)
     }
 }
 
+/* Each file of examples/ is a configuration of today, all of which is built. */
+static void examples_are_read(void **state)
+{
+    glob_t found;
+    (void)state;
+    assert_int_equal(glob("examples/*.json", 0, NULL, &found), 0);
+    assert_true(found.gl_pathc >= 4);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct sw_config *c = NULL;
+        if (sw_config_load(found.gl_pathv[i], NULL, 0, &c) < 0 || sw_config_check_built(c) < 0) {
+            fail_msg("%s: %s", found.gl_pathv[i], sw_error_message());
+        }
+        sw_config_close(c);
+    }
+    globfree(&found);
+}
+
 /* docs/config.md is what the tables say today. */
 static void manual_is_up_to_date(void **state)
 {
@@ -819,6 +837,7 @@ int main(void)
         cmocka_unit_test(effective_values_read_again),
         cmocka_unit_test(machines_get_one_object),
         cmocka_unit_test(keys_are_explained),
+        cmocka_unit_test(examples_are_read),
         cmocka_unit_test(manual_is_up_to_date),
         cmocka_unit_test(elastic_batches_have_most_divisors),
         cmocka_unit_test(elastic_batches_are_printed),
