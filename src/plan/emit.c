@@ -156,6 +156,19 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
     return v;
 }
 
+/* A row-sparse gradient is among those of the parameter, or of the one that it is a tile of. */
+static bool is_looked_up(const struct sw_ir *ir, sw_value param)
+{
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const struct sw_ir_stream *stream = &ir->streams[i];
+        if (sw_ir_root(ir, stream->param) == sw_ir_root(ir, param) && stream->grad >= 0 &&
+            ir->values[stream->grad].sparse_index >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Target, states and streams as inputs of an update, and its attributes; returns how many inputs,
  * -1 after a failure. */
 static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
@@ -172,6 +185,9 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
     attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
+    if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
+        attrs->update.rule.kind = SW_UPDATE_ADAM; /* as its users give it tables alone */
+    }
     if (rank <= 1 && !rule->decay_1d) {
         attrs->update.rule.weight_decay = 0;
     }
