@@ -195,22 +195,13 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
     return drop(b, sw_mask_rows(b->g, h, b->mask));
 }
 
-static void name_hidden(const struct build *b, int64_t i, sw_value h)
-{
-    if (b->spec->want_hidden) {
-        char name[32];
-        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
-        sw_output(b->g, name, h);
-    }
-}
-
 static sw_value layers(struct build *b, sw_value embedded)
 {
     sw_value h = embedded;
     for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
         char name[48];
         snprintf(name, sizeof name, "encoder.layer.%lld", (long long)b->layer);
-        name_hidden(b, b->layer, h);
+        sw_model_name_hidden(b->g, b->spec, b->layer, h);
         sw_scope_push_block(b->g, name);
         h = layer(b, h);
         sw_scope_pop(b->g);
@@ -218,7 +209,7 @@ static sw_value layers(struct build *b, sw_value embedded)
             h = convolve(b, embedded, h);
         }
     }
-    name_hidden(b, b->layer, h);
+    sw_model_name_hidden(b->g, b->spec, b->layer, h);
     return h;
 }
 

@@ -268,21 +268,12 @@ static void open_inputs(struct build *b, sw_value *ids)
     b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
 }
 
-static void name_hidden(const struct build *b, int64_t i, sw_value h)
-{
-    if (b->spec->want_hidden) {
-        char name[32];
-        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
-        sw_output(b->g, name, h);
-    }
-}
-
 static sw_value layers(struct build *b, sw_value h)
 {
     for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
         char name[48];
         snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
-        name_hidden(b, b->layer, h);
+        sw_model_name_hidden(b->g, b->spec, b->layer, h);
         sw_scope_push_block(b->g, name);
         h = layer(b, h);
         sw_scope_pop(b->g);
@@ -302,7 +293,7 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
                                        b.m->spec.init_range);
     sw_value h = layers(&b, embed(&b, table, ids));
     h = norm(&b, in_trunk(&b, n->final_norm), h, model->width);
-    name_hidden(&b, model->layers, h);
+    sw_model_name_hidden(g, spec, model->layers, h);
     sw_scope_pop(g);
 
     sw_scope_push(g, "head");
@@ -326,11 +317,8 @@ const char *sw_decoder_alias(const struct sw_model *model, const char *name, int
     if (i == 1 && in) {
         found = name + trunk + 1;
     }
-    int left = i - 1 - in; /* behind the name itself and the name without the trunk's */
-    for (const char *const *a = m->family->aliases; a && *a && !found; a += 2) {
-        if (strcmp(a[0], name) == 0 && left-- == 0) {
-            found = a[1];
-        }
+    if (!found) { /* behind the name itself and the name without the trunk's */
+        found = sw_model_other_name(m->family->aliases, name, i - 1 - in);
     }
     if (found) {
         snprintf(buf, cap, "%s", found);
@@ -345,10 +333,5 @@ bool sw_decoder_ignores(const struct sw_model *model, const char *file_name)
         sw_glob_match("*.rotary_emb.inv_freq", file_name)) {
         return true; /* the frequencies, which old files store */
     }
-    for (const char *const *glob = m->family->ignored; glob && *glob; glob++) {
-        if (sw_glob_match(*glob, file_name)) {
-            return true;
-        }
-    }
-    return strcmp(file_name, model->lm_head_name) == 0 && !model->head_name;
+    return sw_model_ignores(model, m->family->ignored, file_name);
 }

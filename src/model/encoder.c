@@ -133,26 +133,17 @@ static sw_value layer(struct build *b, sw_value h)
 
 /* ---- the whole ---- */
 
-static void name_hidden(const struct build *b, int64_t i, sw_value h)
-{
-    if (b->spec->want_hidden) {
-        char name[32];
-        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
-        sw_output(b->g, name, h);
-    }
-}
-
 static sw_value layers(struct build *b, sw_value h)
 {
     for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
         char name[48];
         snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
-        name_hidden(b, b->layer, h);
+        sw_model_name_hidden(b->g, b->spec, b->layer, h);
         sw_scope_push_block(b->g, name);
         h = layer(b, h);
         sw_scope_pop(b->g);
     }
-    name_hidden(b, b->layer, h);
+    sw_model_name_hidden(b->g, b->spec, b->layer, h);
     return h;
 }
 
@@ -215,13 +206,7 @@ const char *sw_encoder_alias(const struct sw_model *model, const char *name, int
     if (has_old && in) {
         names[n++] = old + trunk + 1;
     }
-    const char *found = i < n ? names[i] : NULL;
-    int left = i - n;
-    for (const char *const *a = m->family->aliases; a && *a && !found; a += 2) {
-        if (strcmp(a[0], name) == 0 && left-- == 0) {
-            found = a[1];
-        }
-    }
+    const char *found = i < n ? names[i] : sw_model_other_name(m->family->aliases, name, i - n);
     if (found) {
         snprintf(buf, cap, "%s", found);
     }
@@ -230,11 +215,5 @@ const char *sw_encoder_alias(const struct sw_model *model, const char *name, int
 
 bool sw_encoder_ignores(const struct sw_model *model, const char *file_name)
 {
-    const struct sw_encoder *m = encoder_of(model);
-    for (const char *const *glob = m->family->ignored; glob && *glob; glob++) {
-        if (sw_glob_match(*glob, file_name)) {
-            return true;
-        }
-    }
-    return !model->head_name && strcmp(file_name, model->lm_head_name) == 0;
+    return sw_model_ignores(model, encoder_of(model)->family->ignored, file_name);
 }

@@ -5,6 +5,7 @@
 #include "model/nets.h"
 #include "model/seq2seq.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A new family is its file and a line here. */
@@ -79,4 +80,35 @@ void sw_model_close(struct sw_model *model)
     if (model) {
         model->ops->close(model);
     }
+}
+
+/* ---- what families share ---- */
+
+void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64_t i, sw_value h)
+{
+    if (spec->want_hidden) {
+        char name[32];
+        snprintf(name, sizeof name, "hidden.%lld", (long long)i);
+        sw_output(g, name, h);
+    }
+}
+
+bool sw_model_ignores(const struct sw_model *model, const char *const *globs, const char *file_name)
+{
+    for (; globs && *globs; globs++) {
+        if (sw_glob_match(*globs, file_name)) {
+            return true;
+        }
+    }
+    return !model->head_name && strcmp(file_name, model->lm_head_name) == 0;
+}
+
+const char *sw_model_other_name(const char *const *pairs, const char *name, int i)
+{
+    for (; pairs && *pairs; pairs += 2) {
+        if (strcmp(pairs[0], name) == 0 && i-- == 0) {
+            return pairs[1];
+        }
+    }
+    return NULL;
 }

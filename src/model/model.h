@@ -115,6 +115,15 @@ struct sw_task_sizes sw_model_sizes(const struct sw_model *model,
  * documents share a row. */
 sw_value sw_model_input(sw_graph *g, const struct sw_model *model,
                         const struct sw_forward_spec *spec, const char *name);
+/* Output "hidden.I", where hidden states are asked for. */
+void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64_t i, sw_value h);
+/* One of the globs (they end with NULL, or are it) knows the name, or it is the head that a tied
+ * model's file has all the same. */
+bool sw_model_ignores(const struct sw_model *model, const char *const *globs,
+                      const char *file_name);
+/* Number i of the other names that `pairs` (a name, another one of it, ..; they end with NULL, or
+ * are it) has for `name`; NULL: there are no more. */
+const char *sw_model_other_name(const char *const *pairs, const char *name, int i);
 /* config.json of a preset into a new document, with the vocabulary replaced where vocab > 0 and the
  * context where max_tokens > 0; SW_E_CONFIG lists the presets when the name is none. */
 sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,

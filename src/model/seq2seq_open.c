@@ -116,11 +116,5 @@ const char *sw_seq2seq_alias(const struct sw_model *model, const char *name, int
 
 bool sw_seq2seq_ignores(const struct sw_model *model, const char *file_name)
 {
-    const struct sw_seq2seq *m = seq2seq_of(model);
-    for (const char *const *glob = m->family->ignored; *glob; glob++) {
-        if (sw_glob_match(*glob, file_name)) {
-            return true;
-        }
-    }
-    return !model->head_name && strcmp(file_name, model->lm_head_name) == 0;
+    return sw_model_ignores(model, seq2seq_of(model)->family->ignored, file_name);
 }

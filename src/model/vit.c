@@ -139,10 +139,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     sw_scope_push(g, "vit");
     sw_value h = embed(&b);
     for (b.layer = 0; b.layer <= model->layers; b.layer++) {
-        snprintf(name, sizeof name, "hidden.%lld", (long long)b.layer);
-        if (spec->want_hidden) {
-            sw_output(g, name, h);
-        }
+        sw_model_name_hidden(g, spec, b.layer, h);
         if (b.layer < model->layers) {
             snprintf(name, sizeof name, "layer.%lld", (long long)b.layer);
             sw_scope_push_block(g, name);
