@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
@@ -123,21 +124,16 @@ static void every_exchange_failed_once(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-faults-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
+    const int failed = test_make_folder("faults", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
     snprintf(save_path, sizeof save_path, "%s/save", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    return failed;
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)

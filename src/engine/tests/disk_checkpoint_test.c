@@ -11,6 +11,7 @@
 
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "support/test.h"
 
 enum { B = 1, T = 16, V = 1000, K = 2, STEPS = 9, SAVED_AT = 6, MIB = 1 << 20 };
@@ -228,20 +229,15 @@ static void fp16_streams_with_its_scale(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-disk-checkpoint-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
+    const int failed = test_make_folder("disk-checkpoint", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    return failed;
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)

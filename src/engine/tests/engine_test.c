@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "spillway/config.h"
 #include "spillway/engine.h"
 #include "plan/plan.h"
@@ -718,19 +719,13 @@ static void generation_gives_no_input_that_a_program_lacks(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-engine-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    return sw_file_write_atomic(path_of("config.json"), model_json, strlen(model_json)) < 0;
+    return test_make_folder("engine", model_json, folder, sizeof folder);
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 6, MAX_ELEMS = 4096 };
@@ -216,20 +217,15 @@ static void bounds_are_part_of_the_fingerprint(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-lamb-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
+    const int failed = test_make_folder("lamb", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    return failed;
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)

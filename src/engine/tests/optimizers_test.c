@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "support/test.h"
 
 enum { B = 2, T = 8, K = 2, V = 64, C = 64, STEPS = 4, MAX_ELEMS = 1 << 15 };
@@ -217,20 +218,15 @@ static void groups_have_rates_of_their_own(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-optimizers-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
+    const int failed = test_make_folder("optimizers", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    return failed;
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
@@ -732,20 +733,15 @@ static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-ranks-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
+    const int failed = test_make_folder("ranks", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    return failed;
 }
 
 static int remove_files(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 int main(void)
