@@ -319,3 +319,4 @@ extern const struct cpu_kernel sw_cpu_gate, sw_cpu_rotary;
 extern const struct cpu_kernel sw_cpu_cross_entropy, sw_cpu_cross_entropy_grad;
 extern const struct cpu_kernel sw_cpu_embedding, sw_cpu_embedding_grad;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;
+extern const struct cpu_kernel sw_cpu_im2col, sw_cpu_col2im, sw_cpu_pool, sw_cpu_pool_grad;

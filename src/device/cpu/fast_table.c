@@ -34,6 +34,10 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_GATED_ACT] = {&sw_cpu_gate},
     [SW_OP_GATED_ACT_GRAD] = {&sw_cpu_gate},
     [SW_OP_ROTARY] = {&sw_cpu_rotary},
+    [SW_OP_IM2COL] = {&sw_cpu_im2col},
+    [SW_OP_COL2IM] = {&sw_cpu_col2im},
+    [SW_OP_POOL] = {&sw_cpu_pool},
+    [SW_OP_POOL_GRAD] = {&sw_cpu_pool_grad},
 };
 
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
