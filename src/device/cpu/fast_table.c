@@ -38,6 +38,10 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_COL2IM] = {&sw_cpu_col2im},
     [SW_OP_POOL] = {&sw_cpu_pool},
     [SW_OP_POOL_GRAD] = {&sw_cpu_pool_grad},
+    [SW_OP_LSTM] = {&sw_cpu_lstm},
+    [SW_OP_LSTM_GRAD] = {&sw_cpu_lstm_grad},
+    [SW_OP_RELATIVE_SCORES] = {&sw_cpu_relative_scores},
+    [SW_OP_RELATIVE_SCORES_GRAD] = {&sw_cpu_relative_scores_grad},
 };
 
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
