@@ -221,6 +221,11 @@ struct cpu_vector {
                          float *w, float *direction);
     /* LAMB_APPLY: u->step_size is the step times the ratio */
     void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
+    /* MUON_MOMENTS: as update; direction: bf16 of element 0 */
+    void (*muon_moments)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum,
+                         uint16_t *direction);
+    /* MUON_APPLY: u->step_size is that of the matrix; x: of these elements, first one at x[0] */
+    void (*muon_apply)(const struct cpu_update *u, int64_t first, int64_t n, const float *x);
     /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is
      * added, where an element is no number or above limit in size */
     bool (*add_squares)(const float *g, double limit, int64_t *stats);
@@ -346,6 +351,7 @@ extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;
+extern const struct cpu_kernel sw_cpu_muon_moments, sw_cpu_muon_apply;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_rms_norm, sw_cpu_rms_norm_grad;
 extern const struct cpu_kernel sw_cpu_gate, sw_cpu_rotary;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// IM2COL, COL2IM, POOL and POOL_GRAD of 16- and 32-bit floats, with the bits of the reference: every
-// sum has its terms in the reference's order. Where that one gathers, an element of the image from
-// the windows that see it, here the windows are walked in that order and add to the image's rows.
+// IM2COL, COL2IM, POOL and POOL_GRAD of 16- and 32-bit floats, with the bits of the reference:
+// every sum has its terms in the reference's order. Where that one gathers, an element of the image
+// from the windows that see it, here the windows are walked in that order and add to the image.
 #include <math.h>
 #include <string.h>
 

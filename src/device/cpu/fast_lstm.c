@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LSTM and LSTM_GRAD. The steps of a sample follow one another; an item takes a few samples through all
-// of them, so that no step waits for another thread. A sample's bits do not depend on which others
-// go with it. The gradient of the weights is one product over all tokens at the end.
+// LSTM and LSTM_GRAD. The steps of a sample follow one another; an item takes a few samples through
+// all of them, so that no step waits for another thread. A sample's bits do not depend on which
+// others go with it. The gradient of the weights is one product over all tokens at the end.
 #include <string.h>
 
 #include "device/cpu/fast.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RELATIVE_SCORES and RELATIVE_SCORES_GRAD: of one head of a sample, a product of all its tokens with
-// the rows of the table that any difference takes, from which the scores are picked; the gradient
-// puts what it has of a score where it was picked, and makes two products of that.
+// RELATIVE_SCORES and RELATIVE_SCORES_GRAD: of one head of a sample, a product of all its tokens
+// with the rows of the table that any difference takes, from which the scores are picked; the
+// gradient puts what it has of a score where it was picked, and makes two products of that.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -74,7 +74,7 @@ static void query(const struct cpu_device *dev, const struct sw_op_desc *desc, i
     out->path = vector->name;
 }
 
-/* Token 0 of a head of a sample; row `low` of the table for that head. Rows are heads * width apart. */
+/* Token 0 of a head of a sample; a row of the table for that head. Rows are heads * width apart. */
 static size_t token_at(const struct scores *s, int64_t b, int64_t head)
 {
     return (size_t)((b * s->tokens * s->heads + head) * s->width) * sw_dtype_bytes(s->x->dtype);
