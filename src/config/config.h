@@ -42,7 +42,8 @@ enum sw_optimizer_type {
     SW_OPTIMIZER_LION,
     SW_OPTIMIZER_MUON,
     SW_OPTIMIZER_OTHER, /* known by name only */
-    SW_OPTIMIZER_SPARSE_ADAM
+    SW_OPTIMIZER_SPARSE_ADAM,
+    SW_OPTIMIZER_RMSPROP
 };
 
 struct sw_optimizer_config {
@@ -52,12 +53,15 @@ struct sw_optimizer_config {
     struct sw_config_numbers betas; /* two, or none for optimizers without */
     bool bias_correction;           /* Adam, LAMB */
     bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
-    double momentum, dampening;     /* SGD; momentum also Muon */
+    double momentum, dampening;     /* SGD; momentum also RMSprop, Muon */
     bool nesterov, maximize;
     double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
     bool eps_inside_sqrt;
     double lr_decay, initial_accumulator_value; /* Adagrad */
-    double max_grad_norm;                       /* old place of gradient_clipping; 0 = not given */
+    double alpha;                               /* RMSprop */
+    double muon_lr, adam_lr;                    /* Muon; 0 = lr */
+    int64_t ns_steps;
+    double max_grad_norm; /* old place of gradient_clipping; 0 = not given */
 };
 
 enum sw_scheduler_type {

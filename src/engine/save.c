@@ -31,7 +31,7 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum"};
+    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum", "square_avg"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;
