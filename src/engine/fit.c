@@ -66,6 +66,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
             .has_labels = r->labels,
             .want_logits = r->logits,
             .want_hidden = r->hidden,
+            .smoothing = c->spillway.label_smoothing,
             .cache_tokens = r->cache,
         };
         e->model->ops->forward(e->model, g, &forward, &loss);

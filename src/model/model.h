@@ -19,6 +19,7 @@ struct sw_forward_spec {
     bool want_logits;     /* outputs of the task's losses; with a cache logits are [B,V] */
     bool want_hidden;     /* outputs "hidden.I": the input of layer I; last, what the head reads */
     bool is_packed;       /* rows hold several documents: positions i32 [B,T], segments i32 [B,T] */
+    double smoothing;     /* of labels, in losses that are cross entropies */
     int64_t cache_tokens; /* keys and values of so many tokens are kept as states; 0 = none */
 };
 

@@ -494,6 +494,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
               "zero_optimization.zero_quantized_weights");
     not_built("{\"optimizer\": {\"type\": \"Muon\"}}", "optimizer.type");
     not_built("{\"optimizer\": {\"type\": \"zerooneadam\"}}", "depend on the number of ranks");
+    REFUSED("{\"spillway\": {\"label_smoothing\": 1}}", "spillway.label_smoothing", "below 1");
+    REFUSED("{\"spillway\": {\"label_smoothing\": -0.1}}", "spillway.label_smoothing", "-0.1");
     REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
             "spillway.moments", "Adam and AdamW");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
