@@ -186,7 +186,8 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
                        "language models",
                        o->model, task->name);
     }
-    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model)) {
+    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model) &&
+        !sw_model_is_seq2seq(e->model)) {
         return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" continues no text", o->model,
                        task->name);
     }
@@ -270,7 +271,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     e->targets = o->target_len > 0 ? o->target_len : e->tokens;
     SW_TRY(check_task(e, o));
     if (o->generate_tokens < 0) {
-        e->options.generate_tokens = e->tokens;
+        e->options.generate_tokens = sw_model_is_seq2seq(e->model) ? e->targets : e->tokens;
     }
     if (o->generate_tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG,
