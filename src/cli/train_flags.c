@@ -42,8 +42,8 @@ static bool steps_of(const char *text, long long *first, long long *last)
 
 void cli_train_init(struct train_flags *flags)
 {
-    *flags =
-        (struct train_flags){.o = {.export_dtype = -1, .steps = -1}, .seed = -1, .threads = -1};
+    *flags = (struct train_flags){
+        .o = {.export_dtype = -1, .steps = -1}, .label_smoothing = -1, .seed = -1, .threads = -1};
 }
 
 int cli_train_table(struct train_flags *flags, struct flag *out)
@@ -61,6 +61,8 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         CLI_TASK_FLAGS(flags->task),
         {"--metric", FLAG_TEXT, &flags->task.o.metric, "NAME",
          "of the task: by which the best checkpoint is best (the validation loss)", 0},
+        {"--label-smoothing", FLAG_REAL, &flags->label_smoothing, "E",
+         "of a loss that is a cross entropy E is spread over all classes (0)", 0},
         {"--adapter", FLAG_TEXT, &o->adapter, "DIR",
          "LoRA: go on with the adapters of this folder (PEFT's); others begin with --set "
          "spillway.lora.target_modules=all-linear",
@@ -163,11 +165,12 @@ static int resolve_export(const struct command *command, struct train_flags *f)
 /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
 static bool add_edits(struct train_flags *f, long long first, long long last)
 {
-    char text[4][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
+    char text[5][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
     snprintf(text[0], sizeof text[0], "%lld", (long long)f->seed);
     snprintf(text[1], sizeof text[1], "%lld", (long long)f->threads);
     snprintf(text[2], sizeof text[2], "%lld", first);
     snprintf(text[3], sizeof text[3], "%lld", last);
+    snprintf(text[4], sizeof text[4], "%.17g", f->label_smoothing);
     if (f->trace) {
         quote(f->trace, quoted);
     }
@@ -180,6 +183,7 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
         {"spillway.device_memory?", f->device_memory},
         {"spillway.host_memory?", f->host_memory},
         {"spillway.nvme_space?", f->nvme_space},
+        {"spillway.label_smoothing?", f->label_smoothing >= 0 ? text[4] : NULL},
         {"spillway.trace?", f->trace ? quoted : NULL},
         {"spillway.trace_first?", first > 0 ? text[2] : NULL},
         {"spillway.trace_last?", first > 0 ? text[3] : NULL},

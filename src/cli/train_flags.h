@@ -15,8 +15,9 @@ struct train_flags {
     struct words data, val_data, sets, rates;
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps;
-    int64_t seed, threads; /* -1 = not given, as o.steps */
-    char *owned[9];        /* edits of the configuration */
+    double label_smoothing; /* -1 = not given */
+    int64_t seed, threads;  /* -1 = not given, as o.steps */
+    char *owned[10];        /* edits of the configuration */
 };
 
 void cli_train_init(struct train_flags *flags);

@@ -141,6 +141,11 @@ static bool nesterov_without_momentum(const struct sw_config *c)
            (c->optimizer.momentum <= 0 || c->optimizer.dampening != 0);
 }
 
+static bool nothing_but_smoothing(const struct sw_config *c)
+{
+    return c->spillway.label_smoothing >= 1;
+}
+
 static bool half_moments_of_others(const struct sw_config *c)
 {
     return c->spillway.moments == SW_MOMENTS_BF16 && c->optimizer.type != SW_OPTIMIZER_NONE &&
@@ -224,6 +229,7 @@ static const struct rule impossible[] = {
     {"optimizer.params.betas", bad_betas, "two numbers below 1 are wanted"},
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
+    {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
     {"spillway.moments", half_moments_of_others, "\"bf16\" is for Adam and AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},

@@ -187,6 +187,7 @@ struct sw_spillway_config {
     int micro_batch;                 /* enum sw_micro_batch */
     int update;                      /* enum sw_update_place */
     int loss;                        /* enum sw_loss_mean */
+    double label_smoothing;          /* in [0, 1) */
     bool packing;                    /* several documents a row, which do not see each other */
     int moments;                     /* enum sw_moments */
     double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */

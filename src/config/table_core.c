@@ -496,6 +496,11 @@ static const struct config_field spillway_fields[] = {
            "the step's loss: mean of the micro-batches' means, or mean over all targets; of chats "
            "the latter unless it is said",
            BUILT),
+    NUMBER(
+        "label_smoothing", AT(spillway.label_smoothing), "0", 0, 1,
+        "e, below 1: of a loss that is a cross entropy (1 - e) counts, and e of the mean of -log p "
+        "over all classes; of validation, too",
+        BUILT),
     BOOL(
         "packing", AT(spillway.packing), "false",
         "rows hold several documents or conversations, filled once by best-fit decreasing; they do "

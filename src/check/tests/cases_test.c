@@ -98,7 +98,8 @@ static void recorded_models_pass(void **state)
 #ifdef TEST_SANITIZED /* long trainings; gpt2 has short ones */
     static const char *const areas[] = {"gpt2"};
 #else
-    static const char *const areas[] = {"gpt2", "bert", "roberta", "distilbert", "train"};
+    static const char *const areas[] = {"gpt2", "bert", "roberta", "distilbert", "deberta-v2",
+                                        "bart", "t5",   "vision",  "rnn",        "train"};
 #endif
     char folder[TEST_PATH_CAP];
     (void)state;

@@ -501,6 +501,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
     not_built("{\"optimizer\": {\"type\": \"RMSprop\", \"params\": {\"centered\": true}}}",
               "optimizer.params.centered");
     not_built("{\"optimizer\": {\"type\": \"zerooneadam\"}}", "depend on the number of ranks");
+    REFUSED("{\"spillway\": {\"label_smoothing\": 1}}", "spillway.label_smoothing", "below 1");
+    REFUSED("{\"spillway\": {\"label_smoothing\": -0.1}}", "spillway.label_smoothing", "-0.1");
     REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
             "spillway.moments", "Adam and AdamW");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
