@@ -103,7 +103,7 @@ static sw_status read_fact(struct filling *f, int i_set)
             good = end != value && *end == '\0' && number >= 0 && isfinite(number);
         }
         if (facts[i].kind == KIND_COUNT) {
-            good = good && number >= 1 && number <= 0x1p53 && number == floor(number);
+            good = good && number >= 1 && number <= 0x1p63 && number == floor(number);
         }
         if (!good) {
             return SW_FAIL(SW_E_CONFIG, "%s: wanted %s, got \"%.40s\"", facts[i].name,
