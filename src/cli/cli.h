@@ -13,7 +13,8 @@ enum cli_exit {
     CLI_REFUSED = 2 /* before it started: usage, configuration, does not fit */
 };
 
-enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST };
+/* SWITCH: "true", or what follows =. */
+enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST, FLAG_SWITCH };
 
 /* Words given for a FLAG_LIST, or the words that are no flags. */
 struct words {
@@ -24,8 +25,8 @@ struct words {
 struct flag {
     const char *name; /* "--steps" */
     enum flag_type type;
-    void *to;        /* bool, int64_t, double, const char *, struct words */
-    const char *arg; /* what the help calls the value: "N"; NULL for FLAG_BOOL */
+    void *to;        /* bool, int64_t, double, const char *, struct words, const char * */
+    const char *arg; /* what the help calls the value: "N"; NULL for FLAG_BOOL, SWITCH */
     const char *help;
     bool many; /* LIST: takes all words up to the next flag */
 };

@@ -11,6 +11,8 @@
 
 #include "spillway/status.h"
 
+enum { MOST_FLAGS = 128 };
+
 static bool push(struct words *words, const char *word)
 {
     const char **items = realloc(words->items, ((size_t)words->n + 1) * sizeof *items);
@@ -101,6 +103,9 @@ static const char *store(const struct flag *flag, const char *value)
         *(double *)flag->to = number;
         return NULL;
     }
+    case FLAG_SWITCH:
+        *(const char **)flag->to = value ? value : "true";
+        return NULL;
     case FLAG_TEXT:
         *(const char **)flag->to = value;
         return NULL;
@@ -126,7 +131,8 @@ static int take_program(const struct command *command, int n, char **words, stru
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
                  bool takes_program)
 {
-    uint64_t seen = 0; /* flags with one value: the second would win over the first in silence */
+    /* flags with one value: the second would win over the first in silence */
+    bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -153,13 +159,13 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         if (!flag || (flag->type == FLAG_BOOL && equals)) {
             return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
         }
-        const uint64_t bit = UINT64_C(1) << (flag - command->flags);
-        if (seen & bit && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
+        const bool again = seen[flag - command->flags];
+        if (again && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
             return cli_fail(command, CLI_REFUSED, "%s is given twice", flag->name);
         }
-        seen |= bit;
+        seen[flag - command->flags] = true;
         const char *value = equals ? equals + 1 : NULL;
-        if (!value && flag->type != FLAG_BOOL) {
+        if (!value && flag->type != FLAG_BOOL && flag->type != FLAG_SWITCH) {
             value = i + 1 < argc ? argv[++i] : NULL;
             if (!value) {
                 return cli_fail(command, CLI_REFUSED, "%s wants %s", flag->name, flag->arg);

@@ -82,6 +82,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--loss-on", FLAG_TEXT, &o->loss_on, "answers|last|all", "of chats (answers)", 0},
         {"--deepspeed", FLAG_TEXT, &o->config_path, "FILE", "ds_config.json", 0},
         {"--set", FLAG_LIST, &flags->sets, "KEY=VALUE", "edit of the configuration", 0},
+        CLI_AUTO_FLAGS(flags->auto_),
         {"--steps", FLAG_INT, &o->steps, "N", "optimizer steps in all", 0},
         {"--seq-len", FLAG_INT, &o->seq_len, "T",
          "tokens of a sample (the model's context, at most 1024)", 0},
@@ -217,6 +218,9 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
     if (!add_edits(f, first, last)) {
         return cli_fail(command, CLI_FAILED, "out of memory");
     }
+    if (!cli_add_auto(&f->sets, &f->auto_, f->o.config_path != NULL, f->o.steps)) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
     cli_task_resolve(&f->task);
     f->o.task = f->task.o;
     f->o.data = f->data.items;
@@ -233,6 +237,7 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
 void cli_train_fini(struct train_flags *f)
 {
     cli_task_fini(&f->task);
+    cli_auto_fini(&f->auto_);
     cli_free_words(&f->data);
     cli_free_words(&f->val_data);
     cli_free_words(&f->sets);

@@ -7,11 +7,12 @@
 #include "cli/model_flags.h"
 #include "spillway/train.h"
 
-enum { CLI_TRAIN_FLAGS = 56, CLI_PATH_CAP = 4096 };
+enum { CLI_TRAIN_FLAGS = 68, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;
     struct task_flags task;
+    struct auto_flags auto_;
     struct words data, val_data, sets, rates;
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps;

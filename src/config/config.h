@@ -233,11 +233,13 @@ struct sw_config {
  * sw_config_load - read, check and take over a ds_config.json.
  *
  * Comments, trailing commas, unquoted keys and "auto" in DeepSpeed's model blocks are accepted.
+ * Where transformers' Trainer fills in "auto", so do flags among the edits, and its defaults.
  *
  * path         file to read
  * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
  *              value is JSON, or else a string; "a.b?=value" is refused where the file says
- *              something else (flags that mean the same as a key)
+ *              something else (flags that mean the same as a key); "--lr=3e-5" is a flag that
+ *              stands for what is "auto" (trainer.c)
  * out          sw_config_close
  *
  * SW_E_CONFIG  "ds.json:4: zero_optimization.stage: 7 is not one of the allowed values (0..3)"
@@ -256,7 +258,8 @@ void sw_config_close(struct sw_config *config);
  * train = micro x accumulation x ranks, with the missing ones derived. Where K is fixed, by
  * `micro_batches` or by "spillway": {"micro_batches": K}, train = micro x K for any number of ranks
  * and accumulation is ceil(K / ranks), whatever the file says. May be called again. Where
- * "spillway": {"micro_batch": "auto"} is not chosen yet, micro-batch, accumulation and K are 0.
+ * the micro-batch is "auto" and not chosen yet, it, accumulation and K are 0, and so is the global
+ * batch where it follows from them.
  *
  * micro_batches  K, 0 = not fixed by the caller
  *
@@ -264,14 +267,34 @@ void sw_config_close(struct sw_config *config);
  */
 sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_batches);
 
+/* ---- trainer.c: "auto" that follows from flags and the model ---- */
+
+/* A size is "auto" that follows from the model's, which no edit "--hidden-size=N" said; it has
+ * DeepSpeed's default until then. */
+bool sw_config_wants_hidden_size(const struct sw_config *config);
+/* SW_E_CONFIG names all of them; why: "no model is given". */
+sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why);
+
+/* SW_E_CONFIG: a schedule that is "auto" wants the number of steps, which no edit "--steps=N"
+ * said. */
+sw_status sw_config_check_steps(const struct sw_config *config);
+
+/* Flags that change nothing, because the file lacks the block of their key: a line each; or as
+ * warnings. */
+void sw_config_print_warnings(const struct sw_config *config, struct sw_str *out);
+void sw_config_warn(const struct sw_config *config);
+
 /* ---- choose.c: keys that are "auto" ---- */
 
 /* One of them is not chosen yet. */
 bool sw_config_is_auto(const struct sw_config *config);
-/* The largest micro-batch up to `most` with which the batch keys hold, where
- * spillway.micro_batch is "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
+/* The largest micro-batch up to `most` with which the batch keys hold, where the micro-batch is
+ * "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
 int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
                                       int64_t micro_batches, int64_t most);
+/* K of a step with that micro-batch. */
+int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, int64_t micro_batches,
+                                   int64_t micro_batch);
 /*
  * sw_config_choose - values in place of "auto"; keys with a value keep it. 0 of a micro-batch, and
  * SW_CONFIG_AUTO of a recomputation, leave theirs "auto".
@@ -362,11 +385,14 @@ enum sw_config_origin {
     SW_CONFIG_DEFAULT,
     SW_CONFIG_FILE,
     SW_CONFIG_SET,
+    SW_CONFIG_TRAINER, /* "auto", and transformers' Trainer has this where no flag says it */
+    SW_CONFIG_PLANNED, /* "auto", and this fits */
     SW_CONFIG_DERIVED
 };
 /* key: "zero_optimization.stage". Tells flags of the program whether the file has spoken. */
 enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const char *key);
-/* "default", "ds.json:4", "--set", "derived"; in buf. */
+/* "default", "ds.json:4", "--set", "--lr=3e-5", "Trainer's default", "planned", "derived"; in
+ * buf. */
 const char *sw_config_source(const struct sw_config *config, const char *key, char *buf,
                              size_t cap);
 /* Effective value, NULL for unknown keys and blocks that were not given; borrowed. */

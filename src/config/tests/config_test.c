@@ -133,7 +133,7 @@ static void types_and_ranges(void **state)
     REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"betas\": [0.9]}}}",
             "optimizer.params.betas", "two numbers");
     REFUSED("{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage", "0 to 3");
-    REFUSED("{\"train_batch_size\": \"auto\"}", "train_batch_size", "Hugging Face");
+    REFUSED("{\"spillway\": {\"seed\": \"auto\"}}", "spillway.seed", "nobody puts a value");
     REFUSED("{\"spillway\": {\"device_memory\": \"12 parsecs\"}}", "spillway.device_memory",
             "bytes");
     REFUSED("{\"spillway\": {\"loss\": \"token\"}}", "spillway.loss", "\"microbatch\", \"tokens\"");
@@ -390,8 +390,8 @@ static void what_was_chosen_is_what_is_read_again(void **state)
     assert_int_equal(c->batch.accumulation_steps, 3);
     assert_int_equal(c->batch.micro_batches, 6);
     assert_int_equal(c->spillway.recompute_every, 3);
-    source_is(c, "train_micro_batch_size_per_gpu", "derived");
-    source_is(c, "spillway.recompute", "derived");
+    source_is(c, "train_micro_batch_size_per_gpu", "planned");
+    source_is(c, "spillway.recompute", "planned");
     assert_int_equal(sw_config_choose(c, 2, 1, "checkpoint-7"),
                      SW_OK); /* they are no longer auto */
     assert_int_equal(c->spillway.recompute_every, 3);
