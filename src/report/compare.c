@@ -94,14 +94,27 @@ static void diff_member(struct comparison *c, const char *section, const char *k
     diff(c, section, path, a, b);
 }
 
+/* The member of b that is called as m is; a name may hold a NUL. */
+static const struct sw_json *same_member(const struct sw_json *b, const struct sw_json *m)
+{
+    if (!b || strlen(m->key) == m->key_len) {
+        return b ? sw_json_get(b, m->key) : NULL;
+    }
+    const struct sw_json *other = b->first;
+    while (other && (other->key_len != m->key_len || memcmp(other->key, m->key, m->key_len) != 0)) {
+        other = other->next;
+    }
+    return other;
+}
+
 static void diff_objects(struct comparison *c, const char *section, const char *key,
                          const struct sw_json *a, const struct sw_json *b)
 {
     for (const struct sw_json *m = a ? a->first : NULL; m; m = m->next) {
-        diff_member(c, section, key, m->key, m, b ? sw_json_get(b, m->key) : NULL);
+        diff_member(c, section, key, m->key, m, same_member(b, m));
     }
     for (const struct sw_json *m = b ? b->first : NULL; m; m = m->next) {
-        if (!a || !sw_json_get(a, m->key)) {
+        if (!same_member(a, m)) {
             diff_member(c, section, key, m->key, NULL, m);
         }
     }

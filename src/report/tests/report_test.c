@@ -341,6 +341,14 @@ static void runs_are_compared(void **state)
             "{\"of\":\"plan\",\"key\":\"programs.train.0.flops\",\"a\":\"5\",\"b\":\"6\"}");
 }
 
+/* Found by fuzzing: a name with a NUL in it was missing on both sides. */
+static void a_name_may_hold_a_nul(void **state)
+{
+    (void)state;
+    put_pair("{\"data\":{\"a\\u0000b\":1}}", NULL);
+    compare("b", "b", false, true, "nothing that is compared differs");
+}
+
 static void a_run_is_no_plan(void **state)
 {
     (void)state;
@@ -415,6 +423,7 @@ int main(void)
         cmocka_unit_test(what_is_no_run_is_refused),
         cmocka_unit_test(lack_of_memory_is_survived),
         cmocka_unit_test(runs_are_compared),
+        cmocka_unit_test(a_name_may_hold_a_nul),
         cmocka_unit_test(a_run_is_no_plan),
         cmocka_unit_test(a_traced_step_has_lanes),
     };
