@@ -79,6 +79,8 @@ int sw_cmd_embed(int argc, char **argv);
 int sw_cmd_plan(int argc, char **argv);
 int sw_cmd_estimate(int argc, char **argv);
 int sw_cmd_check(int argc, char **argv);
+int sw_cmd_report(int argc, char **argv);
+int sw_cmd_compare(int argc, char **argv);
 int sw_cmd_config(int argc, char **argv);
 int sw_cmd_launch(int argc, char **argv);
 int sw_cmd_tokenize(int argc, char **argv);

@@ -21,6 +21,8 @@ static const struct {
     {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
     {"estimate", sw_cmd_estimate,
      "DeepSpeed's memory formulas for a model or a number of parameters"},
+    {"report", sw_cmd_report, "one HTML page about a training, or about several"},
+    {"compare", sw_cmd_compare, "where two runs or two plans differ"},
     {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
     {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
     {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},

@@ -196,3 +196,5 @@ struct sw_cpu_report {
     double copy_gb_s;           /* memcpy, all threads, read + written */
 };
 sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out);
+/* The model name alone, which takes no time. */
+void sw_device_processor_name(char *out, size_t cap);

@@ -112,3 +112,23 @@ sw_status sw_data_record(const struct sw_data_record_options *options, struct sw
 /* The weights of a checkpoint; note: which one it was, for people. */
 sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
                               size_t cap);
+
+/* ---- record.c: what a run leaves for its report, beside metrics.jsonl ---- */
+struct sw_run_record {
+    const struct sw_train_options *options;
+    const sw_engine *engine;
+    const struct sw_engine_facts *facts;
+    const struct sw_json *data;    /* of sw_data_record */
+    const sw_tokenizer *tokenizer; /* NULL: shards need none */
+    int64_t first_step, samples;   /* of an epoch */
+};
+/* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
+ * and when the run was started, and from which steps on again. */
+sw_status sw_run_record_write(const struct sw_run_record *record);
+/* Adds a line to OUTPUT/samples.jsonl. */
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text);
+/* Of a file of OUTPUT with a line for each step, those up to `last` stay: the steps behind it are
+ * about to be taken again. No file: nothing happens. */
+sw_status sw_job_keep_lines(const char *output, const char *file, int64_t last);
+/* Of this process, in memory now; 0 = not known. */
+int64_t sw_job_resident_bytes(void);

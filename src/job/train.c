@@ -224,30 +224,31 @@ static sw_status open_metrics(struct job *job)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
-    char *old = NULL;
-    size_t old_len = 0;
-    struct sw_str kept = {0};
-    if (job->first_step > 0 && access(path, R_OK) == 0) {
-        SW_TRY(sw_file_read(path, &old, &old_len));
-        for (char *line = old; line && *line;) {
-            char *end = strchr(line, '\n');
-            long long step = 0;
-            if (!end || sscanf(line, "{\"step\":%lld", &step) != 1 || step > job->first_step) {
-                break;
-            }
-            sw_str_append(&kept, line, (size_t)(end + 1 - line));
-            line = end + 1;
-        }
-        sw_free(old);
-    }
-    sw_status st = sw_file_write_atomic(path, sw_str_text(&kept), kept.len);
-    sw_str_fini(&kept);
-    SW_TRY(st);
+    SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->first_step));
     job->metrics = fopen(path, "a");
     if (!job->metrics) {
         return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
     }
     return SW_OK;
+}
+
+/* What a report shows besides the metrics, from before the first step on. */
+static sw_status record_run(struct job *job)
+{
+    if (!job->leads) {
+        return SW_OK;
+    }
+    const struct sw_run_record record = {
+        .options = job->options,
+        .engine = job->engine,
+        .facts = &job->facts,
+        .data = sw_json_root(job->data),
+        .tokenizer = job->tokenizer,
+        .first_step = job->first_step,
+        .samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+    };
+    SW_TRY(sw_run_record_write(&record));
+    return sw_job_keep_lines(job->options->output, "samples.jsonl", job->first_step);
 }
 
 static sw_status check_options(const struct sw_train_options *o)
@@ -400,6 +401,10 @@ static sw_status print_sample(struct job *job)
     fprintf(job->out, "--- sample at step %lld ---\n%s%s%s\n---\n",
             (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "",
             chat ? "\n" : "", text);
+    if (job->leads) {
+        st = sw_sample_record(o->output, sw_engine_step(job->engine),
+                              o->sample_prompt ? o->sample_prompt : "", text);
+    }
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
@@ -527,13 +532,14 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
         sw_str_printf(&line, ",\"%s_bytes\":%lld", sw_tier_name((enum sw_tier)t),
                       (long long)sw_engine_tier_bytes(job->engine, t));
     }
-    sw_str_printf(&line, ",\"besides_bytes\":%lld", (long long)besides.live_bytes);
+    sw_str_printf(&line, ",\"besides_bytes\":%lld,\"resident_bytes\":%lld",
+                  (long long)besides.live_bytes, (long long)sw_job_resident_bytes());
     if (has_disk(job)) {
         json_number(&line, "disk_read_gb_s", use->read_gb_s);
         json_number(&line, "disk_write_gb_s", use->write_gb_s);
-        json_number(&line, "hidden", use->hidden);
-        sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(use->bound));
     }
+    json_number(&line, "hidden", use->hidden);
+    sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(use->bound));
     if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
         json_number(&line, "val_loss", job->val_loss);
         add_metrics(job, &line);
@@ -1044,6 +1050,7 @@ static sw_status run_steps(struct job *job, bool *stopped)
 {
     job->began_s = sw_now_s();
     sw_executor_queue_times(job->facts.executor, job->began);
+    SW_TRY(record_run(job));
     SW_TRY(claim_model(job));
     SW_TRY(save_beside(job));
     while (sw_engine_step(job->engine) < job->options->steps && !*stopped) {
