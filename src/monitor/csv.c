@@ -76,8 +76,8 @@ static sw_status set_aside(const char *path)
 static bool is_ours(const char *name)
 {
     const size_t len = strlen(name);
-    return (strncmp(name, "Train_", 6) == 0 || strncmp(name, "Validation_", 11) == 0) &&
-           len > 4 && strcmp(name + len - 4, ".csv") == 0;
+    return (strncmp(name, "Train_", 6) == 0 || strncmp(name, "Validation_", 11) == 0) && len > 4 &&
+           strcmp(name + len - 4, ".csv") == 0;
 }
 
 static sw_status clear_folder(const struct sw_monitor_place *place)

@@ -2,157 +2,15 @@
 // What other programs read is parsed back here: event files by a reader of its own, with both
 // checksums of every record, CSV by its rows, and the text for Prometheus. Runs that go on lose and
 // repeat no point, whatever the one before left.
-#include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "monitor/monitor.h"
+#include "support/events.h"
 #include "support/test.h"
 
 static char folder[64];
-
-/* ---- a reader of event files ---- */
-
-enum { MOST_POINTS = 64 };
-struct read_points {
-    int n, n_starts;
-    int64_t x[MOST_POINTS], start_x[8];
-    double value[MOST_POINTS];
-    char tag[MOST_POINTS][64];
-    char version[32];
-};
-
-static uint64_t little(const unsigned char *at, int bytes)
-{
-    uint64_t bits = 0;
-    for (int i = bytes - 1; i >= 0; i--) {
-        bits = bits << 8 | at[i];
-    }
-    return bits;
-}
-
-static uint32_t mask(uint32_t crc)
-{
-    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
-
-static uint64_t varint(const unsigned char **at)
-{
-    uint64_t n = 0;
-    int shift = 0;
-    do {
-        n |= (uint64_t)(**at & 127) << shift;
-        shift += 7;
-    } while (*(*at)++ & 128);
-    return n;
-}
-
-static void read_value(const unsigned char *at, const unsigned char *end, struct read_points *out)
-{
-    assert_true(out->n < MOST_POINTS);
-    while (at < end) {
-        const uint64_t key = varint(&at);
-        if (key == (1 << 3 | 2)) {
-            const uint64_t len = varint(&at);
-            snprintf(out->tag[out->n], 64, "%.*s", (int)len, (const char *)at);
-            at += len;
-        } else {
-            assert_int_equal(key, 2 << 3 | 5);
-            const uint32_t bits = (uint32_t)little(at, 4);
-            float value;
-            memcpy(&value, &bits, sizeof value);
-            out->value[out->n] = value;
-            at += 4;
-        }
-    }
-    out->n++;
-}
-
-static void read_message(const unsigned char *at, const unsigned char *end, struct read_points *out)
-{
-    int64_t x = 0;
-    while (at < end) {
-        const uint64_t key = varint(&at);
-        uint64_t len = 0;
-        switch (key) {
-        case 1 << 3 | 1:
-            at += 8;
-            break;
-        case 2 << 3 | 0:
-            x = (int64_t)varint(&at);
-            break;
-        case 3 << 3 | 2:
-            len = varint(&at);
-            snprintf(out->version, sizeof out->version, "%.*s", (int)len, (const char *)at);
-            at += len;
-            break;
-        case 5 << 3 | 2:
-            len = varint(&at);
-            for (const unsigned char *stop = at + len; at < stop;) {
-                assert_int_equal(varint(&at), 1 << 3 | 2);
-                const uint64_t bytes = varint(&at);
-                out->x[out->n] = x;
-                read_value(at, at + bytes, out);
-                at += bytes;
-            }
-            break;
-        default:
-            assert_int_equal(key, 7 << 3 | 2);
-            assert_int_equal(varint(&at), 2);
-            assert_int_equal(at[0], 1 << 3);
-            assert_int_equal(at[1], 1);
-            out->start_x[out->n_starts++] = x;
-            at += 2;
-        }
-    }
-}
-
-static void read_events(const char *path, struct read_points *out)
-{
-    char *text = NULL;
-    size_t len = 0;
-    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
-    const unsigned char *at = (const unsigned char *)text, *end = at + len;
-    while (at < end) {
-        assert_true(end - at >= 16);
-        const uint64_t bytes = little(at, 8);
-        assert_int_equal(little(at + 8, 4), mask(sw_crc32c(0, at, 8)));
-        assert_true(bytes <= (uint64_t)(end - at) - 16);
-        assert_int_equal(little(at + 12 + bytes, 4), mask(sw_crc32c(0, at + 12, bytes)));
-        read_message(at + 12, at + 12 + bytes, out);
-        at += 16 + bytes;
-    }
-    sw_free(text);
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int is_event_file(const struct dirent *one)
-{
-    return strstr(one->d_name, "tfevents") != NULL;
-}
-
-/* All of a folder, in the order in which TensorBoard reads them. */
-static int read_folder(const char *path, struct read_points *out)
-{
-    struct dirent **names = NULL;
-    const int n = scandir(path, &names, is_event_file, by_name);
-    *out = (struct read_points){0};
-    for (int i = 0; i < n; i++) {
-        char file[512];
-        snprintf(file, sizeof file, "%s/%s", path, names[i]->d_name);
-        if (strstr(names[i]->d_name, ".spillway")) {
-            read_events(file, out);
-        }
-        free(names[i]);
-    }
-    free(names);
-    return n;
-}
 
 static void put(const char *name, const char *text, size_t len)
 {
@@ -192,8 +50,7 @@ static void expect_points(const struct read_points *read, int64_t until)
     for (int i = 0; i < read->n; i++) {
         const int64_t x = 8 * (i / 2 + 1);
         assert_int_equal(read->x[i], x);
-        assert_string_equal(read->tag[i],
-                            i % 2 ? "Train/Samples/lr" : "Train/Samples/train_loss");
+        assert_string_equal(read->tag[i], i % 2 ? "Train/Samples/lr" : "Train/Samples/train_loss");
         const double wanted = i % 2 ? (double)(float)(1.0 / (double)x) : 0.5 + (double)x;
         assert_true(read->value[i] == wanted);
     }
@@ -227,17 +84,13 @@ static void a_run_that_goes_on_neither_repeats_nor_loses_a_point(void **state)
     (void)state;
     char where[96], name[512];
     struct read_points read;
-    struct dirent **names = NULL;
     snprintf(where, sizeof where, "%s/resumed", folder);
     write_events(where, false, 0, 64);
-    assert_int_equal(scandir(where, &names, is_event_file, by_name), 1);
-    snprintf(name, sizeof name, "%s/%s", where, names[0]->d_name);
+    find_events(where, name, sizeof name);
     FILE *file = fopen(name, "a");
     assert_non_null(file);
     fwrite("\x20\0\0\0\0", 1, 5, file);
     fclose(file);
-    free(names[0]);
-    free(names);
     write_events(where, true, 40, 56);
     write_events(where, true, 48, 48);
     write_events(where, true, 48, 80);
@@ -276,11 +129,9 @@ static void damaged_event_files_are_cut(void **state)
     char where[96], name[512], *text = NULL;
     size_t len = 0;
     struct read_points read;
-    struct dirent **names = NULL;
     snprintf(where, sizeof where, "%s/damaged", folder);
     write_events(where, false, 0, 16);
-    assert_int_equal(scandir(where, &names, is_event_file, by_name), 1);
-    snprintf(name, sizeof name, "%s/%s", where, names[0]->d_name);
+    find_events(where, name, sizeof name);
     assert_int_equal(sw_file_read(name, &text, &len), SW_OK);
     for (size_t i = 0; i < len; i++) {
         text[i] ^= 0x41;
@@ -293,8 +144,6 @@ static void damaged_event_files_are_cut(void **state)
         read_folder(where, &read); /* whole records, with their checksums */
         assert_true(read.n < 4);
     }
-    free(names[0]);
-    free(names);
     sw_free(text);
 }
 
