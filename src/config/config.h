@@ -154,6 +154,20 @@ struct sw_misc_config {
     const char *log_level; /* NULL = not given */
 };
 
+/* Files that other programs read, in OUTPUT_PATH/JOB_NAME. */
+struct sw_monitor_config {
+    bool enabled;
+    const char *output_path, *job_name;
+};
+
+/* A profile of one step by the parts of the model. */
+struct sw_profile_config {
+    bool enabled, detailed;
+    double recompute_fwd_factor;
+    int64_t step, module_depth, top_modules; /* depth -1 = the innermost */
+    const char *output_file;                 /* NULL = with the other lines */
+};
+
 enum sw_loss_mean {
     SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
@@ -226,6 +240,8 @@ struct sw_config {
     struct sw_activation_config activation;
     struct sw_aio_config aio;
     struct sw_misc_config misc;
+    struct sw_monitor_config tensorboard, csv_monitor;
+    struct sw_profile_config profile;
     struct sw_spillway_config spillway;
 };
 

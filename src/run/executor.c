@@ -68,6 +68,7 @@ struct sw_executor {
     struct sw_comm_item *items;             /* scratch of a group */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
+    struct sw_phase_times phases;
     struct held fault;
     bool holds_faults;                 /* of the phase that it walks */
     const struct sw_step_hooks *hooks; /* while it walks; NULL = nobody asked for them */
@@ -875,6 +876,18 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     return end_run(ex, st);
 }
 
+/* Exchanging losses, agreeing and turning the slots are what an update takes, too. */
+static void count_phase(struct sw_executor *ex, const struct sw_step_phase *phase, int64_t begin_ns,
+                        int64_t waited_ns)
+{
+    const enum sw_segment segment =
+        phase->action == SW_STEP_RUN ? phase->segment : SW_SEGMENT_UPDATE;
+    ex->phases.ns[segment] += sw_now_ns() - begin_ns;
+    if (segment == SW_SEGMENT_BACKWARD) {
+        ex->phases.reduce_ns += sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM) - waited_ns;
+    }
+}
+
 sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
                            int32_t until)
 {
@@ -882,8 +895,11 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     sw_status st = SW_OK;
     ex->hooks = hooks;
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are kept up to AGREE */
+        const int64_t begin = sw_now_ns();
+        const int64_t waited = sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM);
         ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
         st = walk(ex, &step->phases[*at]);
+        count_phase(ex, &step->phases[*at], begin, waited);
     }
     ex->hooks = NULL;
     return st;
@@ -911,6 +927,18 @@ void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT])
 {
     sw_meter_read(&ex->meter, out);
+}
+
+void sw_executor_phase_times(const struct sw_executor *ex, struct sw_phase_times *out)
+{
+    *out = ex->phases;
+}
+
+bool sw_executor_measure(struct sw_executor *ex, bool on)
+{
+    const bool before = ex->options.profile;
+    ex->options.profile = on;
+    return before;
 }
 
 void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)

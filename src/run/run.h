@@ -91,6 +91,15 @@ struct sw_queue_times {
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
 
+/* Of steps since the executor was opened, by the clock of the thread that issues: where it does not
+ * compute itself, what it was given and waited for counts, not when it ran. Two clocks are read for
+ * each phase, and nothing waits for it. */
+struct sw_phase_times {
+    int64_t ns[SW_SEGMENT_COUNT]; /* UPDATE: with losses exchanged, and ranks that agree */
+    int64_t reduce_ns;            /* of backward: computation stood still for the ranks */
+};
+void sw_executor_phase_times(const struct sw_executor *ex, struct sw_phase_times *out);
+
 /* Scalars travel to the device with the next phase. For all micro-steps, and the update. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
 /* For one micro-step; the update reads the first row. */
@@ -129,6 +138,8 @@ size_t sw_executor_high_water(const struct sw_executor *ex);
 /* profile: nanoseconds instruction i of a program took, summed over runs. */
 int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
 void sw_executor_profile_reset(struct sw_executor *ex);
+/* Between steps: measures each instruction from here on, or no more. Returns what it was. */
+bool sw_executor_measure(struct sw_executor *ex, bool on);
 
 /* ---- a trace: what ran when ---- */
 

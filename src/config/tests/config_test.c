@@ -506,7 +506,13 @@ static void what_is_not_built_is_refused_by_name(void **state)
     REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
             "spillway.moments", "Adam and AdamW");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
-    not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
+    not_built("{\"wandb\": {\"enabled\": true}}", "wandb.enabled");
+    not_built("{\"comet\": {\"enabled\": true}}", "comet.enabled");
+    is_built(
+        "{\"tensorboard\": {\"enabled\": true}, \"csv_monitor\": {\"enabled\": true, "
+        "\"output_path\": \"logs\", \"job_name\": \"a\"}, \"flops_profiler\": {\"enabled\": true, "
+        "\"profile_step\": 3, \"module_depth\": 2, \"top_modules\": 3, \"detailed\": false, "
+        "\"output_file\": \"profile.txt\"}, \"wall_clock_breakdown\": true}");
     not_built("{\"compression_training\": {\"layer_reduction\": {\"enabled\": true}}}",
               "compression_training");
     not_built("{\"sparse_attention\": {}}", "sparse_attention");
