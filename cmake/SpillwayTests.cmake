@@ -118,6 +118,21 @@ function(sw_architecture_tests)
     endif()
 endfunction()
 
+# The package in python/, on the shared library: skipped without Python, numpy and pytest. A sanitizer would want to be
+# loaded before Python is.
+function(sw_python_tests)
+    if(NOT TARGET spillway OR NOT TARGET spillway_program OR SPILLWAY_SAN OR SPILLWAY_TSAN)
+        return()
+    endif()
+    set(run sh "${PROJECT_SOURCE_DIR}/python/tests/run.sh" $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_program>)
+    add_test(NAME python/package COMMAND ${run})
+    add_test(NAME python/package_slow COMMAND ${run} -k leaves_nothing)
+    set_tests_properties(python/package PROPERTIES LABELS python TIMEOUT 600 COST 10)
+    set_tests_properties(python/package_slow PROPERTIES LABELS "python;slow" TIMEOUT 3600
+        ENVIRONMENT "SPILLWAY_OPENS=1000")
+    set_tests_properties(python/package python/package_slow PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.
 function(sw_project_tests)
     add_custom_target(project_tests)
