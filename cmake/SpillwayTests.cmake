@@ -97,11 +97,12 @@ function(sw_architecture_tests)
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"
             $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
+        add_test(NAME architecture/abi COMMAND sh "${checks}/abi.sh" "${CMAKE_C_COMPILER}" $<TARGET_FILE:spillway>)
         file(GLOB examples "${PROJECT_SOURCE_DIR}/examples/*.c")
         add_test(NAME architecture/install COMMAND sh "${checks}/install.sh" "${CMAKE_COMMAND}"
             "${CMAKE_GENERATOR}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
-        set_tests_properties(architecture/symbols architecture/install PROPERTIES
-            LABELS architecture)
+        set_tests_properties(architecture/symbols architecture/abi architecture/install PROPERTIES
+            LABELS architecture SKIP_RETURN_CODE 77)
     endif()
     set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
         architecture/checks_test PROPERTIES LABELS architecture)

@@ -248,7 +248,7 @@ def resident_bytes() -> int:
 
 
 def test_opening_and_closing_leaves_nothing(small: Path) -> None:
-    n = int(os.environ.get("SPILLWAY_OPENS", "200"))
+    n = int(os.environ.get("SPILLWAY_OPENS", "150"))
     for i in range(n):
         with opened(small) as engine:
             engine.train_batch(batch())
