@@ -47,6 +47,16 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.c" AND TARGET spillway_static)
     target_link_libraries(spillway_program PRIVATE spillway_static sw_compile ${room_external})
 endif()
 
+# Manual pages and completion: the program prints them, where it can be run.
+if(TARGET spillway_program AND NOT CMAKE_CROSSCOMPILING)
+    set(manual "${PROJECT_SOURCE_DIR}/cmake/SpillwayManual.cmake")
+    set(SPILLWAY_MANUAL "${PROJECT_BINARY_DIR}/manual")
+    add_custom_command(OUTPUT "${SPILLWAY_MANUAL}/man1/spillway.1"
+        COMMAND "${CMAKE_COMMAND}" -D PROGRAM=$<TARGET_FILE:spillway_program> -D OUTPUT=${SPILLWAY_MANUAL} -P "${manual}"
+        DEPENDS spillway_program "${manual}" VERBATIM)
+    add_custom_target(spillway_manual ALL DEPENDS "${SPILLWAY_MANUAL}/man1/spillway.1")
+endif()
+
 # spillway_<mpi>.so: beside the program in the build, in <libdir>/spillway when installed.
 set(mpi_module "${PROJECT_SOURCE_DIR}/src/comm/mpi/module")
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
