@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: program, libraries, public headers, pkg-config file, CMake package.
+# cmake --install: program, manual, completion, libraries, public headers, pkg-config file, CMake package.
 
 if(NOT TARGET spillway)
     return()
@@ -12,6 +12,14 @@ install(TARGETS spillway EXPORT spillwayTargets
 install(TARGETS spillway_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET spillway_program)
     install(TARGETS spillway_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(SPILLWAY_MANUAL)
+    install(DIRECTORY "${SPILLWAY_MANUAL}/man1" DESTINATION ${CMAKE_INSTALL_MANDIR})
+    install(FILES "${SPILLWAY_MANUAL}/bash/spillway"
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES "${SPILLWAY_MANUAL}/zsh/_spillway" DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES "${SPILLWAY_MANUAL}/fish/spillway.fish"
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"

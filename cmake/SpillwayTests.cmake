@@ -97,11 +97,12 @@ function(sw_architecture_tests)
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"
             $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
+        add_test(NAME architecture/abi COMMAND sh "${checks}/abi.sh" "${CMAKE_C_COMPILER}" $<TARGET_FILE:spillway>)
         file(GLOB examples "${PROJECT_SOURCE_DIR}/examples/*.c")
         add_test(NAME architecture/install COMMAND sh "${checks}/install.sh" "${CMAKE_COMMAND}"
             "${CMAKE_GENERATOR}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
-        set_tests_properties(architecture/symbols architecture/install PROPERTIES
-            LABELS architecture)
+        set_tests_properties(architecture/symbols architecture/abi architecture/install PROPERTIES
+            LABELS architecture SKIP_RETURN_CODE 77)
     endif()
     set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
         architecture/checks_test PROPERTIES LABELS architecture)
@@ -118,6 +119,21 @@ function(sw_architecture_tests)
     endif()
 endfunction()
 
+# The package in python/, on the shared library: skipped without Python, numpy and pytest. A sanitizer would want to be
+# loaded before Python is.
+function(sw_python_tests)
+    if(NOT TARGET spillway OR NOT TARGET spillway_program OR SPILLWAY_SAN OR SPILLWAY_TSAN)
+        return()
+    endif()
+    set(run sh "${PROJECT_SOURCE_DIR}/python/tests/run.sh" $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_program>)
+    add_test(NAME python/package COMMAND ${run})
+    add_test(NAME python/package_slow COMMAND ${run} -k leaves_nothing)
+    set_tests_properties(python/package PROPERTIES LABELS python TIMEOUT 600 COST 10)
+    set_tests_properties(python/package_slow PROPERTIES LABELS "python;slow" TIMEOUT 3600
+        ENVIRONMENT "SPILLWAY_OPENS=1000")
+    set_tests_properties(python/package python/package_slow PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.
 function(sw_project_tests)
     add_custom_target(project_tests)
@@ -131,4 +147,8 @@ function(sw_project_tests)
             add_dependencies(project_tests spillway_program)
         endif()
     endforeach()
+    if(TARGET spillway_program)
+        add_test(NAME project/manual COMMAND sh "${PROJECT_SOURCE_DIR}/tests/manual.sh" $<TARGET_FILE:spillway_program>)
+        set_tests_properties(project/manual PROPERTIES LABELS project TIMEOUT 600)
+    endif()
 endfunction()

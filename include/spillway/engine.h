@@ -138,6 +138,20 @@ SW_API int64_t sw_engine_vocab(const sw_engine *engine);
 SW_API int64_t sw_engine_parameters(const sw_engine *engine);
 SW_API int64_t sw_engine_step(const sw_engine *engine);
 SW_API int64_t sw_engine_samples(const sw_engine *engine);
+/* Of initial weights and dropout: the configuration's, where it has one. */
+SW_API uint64_t sw_engine_seed(const sw_engine *engine);
+
+/* What a micro-batch consists of: tensors of the training program, else of that of sw_evaluate,
+ * else of that of sw_logits. */
+struct sw_input_info {
+    const char *name; /* lent until the engine closes */
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+    bool optional; /* a batch may leave it out */
+};
+SW_API int32_t sw_engine_n_inputs(const sw_engine *engine);
+/* SW_E_ARG: there is no input i. */
+SW_API sw_status sw_engine_input(const sw_engine *engine, int32_t i, struct sw_input_info *out);
 
 /* Of them on this rank: k = rank, rank + ranks, .. of the K micro-batches of a step. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);

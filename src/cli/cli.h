@@ -51,6 +51,14 @@ int cli_parse(const struct command *command, int argc, char **argv, struct words
 int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program);
 void cli_free_words(struct words *words);
 
+/* Prints the command as `word` asks for: --help or -h as text, --help=man, --help=bash, --help=zsh
+ * or --help=fish what it puts into a manual page or a script of completion. false: another word. */
+bool cli_describe(const struct command *command, const char *word);
+/* Text in a manual page; and in single quotes of a script, where characters in `escaped` get a
+ * backslash, and a quote becomes `quote`. */
+void cli_print_roff(const char *text);
+void cli_print_quoted(const char *text, const char *escaped, const char *quote);
+
 /* "spillway NAME: message" on stderr; returns `status`. */
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags as a table: one loop parses them, one loop prints their help.
+// Flags as a table: one loop parses them; describe.c prints what they are.
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -44,19 +44,6 @@ int cli_fail(const struct command *command, int status, const char *fmt, ...)
 int cli_error(const struct command *command, int status)
 {
     return cli_fail(command, status, "%s", sw_error_message());
-}
-
-static void print_help(const struct command *command)
-{
-    printf("usage: spillway %s %s\n\n%s\n\n", command->name, command->usage, command->summary);
-    for (int i = 0; i < command->n_flags; i++) {
-        const struct flag *flag = &command->flags[i];
-        char left[64];
-        snprintf(left, sizeof left, "%s %s%s", flag->name, flag->arg ? flag->arg : "",
-                 flag->many ? ".." : "");
-        printf("  %-26s %s\n", left, flag->help);
-    }
-    printf("  %-26s %s\n", "--help", "this text");
 }
 
 static bool same_flag(const char *name, const char *word, size_t len, bool dashes_alike)
@@ -135,8 +122,7 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
     bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(command);
+        if (cli_describe(command, word)) {
             return CLI_DONE;
         }
         const bool is_flag =

@@ -547,6 +547,10 @@ int64_t sw_engine_samples(const sw_engine *e)
 {
     return e->samples;
 }
+uint64_t sw_engine_seed(const sw_engine *e)
+{
+    return e->seed;
+}
 
 int64_t sw_engine_tier_bytes(const sw_engine *e, int tier)
 {

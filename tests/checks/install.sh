@@ -15,6 +15,10 @@ mv first moved
 library=$(dirname "$(find moved -name libspillway.so)")
 export LD_LIBRARY_PATH="$scratch/$library"
 moved/bin/spillway --version
+for file in man/man1/spillway.1 man/man1/spillway-train.1 bash-completion/completions/spillway zsh/site-functions/_spillway \
+    fish/vendor_completions.d/spillway.fish; do
+    test -s "moved/share/$file"
+done
 
 mkdir project
 {
