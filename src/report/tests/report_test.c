@@ -255,6 +255,8 @@ static void what_is_no_run_is_refused(void **state)
     refused("bad", SW_E_FORMAT, "metrics.jsonl: line 2 is no JSON object");
     put_text("bad", "metrics.jsonl", "{\"step\":2}\n{\"step\":2}\n");
     refused("bad", SW_E_FORMAT, "line 2 has step 2 behind step 2");
+    put_text("bad", "metrics.jsonl", "{\"step\":9223372036854775807}\n");
+    refused("bad", SW_E_FORMAT, "line 1 has step 9223372036854775807; wanted 0 to");
     put_text("bad", "metrics.jsonl", "{\"loss\":2}\n");
     refused("bad", SW_E_FORMAT, "line 1 has no \"step\"");
     test_join(path, folder, "other/notes.txt");
