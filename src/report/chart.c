@@ -15,7 +15,7 @@ enum {
     FEWER_COLUMNS = 500,
     BANDS = 100, /* that say their values under the pointer */
     TICKS = 8,
-    SMOOTH_FROM = 40 /* steps from which on a smoothed line says more */
+    SMOOTH_FROM = 100 /* steps from which on a smoothed line says more */
 };
 
 struct axis {

@@ -107,10 +107,15 @@ static void write_title(const struct sw_page *page, struct sw_str *out)
     if (page->n == 1) {
         write_about(&page->runs[0], out);
     }
-    sw_str_puts(out, "</p>\n<nav><a href=\"#curves\">curves</a> <a href=\"#memory\">memory</a> "
-                     "<a href=\"#time\">time</a> <a href=\"#samples\">samples</a> <a "
-                     "href=\"#configuration\">configuration</a> <a "
-                     "href=\"#machine\">machine</a></nav></header>\n<main>\n");
+    int64_t n_samples = 0;
+    for (int i = 0; i < page->n; i++) {
+        n_samples += page->runs[i].n_samples;
+    }
+    sw_str_printf(out,
+                  "</p>\n<nav><a href=\"#curves\">curves</a> <a href=\"#memory\">memory</a> "
+                  "<a href=\"#time\">time</a> %s<a href=\"#configuration\">configuration</a> <a "
+                  "href=\"#machine\">machine</a></nav></header>\n<main>\n",
+                  n_samples > 0 ? "<a href=\"#samples\">samples</a> " : "");
 }
 
 /* ---- headline numbers ---- */

@@ -55,7 +55,7 @@ static const char style[] =
     "--k:var(--7)}\n"
     ".key::before,.bands u::before{content:\"\";display:inline-block;width:.75em;height:.75em;"
     "margin-right:.35em;border-radius:2px;background:var(--k);vertical-align:-.05em}"
-    ".key{margin-right:.9rem}\n"
+    ".key{display:inline-block;margin-right:.9rem}.run .key{margin-right:.2rem}\n"
     ".p0{--k:var(--0)}.p1{--k:var(--1)}.p2{--k:var(--2)}.p3{--k:var(--7)}.p4{--k:var(--5)}"
     ".p5{--k:var(--3)}\n"
     ".k0{fill:var(--0);--k:var(--0)}.k1{fill:var(--3);--k:var(--3)}.k2{fill:var(--2);"

@@ -145,7 +145,7 @@ static void runs_are_laid_over_each_other(void **state)
     static const char *const runs[] = {"long", "short"};
     char path[TEST_PATH_CAP], *page = NULL;
     size_t len;
-    put_steps("short", 60, 10, 20);
+    put_steps("short", 160, 10, 20);
     test_join(path, folder, "both.html");
     assert_int_equal(write_report(runs, 2, path), SW_OK);
     assert_int_equal(sw_file_read(path, &page, &len), SW_OK);
