@@ -48,7 +48,7 @@ static const char style[] =
     "vector-effect:non-scaling-stroke;stroke-linejoin:round}.grid{stroke:var(--grid);"
     "stroke-width:1}.raw{stroke-width:1;opacity:.45}.line{stroke-width:2}.dash{stroke-width:1.3;"
     "stroke-dasharray:5 4}.limit{stroke-width:1.6;stroke-dasharray:3 4}.dots{stroke-width:7;"
-    "stroke-linecap:round}\n"
+    "stroke-linecap:round}.many{stroke-width:4}\n"
     ".c0{stroke:var(--0);--k:var(--0)}.c1{stroke:var(--1);--k:var(--1)}.c2{stroke:var(--2);"
     "--k:var(--2)}.c3{stroke:var(--3);--k:var(--3)}.c4{stroke:var(--4);--k:var(--4)}"
     ".c5{stroke:var(--5);--k:var(--5)}.c6{stroke:var(--6);--k:var(--6)}.c7{stroke:var(--7);"
