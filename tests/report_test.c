@@ -168,10 +168,14 @@ static int set_up(void **state)
     struct sw_str text = {0};
     char path[TEST_PATH_CAP];
     static const char config[] =
-        "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 4, \"optimizer\": {\"type\": "
-        "\"AdamW\", \"params\": {\"lr\": 0.001}}}\n";
+        "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 4, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}\n";
     const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    char at[512];
+    if (!realpath(build ? build : "build", at)) {
+        return -1;
+    }
+    snprintf(program, sizeof program, "%s/spillway", at);
     if (access(program, X_OK) != 0) {
         return -1;
     }

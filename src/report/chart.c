@@ -15,7 +15,8 @@ enum {
     FEWER_COLUMNS = 500,
     BANDS = 100, /* that say their values under the pointer */
     TICKS = 8,
-    SMOOTH_FROM = 40 /* steps from which on a smoothed line says more */
+    MANY_DOTS = 40,   /* that are drawn smaller */
+    SMOOTH_FROM = 100 /* steps from which on a smoothed line says more */
 };
 
 struct axis {
@@ -248,6 +249,15 @@ static void draw_dots(const struct picture *p, const struct sw_curve *curve)
     }
 }
 
+static bool many_dots(const struct sw_curve *curve)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < curve->run->n; i++) {
+        n += isfinite(curve->values[i]) != 0;
+    }
+    return n > MANY_DOTS;
+}
+
 static void draw_curve(const struct picture *p, const struct sw_curve *curve)
 {
     static const char *const classes[] = {[SW_CURVE_NOISY] = "raw",
@@ -264,7 +274,8 @@ static void draw_curve(const struct picture *p, const struct sw_curve *curve)
         draw_smoothed(p, curve);
         sw_str_puts(p->out, "\"/>\n");
     } else if (curve->style == SW_CURVE_DOTS) {
-        sw_str_printf(p->out, "<path class=\"dots c%d\" d=\"", curve->color % SW_COLORS);
+        sw_str_printf(p->out, "<path class=\"dots%s c%d\" d=\"", many_dots(curve) ? " many" : "",
+                      curve->color % SW_COLORS);
         draw_dots(p, curve);
         sw_str_puts(p->out, "\"/>\n");
     }

@@ -107,10 +107,20 @@ static void write_title(const struct sw_page *page, struct sw_str *out)
     if (page->n == 1) {
         write_about(&page->runs[0], out);
     }
-    sw_str_puts(out, "</p>\n<nav><a href=\"#curves\">curves</a> <a href=\"#memory\">memory</a> "
-                     "<a href=\"#time\">time</a> <a href=\"#samples\">samples</a> <a "
-                     "href=\"#configuration\">configuration</a> <a "
-                     "href=\"#machine\">machine</a></nav></header>\n<main>\n");
+    int64_t n_samples = 0;
+    for (int i = 0; i < page->n; i++) {
+        n_samples += page->runs[i].n_samples;
+    }
+    sw_str_printf(out,
+                  "</p>\n<nav><a href=\"#curves\">curves</a> <a href=\"#memory\">memory</a> "
+                  "<a href=\"#time\">time</a> %s<a href=\"#configuration\">configuration</a> <a "
+                  "href=\"#machine\">machine</a></nav></header>\n<main>\n",
+                  n_samples > 0 ? "<a href=\"#samples\">samples</a> " : "");
+}
+
+static const char *step_text(char buf[48], int64_t step)
+{
+    return sw_html_number(buf, 48, (double)step, SW_UNIT_COUNT);
 }
 
 /* ---- headline numbers ---- */
@@ -123,10 +133,10 @@ static void tile(struct sw_str *out, const char *name, const char *value, const 
 
 static void tile_of_loss(const char *name, const struct sw_stats *s, struct sw_str *out)
 {
-    char last[48], least[48], more[128];
+    char last[48], least[48], step[48], more[128];
     if (s->n > 0) {
         sw_html_number(least, sizeof least, s->min, SW_UNIT_NUMBER);
-        snprintf(more, sizeof more, "least %s at step %lld", least, (long long)s->min_step);
+        snprintf(more, sizeof more, "least %s at step %s", least, step_text(step, s->min_step));
         tile(out, name, sw_html_number(last, sizeof last, s->last, SW_UNIT_NUMBER), more);
     }
 }
@@ -143,7 +153,7 @@ static void tile_of_steps(const struct sw_past_run *run, const struct summary *s
                           struct sw_str *out)
 {
     char step[48], wanted[48], value[128];
-    sw_html_number(step, sizeof step, (double)last_step(run), SW_UNIT_COUNT);
+    step_text(step, last_step(run));
     sw_html_number(wanted, sizeof wanted, s->wanted, SW_UNIT_COUNT);
     snprintf(value, sizeof value, isfinite(s->wanted) ? "%s <em>of %s</em>" : "%s", step, wanted);
     tile(out, "Steps", value, state_of(run, s));
@@ -251,27 +261,27 @@ static sw_status write_headline(const struct sw_page *page, struct sw_str *out)
 
 static void note_norm(const struct summary *s, struct sw_str *out)
 {
-    char max[48], median[48];
+    char max[48], median[48], step[48];
     if (s->norm.n > 20 && s->norm.max > 20 * s->norm.median) {
         sw_html_number(max, sizeof max, s->norm.max, SW_UNIT_NUMBER);
         sw_html_number(median, sizeof median, s->norm.median, SW_UNIT_NUMBER);
         sw_str_printf(out,
-                      "<li>The norm of the gradient had a spike: %s at step %lld; its median is "
+                      "<li>The norm of the gradient had a spike: %s at step %s; its median is "
                       "%s.</li>\n",
-                      max, (long long)s->norm.max_step, median);
+                      max, step_text(step, s->norm.max_step), median);
     }
 }
 
 static void note_validation(const struct summary *s, struct sw_str *out)
 {
-    char min[48], last[48];
+    char min[48], last[48], step[48];
     if (s->val.n > 2 && s->val.last > s->val.min * 1.005 && s->val.min_step < s->val.last_step) {
         sw_html_number(min, sizeof min, s->val.min, SW_UNIT_NUMBER);
         sw_html_number(last, sizeof last, s->val.last, SW_UNIT_NUMBER);
         sw_str_printf(out,
-                      "<li>The validation loss was least at step %lld, %s, and is %s at the "
+                      "<li>The validation loss was least at step %s, %s, and is %s at the "
                       "last.</li>\n",
-                      (long long)s->val.min_step, min, last);
+                      step_text(step, s->val.min_step), min, last);
     }
 }
 

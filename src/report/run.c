@@ -10,6 +10,7 @@
 #include "report/private.h"
 
 enum { PATH_CAP = 4200 };
+static const int64_t MOST_STEP = INT64_C(1) << 40; /* far from what a double rounds */
 
 static const char *const figure_names[SW_FIGURE_COUNT] = {
     [SW_FIGURE_LOSS] = "loss",
@@ -174,6 +175,10 @@ static sw_status take_line(struct sw_past_run *run, const char *path, int64_t nu
     }
     if (!line.has_step) {
         return SW_FAIL(SW_E_FORMAT, "%s: line %lld has no \"step\"", path, (long long)number);
+    }
+    if (line.step < 0 || line.step > MOST_STEP) {
+        return SW_FAIL(SW_E_FORMAT, "%s: line %lld has step %lld; wanted 0 to %lld", path,
+                       (long long)number, (long long)line.step, (long long)MOST_STEP);
     }
     if (run->n > 0 && line.step <= run->steps[run->n - 1]) {
         return SW_FAIL(SW_E_FORMAT, "%s: line %lld has step %lld behind step %lld", path,

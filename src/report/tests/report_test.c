@@ -145,7 +145,7 @@ static void runs_are_laid_over_each_other(void **state)
     static const char *const runs[] = {"long", "short"};
     char path[TEST_PATH_CAP], *page = NULL;
     size_t len;
-    put_steps("short", 60, 10, 20);
+    put_steps("short", 160, 10, 20);
     test_join(path, folder, "both.html");
     assert_int_equal(write_report(runs, 2, path), SW_OK);
     assert_int_equal(sw_file_read(path, &page, &len), SW_OK);
@@ -255,6 +255,8 @@ static void what_is_no_run_is_refused(void **state)
     refused("bad", SW_E_FORMAT, "metrics.jsonl: line 2 is no JSON object");
     put_text("bad", "metrics.jsonl", "{\"step\":2}\n{\"step\":2}\n");
     refused("bad", SW_E_FORMAT, "line 2 has step 2 behind step 2");
+    put_text("bad", "metrics.jsonl", "{\"step\":9223372036854775807}\n");
+    refused("bad", SW_E_FORMAT, "line 1 has step 9223372036854775807; wanted 0 to");
     put_text("bad", "metrics.jsonl", "{\"loss\":2}\n");
     refused("bad", SW_E_FORMAT, "line 1 has no \"step\"");
     test_join(path, folder, "other/notes.txt");
