@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "spillway/progress.h"
 #include "spillway/status.h"
 
 static const struct {
@@ -61,7 +62,12 @@ static int run(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(commands[i].name, name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
+            /* programs that are started show their own */
+            struct sw_work_bar *bar =
+                commands[i].run == sw_cmd_launch ? NULL : sw_work_show(stderr);
+            const int status = commands[i].run(argc - 1, argv + 1);
+            sw_work_hide(bar);
+            return status;
         }
     }
     fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);

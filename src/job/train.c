@@ -1097,6 +1097,7 @@ static sw_status hold_folder(struct job *job)
 struct team {
     const struct sw_train_options *options;
     FILE *out, *quiet;
+    struct sw_work_listener listener; /* of the thread that called, for rank 0's */
     bool *started; /* of rank 0, as the result */
     struct sw_train_result *result;
     struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
@@ -1243,6 +1244,9 @@ static sw_status rank_main(void *ctx, sw_comm *comm)
     const struct team *t = ctx;
     struct sw_train_result ignored;
     bool started;
+    if (sw_comm_rank(comm) == 0) {
+        sw_work_listen(t->listener);
+    }
     return sw_comm_rank(comm) == 0 ? train_rank(t, comm, t->out, t->started, t->result)
                                    : train_rank(t, comm, t->quiet, &started, &ignored);
 }
@@ -1293,6 +1297,8 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         sw_comm_close(world, true);
         return SW_FAIL(SW_E_NOMEM, "no resources for ranks");
     }
+    t.listener = sw_work_listen((struct sw_work_listener){0});
+    sw_work_listen(t.listener);
     const sw_status st = world ? train_in_world(&t, world) : train_threads(&t);
     fclose(t.quiet);
     return st;
