@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum cli_exit {
     CLI_DONE = 0,
@@ -59,11 +60,13 @@ bool cli_describe(const struct command *command, const char *word);
 void cli_print_roff(const char *text);
 void cli_print_quoted(const char *text, const char *escaped, const char *quote);
 
-/* "spillway NAME: message" on stderr; returns `status`. */
+/* "spillway NAME: message" on stderr; returns `status`. On a terminal a message that is longer than
+ * a line is laid out (refusal.c). */
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same with the library's last message. */
 int cli_error(const struct command *command, int status);
+void cli_print_message(FILE *to, const char *name, const char *message);
 
 /* Appends "key=value" to a list of --set edits from a flag that stands for a configuration key. */
 /* --device, of every command that computes: an edit of spillway.device. */

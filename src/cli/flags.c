@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spillway/progress.h"
 #include "spillway/status.h"
 
 enum { MOST_FLAGS = 128 };
@@ -32,12 +33,13 @@ void cli_free_words(struct words *words)
 
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
 {
+    char message[4096];
     va_list args;
     va_start(args, fmt);
-    fprintf(stderr, "spillway %s: ", command->name);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    sw_work_clear();
+    cli_print_message(stderr, command->name, message);
     return status;
 }
 

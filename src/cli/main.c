@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "spillway/progress.h"
 #include "spillway/status.h"
 
 static int print_completion(int argc, char **argv);
@@ -251,7 +252,14 @@ static int run(int argc, char **argv)
         argv[2] = "--help";
     }
     const int i = find(name);
-    return i < N_COMMANDS ? commands[i].run(argc - 1, argv + 1) : refuse_command(name);
+    if (i == N_COMMANDS) {
+        return refuse_command(name);
+    }
+    /* programs that are started show their own */
+    struct sw_work_bar *bar = commands[i].run == sw_cmd_launch ? NULL : sw_work_show(stderr);
+    const int status = commands[i].run(argc - 1, argv + 1);
+    sw_work_hide(bar);
+    return status;
 }
 
 /* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave

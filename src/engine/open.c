@@ -436,7 +436,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
                                                 .comm = o->comm,
                                                 .host = e->host,
                                                 .verify = o->verify,
-                                                .profile = o->profile};
+                                                .profile = o->profile,
+                                                .phase_times =
+                                                    e->config->misc.wall_clock_breakdown};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));

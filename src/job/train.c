@@ -23,6 +23,14 @@
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
 
+/* What it tells of its steps, and needs to. */
+struct told {
+    FILE *metrics;
+    struct sw_job_monitors monitors;
+    struct sw_job_profile profile;
+    struct pace pace;
+};
+
 struct job {
     const struct sw_train_options *options;
     sw_comm *comm; /* NULL = alone */
@@ -39,16 +47,13 @@ struct job {
     sw_engine *engine;
     struct sw_engine_facts facts; /* of it */
     int64_t *shared;              /* [ranks, SW_JOB_NUMBERS] */
-    struct sw_job_monitors monitors;
-    struct sw_job_profile profile;
-    FILE *metrics;
+    struct told told;
     int64_t batch, tokens, micro_batches;
     int64_t local;                 /* micro-batches of this rank */
     bool packed;                   /* rows hold several documents */
     struct sw_job_rows rows;       /* [local] micro-batches */
     struct sw_job_measure measure; /* what metrics are counted from */
     int64_t first_step;
-    struct pace pace;
     double began_s, val_loss, loss;
     struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
@@ -245,8 +250,8 @@ static sw_status open_metrics(struct job *job)
     char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
     SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->first_step));
-    job->metrics = fopen(path, "a");
-    if (!job->metrics) {
+    job->told.metrics = fopen(path, "a");
+    if (!job->told.metrics) {
         return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
     }
     const struct sw_job_monitor_options options = {.config = job->facts.config,
@@ -256,7 +261,7 @@ static sw_status open_metrics(struct job *job)
                                                    .samples = sw_engine_samples(job->engine),
                                                    .images = is_images(job),
                                                    .tokens = units_of_step(job)};
-    return sw_job_monitors_open(&options, &job->monitors);
+    return sw_job_monitors_open(&options, &job->told.monitors);
 }
 
 /* What a report shows besides the metrics, from before the first step on. */
@@ -510,8 +515,8 @@ static void print_step(struct job *job, const struct sw_job_step *step)
     const struct sw_step_report *r = &step->report;
     char eta[32], device[32], host[32], val[80] = "", queues[128] = "", text[512];
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
-    sw_pace_mark(&job->pace, now, r->step);
-    sw_format_eta(sw_pace_left(&job->pace, now, r->step, o->steps - r->step), eta, sizeof eta);
+    sw_pace_mark(&job->told.pace, now, r->step);
+    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, o->steps - r->step), eta, sizeof eta);
     sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
     sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
     if (step->validated) {
@@ -606,8 +611,9 @@ static sw_status write_metrics(struct job *job, const struct sw_job_step *step)
                       (long long)sw_dataset_n_dropped(job->dataset, SW_SPLIT_TRAIN));
     }
     sw_str_puts(&line, "}\n");
-    const bool good = !line.failed && fwrite(line.ptr, 1, line.len, job->metrics) == line.len &&
-                      fflush(job->metrics) == 0;
+    const bool good = !line.failed &&
+                      fwrite(line.ptr, 1, line.len, job->told.metrics) == line.len &&
+                      fflush(job->told.metrics) == 0;
     sw_str_fini(&line);
     return good ? SW_OK
                 : SW_FAIL(SW_E_IO, "%s/metrics.jsonl: %s", job->options->output, strerror(errno));
@@ -653,7 +659,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     const struct sw_train_options *o = job->options;
     struct sw_job_step step = {0};
     const struct sw_step_report *report = &step.report;
-    sw_job_profile_begin(&job->profile, sw_engine_step(job->engine) + 1);
+    sw_job_profile_begin(&job->told.profile, sw_engine_step(job->engine) + 1);
     SW_TRY(train_rows(job, &step));
     step.most[SW_JOB_STOP] = asked_to_stop(job);
     SW_TRY(sw_job_share(job->comm, job->facts.ranks, job->shared, step.most));
@@ -668,11 +674,11 @@ static sw_status one_step(struct job *job, bool *stopped)
     step.val_loss = job->val_loss;
     step.metrics = counts_metrics(job) ? job->measure.of : NULL;
     SW_TRY(job->leads ? write_metrics(job, &step) : SW_OK);
-    SW_TRY(job->leads ? sw_job_monitors_add(&job->monitors, &step) : SW_OK);
+    SW_TRY(job->leads ? sw_job_monitors_add(&job->told.monitors, &step) : SW_OK);
     if (!o->quiet && job->leads) {
         print_step(job, &step);
     }
-    sw_job_profile_end(&job->profile, &step, job->leads, job->out);
+    sw_job_profile_end(&job->told.profile, &step, job->leads, job->out);
     if (o->sample_every > 0 && report->step % o->sample_every == 0 && job->tokenizer) {
         SW_TRY(print_sample(job));
     }
@@ -833,10 +839,11 @@ static sw_status set_up(struct job *job)
         SW_TRY(sw_engine_check_folder(export_path(job, path, sizeof path), job->first_step > 0));
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(sw_job_profile_open(&job->facts, job->first_step, job->options->steps, &job->profile));
-    job->profile.model = job->options->model;
-    job->profile.batch = job->batch;
-    job->profile.local = sw_max_i64(job->local, 1);
+    SW_TRY(
+        sw_job_profile_open(&job->facts, job->first_step, job->options->steps, &job->told.profile));
+    job->told.profile.model = job->options->model;
+    job->told.profile.batch = job->batch;
+    job->told.profile.local = sw_max_i64(job->local, 1);
     SW_TRY(go_on(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
@@ -1042,11 +1049,11 @@ static void print_queues(struct job *job)
 
 static void tear_down(struct job *job)
 {
-    if (job->metrics) {
-        fclose(job->metrics);
+    if (job->told.metrics) {
+        fclose(job->told.metrics);
     }
-    sw_job_monitors_close(&job->monitors);
-    sw_job_profile_close(&job->profile);
+    sw_job_monitors_close(&job->told.monitors);
+    sw_job_profile_close(&job->told.profile);
     sw_close(job->engine);
     sw_dataset_close(job->dataset);
     sw_job_chat_close(&job->chat);
@@ -1103,7 +1110,8 @@ static sw_status hold_folder(struct job *job)
 struct team {
     const struct sw_train_options *options;
     FILE *out, *quiet;
-    bool *started; /* of rank 0, as the result */
+    struct sw_work_listener listener; /* of the thread that called, for rank 0's */
+    bool *started;                    /* of rank 0, as the result */
     struct sw_train_result *result;
     struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
 };
@@ -1119,7 +1127,7 @@ static sw_status start(struct job *job)
 static sw_status run_steps(struct job *job, bool *stopped)
 {
     job->began_s = sw_now_s();
-    sw_pace_mark(&job->pace, job->began_s, job->first_step);
+    sw_pace_mark(&job->told.pace, job->began_s, job->first_step);
     sw_executor_queue_times(job->facts.executor, job->began);
     SW_TRY(record_run(job));
     SW_TRY(claim_model(job));
@@ -1250,6 +1258,9 @@ static sw_status rank_main(void *ctx, sw_comm *comm)
     const struct team *t = ctx;
     struct sw_train_result ignored;
     bool started;
+    if (sw_comm_rank(comm) == 0) {
+        sw_work_listen(t->listener);
+    }
     return sw_comm_rank(comm) == 0 ? train_rank(t, comm, t->out, t->started, t->result)
                                    : train_rank(t, comm, t->quiet, &started, &ignored);
 }
@@ -1300,6 +1311,8 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         sw_comm_close(world, true);
         return SW_FAIL(SW_E_NOMEM, "no resources for ranks");
     }
+    t.listener = sw_work_listen((struct sw_work_listener){0});
+    sw_work_listen(t.listener);
     const sw_status st = world ? train_in_world(&t, world) : train_threads(&t);
     fclose(t.quiet);
     return st;

@@ -28,6 +28,7 @@ static const char *at(const char *name)
 struct asked {
     int64_t steps, ranks, profile_step, every;
     bool watched, resume, quiet;
+    const char *device; /* NULL = the CPU */
 };
 
 /* Log into `log`. */
@@ -56,6 +57,9 @@ static sw_status train(const char *output, const struct asked *asked,
                  "flops_profiler={\"enabled\": true, \"profile_step\": %d, "
                  "\"top_modules\": 2, \"output_file\": \"%s/deep/%s.txt\"}",
                  (int)asked->profile_step, folder, output);
+    }
+    if (asked->device) {
+        snprintf(sets[n++], sizeof *sets, "spillway.device=%s", asked->device);
     }
     if (asked->every > 0) {
         snprintf(sets[n++], sizeof *sets, "steps_per_print=%d", (int)asked->every);
@@ -233,6 +237,34 @@ static void a_resumed_run_has_each_row_once(void **state)
     expect_same_as_metrics("cut", 8);
 }
 
+/* What computes by itself says when it has come to the end of a phase. */
+static void phases_of_other_devices_are_noted(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"mock"};
+    for (size_t i = 0; i < SW_LEN(devices); i++) {
+        char name[2][16], path[256];
+        struct sw_train_result plain, watched;
+        snprintf(name[0], sizeof name[0], "bare%zu", i);
+        snprintf(name[1], sizeof name[1], "timed%zu", i);
+        must_train(name[0], &(struct asked){.steps = 1, .device = devices[i], .quiet = true},
+                   &plain);
+        must_train(
+            name[1],
+            &(struct asked){.steps = 1, .device = devices[i], .quiet = true, .watched = true},
+            &watched);
+        assert_true(plain.loss == watched.loss);
+        snprintf(path, sizeof path, "%s/metrics.jsonl", at(name[1]));
+        char *metrics = read_all(path);
+        for (const char *line = metrics; *line; line = strchr(line, '\n') + 1) {
+            assert_true(member(line, "forward_ms") > 0);
+            assert_true(member(line, "backward_ms") > 0);
+            assert_true(member(line, "update_ms") > 0);
+        }
+        sw_free(metrics);
+    }
+}
+
 /* ---- lines ---- */
 
 static int count_of(const char *text, const char *word)
@@ -353,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(monitors_say_what_metrics_say),
         cmocka_unit_test(a_resumed_run_has_each_row_once),
+        cmocka_unit_test(phases_of_other_devices_are_noted),
         cmocka_unit_test(lines_are_as_many_as_steps_per_print_says),
         cmocka_unit_test(a_profile_adds_up),
         cmocka_unit_test(a_step_that_the_run_does_not_have_is_refused),
