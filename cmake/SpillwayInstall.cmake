@@ -54,3 +54,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/spillwayConfigVersion.cm
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/spillwayConfig.cmake"
     "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake" DESTINATION ${package_dir})
+
+add_custom_target(uninstall
+    COMMAND "${CMAKE_COMMAND}" -D "MANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt"
+        -P "${PROJECT_SOURCE_DIR}/cmake/SpillwayUninstall.cmake" VERBATIM)
