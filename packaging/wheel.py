@@ -31,7 +31,7 @@ Description-Content-Type: text/markdown
 
 """
 WHEEL = f"Wheel-Version: 1.0\nGenerator: spillway\nRoot-Is-Purelib: false\nTag: {TAG}\n"
-ENTRIES = "[console_scripts]\nspillway = spillway._program:main\n"
+ENTRIES = "[console_scripts]\nspillway = _spillway_program:main\n"
 
 
 def contents(installed: Path, version: str) -> dict:
@@ -39,6 +39,7 @@ def contents(installed: Path, version: str) -> dict:
     library = next(path for path in sorted(installed.rglob("libspillway.so.*")) if path.is_symlink())
     files = {f"spillway/{path.name}": (path.read_bytes(), False)
              for path in sorted((ROOT / "python" / "spillway").iterdir()) if path.is_file()}
+    files["_spillway_program.py"] = ((ROOT / "python" / "_spillway_program.py").read_bytes(), False)
     files[f"spillway/lib/{library.name}"] = (library.read_bytes(), True)
     files["spillway/bin/spillway"] = ((installed / "bin" / "spillway").read_bytes(), True)
     info = f"spillway_train-{version}.dist-info"

@@ -28,6 +28,6 @@ cmake -S "$here/.." -B "$scratch/build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUIL
 cmake --build "$scratch/build" --parallel "$(nproc)"
 cmake --install "$scratch/build" --prefix "$scratch/installed" --strip > /dev/null
 "$python" "$here/wheel.py" "$scratch/installed" "$scratch"
-"$python" -m auditwheel repair --plat manylinux_2_36_x86_64 --wheel-dir "$scratch/repaired" "$scratch"/*.whl
+"$python" -m auditwheel repair --only-plat --plat manylinux_2_36_x86_64 --wheel-dir "$scratch/repaired" "$scratch"/*.whl
 mv "$scratch"/repaired/*.whl "$folder"
 ls "$folder"/spillway_train-*.whl
