@@ -43,10 +43,11 @@ within() {
         exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
             DEBIAN_FRONTEND=noninteractive chroot "$1" sh -ec "$2"' sh "$scratch/$1" "$2"
 }
-# What is there, without caches and logs of the package manager.
+# What is there, without caches and logs of the package manager, and the copies (/etc/group-) of who adds a group.
 listing() {
     (cd "$scratch/$1" && find . -xdev \( -path ./proc -o -path ./tmp -o -path ./var/cache -o -path ./var/lib/apt \
-        -o -path ./var/lib/dpkg -o -path ./var/log -o -path ./root \) -prune -o -print | LC_ALL=C sort)
+        -o -path ./var/lib/dpkg -o -path ./var/log -o -path ./root -o -path ./run \
+        -o -path "./etc/*-" \) -prune -o -print | LC_ALL=C sort)
 }
 # unchanged <name> <what>: as `listing` was in $scratch/NAME.list
 unchanged() {
