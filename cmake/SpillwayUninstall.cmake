@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D MANIFEST=<install_manifest.txt> -P SpillwayUninstall.cmake: removes what `cmake --install` of this build put
-# there last, and folders that are empty then.
+# cmake -D BUILD=<build folder> -P SpillwayUninstall.cmake: removes what `cmake --install` of this build put there last,
+# and of the folders that it made those that are empty then.
 
-if(NOT EXISTS "${MANIFEST}")
-    message(FATAL_ERROR "${MANIFEST} is not there: nothing was installed from this build")
+set(manifest "${BUILD}/install_manifest.txt")
+set(record "${BUILD}/install_folders.txt")
+if(NOT EXISTS "${manifest}")
+    message(FATAL_ERROR "${manifest} is not there: nothing was installed from this build")
 endif()
-file(STRINGS "${MANIFEST}" files)
+file(STRINGS "${manifest}" files)
 foreach(file IN LISTS files)
     file(REMOVE "$ENV{DESTDIR}${file}")
-    cmake_path(GET file PARENT_PATH folder)
-    while(NOT folder STREQUAL "/")
-        file(GLOB left "$ENV{DESTDIR}${folder}/*" "$ENV{DESTDIR}${folder}/.[!.]*")
-        if(left)
-            break()
-        endif()
-        file(REMOVE_RECURSE "$ENV{DESTDIR}${folder}")
-        cmake_path(GET folder PARENT_PATH folder)
-    endwhile()
 endforeach()
-file(REMOVE "${MANIFEST}")
+if(EXISTS "${record}")
+    file(STRINGS "${record}" folders)
+    list(REMOVE_DUPLICATES folders)
+    list(SORT folders ORDER DESCENDING) # what is in a folder before it
+    foreach(folder IN LISTS folders)
+        file(GLOB left "$ENV{DESTDIR}${folder}/*" "$ENV{DESTDIR}${folder}/.[!.]*")
+        if(NOT left)
+            file(REMOVE_RECURSE "$ENV{DESTDIR}${folder}")
+        endif()
+    endforeach()
+endif()
+file(REMOVE "${manifest}" "${record}")
