@@ -6,6 +6,21 @@ if(NOT TARGET spillway)
 endif()
 include(CMakePackageConfigHelpers)
 
+# Which folders the installation makes, for the target uninstall: the others are somebody else's, empty or not.
+install(CODE "set(ours ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_LIBDIR}/spillway ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        ${CMAKE_INSTALL_LIBDIR}/cmake/spillway ${CMAKE_INSTALL_INCLUDEDIR}/spillway ${CMAKE_INSTALL_MANDIR}/man1
+        ${CMAKE_INSTALL_DATADIR}/bash-completion/completions ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
+        ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+    set(record \"${PROJECT_BINARY_DIR}/install_folders.txt\")")
+install(CODE [[
+    foreach(folder IN LISTS ours)
+        cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE)
+        while(NOT EXISTS "$ENV{DESTDIR}${folder}")
+            file(APPEND "${record}" "${folder}\n")
+            cmake_path(GET folder PARENT_PATH folder)
+        endwhile()
+    endforeach()]])
+
 install(TARGETS spillway EXPORT spillwayTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -54,3 +69,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/spillwayConfigVersion.cm
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/spillwayConfig.cmake"
     "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake" DESTINATION ${package_dir})
+
+add_custom_target(uninstall
+    COMMAND "${CMAKE_COMMAND}" -D "BUILD=${PROJECT_BINARY_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/SpillwayUninstall.cmake" VERBATIM)

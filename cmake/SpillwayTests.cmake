@@ -149,6 +149,18 @@ function(sw_docs_tests)
     set_tests_properties(docs/commands_slow PROPERTIES LABELS "docs;slow")
 endfunction()
 
+# What is given to users: the tarball (quick), and each way to install in a bare system of its own (slow; as root).
+function(sw_package_tests)
+    set(packaging "${PROJECT_SOURCE_DIR}/packaging")
+    add_test(NAME packages/tarball COMMAND sh "${PROJECT_SOURCE_DIR}/tests/tarball.sh" "${packaging}/tarball.sh")
+    set_tests_properties(packages/tarball PROPERTIES LABELS packages SKIP_RETURN_CODE 77 TIMEOUT 600)
+    foreach(way IN ITEMS deb wheel tarball container)
+        add_test(NAME packages/${way}_slow COMMAND "${packaging}/chroots.sh" ${way})
+        set_tests_properties(packages/${way}_slow PROPERTIES LABELS "packages;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
+            ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
+    endforeach()
+endfunction()
+
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.
 function(sw_project_tests)
     add_custom_target(project_tests)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import json as _json
 import math
+import operator
 import os
 from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
@@ -72,7 +73,22 @@ def _config_text(config: Config) -> Optional[str]:
 def _count(labels: Any) -> int:
     if isinstance(labels, bool) or not isinstance(labels, int):
         raise ArgumentError(f"labels: wanted names, or how many, got {type(labels).__name__}")
-    return labels
+    return _whole("labels", labels, 0)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A whole number that C's types hold: ctypes would take what is left of a larger one."""
+    number = operator.index(value)
+    if not least <= number < 2**63:
+        raise ArgumentError(f"{name} is {number}; wanted {least} .. {2**63 - 1}")
+    return number
+
+
+def _share(name: str, value: float, most: float) -> float:
+    if not 0 <= value <= most or math.isinf(value):
+        limit = "a number, not negative" if math.isinf(most) else f"0 .. {most:g}"
+        raise ArgumentError(f"{name} is {value}; wanted {limit}")
+    return value
 
 
 class _Options:
@@ -101,8 +117,8 @@ class _Options:
             kind = _KINDS[name]
             if kind is c_char_p:
                 value = path_bytes(value)
-            elif kind is not c_bool and isinstance(value, int) and value < -1:
-                raise ArgumentError(f"{name} is {value}: wanted none below 0")
+            elif kind is not c_bool:
+                value = _whole(name, value, -1 if name == "generate_tokens" else 0)
             setattr(options, name, value)
         self.struct = options
 
@@ -154,6 +170,7 @@ class Engine(Handle):
                 self._leave(status)
         super().__init__(out, lib.sw_close)
         self.tokenizer: Optional[Tokenizer] = None
+        self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
         self._owned: List[Handle] = []
         self.training_dataloader: Optional[Loader] = None
         self.last_step: Optional[StepReport] = None  #: of the last step
@@ -165,6 +182,8 @@ class Engine(Handle):
         self.vocab_size = int(lib.sw_engine_vocab(out))
         self.n_parameters = int(lib.sw_engine_parameters(out))
         self.seed = int(lib.sw_engine_seed(out))
+        room = int(options.struct.generate_tokens)
+        self._room = self.seq_len if room < 0 else room  # of prompt and continuation
         self.inputs: Dict[str, InputInfo] = self._read_inputs()  #: tensors of a micro-batch
         self._n_backward = 0  # of the step under way
 
@@ -353,10 +372,10 @@ class Engine(Handle):
         n = int(self._ask("sw_logits_elems"))
         out = np.empty(max(n, 0), dtype=np.float32)
         self._call("sw_logits", byref(one), out.ctypes.data_as(POINTER(c_float)))
-        rows = self.train_micro_batch_size
-        tokens = n // (rows * self.vocab_size) if self.vocab_size else 0
-        if tokens * rows * self.vocab_size == n and tokens > 1:
-            return out.reshape(rows, tokens, self.vocab_size)
+        rows, tokens, labels = self.train_micro_batch_size, self.seq_len, self.inputs.get("labels")
+        of_tokens = labels is not None and labels.shape == (rows, tokens)
+        if n == rows * tokens * self.vocab_size or (of_tokens and labels and labels.dtype == "i4"):
+            return out.reshape(rows, tokens, -1)
         return out.reshape(rows, -1)
 
     @property
@@ -416,7 +435,8 @@ class Engine(Handle):
                         keep_last: int = 0) -> None:
         """Writes a checkpoint into a folder of them. keep_last: removes all but so many, and the
         one of least val_loss; 0: keeps all."""
-        options = SaveOptions(keep_last=keep_last, val_loss=val_loss, metric_value=math.nan)
+        options = SaveOptions(keep_last=min(_whole("keep_last", keep_last, 0), 2**31 - 1),
+                              val_loss=val_loss, metric_value=math.nan)
         self._call("sw_save", path_bytes(folder), byref(options))
 
     def load_checkpoint(self, folder: Path) -> bool:
@@ -446,20 +466,26 @@ class Engine(Handle):
         the likeliest token. stop: ids that end it; None: the tokenizer's end of text.
         """
         as_text = isinstance(prompt, str)
+        if as_text and self.tokenizer is None and self._words is not None:
+            self._check()
+            self.tokenizer = Tokenizer(self._words)
+            self._owned.append(self.tokenizer)
         tokenizer = self.tokenizer
         if as_text and tokenizer is None:
             raise ArgumentError("generate: a text wants a tokenizer; initialize takes one")
         ids = tokenizer.encode(prompt) if as_text and tokenizer else as_array("prompt", prompt)
         if ids.dtype != np.int32 or ids.ndim != 1:
             ids = _as_ids(ids)
-        if tokens < 1:
-            raise ArgumentError(f"generate: {tokens} tokens; wanted at least 1")
+        tokens = _whole("tokens", tokens, 1)
         ends = [tokenizer.eos] if stop is None and tokenizer and tokenizer.eos >= 0 else stop or []
         stops = (c_int32 * max(len(ends), 1))(*ends)
-        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                            stop_id=-1, n_stop_ids=len(ends))
+        sampling = Sampling(
+            temperature=_share("temperature", temperature, math.inf),
+            top_k=_whole("top_k", top_k, 0), top_p=_share("top_p", top_p, 1),
+            seed=_whole("seed", seed, 0), stop_id=-1, n_stop_ids=len(ends))
         sampling.stop_ids = ctypes.cast(stops, POINTER(c_int32))
-        out, n = np.empty(tokens, dtype=np.int32), c_int64()
+        # more than there is room for is refused before anything is written
+        out, n = np.empty(min(tokens, max(self._room, 1)), dtype=np.int32), c_int64()
         pointer = POINTER(c_int32)
         self._call("sw_generate", ids.ctypes.data_as(pointer), ids.size, tokens, byref(sampling),
                    out.ctypes.data_as(pointer), byref(n), None)
@@ -487,18 +513,28 @@ def _refuse_unshifted(ids: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]
                             "after it: spillway.shift_labels makes such labels of Hugging Face's")
 
 
-def _find_tokenizer(model: Path, tokenizer: Union[None, Path, Tokenizer],
+def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
+    """The folder that brings a tokenizer along: an adapter's own goes before the model's."""
+    for folder in (adapter, model):
+        if folder is not None and lib.sw_tokenizer_is_there(path_bytes(folder)):
+            return folder
+    return None
+
+
+def _find_tokenizer(tokenizer: Union[None, Path, Tokenizer], place: Optional[Path],
                     training_data: Optional[Paths]) -> Tuple[Optional[Tokenizer], bool]:
     """As `spillway train` does: the one given, the model's, the characters of the text; and whether
-    it is to be closed with the engine."""
+    it is to be closed with the engine. Without data the model's is opened when it is needed."""
     if isinstance(tokenizer, Tokenizer):
         return tokenizer, False
     if tokenizer is not None:
         return Tokenizer(tokenizer), True
-    if lib.sw_tokenizer_is_there(path_bytes(model)):
-        return Tokenizer(model), True
     files = as_paths(training_data)
-    if not files or str(files[0]).endswith(".bin"):
+    if not files:
+        return None, False
+    if place is not None:
+        return Tokenizer(place), True
+    if str(files[0]).endswith(".bin"):
         return None, False
     return Tokenizer.of_characters(files), True
 
@@ -544,8 +580,9 @@ def initialize(
 
     Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
     """
-    words, owned = _find_tokenizer(model, tokenizer, None if isinstance(
-        training_data, Dataset) else training_data)
+    place = _place_of_words(model, adapter)
+    words, owned = _find_tokenizer(tokenizer, place, None if isinstance(training_data, Dataset)
+                                   else training_data)
     made: List[Handle] = [words] if words is not None and owned else []
     try:
         if words is not None and vocab_size == 0:
@@ -560,7 +597,7 @@ def initialize(
         world = _open_world(deadline)
         options.struct.comm = world
         engine = Engine(options, world)
-        engine.tokenizer, engine._owned = words, made
+        engine.tokenizer, engine._owned, engine._words = words, made, place
     except BaseException:
         for item in made:
             item.close()

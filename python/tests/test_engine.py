@@ -140,7 +140,9 @@ def test_another_thread_and_a_fork_are_refused(small: Path) -> None:
     (dict(config=[1]), spillway.ArgumentError, "config: wanted a path or a dict, got list"),
     (dict(config="/no/such.json"), spillway.FileError, "/no/such.json"),
     (dict(seq_len=99), spillway.ConfigError, "sequence length 99"),
-    (dict(seq_len=-5), spillway.ArgumentError, "seq_len is -5"),
+    (dict(seq_len=-5), spillway.ArgumentError, "seq_len is -5; wanted 0 .."),
+    (dict(seed=-1), spillway.ArgumentError, "seed is -1"),
+    (dict(vocab_size=2**70), spillway.ArgumentError, "vocab_size is 1180591620717411303424"),
     (dict(sets={"spillway.device_memory": "1KiB"}), spillway.OutOfMemoryError, "1024"),
     (dict(device="abacus"), spillway.ArgumentError, "abacus"),
     (dict(task="dream"), spillway.SpillwayError, "dream"),
@@ -212,7 +214,15 @@ def test_generation_is_that_of_the_program(program: Any, text: Path, tmp_path: P
                 engine.generate(wrong, 2)
         with pytest.raises(spillway.ArgumentError):
             engine.generate([1] * 16, 2)
+        with pytest.raises(spillway.ArgumentError, match="16"):
+            engine.generate([1], 2**40)
+        for wrong in (dict(temperature=-1.0), dict(temperature=float("nan")), dict(top_p=1.5),
+                      dict(top_k=-1), dict(seed=-1), dict(tokens=0), dict(tokens=2**70)):
+            with pytest.raises(spillway.ArgumentError, match=f"{next(iter(wrong))} is "):
+                engine.generate([1], **wrong)
         engine.export(tmp_path / "model")
+    with opened(tmp_path / "model", train=False, seq_len=16, generate_tokens=16) as engine:
+        assert engine.tokenizer is None and engine.generate("12 and", 8) == said
     output = program("generate", "--model", tmp_path / "model", "--prompt", "12 and", "--tokens",
                      8).stdout
     assert output.rstrip("\n") == "12 and" + said

@@ -10,6 +10,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 
+mkdir -p first/bin first/share
+touch first/share/mine
+"$cmake" --install "$build" --prefix "$scratch/first" > install.log
+"$cmake" --build "$build" --target uninstall > uninstall.log
+[ "$(find first | LC_ALL=C sort | tr '\n' ' ')" = 'first first/bin first/share first/share/mine ' ]
+rm -r first
 "$cmake" --install "$build" --prefix "$scratch/first" > install.log
 mv first moved
 library=$(dirname "$(find moved -name libspillway.so)")

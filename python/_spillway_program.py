@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `spillway`: the program that came with the package, in place of this process."""
+"""The command `spillway` of a wheel: the program that came with the package, in place of this process. Beside the
+package, not in it, so that neither numpy nor the library is loaded for it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    program = Path(__file__).parent / "bin" / "spillway"
+    program = Path(__file__).parent / "spillway" / "bin" / "spillway"
     try:
         os.execv(program, ["spillway", *sys.argv[1:]])
     except OSError as error:
