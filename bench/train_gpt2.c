@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
-// (bench/llama-153m; of masked tokens 15 % have a label, images are 3 x 224 x 224), as a fraction of the matrix peak measured in the same run, with the time of
-// each operation. On a GPU the peak is what a large product of its library reaches.
+// (bench/llama-153m; of masked tokens 15 % have a label, images are 3 x 224 x 224), as a fraction
+// of the matrix peak measured in the same run, with the time of each operation. On a GPU the peak
+// is what a large product of its library reaches.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
 //                      [--model gpt2] [--device cpu] [--micro-batches 1] [--product 4096]

@@ -11,8 +11,8 @@
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
 // h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
 // items of one run. Rows whose label takes no part (of masked tokens most) are left out: the others
-// are moved together first. A library may choose how it multiplies by the stride of an operand, and so the
-// bits: d has the same one in every tile of a table.
+// are moved together first. A library may choose how it multiplies by the stride of an operand, and
+// so the bits: d has the same one in every tile of a table.
 #include <math.h>
 #include <string.h>
 
@@ -393,8 +393,8 @@ close:
     return st;
 }
 
-/* The workspace: of the rows that take part h [room, width] and d [room, stride] in h's dtype, their
- * labels, lse and places; dh [rows, width] in fp32; the workers' scratch. */
+/* The workspace: of the rows that take part h [room, width] and d [room, stride] in h's dtype,
+ * their labels, lse and places; dh [rows, width] in fp32; the workers' scratch. */
 static size_t rows_bytes(const struct backward *b, int64_t width)
 {
     return sw_round_up((size_t)(b->room * width) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
