@@ -199,6 +199,16 @@ sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_
     return SW_OK;
 }
 
+sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks)
+{
+    const bool open = config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
+    if (!open || !config->impl->plans_micro_batch) {
+        return SW_OK;
+    }
+    config->impl->assumes_micro_batch = true;
+    return choose_micro_batch(config, sw_config_largest_micro_batch(config, ranks, 0, INT64_MAX));
+}
+
 void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw_str *out)
 {
     const struct sw_config_impl *impl = config->impl;
