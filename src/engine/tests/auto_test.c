@@ -328,8 +328,8 @@ static void where_nothing_fits_the_same_is_said_twice(void **state)
         {"spillway.micro_batch=auto", "spillway.recompute=auto"},
         {"train_micro_batch_size_per_gpu=2", "spillway.recompute=auto"}};
     static const char *const begins[] = {
-        "spillway.micro_batch \"auto\" (at 1): does not fit: device memory needs ",
-        "spillway.micro_batch \"auto\" (at 1), spillway.recompute \"auto\" (at ",
+        "micro-batch \"auto\" (at 1): does not fit: device memory needs ",
+        "micro-batch \"auto\" (at 1), spillway.recompute \"auto\" (at ",
         "spillway.recompute \"auto\" (at "};
     struct settings least = {.n = 0};
     int n_advised = 0;
