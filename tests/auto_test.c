@@ -149,7 +149,8 @@ static void each_key_says_where_it_is_from(void **state)
     assert_true(line_has("steps_per_print", "2000", "examples/hf_zero3.json:52"));
     EXPECT(2, "config examples/hf_zero3.json", "zero_optimization.reduce_bucket_size",
            "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "--model");
-    EXPECT(0, "config examples/hf_zero2.json --json", "\"train_micro_batch_size_per_gpu\":\"auto\"",
+    EXPECT(0, "config examples/hf_zero2.json --json", "\"train_micro_batch_size_per_gpu\":8",
+           "\"train_batch_size\":8", "\"train_micro_batch_size_per_gpu\": \"planned, at most\"",
            "\"optimizer.params.lr\": \"Trainer's default\"");
 }
 

@@ -29,7 +29,7 @@ sw_status sw_config_refuse_tiles(void)
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out)
 {
     if (micro_batch > 0) {
-        sw_str_printf(out, "spillway.micro_batch \"auto\" (at %lld)%s", (long long)micro_batch,
+        sw_str_printf(out, "micro-batch \"auto\" (at %lld)%s", (long long)micro_batch,
                       recompute_every >= 0 ? ", " : "");
     }
     if (recompute_every >= 0) {

@@ -94,13 +94,13 @@ sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_
     const struct sw_config_impl *impl = config->impl;
     const int line = impl->plans_micro_batch ? impl->micro_batch_line
                                              : sw_config_find_entry(config, micro_batch_key)->line;
+    const char *key = impl->plans_micro_batch ? batch_key : micro_batch_key;
     const int64_t train = impl->batch.train_batch_size;
     if (is_elastic(config)) {
-        return sw_config_refuse(impl, line, micro_batch_key,
-                                "\"auto\", and elasticity chooses it, too");
+        return sw_config_refuse(impl, line, key, "\"auto\", and elasticity chooses it, too");
     }
     if (impl->given_batch[1]) {
-        return sw_config_refuse(impl, line, micro_batch_key,
+        return sw_config_refuse(impl, line, key,
                                 "\"auto\" chooses train_micro_batch_size_per_gpu, which is given: "
                                 "%lld",
                                 (long long)impl->batch.micro_batch_size);
@@ -109,17 +109,17 @@ sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_
         return check_open_batch(config, ranks, micro_batches);
     }
     if (!impl->given_batch[0]) {
-        return sw_config_refuse(impl, line, micro_batch_key,
+        return sw_config_refuse(impl, line, key,
                                 "\"auto\" wants train_batch_size, which it divides");
     }
     if (train < 1 || train > most_samples) {
-        return sw_config_refuse(impl, line, micro_batch_key,
+        return sw_config_refuse(impl, line, key,
                                 "\"auto\" wants a train_batch_size from 1 to %lld, and it is %lld",
                                 (long long)most_samples, (long long)train);
     }
     if (sw_config_largest_micro_batch(config, ranks, micro_batches, train) == 0) {
         return sw_config_refuse(
-            impl, line, micro_batch_key,
+            impl, line, key,
             "\"auto\": no micro-batch x accumulation x ranks is train_batch_size "
             "(train_batch_size %lld, gradient_accumulation_steps %lld, ranks %d, "
             "spillway.micro_batches %lld)",
@@ -197,6 +197,16 @@ sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_
         SW_TRY(choose_recompute(config, recompute_every));
     }
     return SW_OK;
+}
+
+sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks)
+{
+    const bool open = config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
+    if (!open || !config->impl->plans_micro_batch) {
+        return SW_OK;
+    }
+    config->impl->assumes_micro_batch = true;
+    return choose_micro_batch(config, sw_config_largest_micro_batch(config, ranks, 0, INT64_MAX));
 }
 
 void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw_str *out)

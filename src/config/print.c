@@ -27,7 +27,7 @@ static const char *source_of(const struct sw_config *config, const struct config
         snprintf(buf, cap, "derived");
         break;
     case SW_CONFIG_PLANNED:
-        snprintf(buf, cap, "planned");
+        snprintf(buf, cap, config->impl->assumes_micro_batch ? "planned, at most" : "planned");
         break;
     default:
         snprintf(buf, cap, "default");

@@ -41,6 +41,7 @@ struct sw_config_impl {
     struct sw_batch_config batch;                       /* as given */
     /* train_micro_batch_size_per_gpu is "auto": what fits, at most SW_CONFIG_MOST_PLANNED */
     bool plans_micro_batch;
+    bool assumes_micro_batch; /* it is the most that it can be */
     int micro_batch_line;
     struct config_open_size sizes[3];
     int n_sizes;

@@ -412,7 +412,8 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
  * where it reaches them. */
 static void warn(const struct sw_engine *e)
 {
-    if (e->rank == 0) {
+    const bool of_stages = e->options.plan_only && e->options.comm; /* stages.c says it once */
+    if (e->rank == 0 && !of_stages) {
         sw_config_warn(e->config);
     }
     if (e->config->misc.sparse_gradients && e->ranks > 1 && e->rank == 0 &&

@@ -36,6 +36,7 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
         const char *text = o->config_text ? o->config_text : "{}";
         SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &config));
     }
+    sw_config_warn(config);
     out->configured = (int)config->zero.stage;
     out->states_offloaded = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
     out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;

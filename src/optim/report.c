@@ -112,7 +112,10 @@ sw_status sw_config_report(const struct sw_config_options *options, char **out_t
     SW_TRY_OPTIONS(options);
     SW_TRY(sw_config_load(options->path, options->sets, options->n_sets, &config));
     SW_TRY_OR(close_config, check_known(config));
-    SW_TRY_OR(close_config, sw_config_resolve(config, options->ranks ? options->ranks : 1, 0));
+    const int ranks = options->ranks ? options->ranks : 1;
+    SW_TRY_OR(close_config, sw_config_resolve(config, ranks, 0));
+    SW_TRY_OR(close_config, sw_config_assume_micro_batch(config, ranks));
+    SW_TRY_OR(close_config, sw_config_resolve(config, ranks, 0));
     SW_TRY_OR(close_config, write_report(config, options, &text));
     sw_config_print_warnings(config, &notes);
     sw_config_list_unbuilt(config, &notes); /* its status repeats what the list says */

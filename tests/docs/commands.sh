@@ -186,8 +186,8 @@ flags_of() {
 check_flags() {
     local command flag
     flags_of "$1" | while read -r command flag; do
-        [ -f "$work/help.$command" ] || "$build/spillway" "$command" --help > "$work/help.$command" 2>&1
-        grep -q -- "^  $flag\( \|\$\)" "$work/help.$command" ||
+        [ -f "$scratch/help.$command" ] || "$build/spillway" "$command" --help > "$scratch/help.$command" 2>&1
+        grep -q -- "^  $flag\( \|\$\)" "$scratch/help.$command" ||
             echo "$(head -n 1 "$1" | cut -d' ' -f1): spillway $command has no $flag"
     done
 }
@@ -197,15 +197,15 @@ check_flags() {
 # run BLOCK FOLDER STATUS
 run() {
     local began=$SECONDS found
-    sed 1d "$1" | grep -vE '(^|[ (])\.\.([ )]|$)' | shrink > "$work/block.sh"
-    grep -q '[^[:space:]]' "$work/block.sh" || return 0
-    (cd "$2" && timeout 60 bash $([ "$3" = 0 ] && echo -e) "$work/block.sh") > "$work/out" 2>&1 < /dev/null
+    sed 1d "$1" | grep -vE '(^|[ (])\.\.([ )]|$)' | shrink > "$scratch/block.sh"
+    grep -q '[^[:space:]]' "$scratch/block.sh" || return 0
+    (cd "$2" && timeout 60 bash $([ "$3" = 0 ] && echo -e) "$scratch/block.sh") > "$scratch/out" 2>&1 < /dev/null
     found=$?
     ran=$((ran + 1))
     if [ "$found" != "$3" ]; then
         fail "$(head -n 1 "$1"): status $found, wanted $3"
-        cat "$work/block.sh"
-        tail -n 12 "$work/out"
+        cat "$scratch/block.sh"
+        tail -n 12 "$scratch/out"
     elif [ $((SECONDS - began)) -gt 3 ] && [ "$which" = quick ]; then
         echo "$(head -n 1 "$1"): $((SECONDS - began)) s"
     fi
@@ -229,8 +229,9 @@ take() {
 }
 
 page() {
-    local name=${1//\//_} block has_slow=no
-    mkdir -p "$work/$name.blocks"
+    local name=${1//\//_} block has_slow=no scratch
+    scratch=$work/$name.scratch
+    mkdir -p "$work/$name.blocks" "$scratch"
     blocks "$1" "$work/$name.blocks" || bad=$((bad + 1))
     ls "$work/$name.blocks"/*.sh > /dev/null 2>&1 || return 0
     grep -qE '^[^ ]+ slow$' "$work/$name.blocks"/*.sh && has_slow=yes
@@ -239,8 +240,8 @@ page() {
         [ ! -f "$block" ] || sed 1d "$block" | shrink > "$work/$name/$(head -n 1 "$block" | cut -d' ' -f2)"
     done
     for block in "$work/$name.blocks"/*.sh; do
-        check_flags "$block" > "$work/flags"
-        while read -r line; do fail "$line"; done < "$work/flags"
+        check_flags "$block" > "$scratch/flags"
+        while read -r line; do fail "$line"; done < "$scratch/flags"
         take "$block" "$work/$name"
     done
     rm -rf "${work:?}/$name"
@@ -291,7 +292,20 @@ if [ "$which" = bare ]; then
 else
     prepare "$work/prepared"
 fi
-for p in "${pages[@]}"; do page "$p"; done
+# Two pages at a time: much of a command is waiting for the disk.
+n=0
+for p in "${pages[@]}"; do
+    n=$((n + 1))
+    (page "$p"; echo "$ran $bad" > "$work/counts.$n") > "$work/said.$n" 2>&1 &
+    [ $n -lt 2 ] || wait -n
+done
+wait
+for ((i = 1; i <= n; i++)); do
+    cat "$work/said.$i"
+    read -r more complaints < "$work/counts.$i"
+    ran=$((ran + more))
+    bad=$((bad + complaints))
+done
 if [ $# -eq 0 ] && [ "$which" = quick ]; then
     check_examples
     check_links "${pages[@]}" > "$work/links"

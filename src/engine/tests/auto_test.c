@@ -283,6 +283,42 @@ static void rates_are_an_input(void **state)
     }
 }
 
+/* ---- sizes that follow from the model ---- */
+
+static sw_value no_loss(sw_graph *graph, void *ctx, int64_t batch)
+{
+    (void)graph;
+    (void)ctx;
+    (void)batch;
+    fail_msg("nothing is to be built");
+    return 0;
+}
+
+static void sizes_follow_from_the_model(void **state)
+{
+    static const char text[] =
+        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+        "\"auto\"}}, \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\", "
+        "\"stage3_param_persistence_threshold\": \"auto\"}}";
+    struct sw_engine_options o = {
+        .config_text = text, .model = model_path, .seq_len = T, .plan_only = true};
+    sw_engine *e = NULL;
+    int64_t width = 0;
+    (void)state;
+    assert_int_equal(sw_model_hidden_size(model_path, &width), SW_OK);
+    assert_int_equal(sw_initialize(&o, &e), SW_OK);
+    assert_int_equal(width, e->model->width);
+    assert_int_equal(e->config->zero.reduce_bucket_elems, width * width);
+    assert_int_equal(e->config->zero.param_persistence_elems, 10 * width);
+    sw_close(e);
+    o.model = NULL;
+    o.forward = no_loss;
+    assert_int_equal(sw_initialize(&o, &e), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "zero_optimization.reduce_bucket_size"));
+    assert_non_null(strstr(sw_error_message(), "stage3_param_persistence_threshold"));
+    assert_non_null(strstr(sw_error_message(), "a model of your own has none"));
+}
+
 /* ---- said, and refused ---- */
 
 static void what_was_chosen_is_said(void **state)
@@ -328,8 +364,8 @@ static void where_nothing_fits_the_same_is_said_twice(void **state)
         {"spillway.micro_batch=auto", "spillway.recompute=auto"},
         {"train_micro_batch_size_per_gpu=2", "spillway.recompute=auto"}};
     static const char *const begins[] = {
-        "spillway.micro_batch \"auto\" (at 1): does not fit: device memory needs ",
-        "spillway.micro_batch \"auto\" (at 1), spillway.recompute \"auto\" (at ",
+        "micro-batch \"auto\" (at 1): does not fit: device memory needs ",
+        "micro-batch \"auto\" (at 1), spillway.recompute \"auto\" (at ",
         "spillway.recompute \"auto\" (at "};
     struct settings least = {.n = 0};
     int n_advised = 0;
@@ -596,6 +632,7 @@ int main(void)
         cmocka_unit_test(batch_keys_that_leave_one),
         cmocka_unit_test(the_least_recomputation_that_fits),
         cmocka_unit_test(rates_are_an_input),
+        cmocka_unit_test(sizes_follow_from_the_model),
         cmocka_unit_test(what_was_chosen_is_said),
         cmocka_unit_test(where_nothing_fits_the_same_is_said_twice),
         cmocka_unit_test(the_least_over_the_ranks),
