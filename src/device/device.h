@@ -165,7 +165,7 @@ sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
                            struct sw_kernel *kernel, void *const *in, void *const *out,
                            void *workspace, double *scalars);
 
-/* Which kernel set is in use, all that can change a bit: "cpu avx512 onednn-2.6.3 bf16:native ..".
+/* Which kernel set is in use, all that can change a bit: "cpu avx512 v2 bf16:native ..".
  * Part of the math fingerprint. Static for the device's life. */
 const char *sw_device_kernel_set(struct sw_device *dev);
 
