@@ -160,8 +160,9 @@ struct sw_run_record {
 /* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
  * and when the run was started, and from which steps on again. */
 sw_status sw_run_record_write(const struct sw_run_record *record);
-/* Adds a line to OUTPUT/samples.jsonl. */
-sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text);
+/* Adds a line to OUTPUT/samples.jsonl; between: prompt and text, as they are shown. */
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt,
+                           const char *between, const char *text);
 /* Of a file of OUTPUT with a line for each step, those up to `last` stay: the steps behind it are
  * about to be taken again. No file: nothing happens. */
 sw_status sw_job_keep_lines(const char *output, const char *file, int64_t last);

@@ -435,7 +435,7 @@ static sw_status print_sample(struct job *job)
             chat ? "\n" : "", text);
     if (job->leads) {
         st = sw_sample_record(o->output, sw_engine_step(job->engine),
-                              o->sample_prompt ? o->sample_prompt : "", text);
+                              o->sample_prompt ? o->sample_prompt : "", chat ? "\n" : "", text);
     }
 done:
     sw_ids_fini(&prompt);
