@@ -139,6 +139,21 @@ function(sw_python_tests)
     set_tests_properties(python/package python/package_slow PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
+# The commands that the pages show. Sanitizers and a minimal build have the same pages.
+function(sw_docs_tests)
+    if(NOT TARGET spillway_program OR SPILLWAY_SAN OR SPILLWAY_TSAN OR SPILLWAY_MINIMAL)
+        return()
+    endif()
+    set(docs "${PROJECT_SOURCE_DIR}/tests/docs")
+    add_test(NAME docs/commands COMMAND bash "${docs}/commands.sh" "${PROJECT_BINARY_DIR}" quick)
+    add_test(NAME docs/commands_slow COMMAND bash "${docs}/commands.sh" "${PROJECT_BINARY_DIR}" slow)
+    add_test(NAME docs/commands_test COMMAND bash "${docs}/commands_test.sh" "${PROJECT_BINARY_DIR}")
+    set_tests_properties(docs/commands docs/commands_test docs/commands_slow PROPERTIES LABELS docs
+        SKIP_RETURN_CODE 77 TIMEOUT 600 ENVIRONMENT "SPILLWAY_MODULES=${PROJECT_BINARY_DIR}")
+    set_tests_properties(docs/commands PROPERTIES COST 15)
+    set_tests_properties(docs/commands_slow PROPERTIES LABELS "docs;slow")
+endfunction()
+
 # What is given to users: the tarball (quick), and each way to install in a bare system of its own (slow; as root).
 function(sw_package_tests)
     set(packaging "${PROJECT_SOURCE_DIR}/packaging")

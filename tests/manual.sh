@@ -23,9 +23,9 @@ for shell in bash zsh fish; do "$S" completion $shell > "$shell.script"; done
 section() {
     case $2 in
     bash) sed -n "/^    $1)\$/,/^        ;;\$/s/^        flags=\"\(.*\)\"\$/\1/p" bash.script | tr ' ' '\n' ;;
-    zsh) sed -n "/^    $1)\$/,/^        ;;\$/s/^ *'\**\(-[-a-zA-Z]*\)\[.*/\1/p" zsh.script ;;
+    zsh) sed -n "/^    $1)\$/,/^        ;;\$/s/^ *'\**\(-[-a-zA-Z0-9]*\)\[.*/\1/p" zsh.script ;;
     fish)
-        sed -n "s/.*_from $1' -l \([-a-z]*\) .*/--\1/p; s/.*_from $1' -s \([a-zA-Z]\) .*/-\1/p" fish.script
+        sed -n "s/.*_from $1' -l \([-a-z0-9]*\) .*/--\1/p; s/.*_from $1' -s \([a-zA-Z]\) .*/-\1/p" fish.script
         echo --help # fish adds it by itself
         ;;
     man) sed -n 's/^.fB\(\\-[^ ]*\).fR.*/\1/p' "spillway-$1.1" | sed 's/\\//g' ;;
@@ -37,7 +37,7 @@ for command in $commands; do
     grep -q "spillway.-$command (1)" spillway.1 || complain "spillway(1) does not name $command"
     grep -q "use_subcommand -a $command -d '" fish.script || complain "fish does not complete $command"
     grep -q "'$command:" zsh.script || complain "zsh does not complete $command"
-    "$S" "$command" --help | sed -n 's/^  \(-[-a-zA-Z]*\) .*/\1/p' | LC_ALL=C sort > wanted
+    "$S" "$command" --help | sed -n 's/^  \(-[-a-zA-Z0-9]*\) .*/\1/p' | LC_ALL=C sort > wanted
     n=$((n + $(wc -l < wanted)))
     for form in bash zsh fish man; do
         section "$command" $form | LC_ALL=C sort > found

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spillway/progress.h"
 #include "spillway/status.h"
+
+enum { MOST_FLAGS = 128 };
 
 static bool push(struct words *words, const char *word)
 {
@@ -30,12 +33,13 @@ void cli_free_words(struct words *words)
 
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
 {
+    char message[4096];
     va_list args;
     va_start(args, fmt);
-    fprintf(stderr, "spillway %s: ", command->name);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    sw_work_clear();
+    cli_print_message(stderr, command->name, message);
     return status;
 }
 
@@ -88,6 +92,9 @@ static const char *store(const struct flag *flag, const char *value)
         *(double *)flag->to = number;
         return NULL;
     }
+    case FLAG_SWITCH:
+        *(const char **)flag->to = value ? value : "true";
+        return NULL;
     case FLAG_TEXT:
         *(const char **)flag->to = value;
         return NULL;
@@ -113,7 +120,8 @@ static int take_program(const struct command *command, int n, char **words, stru
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
                  bool takes_program)
 {
-    uint64_t seen = 0; /* flags with one value: the second would win over the first in silence */
+    /* flags with one value: the second would win over the first in silence */
+    bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (cli_describe(command, word)) {
@@ -139,13 +147,13 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         if (!flag || (flag->type == FLAG_BOOL && equals)) {
             return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
         }
-        const uint64_t bit = UINT64_C(1) << (flag - command->flags);
-        if (seen & bit && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
+        const bool again = seen[flag - command->flags];
+        if (again && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
             return cli_fail(command, CLI_REFUSED, "%s is given twice", flag->name);
         }
-        seen |= bit;
+        seen[flag - command->flags] = true;
         const char *value = equals ? equals + 1 : NULL;
-        if (!value && flag->type != FLAG_BOOL) {
+        if (!value && flag->type != FLAG_BOOL && flag->type != FLAG_SWITCH) {
             value = i + 1 < argc ? argv[++i] : NULL;
             if (!value) {
                 return cli_fail(command, CLI_REFUSED, "%s wants %s", flag->name, flag->arg);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "spillway/progress.h"
 #include "spillway/status.h"
 
 static int print_completion(int argc, char **argv);
@@ -23,6 +24,8 @@ static const struct {
     {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
     {"estimate", sw_cmd_estimate,
      "DeepSpeed's memory formulas for a model or a number of parameters"},
+    {"report", sw_cmd_report, "one HTML page about a training, or about several"},
+    {"compare", sw_cmd_compare, "where two runs or two plans differ"},
     {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
     {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
     {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
@@ -249,7 +252,14 @@ static int run(int argc, char **argv)
         argv[2] = "--help";
     }
     const int i = find(name);
-    return i < N_COMMANDS ? commands[i].run(argc - 1, argv + 1) : refuse_command(name);
+    if (i == N_COMMANDS) {
+        return refuse_command(name);
+    }
+    /* programs that are started show their own */
+    struct sw_work_bar *bar = commands[i].run == sw_cmd_launch ? NULL : sw_work_show(stderr);
+    const int status = commands[i].run(argc - 1, argv + 1);
+    sw_work_hide(bar);
+    return status;
 }
 
 /* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave
