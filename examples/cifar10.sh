@@ -36,8 +36,8 @@ make() {
 mkdir -p "$output"
 if [ ! -d "$folder" ]; then
     mkdir -p "$folder"
-    make 0 2000 > "$folder/data_batch_1.bin"
-    make 100000 400 > "$folder/test_batch.bin"
+    make 0 "${IMAGES:-2000}" > "$folder/data_batch_1.bin"
+    make 100000 "$((${IMAGES:-2000} / 5))" > "$folder/test_batch.bin"
 fi
 "$spillway" train --task images --model cifar-net --deepspeed "$here/cifar10.json" \
     --data "$folder"/data_batch_*.bin --val-data "$folder/test_batch.bin" \

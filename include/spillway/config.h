@@ -14,7 +14,11 @@ extern "C" {
 /* All zero but the path is a legal start; no options at all (NULL) are SW_E_ARG. */
 struct sw_config_options {
     const char *path;
-    const char *const *sets; /* [n_sets] "a.b=value" edits of the file, in order */
+    /* [n_sets] "a.b=value" edits of the file, in order. Flags for keys that are "auto", as
+     * transformers' Trainer takes them: --lr=, --batch-size=, --accumulate=, --warmup-steps=,
+     * --weight-decay=, --clip=, --adam-beta1=, --adam-beta2=, --adam-eps= a number, --bf16= and
+     * --fp16= true or false; and what is known: --steps=, --hidden-size=, --planned-batch-size= */
+    const char *const *sets;
     int n_sets;
     int ranks;     /* data-parallel ranks of the batch arithmetic; 0 = 1 */
     bool json;     /* one JSON object: config, source, not_built and, if asked, schedule */
@@ -27,13 +31,17 @@ struct sw_config_options {
  * sw_config_report - effective values, one line a key with its source.
  *
  * out_text     the caller's: sw_text_free
- * out_notes    one line for each key that asks for something which is not built: training would
- *              refuse it; "" when there is none. The caller's: sw_text_free
+ * out_notes    one line for each flag that no key takes, and for each key that asks for something
+ *              which is not built: training would refuse it; "" when there is none. The caller's:
+ *              sw_text_free
  *
  * SW_E_CONFIG  the file is refused; the message has file, line and key
  */
 SW_API sw_status sw_config_report(const struct sw_config_options *options, char **out_text,
                                   char **out_notes);
+
+/* Is the micro-batch "auto", and no edit says it? Then a plan finds it: spillway/engine.h. */
+SW_API sw_status sw_config_wants_plan(const struct sw_config_options *options, bool *out);
 
 /*
  * sw_config_elastic_text - what the `elasticity` block makes: global batch, numbers of ranks that

@@ -44,7 +44,8 @@ enum { SW_DEFAULT_TOKENS = 1024 }; /* of a row where nobody says; contexts may b
 /* All zero is a legal start; fields that do not apply stay zero. No options at all (NULL) are
  * SW_E_ARG. */
 struct sw_engine_options {
-    /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order. */
+    /* Configuration: a path, or text, or neither ("{}"). sets: "a.b=value" edits, in order;
+     * "--lr=3e-5" and its like are flags for keys that are "auto": see spillway/config.h. */
     const char *config_path;
     const char *config_text;
     const char *const *sets;
@@ -125,6 +126,9 @@ SW_API void sw_close(sw_engine *engine);
 /* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is,
  * or how to make one. */
 SW_API sw_status sw_model_check_path(const char *path);
+/* The width that transformers calls hidden_size, of hidden_sizes the largest; SW_E_CONFIG where a
+ * model has none. */
+SW_API sw_status sw_model_hidden_size(const char *model, int64_t *out);
 
 /* Micro-batches of one optimizer step, and samples of one micro-batch. */
 SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);
@@ -134,6 +138,20 @@ SW_API int64_t sw_engine_vocab(const sw_engine *engine);
 SW_API int64_t sw_engine_parameters(const sw_engine *engine);
 SW_API int64_t sw_engine_step(const sw_engine *engine);
 SW_API int64_t sw_engine_samples(const sw_engine *engine);
+/* Of initial weights and dropout: the configuration's, where it has one. */
+SW_API uint64_t sw_engine_seed(const sw_engine *engine);
+
+/* What a micro-batch consists of: tensors of the training program, else of that of sw_evaluate,
+ * else of that of sw_logits. */
+struct sw_input_info {
+    const char *name; /* lent until the engine closes */
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+    bool optional; /* a batch may leave it out */
+};
+SW_API int32_t sw_engine_n_inputs(const sw_engine *engine);
+/* SW_E_ARG: there is no input i. */
+SW_API sw_status sw_engine_input(const sw_engine *engine, int32_t i, struct sw_input_info *out);
 
 /* Of them on this rank: k = rank, rank + ranks, .. of the K micro-batches of a step. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);

@@ -3,8 +3,10 @@
 // means; what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli/model_flags.h"
+#include "spillway/comm.h"
 #include "spillway/config.h"
 
 struct run {
@@ -12,7 +14,61 @@ struct run {
     struct words sets;
     int64_t ranks, n_steps, elastic; /* -1: no schedule, no elasticity */
     bool json, docs;
+    struct auto_flags auto_;
+    const char *model; /* NULL: not named */
+    int64_t steps, seq_len;
+    char *owned[2]; /* edits */
 };
+
+static bool add_number(struct words *sets, char **owned, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return cli_add_set(sets, owned, key, text);
+}
+
+/* The micro-batch that a training would choose, by a plan of it. */
+static sw_status plan_micro_batch(const struct run *run, int64_t *out)
+{
+    struct sw_engine_options o = {.config_path = run->file,
+                                  .sets = run->sets.items,
+                                  .n_sets = run->sets.n,
+                                  .model = run->model,
+                                  .seq_len = run->seq_len,
+                                  .plan_only = true};
+    sw_engine *engine = NULL;
+    sw_status st = SW_OK;
+    if (run->ranks > 1) {
+        st = sw_comm_open(&(struct sw_transport){.size = (int)run->ranks}, &o.comm);
+    }
+    st = st < 0 ? st : sw_initialize(&o, &engine);
+    *out = st >= 0 ? sw_engine_micro_batch_size(engine) : 0;
+    sw_close(engine);
+    sw_comm_close(o.comm, st < 0);
+    return st;
+}
+
+/* What follows from the model: its width, and what fits. */
+static int learn_of_model(const struct command *command, struct run *run)
+{
+    int64_t size = 0;
+    bool plan = false;
+    if (sw_model_hidden_size(run->model, &size) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    if (!add_number(&run->sets, &run->owned[0], "--hidden-size", size)) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
+    const struct sw_config_options options = {
+        .path = run->file, .sets = run->sets.items, .n_sets = run->sets.n};
+    if (sw_config_wants_plan(&options, &plan) < 0 || (plan && plan_micro_batch(run, &size) < 0)) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    if (plan && !add_number(&run->sets, &run->owned[1], "--planned-batch-size", size)) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
+    return -1;
+}
 
 static sw_status ask(const struct run *run, char **out_text, char **out_notes)
 {
@@ -60,6 +116,12 @@ int sw_cmd_config(int argc, char **argv)
          false},
         {"--set", FLAG_LIST, &run.sets, "K=V", "edit the file before it is read; may be repeated",
          false},
+        CLI_AUTO_FLAGS(run.auto_),
+        {"--steps", FLAG_INT, &run.steps, "N", "of the training, for what is \"auto\"", false},
+        {"--model", FLAG_TEXT, &run.model, "DIR|FILE|PRESET",
+         "for what is \"auto\": sizes that follow from its width, and the micro-batch that fits",
+         false},
+        {"--seq-len", FLAG_INT, &run.seq_len, "T", "of the plan that finds it", false},
         {"--json", FLAG_BOOL, &run.json, NULL, "one object: config, source, not_built, schedule",
          false},
         {"--schedule", FLAG_INT, &run.n_steps, "N", "learning rate and momentum of N steps", false},
@@ -70,8 +132,8 @@ int sw_cmd_config(int argc, char **argv)
     };
     const struct command command = {
         "config",
-        "FILE [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | --explain "
-        "KEY",
+        "FILE [--model M] [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | "
+        "--explain KEY",
         "Prints the effective values of a ds_config.json and where each came from.", flags,
         sizeof flags / sizeof flags[0]};
     int status = cli_parse(&command, argc, argv, &files);
@@ -84,9 +146,14 @@ int sw_cmd_config(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--schedule: at most %d steps", INT_MAX);
     } else if (status < 0 && run.n_steps >= 0 && run.elastic >= 0) {
         status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic answer one at a time");
-    } else if (status < 0) {
-        status = show(&command, &run);
+    } else if (status < 0 && !cli_add_auto(&run.sets, &run.auto_, true, run.steps)) {
+        status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
+    status = status < 0 && run.model && run.file ? learn_of_model(&command, &run) : status;
+    status = status < 0 ? show(&command, &run) : status;
+    cli_auto_fini(&run.auto_);
+    free(run.owned[0]);
+    free(run.owned[1]);
     cli_free_words(&files);
     cli_free_words(&run.sets);
     return status;

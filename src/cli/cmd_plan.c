@@ -15,7 +15,7 @@ struct run {
     struct words diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
-    char *owned[2]; /* edits of the configuration */
+    char *owned, batch_text[32]; /* an edit of the configuration; --batch */
 };
 
 static int64_t ranks_of(const struct run *run)
@@ -48,28 +48,29 @@ static int check(const struct command *command, const struct run *run)
                         "--model, --batch >= 1 and --ranks <= %d are wanted; see --help",
                         MOST_RANKS);
     }
+    if (run->batch > 0 && run->train.auto_.text[AUTO_BATCH_SIZE]) {
+        return cli_fail(command, CLI_REFUSED, "--batch and --batch-size are one flag");
+    }
     if (run->stage > 3) {
         return cli_fail(command, CLI_REFUSED, "--stage is 0, 1, 2 or 3");
     }
     return -1;
 }
 
-/* --stage stands in place of the configuration's; --batch must not contradict a file. */
+/* --stage stands in place of the configuration's; --batch is another name of --batch-size. */
 static bool add_edits(struct run *run)
 {
     char text[32];
     struct words *sets = &run->train.sets;
+    struct auto_flags *autos = &run->train.auto_;
     bool good = true;
     if (run->stage >= 0) {
         snprintf(text, sizeof text, "%lld", (long long)run->stage);
-        good = cli_add_set(sets, &run->owned[0], "zero_optimization.stage", text);
+        good = cli_add_set(sets, &run->owned, "zero_optimization.stage", text);
     }
     if (run->batch > 0) {
-        snprintf(text, sizeof text, "%lld", (long long)run->batch);
-        good = good && cli_add_set(sets, &run->owned[1],
-                                   run->train.o.config_path ? "train_micro_batch_size_per_gpu?"
-                                                            : "train_micro_batch_size_per_gpu",
-                                   text);
+        snprintf(run->batch_text, sizeof run->batch_text, "%lld", (long long)run->batch);
+        autos->text[AUTO_BATCH_SIZE] = run->batch_text;
     }
     return good;
 }
@@ -173,7 +174,8 @@ static int make_table(struct run *run, struct flag *out)
 {
     const struct flag own[OWN_FLAGS] = {
         {"--vocab", FLAG_INT, &run->vocab, "V", "vocabulary of a preset", 0},
-        {"--batch", FLAG_INT, &run->batch, "B", "micro-batch, without --deepspeed (8)", 0},
+        {"--batch", FLAG_INT, &run->batch, "B", "the same as --batch-size (8 without --deepspeed)",
+         0},
         {"--eval", FLAG_BOOL, &run->want_eval, NULL, "plan validation too", 0},
         {"--generate", FLAG_INT, &run->generate_tokens, "N", "plan generation of N tokens too", 0},
         {"--no-update", FLAG_BOOL, &run->no_optimizer, NULL, "forward only", 0},
@@ -228,7 +230,6 @@ int sw_cmd_plan(int argc, char **argv)
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
     cli_free_words(&run.diff);
-    free(run.owned[0]);
-    free(run.owned[1]);
+    free(run.owned);
     return status;
 }

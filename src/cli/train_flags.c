@@ -43,7 +43,12 @@ static bool steps_of(const char *text, long long *first, long long *last)
 void cli_train_init(struct train_flags *flags)
 {
     *flags = (struct train_flags){
-        .o = {.export_dtype = -1, .steps = -1}, .label_smoothing = -1, .seed = -1, .threads = -1};
+        .o = {.export_dtype = -1, .steps = -1},
+        .label_smoothing = -1,
+        .seed = -1,
+        .threads = -1,
+        .log_every = -1,
+    };
 }
 
 int cli_train_table(struct train_flags *flags, struct flag *out)
@@ -82,6 +87,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--loss-on", FLAG_TEXT, &o->loss_on, "answers|last|all", "of chats (answers)", 0},
         {"--deepspeed", FLAG_TEXT, &o->config_path, "FILE", "ds_config.json", 0},
         {"--set", FLAG_LIST, &flags->sets, "KEY=VALUE", "edit of the configuration", 0},
+        CLI_AUTO_FLAGS(flags->auto_),
         {"--steps", FLAG_INT, &o->steps, "N", "optimizer steps in all", 0},
         {"--seq-len", FLAG_INT, &o->seq_len, "T",
          "tokens of a sample (the model's context, at most 1024)", 0},
@@ -127,6 +133,10 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          0},
         {"--deadline", FLAG_REAL, &o->deadline_s, "S",
          "seconds a rank waits for the others before it names them (300)", 0},
+        {"--metrics-file", FLAG_TEXT, &o->metrics_file, "FILE",
+         "numbers of the last step as text for Prometheus, replaced at every step", 0},
+        {"--log-every", FLAG_INT, &flags->log_every, "N",
+         "steps between lines, where they are no live line (steps_per_print, 1)", 0},
         {"--bar", FLAG_BOOL, &o->bar, NULL,
          "a live line with a bar: as on a terminal; under mpirun, too", 0},
         {"--quiet", FLAG_BOOL, &o->quiet, NULL, "no line a step", 0},
@@ -165,12 +175,13 @@ static int resolve_export(const struct command *command, struct train_flags *f)
 /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
 static bool add_edits(struct train_flags *f, long long first, long long last)
 {
-    char text[5][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
+    char text[6][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
     snprintf(text[0], sizeof text[0], "%lld", (long long)f->seed);
     snprintf(text[1], sizeof text[1], "%lld", (long long)f->threads);
     snprintf(text[2], sizeof text[2], "%lld", first);
     snprintf(text[3], sizeof text[3], "%lld", last);
     snprintf(text[4], sizeof text[4], "%.17g", f->label_smoothing);
+    snprintf(text[5], sizeof text[5], "%lld", (long long)f->log_every);
     if (f->trace) {
         quote(f->trace, quoted);
     }
@@ -179,6 +190,7 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
     } edits[] = {
         {"spillway.seed?", f->seed >= 0 ? text[0] : NULL},
         {"spillway.threads?", f->threads >= 0 ? text[1] : NULL},
+        {"steps_per_print?", f->log_every >= 0 ? text[5] : NULL},
         {"spillway.device?", cli_device_value(f->device, device)},
         {"spillway.device_memory?", f->device_memory},
         {"spillway.host_memory?", f->host_memory},
@@ -217,6 +229,9 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
     if (!add_edits(f, first, last)) {
         return cli_fail(command, CLI_FAILED, "out of memory");
     }
+    if (!cli_add_auto(&f->sets, &f->auto_, f->o.config_path != NULL, f->o.steps)) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
     cli_task_resolve(&f->task);
     f->o.task = f->task.o;
     f->o.data = f->data.items;
@@ -233,6 +248,7 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
 void cli_train_fini(struct train_flags *f)
 {
     cli_task_fini(&f->task);
+    cli_auto_fini(&f->auto_);
     cli_free_words(&f->data);
     cli_free_words(&f->val_data);
     cli_free_words(&f->sets);

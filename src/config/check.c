@@ -168,6 +168,28 @@ static bool host_updates_by_norms(const struct sw_config *c)
     return c->spillway.update == SW_PLACE_HOST && c->optimizer.type == SW_OPTIMIZER_LAMB;
 }
 
+static bool is_muon(const struct sw_config *c)
+{
+    return c->optimizer.type == SW_OPTIMIZER_MUON;
+}
+
+static bool host_updates_of_matrices(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST && is_muon(c);
+}
+
+static bool tiles_of_matrices(const struct sw_config *c)
+{
+    return c->spillway.tile_bytes > 0 && is_muon(c);
+}
+
+/* A rate of its own is a factor of lr, which a schedule moves. */
+static bool rates_without_lr(const struct sw_config *c)
+{
+    return is_muon(c) && c->optimizer.lr == 0 &&
+           (c->optimizer.muon_lr > 0 || c->optimizer.adam_lr > 0);
+}
+
 static bool two_choose_recompute(const struct sw_config *c)
 {
     return c->spillway.recompute_every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
@@ -216,6 +238,10 @@ static const struct rule impossible[] = {
      "memory"},
     {"spillway.update", host_updates_by_norms,
      "LAMB, which wants norms between its two halves, is updated on the device"},
+    {"spillway.update", host_updates_of_matrices,
+     "Muon, which wants whole matrices between its two halves, is updated on the device"},
+    {"spillway.tile_bytes", tiles_of_matrices, "Muon moves whole matrices, not tiles of them"},
+    {"optimizer.params.lr", rates_without_lr, "must be > 0 with muon_lr or adam_lr"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };

@@ -10,6 +10,7 @@
 static const int64_t most_samples = INT64_C(1) << 40;
 
 static const char *const micro_batch_key = "spillway.micro_batch";
+static const char *const batch_key = "train_micro_batch_size_per_gpu";
 static const char *const recompute_key = "spillway.recompute";
 
 bool sw_config_is_auto(const struct sw_config *config)
@@ -48,6 +49,10 @@ int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
 {
     const struct sw_config_impl *impl = config->impl;
     const int64_t k = micro_batches > 0 ? micro_batches : config->spillway.micro_batches;
+    most = impl->plans_micro_batch ? sw_min_i64(most, SW_CONFIG_MOST_PLANNED) : most;
+    if (!impl->given_batch[0]) {
+        return most; /* the global batch follows from it */
+    }
     const int64_t samples = k > 0 ? impl->batch.train_batch_size : samples_of_a_rank(config, ranks);
     if (k > 0 || impl->given_batch[2]) { /* it is fixed by them */
         const int64_t parts = k > 0 ? k : impl->batch.accumulation_steps;
@@ -57,10 +62,38 @@ int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
     return largest_divisor(samples, most);
 }
 
+int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, int64_t micro_batches,
+                                   int64_t micro_batch)
+{
+    const struct sw_config_impl *impl = config->impl;
+    const int64_t k = micro_batches > 0 ? micro_batches : config->spillway.micro_batches;
+    if (k > 0 || micro_batch < 1) {
+        return k;
+    }
+    return impl->given_batch[0]   ? impl->batch.train_batch_size / micro_batch
+           : impl->given_batch[2] ? impl->batch.accumulation_steps * ranks
+                                  : ranks;
+}
+
+/* Where the global batch follows: no micro-batch of ours is too large for it. */
+static sw_status check_open_batch(const struct sw_config *config, int ranks, int64_t micro_batches)
+{
+    const struct sw_config_impl *impl = config->impl;
+    const int64_t steps = impl->given_batch[2] ? impl->batch.accumulation_steps : 1;
+    const int64_t k = micro_batches > 0 ? micro_batches : config->spillway.micro_batches;
+    if (steps < 1 || steps > most_samples / ranks || k > most_samples) {
+        return sw_config_refuse(impl, 0, "gradient_accumulation_steps",
+                                "wanted 1 to %lld on %d ranks, and it is %lld",
+                                (long long)(most_samples / ranks), ranks, (long long)steps);
+    }
+    return SW_OK;
+}
+
 sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_t micro_batches)
 {
     const struct sw_config_impl *impl = config->impl;
-    const int line = sw_config_find_entry(config, micro_batch_key)->line;
+    const int line = impl->plans_micro_batch ? impl->micro_batch_line
+                                             : sw_config_find_entry(config, micro_batch_key)->line;
     const int64_t train = impl->batch.train_batch_size;
     if (is_elastic(config)) {
         return sw_config_refuse(impl, line, micro_batch_key,
@@ -71,6 +104,9 @@ sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_
                                 "\"auto\" chooses train_micro_batch_size_per_gpu, which is given: "
                                 "%lld",
                                 (long long)impl->batch.micro_batch_size);
+    }
+    if (!impl->given_batch[0] && impl->plans_micro_batch) {
+        return check_open_batch(config, ranks, micro_batches);
     }
     if (!impl->given_batch[0]) {
         return sw_config_refuse(impl, line, micro_batch_key,
@@ -98,7 +134,7 @@ static sw_status put(struct sw_config *config, const char *path, struct sw_json 
     struct config_entry *entry = sw_config_find_entry(config, path);
     SW_TRY_ALLOC(value, "the configuration");
     entry->value = value;
-    entry->origin = SW_CONFIG_DERIVED;
+    entry->origin = SW_CONFIG_PLANNED;
     return SW_OK;
 }
 
@@ -107,14 +143,24 @@ static struct sw_json *block(const struct sw_config *config)
     return sw_config_find_entry(config, micro_batch_key)->value->parent;
 }
 
+sw_status sw_config_open_micro_batch(struct sw_config *config)
+{
+    struct sw_config_impl *impl = config->impl;
+    struct sw_json_doc *doc = impl->effective;
+    struct config_entry *entry = sw_config_find_entry(config, batch_key);
+    SW_TRY(put(config, batch_key, sw_json_put_str(doc, sw_json_root(doc), batch_key, "auto")));
+    entry->origin = impl->micro_batch_line > 0 ? SW_CONFIG_FILE : SW_CONFIG_SET;
+    entry->line = impl->micro_batch_line;
+    config->spillway.micro_batch = SW_MICRO_BATCH_AUTO;
+    return SW_OK;
+}
+
 /* The number is where every DeepSpeed file has it. */
 static sw_status choose_micro_batch(struct sw_config *config, int64_t micro_batch)
 {
     struct sw_config_impl *impl = config->impl;
     struct sw_json_doc *doc = impl->effective;
-    SW_TRY(put(
-        config, "train_micro_batch_size_per_gpu",
-        sw_json_put_i64(doc, sw_json_root(doc), "train_micro_batch_size_per_gpu", micro_batch)));
+    SW_TRY(put(config, batch_key, sw_json_put_i64(doc, sw_json_root(doc), batch_key, micro_batch)));
     SW_TRY(
         put(config, micro_batch_key, sw_json_put(doc, block(config), "micro_batch", SW_JSON_NULL)));
     config->spillway.micro_batch = SW_MICRO_BATCH_GIVEN;
@@ -160,7 +206,8 @@ void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw
         bool chosen;
         const char *name, *path, *value; /* the key that was "auto", and what holds its value now */
     } keys[] = {
-        {impl->chose_micro_batch, "micro_batch", micro_batch_key, "train_micro_batch_size_per_gpu"},
+        {impl->chose_micro_batch, "micro_batch",
+         impl->plans_micro_batch ? batch_key : micro_batch_key, batch_key},
         {impl->chose_recompute, "recompute", recompute_key, recompute_key},
     };
     int n = 0;

@@ -42,7 +42,8 @@ enum sw_optimizer_type {
     SW_OPTIMIZER_LION,
     SW_OPTIMIZER_MUON,
     SW_OPTIMIZER_OTHER, /* known by name only */
-    SW_OPTIMIZER_SPARSE_ADAM
+    SW_OPTIMIZER_SPARSE_ADAM,
+    SW_OPTIMIZER_RMSPROP
 };
 
 struct sw_optimizer_config {
@@ -52,12 +53,15 @@ struct sw_optimizer_config {
     struct sw_config_numbers betas; /* two, or none for optimizers without */
     bool bias_correction;           /* Adam, LAMB */
     bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
-    double momentum, dampening;     /* SGD; momentum also Muon */
+    double momentum, dampening;     /* SGD; momentum also RMSprop, Muon */
     bool nesterov, maximize;
     double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
     bool eps_inside_sqrt;
     double lr_decay, initial_accumulator_value; /* Adagrad */
-    double max_grad_norm;                       /* old place of gradient_clipping; 0 = not given */
+    double alpha;                               /* RMSprop */
+    double muon_lr, adam_lr;                    /* Muon; 0 = lr */
+    int64_t ns_steps;
+    double max_grad_norm; /* old place of gradient_clipping; 0 = not given */
 };
 
 enum sw_scheduler_type {
@@ -150,6 +154,20 @@ struct sw_misc_config {
     const char *log_level; /* NULL = not given */
 };
 
+/* Files that other programs read, in OUTPUT_PATH/JOB_NAME. */
+struct sw_monitor_config {
+    bool enabled;
+    const char *output_path, *job_name;
+};
+
+/* A profile of one step by the parts of the model. */
+struct sw_profile_config {
+    bool enabled, detailed;
+    double recompute_fwd_factor;
+    int64_t step, module_depth, top_modules; /* depth -1 = the innermost */
+    const char *output_file;                 /* NULL = with the other lines */
+};
+
 enum sw_loss_mean {
     SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
@@ -222,6 +240,8 @@ struct sw_config {
     struct sw_activation_config activation;
     struct sw_aio_config aio;
     struct sw_misc_config misc;
+    struct sw_monitor_config tensorboard, csv_monitor;
+    struct sw_profile_config profile;
     struct sw_spillway_config spillway;
 };
 
@@ -229,11 +249,13 @@ struct sw_config {
  * sw_config_load - read, check and take over a ds_config.json.
  *
  * Comments, trailing commas, unquoted keys and "auto" in DeepSpeed's model blocks are accepted.
+ * Where transformers' Trainer fills in "auto", so do flags among the edits, and its defaults.
  *
  * path         file to read
  * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
  *              value is JSON, or else a string; "a.b?=value" is refused where the file says
- *              something else (flags that mean the same as a key)
+ *              something else (flags that mean the same as a key); "--lr=3e-5" is a flag that
+ *              stands for what is "auto" (trainer.c)
  * out          sw_config_close
  *
  * SW_E_CONFIG  "ds.json:4: zero_optimization.stage: 7 is not one of the allowed values (0..3)"
@@ -252,7 +274,8 @@ void sw_config_close(struct sw_config *config);
  * train = micro x accumulation x ranks, with the missing ones derived. Where K is fixed, by
  * `micro_batches` or by "spillway": {"micro_batches": K}, train = micro x K for any number of ranks
  * and accumulation is ceil(K / ranks), whatever the file says. May be called again. Where
- * "spillway": {"micro_batch": "auto"} is not chosen yet, micro-batch, accumulation and K are 0.
+ * the micro-batch is "auto" and not chosen yet, it, accumulation and K are 0, and so is the global
+ * batch where it follows from them.
  *
  * micro_batches  K, 0 = not fixed by the caller
  *
@@ -260,14 +283,34 @@ void sw_config_close(struct sw_config *config);
  */
 sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_batches);
 
+/* ---- trainer.c: "auto" that follows from flags and the model ---- */
+
+/* A size is "auto" that follows from the model's, which no edit "--hidden-size=N" said; it has
+ * DeepSpeed's default until then. */
+bool sw_config_wants_hidden_size(const struct sw_config *config);
+/* SW_E_CONFIG names all of them; why: "no model is given". */
+sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why);
+
+/* SW_E_CONFIG: a schedule that is "auto" wants the number of steps, which no edit "--steps=N"
+ * said. */
+sw_status sw_config_check_steps(const struct sw_config *config);
+
+/* Flags that change nothing, because the file lacks the block of their key: a line each; or as
+ * warnings. */
+void sw_config_print_warnings(const struct sw_config *config, struct sw_str *out);
+void sw_config_warn(const struct sw_config *config);
+
 /* ---- choose.c: keys that are "auto" ---- */
 
 /* One of them is not chosen yet. */
 bool sw_config_is_auto(const struct sw_config *config);
-/* The largest micro-batch up to `most` with which the batch keys hold, where
- * spillway.micro_batch is "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
+/* The largest micro-batch up to `most` with which the batch keys hold, where the micro-batch is
+ * "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
 int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
                                       int64_t micro_batches, int64_t most);
+/* K of a step with that micro-batch. */
+int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, int64_t micro_batches,
+                                   int64_t micro_batch);
 /*
  * sw_config_choose - values in place of "auto"; keys with a value keep it. 0 of a micro-batch, and
  * SW_CONFIG_AUTO of a recomputation, leave theirs "auto".
@@ -358,11 +401,14 @@ enum sw_config_origin {
     SW_CONFIG_DEFAULT,
     SW_CONFIG_FILE,
     SW_CONFIG_SET,
+    SW_CONFIG_TRAINER, /* "auto", and transformers' Trainer has this where no flag says it */
+    SW_CONFIG_PLANNED, /* "auto", and this fits */
     SW_CONFIG_DERIVED
 };
 /* key: "zero_optimization.stage". Tells flags of the program whether the file has spoken. */
 enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const char *key);
-/* "default", "ds.json:4", "--set", "derived"; in buf. */
+/* "default", "ds.json:4", "--set", "--lr=3e-5", "Trainer's default", "planned", "derived"; in
+ * buf. */
 const char *sw_config_source(const struct sw_config *config, const char *key, char *buf,
                              size_t cap);
 /* Effective value, NULL for unknown keys and blocks that were not given; borrowed. */

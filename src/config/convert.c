@@ -256,10 +256,10 @@ static bool is_auto(const struct sw_json *node)
 static sw_status refuse(const struct job *job, const char *why)
 {
     char text[128];
-    return sw_config_refuse(
-        job->config->impl, job->node->line, job->path, "%s %s%s",
-        shown(job->node, text, sizeof text), why,
-        is_auto(job->node) ? "; Hugging Face's Trainer replaces \"auto\", here nobody does" : "");
+    return sw_config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
+                            shown(job->node, text, sizeof text), why,
+                            is_auto(job->node) ? "; nobody puts a value in place of \"auto\" here"
+                                               : "");
 }
 
 static sw_status put_null(struct job *job)
@@ -301,11 +301,17 @@ static sw_status put_null(struct job *job)
     return SW_OK;
 }
 
+/* Nobody reads it, so it may as well stay as it is. */
+static bool is_idle(const struct config_field *field)
+{
+    return field->status == STATUS_NEEDLESS && field->offset == NOWHERE;
+}
+
 static sw_status put_auto(struct job *job)
 {
     job->value =
         sw_json_put_str(job->config->impl->effective, job->parent, job->field->key, "auto");
-    if (member(job)) {
+    if (member(job) && job->field->flags & FIELD_AUTO) {
         *(int64_t *)member(job) = SW_CONFIG_AUTO;
     }
     return SW_OK;
@@ -524,7 +530,7 @@ sw_status sw_config_convert(struct sw_config *config, const struct config_field 
     struct job job = {config, field, model, path, node, parent, NULL};
     if (node->type == SW_JSON_NULL && (field->flags & FIELD_NULL || field->type == FIELD_JSON)) {
         SW_TRY(put_null(&job));
-    } else if (field->flags & FIELD_AUTO && is_auto(node)) {
+    } else if ((field->flags & FIELD_AUTO || is_idle(field)) && is_auto(node)) {
         SW_TRY(put_auto(&job));
     } else {
         SW_TRY(put_value(&job));

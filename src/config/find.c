@@ -27,13 +27,18 @@ static const struct config_section *const sections[] = {
 
 const char *sw_config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)
 {
-    if (line > 0) {
+    if (line == SW_CONFIG_LINE_OF_TRAINER) {
+        snprintf(buf, cap, "Trainer's default");
+    } else if (line == SW_CONFIG_LINE_OF_PLAN) {
+        snprintf(buf, cap, "planned");
+    } else if (line > 0) {
         snprintf(buf, cap, "%s:%d", impl->name, line);
     } else if (line < 0 && -line - 1 < impl->n_sets) {
         const char *set = impl->sets[-line - 1], *equals = strchr(set, '=');
         const int key = equals ? (int)(equals - set) : (int)strlen(set);
         const bool flag = key > 0 && set[key - 1] == '?'; /* stands for a flag of the program */
-        snprintf(buf, cap, "--set %.*s%s", flag ? key - 1 : key, set, equals ? equals : "");
+        const char *before = sw_config_is_fact(set) ? "" : "--set ";
+        snprintf(buf, cap, "%s%.*s%s", before, flag ? key - 1 : key, set, equals ? equals : "");
     } else {
         snprintf(buf, cap, "%s", impl->name);
     }

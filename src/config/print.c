@@ -21,9 +21,13 @@ static const char *source_of(const struct sw_config *config, const struct config
     switch (entry->origin) {
     case SW_CONFIG_FILE:
     case SW_CONFIG_SET:
+    case SW_CONFIG_TRAINER:
         return sw_config_where(config->impl, entry->line, buf, cap);
     case SW_CONFIG_DERIVED:
         snprintf(buf, cap, "derived");
+        break;
+    case SW_CONFIG_PLANNED:
+        snprintf(buf, cap, "planned");
         break;
     default:
         snprintf(buf, cap, "default");
@@ -379,7 +383,7 @@ static void doc_rules(const struct config_section *section, struct sw_str *out)
     if (section->flags & SECTION_MODEL) {
         sw_str_puts(out,
                     "Values convert as in DeepSpeed: `\"yes\"`, `1` and `1.0` are true, `\"2\"` "
-                    "is 2; `\"auto\"` means the default.\n\n");
+                    "is 2; `\"auto\"` means the default, or what transformers' Trainer has.\n\n");
     }
 }
 
@@ -419,8 +423,11 @@ void sw_config_write_docs(struct sw_str *out)
         "config\n"
         "--explain KEY` one key of this page, `--schedule N` the rates of the first N steps, "
         "`--elastic N` what\n"
-        "`elasticity` makes of N ranks. What differs from DeepSpeed is in "
-        "[differences.md](differences.md).\n\n"
+        "`elasticity` makes of N ranks. `\"auto\"` is what transformers' Trainer makes of it, by "
+        "flags\n"
+        "and its defaults ([train.md](train.md#auto-as-hugging-faces-trainer-means-it)). What "
+        "differs\n"
+        "from DeepSpeed is in [differences.md](differences.md).\n\n"
         "State: **built** acts; **accepted, no effect** is taken and says why nothing is lost;\n"
         "**not built yet** is refused by name before training, when it differs from its "
         "default.\n\n");

@@ -2,6 +2,8 @@
 // What the files of the room share: the entries behind the structs, and the steps of reading.
 #pragma once
 
+#include <limits.h>
+
 #include "config/table.h"
 
 /* One key with its effective value and its source. */
@@ -12,6 +14,17 @@ struct config_entry {
     struct sw_json *value; /* in impl->effective */
     enum sw_config_origin origin;
     int line; /* FILE: 1-based; SET: index into impl->sets */
+};
+
+/* A size that is "auto" and follows from the model's width, which is not known yet. */
+struct config_open_size {
+    const char *path;
+    int line;
+};
+
+/* A flag whose block the file lacks. */
+struct config_idle {
+    const char *set, *path;
 };
 
 struct sw_config_impl {
@@ -26,12 +39,28 @@ struct sw_config_impl {
     const struct config_variant *optimizer, *scheduler; /* NULL without a block */
     bool given_batch[3];                                /* which batch keys hold a number */
     struct sw_batch_config batch;                       /* as given */
-    bool old_zero_form;                                 /* "zero_optimization": true or false */
-    bool chose_micro_batch, chose_recompute;            /* they were "auto" */
-    const char *chosen_from;                            /* see sw_config_choose; in arena */
+    /* train_micro_batch_size_per_gpu is "auto": what fits, at most SW_CONFIG_MOST_PLANNED */
+    bool plans_micro_batch;
+    int micro_batch_line;
+    struct config_open_size sizes[3];
+    int n_sizes;
+    const char
+        *open_steps; /* key that wants the number of steps, which is not known; NULL = none */
+    int open_steps_line;
+    struct config_idle idle[12];
+    int n_idle;
+    bool old_zero_form;                      /* "zero_optimization": true or false */
+    bool chose_micro_batch, chose_recompute; /* they were "auto" */
+    const char *chosen_from;                 /* see sw_config_choose; in arena */
 };
 
-/* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us. */
+/* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us; and
+ * those that the Trainer of transformers fills in, and the micro-batch that a plan found. */
+enum {
+    SW_CONFIG_LINE_OF_TRAINER = INT_MIN,
+    SW_CONFIG_LINE_OF_PLAN = INT_MIN + 1,
+    SW_CONFIG_MOST_PLANNED = 8
+};
 static inline int line_of_set(int i_set)
 {
     return -i_set - 1;
@@ -45,7 +74,14 @@ sw_status sw_config_refuse(const struct sw_config_impl *impl, int line, const ch
 
 /* old.c: rewrites the spellings of earlier years into today's keys; may be called again. */
 sw_status sw_config_modernise(struct sw_config_impl *impl);
+/* trainer.c: puts values in place of "auto", behind all edits. */
+sw_status sw_config_fill_auto(struct sw_config_impl *impl);
+/* The edit is a flag, or something else that is known: "--lr=3e-5". */
+bool sw_config_is_fact(const char *set);
+
 /* set.c */
+/* A node and all below it come from there. */
+void sw_config_mark(struct sw_json *node, int line);
 sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set);
 
 /* convert.c: checks `node` against the row, puts the canonical value under `parent` and stores it
@@ -61,7 +97,9 @@ size_t sw_config_choice_len(const char *choice);
 /* check.c: combinations that cannot be. */
 sw_status sw_config_check(const struct sw_config *config);
 
-/* choose.c: SW_E_CONFIG says why spillway.micro_batch cannot be "auto" beside the other keys. */
+/* choose.c: the micro-batch is "auto" by DeepSpeed's key for it. */
+sw_status sw_config_open_micro_batch(struct sw_config *config);
+/* SW_E_CONFIG says why spillway.micro_batch cannot be "auto" beside the other keys. */
 sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_t micro_batches);
 
 /* find.c. Sections: parents come before their children. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From text to struct sw_config: parse, rewrite old spellings, apply --set, walk the tables,
-// derive what follows from other keys, check combinations.
+// From text to struct sw_config: parse, rewrite old spellings, apply --set and flags, walk the
+// tables, derive what follows from other keys, check combinations.
 #include "config/private.h"
 
 #include <stdio.h>
@@ -114,9 +114,11 @@ static sw_status read_field(struct sw_config *config, const struct config_sectio
     SW_TRY(given_value(impl, section, field, object, &node));
     struct config_entry entry = {section, field, path, NULL, SW_CONFIG_DEFAULT, 0};
     if (node) {
-        entry.origin = node->line > 0   ? SW_CONFIG_FILE
-                       : node->line < 0 ? SW_CONFIG_SET
-                                        : SW_CONFIG_DERIVED;
+        entry.origin = node->line > 0                            ? SW_CONFIG_FILE
+                       : node->line == SW_CONFIG_LINE_OF_PLAN    ? SW_CONFIG_PLANNED
+                       : node->line == SW_CONFIG_LINE_OF_TRAINER ? SW_CONFIG_TRAINER
+                       : node->line < 0                          ? SW_CONFIG_SET
+                                                                 : SW_CONFIG_DERIVED;
         entry.line = node->line;
         const char *shown =
             strcmp(node->key, field->key) == 0 ? path : name_given(impl, section, node);
@@ -408,7 +410,7 @@ static sw_status derive_all(struct sw_config *config)
         impl->given_batch[i] = sw_config_find_entry(config, batch[i])->value->type == SW_JSON_INT;
     }
     impl->batch = config->batch;
-    return SW_OK;
+    return impl->plans_micro_batch ? sw_config_open_micro_batch(config) : SW_OK;
 }
 
 /* ---- the whole ---- */
@@ -458,7 +460,8 @@ static sw_status prepare(struct sw_config_impl *impl)
     for (int i = 0; i < impl->n_sets; i++) {
         SW_TRY(sw_config_apply_set(impl, i));
     }
-    return impl->n_sets > 0 ? sw_config_modernise(impl) : SW_OK;
+    SW_TRY(impl->n_sets > 0 ? sw_config_modernise(impl) : SW_OK);
+    return sw_config_fill_auto(impl);
 }
 
 static sw_status keep_sets(struct sw_config_impl *impl, const char *const *sets, int n_sets)

@@ -2,18 +2,18 @@
 // --set a.b=1: an edit of the JSON tree before it is read, so that there is one reader and one set
 // of messages. Blocks on the way are made; another name of the same key gives way. Two more forms
 // are the program's: "a.b?=1" of a flag that means the same as the key, "a.b:=1" of a default that
-// depends on what is trained.
+// depends on what is trained. What begins with "--" is no edit, but a flag of trainer.c.
 #include "config/private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void mark(struct sw_json *node, int line)
+void sw_config_mark(struct sw_json *node, int line)
 {
     node->line = node->key_line = line;
     node->column = node->key_column = 0;
     for (struct sw_json *child = node->first; child; child = child->next) {
-        mark(child, line);
+        sw_config_mark(child, line);
     }
 }
 
@@ -76,6 +76,9 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
 sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
 {
     const char *set = impl->sets[i_set];
+    if (sw_config_is_fact(set)) {
+        return SW_OK; /* trainer.c, behind all edits */
+    }
     const char *equals = strchr(set, '=');
     if (!equals || equals == set) {
         return SW_FAIL(SW_E_CONFIG, "--set %s: KEY=VALUE is wanted, such as fp16.enabled=true",
@@ -99,7 +102,7 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
         if (!next || next->type != SW_JSON_OBJECT) {
             next = sw_json_put(impl->given, parent, key, SW_JSON_OBJECT);
             SW_TRY_ALLOC(next, "--set");
-            mark(next, line_of_set(i_set));
+            sw_config_mark(next, line_of_set(i_set));
         }
         parent = next;
     }
@@ -113,6 +116,6 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
     drop_other_name(parent, block, key);
     struct sw_json *value;
     SW_TRY(put(impl, parent, key, equals + 1, &value));
-    mark(value, line_of_set(i_set));
+    sw_config_mark(value, line_of_set(i_set));
     return SW_OK;
 }

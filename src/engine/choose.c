@@ -82,15 +82,51 @@ sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)
     return st;
 }
 
+/* ---- the model's hidden size ---- */
+
+/* Where config.json says it by transformers' own names, it need be no model that is built here. */
+static int64_t said_size(const struct sw_json *config)
+{
+    const struct sw_json *one = sw_json_get(config, "hidden_size");
+    const struct sw_json *all = one ? NULL : sw_json_get(config, "hidden_sizes");
+    int64_t largest = one && one->type == SW_JSON_INT ? one->integer : 0;
+    for (const struct sw_json *of = all ? all->first : NULL; of; of = of->next) {
+        largest = of->type == SW_JSON_INT ? sw_max_i64(largest, of->integer) : largest;
+    }
+    return largest;
+}
+
+sw_status sw_model_hidden_size(const char *model, int64_t *out)
+{
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *opened = NULL;
+    bool folder;
+    SW_TRY(sw_engine_read_model(&(struct sw_engine_options){.model = model}, &doc, &folder));
+    int64_t size = said_size(sw_json_root(doc));
+    sw_status st = SW_OK;
+    if (size < 1) {
+        st = sw_model_open(doc, NULL, &opened);
+        size = st >= 0 ? opened->width : 0;
+        sw_model_close(opened);
+    }
+    sw_json_close(doc);
+    SW_TRY(st);
+    if (size < 1) {
+        return SW_FAIL(SW_E_CONFIG, "%s: the model has no hidden size", model);
+    }
+    *out = size;
+    return SW_OK;
+}
+
 /* ---- chosen anew ---- */
 
 void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy)
 {
     const struct sw_config *c = e->config;
-    const int64_t train = c->batch.train_batch_size;
-    const int64_t micro = sw_config_largest_micro_batch(c, sw_engine_batch_ranks(e), 0, most);
+    const int ranks = sw_engine_batch_ranks(e);
+    const int64_t micro = sw_config_largest_micro_batch(c, ranks, 0, most);
     policy->micro_batch = micro;
-    policy->micro_batches = micro > 0 ? train / micro : 0;
+    policy->micro_batches = micro > 0 ? sw_config_micro_batches_of(c, ranks, 0, micro) : 0;
 }
 
 static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,

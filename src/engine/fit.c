@@ -337,7 +337,9 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
 sw_status sw_engine_make_plan(struct sw_engine *e)
 {
     struct sw_policy policy;
+    sw_work_at("planning", 0, 0);
     const sw_status st = search(e, &policy);
+    sw_work_end();
     if (st < 0) {
         return sw_engine_blame_choices(e, st);
     }

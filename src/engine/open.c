@@ -10,43 +10,72 @@
 
 /* ---- configuration ---- */
 
-static sw_status read_config(struct sw_engine *e, const char *const *sets, int n_sets)
+/* The options' edits, and more of ours behind them. */
+static sw_status read_config(struct sw_engine *e, const char *const *more, int n_more)
 {
     const struct sw_engine_options *o = &e->options;
     const char *text = o->config_text ? o->config_text : "{}";
-    return o->config_path
-               ? sw_config_load(o->config_path, sets, n_sets, &e->config)
-               : sw_config_parse("configuration", text, strlen(text), sets, n_sets, &e->config);
+    const int n = o->n_sets + n_more;
+    const char **all = n_more > 0 ? sw_alloc("engine", (size_t)n * sizeof *all) : NULL;
+    const char *const *sets = all ? all : o->sets;
+    if (n_more > 0) {
+        SW_TRY_ALLOC(all, "the configuration");
+    }
+    for (int i = 0; i < n && all; i++) {
+        all[i] = i < o->n_sets ? o->sets[i] : more[i - o->n_sets];
+    }
+    sw_config_close(e->config);
+    e->config = NULL;
+    const sw_status st =
+        o->config_path ? sw_config_load(o->config_path, sets, n, &e->config)
+                       : sw_config_parse("configuration", text, strlen(text), sets, n, &e->config);
+    sw_free(all);
+    return st;
 }
 
 /* What an adapter's own configuration says is one more edit of ours. */
-static sw_status read_config_of_adapter(struct sw_engine *e)
+static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
 {
-    const struct sw_engine_options *o = &e->options;
-    struct sw_str edit = {0};
-    SW_TRY(read_config(e, o->sets, o->n_sets));
     if (e->config->spillway.lora.r > 0) {
         return SW_FAIL(SW_E_CONFIG,
                        "an adapter (%s) and spillway.lora are both given: the adapter says itself "
                        "what it is",
-                       o->adapter);
+                       e->options.adapter);
     }
-    sw_config_close(e->config);
-    e->config = NULL;
-    sw_status st = sw_engine_open_adapter(e, &edit);
-    const char **sets = sw_alloc("engine", ((size_t)o->n_sets + 1) * sizeof *sets);
-    if (st >= 0 && !sets) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
+    return sw_engine_open_adapter(e, out);
+}
+
+/* So is the model's hidden size, which sizes that are "auto" follow from. */
+static sw_status edit_of_size(struct sw_engine *e, char *out, size_t cap)
+{
+    int64_t hidden = 0;
+    if (!e->options.model) {
+        return sw_config_refuse_sizes(e->config, "a model of your own has none");
     }
-    if (st >= 0) {
-        for (int i = 0; i < o->n_sets; i++) {
-            sets[i] = o->sets[i];
-        }
-        sets[o->n_sets] = sw_str_text(&edit);
-        st = read_config(e, sets, o->n_sets + 1);
+    SW_TRY(sw_model_hidden_size(e->options.model, &hidden));
+    snprintf(out, cap, "--hidden-size=%lld", (long long)hidden);
+    return SW_OK;
+}
+
+static sw_status read_config_of_model(struct sw_engine *e)
+{
+    struct sw_str adapter = {0};
+    char size[48];
+    const char *more[2];
+    int n = 0;
+    sw_status st = SW_OK;
+    SW_TRY_OR(done, read_config(e, NULL, 0));
+    if (e->options.adapter) {
+        SW_TRY_OR(done, edit_of_adapter(e, &adapter));
+        more[n++] = sw_str_text(&adapter);
     }
-    sw_free(sets);
-    sw_str_fini(&edit);
+    if (sw_config_wants_hidden_size(e->config)) {
+        SW_TRY_OR(done, edit_of_size(e, size, sizeof size));
+        more[n++] = size;
+    }
+    st = n > 0 ? read_config(e, more, n) : SW_OK;
+done:
+    sw_str_fini(&adapter);
     return st;
 }
 
@@ -55,7 +84,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
     if (o->config_path && o->config_text) {
         return SW_FAIL(SW_E_ARG, "config_path and config_text are both given");
     }
-    SW_TRY(o->adapter ? read_config_of_adapter(e) : read_config(e, o->sets, o->n_sets));
+    SW_TRY(read_config_of_model(e));
     SW_TRY(sw_engine_open_lora(e));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
@@ -117,6 +146,7 @@ static sw_status resolve_config(struct sw_engine *e)
                   : e->options.seed;
     e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
     if (e->trains) {
+        SW_TRY(sw_config_check_steps(c));
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
         SW_TRY(sw_update_groups_open(c, &e->rule.groups));
         e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
@@ -200,9 +230,8 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
     return SW_OK;
 }
 
-/* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
-static sw_status read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
-                            bool *out_folder)
+sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
+                               bool *out_folder)
 {
     struct stat st;
     SW_TRY(sw_model_check_path(o->model));
@@ -221,7 +250,7 @@ static sw_status look_at(const char *model, const struct sw_model_options *as,
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
-    SW_TRY(read_model(&options, &doc, &folder));
+    SW_TRY(sw_engine_read_model(&options, &doc, &folder));
     const sw_status st = sw_model_open(doc, as, &opened);
     if (st >= 0) {
         *out_task = opened->task;
@@ -256,7 +285,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     bool folder = false;
-    SW_TRY(read_model(o, &e->model_doc, &folder));
+    SW_TRY(sw_engine_read_model(o, &e->model_doc, &folder));
     if (folder) {
         e->model_folder = sw_strdup("engine", o->model);
         SW_TRY_ALLOC(e->model_folder, "the model's path");
@@ -379,9 +408,13 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
-/* Nothing is left out in silence: the host packs rows of gradients, where it reaches them. */
-static void warn_of_slices(const struct sw_engine *e)
+/* Nothing is left out in silence: flags that no key takes; and the host packs rows of gradients,
+ * where it reaches them. */
+static void warn(const struct sw_engine *e)
 {
+    if (e->rank == 0) {
+        sw_config_warn(e->config);
+    }
     if (e->config->misc.sparse_gradients && e->ranks > 1 && e->rank == 0 &&
         !sw_engine_packs_rows(e)) {
         sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients travel as slices, not rows",
@@ -397,7 +430,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(open_model(e, o));
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
-    warn_of_slices(e);
+    warn(e);
     if (!o->plan_only) { /* before they look for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
@@ -417,7 +450,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
                                                 .comm = o->comm,
                                                 .host = e->host,
                                                 .verify = o->verify,
-                                                .profile = o->profile};
+                                                .profile = o->profile,
+                                                .phase_times =
+                                                    e->config->misc.wall_clock_breakdown};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
@@ -527,6 +562,10 @@ int64_t sw_engine_step(const sw_engine *e)
 int64_t sw_engine_samples(const sw_engine *e)
 {
     return e->samples;
+}
+uint64_t sw_engine_seed(const sw_engine *e)
+{
+    return e->seed;
 }
 
 int64_t sw_engine_tier_bytes(const sw_engine *e, int tier)

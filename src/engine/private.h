@@ -172,6 +172,10 @@ int sw_engine_batch_ranks(const struct sw_engine *e);
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);
 
+/* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
+sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
+                               bool *out_folder);
+
 /* ---- choose.c: keys that are "auto" ---- */
 /* Those of the checkpoint that the run goes on from, where there is one. Collective. */
 sw_status sw_engine_keep_choices(struct sw_engine *e);

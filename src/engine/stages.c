@@ -113,7 +113,7 @@ static sw_status choose(const struct sw_engine_options *options, struct stages *
     SW_TRY(open_stage(options, s->configured, true, s, &comm, &e));
     add_set(s, e->config, "spillway.micro_batch");
     add_set(s, e->config, "spillway.recompute");
-    if (sw_config_origin_of(e->config, "spillway.micro_batch") == SW_CONFIG_DERIVED) {
+    if (sw_config_origin_of(e->config, "spillway.micro_batch") == SW_CONFIG_PLANNED) {
         add_set(s, e->config, "train_micro_batch_size_per_gpu");
     }
     sw_config_print_chosen(e->config, false, &s->chosen);

@@ -66,6 +66,26 @@ static sw_status write_schedule(const struct sw_config *config, int n_steps, boo
     return SW_OK;
 }
 
+/* What somebody would have to say before this is a configuration. */
+static sw_status check_known(const struct sw_config *config)
+{
+    return sw_config_wants_hidden_size(config)
+               ? sw_config_refuse_sizes(config, "nobody names the model: --model")
+               : sw_config_check_steps(config);
+}
+
+sw_status sw_config_wants_plan(const struct sw_config_options *options, bool *out)
+{
+    struct sw_config *config;
+    SW_TRY_OPTIONS(options);
+    SW_TRY(sw_config_load(options->path, options->sets, options->n_sets, &config));
+    const sw_status st = check_known(config);
+    *out = config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
+    sw_config_close(config);
+    SW_TRY(st);
+    return SW_OK;
+}
+
 static sw_status write_report(const struct sw_config *config,
                               const struct sw_config_options *options, struct sw_str *out)
 {
@@ -91,8 +111,10 @@ sw_status sw_config_report(const struct sw_config_options *options, char **out_t
     struct sw_config *config;
     SW_TRY_OPTIONS(options);
     SW_TRY(sw_config_load(options->path, options->sets, options->n_sets, &config));
+    SW_TRY_OR(close_config, check_known(config));
     SW_TRY_OR(close_config, sw_config_resolve(config, options->ranks ? options->ranks : 1, 0));
     SW_TRY_OR(close_config, write_report(config, options, &text));
+    sw_config_print_warnings(config, &notes);
     sw_config_list_unbuilt(config, &notes); /* its status repeats what the list says */
     SW_TRY_OR(close_config, give(&text, &given));
     SW_TRY_OR(close_config, give(&notes, out_notes));

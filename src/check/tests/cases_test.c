@@ -144,7 +144,7 @@ static void recorded_ranks_pass_vertically(void **state)
 /* What an optimizer trace is of: the name in its reference.json. */
 static bool is_built(const char *path)
 {
-    static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb", "Adagrad", "Lion"};
+    static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb", "Adagrad", "Lion", "Muon"};
     char file[TEST_PATH_CAP];
     struct sw_json_doc *doc = NULL;
     bool found = false;

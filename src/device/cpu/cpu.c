@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20 };
+enum { FAST_ROWS = 2 }; /* counted up with every change of the fast rows that changes a bit */
 
 /* One byte of state: a handle must differ from NULL, nothing more. */
 struct sw_stream_queue {
@@ -350,8 +351,8 @@ static void name_kernel_set(struct cpu_device *cpu)
     }
     char more[96];
     sw_cpu_fast_describe(cpu, more, sizeof more);
-    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s%s bf16:%s%s%s",
-             sw_cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
+    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s bf16:%s%s%s",
+             sw_cpu_isa_name(cpu->isa), FAST_ROWS, cpu->has_amx_bf16 ? " amx_bf16" : "",
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
 }
 

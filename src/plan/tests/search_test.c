@@ -31,7 +31,7 @@ static struct sw_graph *graph_of(int64_t batch)
     const sw_value table = sw_param(g, "table", SW_SHAPE(7, WIDTH), init);
     sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(batch, 3)), -1);
     for (int i = 0; i < BLOCKS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "h.%d", i);
         sw_scope_push_block(g, name);
         const sw_value up = sw_param(g, name, SW_SHAPE(WIDTH, 4 * WIDTH), init);

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 5
+// "auto" through the program: the two configurations of transformers' documentation, in which
+// nearly everything is "auto", train; a planned micro-batch is kept by --resume; `spillway config`
+// says where each value is from; a flag that the file contradicts is refused, with both.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+enum { TEXT_CAP = 1 << 16 };
+
+static char folder[64], program[600], out[TEXT_CAP];
+
+/* The program with these words, what it says on both outputs into out; its exit status. */
+static int run(const char *words)
+{
+    char command[2048], path[TEST_PATH_CAP], *text = NULL;
+    size_t len;
+    snprintf(command, sizeof command, "%s %s >%s/out.txt 2>&1 </dev/null", program, words, folder);
+    const int status = system(command);
+    test_join(path, folder, "out.txt");
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    snprintf(out, sizeof out, "%s", text);
+    sw_free(text);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void expect(const char *words, int status, const char *const *says)
+{
+    const int found = run(words);
+    if (found != status) {
+        fail_msg("%s: status %d, wanted %d: %s", words, found, status, out);
+    }
+    for (; *says; says++) {
+        if (!strstr(out, *says)) {
+            fail_msg("%s: \"%s\" lacks \"%s\"", words, out, *says);
+        }
+    }
+}
+
+#define EXPECT(status, words, ...) expect(words, status, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Words with the test's folder in place of %s. */
+static const char *in_folder(const char *words)
+{
+    static char text[4][1024];
+    static int i;
+    char *at = text[i++ % 4];
+    at[0] = '\0';
+    for (const char *part = words; *part;) {
+        const char *mark = strstr(part, "%s");
+        const size_t len = mark ? (size_t)(mark - part) : strlen(part);
+        const size_t had = strlen(at);
+        snprintf(at + had, sizeof *text - had, "%.*s%s", (int)len, part, mark ? folder : "");
+        part += len + (mark ? 2 : 0);
+    }
+    return at;
+}
+
+/* One line for a key, with words in this order. */
+static bool line_has(const char *key, const char *value, const char *source)
+{
+    char want[256];
+    snprintf(want, sizeof want, "%-58s %-22s %s\n", key, value, source);
+    return strstr(out, want) != NULL;
+}
+
+#define TRAIN "train --model gpt2-tiny --data %s/text.txt --seq-len 16 --no-export "
+
+/* What became of weights and states. */
+static void same_checkpoints(const char *one, const char *two)
+{
+    char words[512];
+    snprintf(words, sizeof words, "checkpoint diff %s/%s %s/%s", folder, one, folder, two);
+    if (run(words) != 0) {
+        fail_msg("%s: %s", words, out);
+    }
+}
+
+static void samples_of_transformers_train(void **state)
+{
+    (void)state;
+    expect(
+        in_folder(TRAIN "--deepspeed examples/hf_zero2.json --steps 3 --ranks 2 --output %s/two"),
+        0,
+        (const char *const[]){"batch 2 x 8 of 16 tokens",
+                              "chosen: train_micro_batch_size_per_gpu 8\n", "step 3/3", NULL});
+    expect(
+        in_folder(TRAIN "--deepspeed examples/hf_zero3.json --steps 3 --ranks 2 --output %s/three"),
+        0,
+        (const char *const[]){"batch 2 x 8 of 16 tokens",
+                              "chosen: train_micro_batch_size_per_gpu 8\n", "step 3/3", NULL});
+    same_checkpoints("two/checkpoint-3", "three/checkpoint-3");
+}
+
+/* A small budget has a small micro-batch; who goes on with more memory keeps it. */
+static void a_planned_micro_batch_is_kept(void **state)
+{
+    (void)state;
+    int micro = 0, budget = 0;
+    EXPECT(2,
+           in_folder(TRAIN "--deepspeed examples/hf_zero2.json --steps 1 --output %s/small "
+                           "--batch-size 3 --device-memory 100KiB"),
+           "does not fit: device memory needs ");
+    assert_int_equal(sscanf(strstr(out, "device memory needs "), "device memory needs %d", &budget),
+                     1);
+    char words[1024];
+    snprintf(words, sizeof words,
+             TRAIN "--deepspeed examples/hf_zero2.json --steps 1 --output %s/small "
+                   "--device-memory %d",
+             folder, folder, budget);
+    EXPECT(0, words, "chosen: train_micro_batch_size_per_gpu ");
+    assert_int_equal(
+        sscanf(strstr(out, "chosen: "), "chosen: train_micro_batch_size_per_gpu %d", &micro), 1);
+    assert_in_range(micro, 3, 7);
+    snprintf(words, sizeof words,
+             "chosen: train_micro_batch_size_per_gpu %d, kept from checkpoint-1", micro);
+    EXPECT(0,
+           in_folder(TRAIN "--deepspeed examples/hf_zero2.json --steps 2 --resume --output "
+                           "%s/small"),
+           words, "step 2/2");
+    EXPECT(2,
+           in_folder(TRAIN "--deepspeed examples/hf_zero2.json --steps 3 --resume --output "
+                           "%s/small --lr 1e-3"),
+           "optimizer.params.lr 5e-05 -> 0.001");
+}
+
+static void each_key_says_where_it_is_from(void **state)
+{
+    (void)state;
+    EXPECT(0,
+           "config examples/hf_zero3.json --model gpt2-tiny --seq-len 16 --ranks 3 --lr 1e-4 "
+           "--accumulate 2 --bf16",
+           "train_batch_size");
+    assert_true(line_has("train_batch_size", "48", "derived"));
+    assert_true(line_has("train_micro_batch_size_per_gpu", "8", "planned"));
+    assert_true(line_has("gradient_accumulation_steps", "2", "--accumulate=2"));
+    assert_true(line_has("optimizer.params.lr", "0.0001", "--lr=1e-4"));
+    assert_true(line_has("optimizer.params.betas", "[0.9,0.999]", "Trainer's default"));
+    assert_true(line_has("bf16.enabled", "true", "--bf16=true"));
+    assert_true(line_has("zero_optimization.stage", "3", "examples/hf_zero3.json:31"));
+    assert_true(line_has("zero_optimization.reduce_bucket_size", "16384", "Trainer's default"));
+    assert_true(line_has("steps_per_print", "2000", "examples/hf_zero3.json:52"));
+    EXPECT(2, "config examples/hf_zero3.json", "zero_optimization.reduce_bucket_size",
+           "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "--model");
+    EXPECT(0, "config examples/hf_zero2.json --json", "\"train_micro_batch_size_per_gpu\":\"auto\"",
+           "\"optimizer.params.lr\": \"Trainer's default\"");
+}
+
+static void a_contradiction_is_refused_with_both(void **state)
+{
+    (void)state;
+    EXPECT(2,
+           in_folder(TRAIN "--deepspeed examples/quickstart.json --steps 1 --output %s/none --lr 1 "
+                           "--clip 7"),
+           "optimizer.params.lr is ", "and --lr says 1", "gradient_clipping is ", "--clip says 7");
+    EXPECT(2, "config examples/hf_zero2.json --lr fast", "--lr: wanted a number", "got \"fast\"");
+    EXPECT(2, "config examples/hf_zero2.json --bf16=maybe", "--bf16: wanted true or false");
+    EXPECT(2, "config examples/hf_zero2.json --fp16 --bf16", "fp16", "bf16");
+    EXPECT(2, "plan --model gpt2-tiny --batch 2 --batch-size 3", "one flag");
+}
+
+/* Without a file the built-in configuration gives way. */
+static void flags_without_a_file_are_taken(void **state)
+{
+    (void)state;
+    expect(in_folder(TRAIN "--steps 2 --lr 0.25 --batch-size 2 --accumulate 3 --warmup-steps 0.5 "
+                           "--clip 0.5 --bf16 --output %s/plain"),
+           0,
+           (const char *const[]){"bf16", "batch 3 x 2 of 16 tokens", "WarmupLR",
+                                 "clipped to norm 0.5", NULL});
+    EXPECT(0, "plan --model gpt2-tiny --summary --batch 2 --seq-len 16", "device");
+}
+
+int main(void)
+{
+    char path[TEST_PATH_CAP];
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    struct sw_str text = {0};
+    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    if (access(program, X_OK) != 0) {
+        print_message("%s is not there\n", program);
+        return 77;
+    }
+    snprintf(folder, sizeof folder, "/tmp/spillway_auto_XXXXXX");
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    for (int i = 0; i < 200; i++) {
+        sw_str_printf(&text, "It was day %d, and the river rose over the %d stones.\n", i, i * 7);
+    }
+    test_join(path, folder, "text.txt");
+    const sw_status st = sw_file_write_atomic(path, text.ptr, text.len);
+    sw_str_fini(&text);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_of_transformers_train),
+        cmocka_unit_test(a_planned_micro_batch_is_kept),
+        cmocka_unit_test(each_key_says_where_it_is_from),
+        cmocka_unit_test(a_contradiction_is_refused_with_both),
+        cmocka_unit_test(flags_without_a_file_are_taken),
+    };
+    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? failed : 1;
+}
