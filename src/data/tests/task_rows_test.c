@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "data/record.h"
 #include "data/tests/helpers.h"
+#include "data/tokenizer.h"
 #include "json/json.h"
 #include "support/test.h"
 
@@ -399,6 +400,60 @@ static void masked_rows_differ_by_sample_alone(void **state)
     refuses(&pairs, "a.jsonl", "{\"text\": \"a\"}\n", "one text, wanted two");
 }
 
+/* The spans of a row, put in the place of the marks that they left, are the text. */
+static void spans_put_back_are_the_text(void **state)
+{
+    enum { ROWS = 4 };
+    const struct sw_task_data task = {.name = "denoise", .target_len = U};
+    static const char text[] = "a b c d e f g h a c e g b d f h a d g b e h c f";
+    static const char *const letters = "abcdefgh";
+    int32_t ids[ROWS * T], labels[ROWS * U];
+    const struct sw_row_input inputs[] = {{"input_ids", ids}, {"labels", labels}};
+    struct sw_dataset *d = NULL;
+    char back[256] = "";
+    if (!bert) {
+        skip();
+    }
+    (void)state;
+    const int32_t marks = (int32_t)sw_tokenizer_vocab_size(bert), none = bert->eos;
+    bert->eos = SEP; /* T5's texts end with one */
+    const char *path = sw_test_write_text(0, "a.txt", text);
+    struct sw_dataset_options options = options_of(&task, &path);
+    options.val_files = &path;
+    options.n_val_files = 1;
+    options.vocab_size = marks + 100;
+    if (sw_dataset_open(&options, &d) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const int64_t n = sw_dataset_n_samples(d, SW_SPLIT_VAL);
+    assert_in_range(n, 2, ROWS);
+    fetch(d, 0, n, inputs, 2);
+    for (int64_t r = 0; r < n; r++) {
+        const int32_t *row = ids + r * T, *spans = labels + r * U;
+        int n_marks = 0;
+        for (int t = 0; t < T && row[t] != SEP; t++) {
+            if (row[t] < marks) {
+                snprintf(back + strlen(back), 3, "%c ", letters[row[t] - FIRST]);
+                continue;
+            }
+            int at = 0; /* behind the same mark among the targets */
+            while (at < U && spans[at] != row[t]) {
+                at++;
+            }
+            assert_true(at < U - 1);
+            for (at++; at < U && spans[at] >= FIRST && spans[at] < marks; at++) {
+                snprintf(back + strlen(back), 3, "%c ", letters[spans[at] - FIRST]);
+            }
+            n_marks++;
+        }
+        assert_true(n_marks > 0);
+    }
+    back[strlen(back) - 1] = '\0';
+    assert_string_equal(back, text);
+    sw_dataset_close(d);
+    bert->eos = none;
+}
+
 static void images_are_scaled_bytes(void **state)
 {
     (void)state;
@@ -515,6 +570,7 @@ int main(void)
         cmocka_unit_test(targets_are_for_the_decoder),
         cmocka_unit_test(answers_are_places_in_windows),
         cmocka_unit_test(masked_rows_differ_by_sample_alone),
+        cmocka_unit_test(spans_put_back_are_the_text),
         cmocka_unit_test(images_are_scaled_bytes),
         cmocka_unit_test(classes_are_found_in_the_data),
         cmocka_unit_test(lack_of_memory_is_said),

@@ -70,8 +70,12 @@ static void copy(const char *from)
     sw_engine *e = NULL;
     snprintf(command, sizeof command, "rm -rf %s/*", out);
     assert_int_equal(system(command), 0);
-    const struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}", .model = from, .seq_len = 4};
+    const struct sw_task *task;
+    assert_int_equal(sw_engine_find_task(from, NULL, 0, &task), SW_OK);
+    const struct sw_engine_options options = {.config_text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model = from,
+                                              .seq_len = task->rows == SW_ROWS_IMAGES ? 0 : 4};
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", from, sw_error_message());
     }
@@ -105,9 +109,10 @@ static void our_models_come_out_as_they_went_in(void **state)
 
 static void recorded_models_come_out_as_they_went_in(void **state)
 {
-    static const char *const areas[] = {"gpt2",   "llama",    "mistral",   "qwen2", "qwen3",
-                                        "gemma2", "gpt_neox", "opt",       "phi",   "bloom",
-                                        "bert",   "roberta",  "distilbert"};
+    static const char *const areas[] = {"gpt2",   "llama",    "mistral",    "qwen2",      "qwen3",
+                                        "gemma2", "gpt_neox", "opt",        "phi",        "bloom",
+                                        "bert",   "roberta",  "distilbert", "deberta-v2", "bart",
+                                        "t5",     "vision",   "rnn"};
     char folder[TEST_PATH_CAP];
     (void)state;
     for (size_t i = 0; i < SW_LEN(areas); i++) {

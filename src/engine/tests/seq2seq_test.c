@@ -132,6 +132,30 @@ static void padding_of_a_text_changes_no_bit(void **state)
     }
 }
 
+/* What a decoder is given where a target is none: padding; and nothing is lost there. */
+static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
+{
+    static float ignored[U * V], padded[U * V];
+    const int32_t labels[U] = {5, -100, 8, 9, -100, 2, -100};
+    int32_t pads[U];
+    (void)state;
+    for (size_t f = 0; f < 2; f++) {
+        sw_engine *e = open_or_fail(
+            families[f], (struct sw_engine_options){.target_len = U, .want_logits = true});
+        for (int i = 0; i < U; i++) {
+            pads[i] = labels[i] == -100 ? (int32_t)e->model->pad_id : labels[i];
+        }
+        whole(e, 1, labels, ignored);
+        whole(e, 1, pads, padded);
+        assert_memory_equal(ignored, padded, sizeof padded);
+        pads[1] = 30; /* and it is read */
+        whole(e, 1, pads, padded);
+        assert_memory_equal(ignored, padded, 2 * V * sizeof *padded);
+        assert_true(memcmp(ignored + 2 * V, padded + 2 * V, V * sizeof *padded) != 0);
+        sw_close(e);
+    }
+}
+
 /* ---- far away ---- */
 
 struct job {
@@ -371,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generation_without_the_cache_gives_the_same_bits),
         cmocka_unit_test(padding_of_a_text_changes_no_bit),
+        cmocka_unit_test(a_target_that_is_none_is_padding_for_the_decoder),
         cmocka_unit_test(stages_and_offloading_change_no_bit),
         cmocka_unit_test(adapters_of_the_decoder_are_found),
         cmocka_unit_test(rules_of_a_text_are_followed),

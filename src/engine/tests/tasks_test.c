@@ -305,7 +305,14 @@ static void a_smoothed_loss_is_what_its_formula_says(void **state)
 {
     static const int of[] = {0, 4, 6, 7, 9};
     static struct made made;
+    static const struct sw_task_loss classes = {.kind = SW_LOSS_CLASSES};
+    static const float few[] = {0.5F, -1.25F, 2, 0, 3, 0.25F, -0.75F, 1.5F, -2, 0.125F, 0.5F, 1};
+    static const int32_t few_labels[] = {2, -100, 0};
+    double torch[2];
     (void)state;
+    /* torch.nn.functional.cross_entropy(.., label_smoothing=0.2, reduction="sum") in float64 */
+    smoothed(&classes, few, 4, few_labels, 3, 0.2, torch);
+    assert_true(fabs(torch[0] - 4.019832151299) < 1e-11 && torch[1] == 2);
     for (size_t f = 0; f < SW_LEN(of); f++) {
         sw_engine *e = NULL;
         double terms[2 * SW_TASK_MAX_LOSSES], want[2];
